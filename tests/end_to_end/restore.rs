@@ -10,7 +10,7 @@ use crate::end_to_end::LIMIT;
 /// Longest time to an answer of a server's admin port while it restores: also of a machine that is busy.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// Time between questions.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 fn ended_well(program: Program) -> String {
     let ended = program.wait(LIMIT);
@@ -78,7 +78,7 @@ fn a_restore_that_takes_longer_than_any_call_is_made_once_and_its_servers_answer
             get(admin, "/readyz", ANSWERS_WITHIN).expect("the server answers while it restores");
         preparing += usize::from(body.contains("preparing") && body.contains("GB"));
         get(admin, "/metrics", ANSWERS_WITHIN).expect("the server answers while it restores");
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     println!(
         "restored within {:?}, seen {preparing} times",
@@ -138,7 +138,7 @@ fn a_save_that_takes_long_holds_up_neither_steps_nor_answers() {
         let now = pushes();
         idle += usize::from(now == before);
         (before, asked) = (now, asked + 1);
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     println!("asked {asked} times, of which {idle} had no push since the one before");
     assert!(
@@ -180,7 +180,7 @@ fn a_worker_that_dies_while_a_checkpoint_is_written_is_missed_before_it_is_writt
     let begun = Instant::now();
     while !is_saving(&cluster) {
         assert!(begun.elapsed() < LIMIT, "no save begins");
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let said = chief.said();
     second.signal(Signal::KILL);

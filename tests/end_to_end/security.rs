@@ -9,7 +9,7 @@ use tonic::Code;
 use tonic::body::Body;
 use trainyard_cluster_client::channel_over;
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
-use trainyard_protocol::{Channel, own_body};
+use trainyard_protocol::{Channel, unary_call};
 use trainyard_runtime::Network;
 use trainyard_security::{
     Authority, CERTIFICATE_FILE, Caller, Identity, Issued, KEY_FILE, ROOTS_FILE, Security,
@@ -289,22 +289,22 @@ fn callers(path: &str) -> &'static [Role] {
             &[Role::Chief]
         }
         "ParameterService/SaveShard" | "ParameterService/Finish" => &[Role::Chief],
-        "ReplicaService/Watch" | "ReplicaService/Appoint" | "ReplicaService/Dismiss" => {
+        "ReplicaService/Watch" | "ReplicaService/SetRole" | "ReplicaService/Dismiss" => {
             &[Role::Chief]
         }
         "SessionService/StandBy" => &[Role::Chief],
         "ParameterService/OpenSession"
         | "ParameterService/Step"
         | "ParameterService/CloseSession" => &[Role::Chief, Role::Worker],
-        "SessionService/Register" | "SessionService/Heartbeat" | "SessionService/Attend" => {
+        "SessionService/Register" | "SessionService/Heartbeat" | "SessionService/KeepAlive" => {
             &[Role::Chief, Role::Worker]
         }
-        "SessionService/NextShard" | "SessionService/FormGroup" | "SessionService/Leave" => {
+        "SessionService/NextShard" | "SessionService/JoinGroup" | "SessionService/Leave" => {
             &[Role::Chief, Role::Worker]
         }
-        "CollectiveService/Greet" | "CollectiveService/Exchange" | "CollectiveService/Abort" => {
-            &[Role::Chief, Role::Worker]
-        }
+        "CollectiveService/Handshake"
+        | "CollectiveService/Exchange"
+        | "CollectiveService/Abort" => &[Role::Chief, Role::Worker],
         "ReplicaService/Follow" => &[Role::Ps],
         "ParameterService/Status" | "Health/Check" => &[Role::Chief, Role::Worker, Role::Ps],
         // There is no such method.
@@ -318,7 +318,7 @@ fn call(runtime: &Runtime, channel: &Channel, path: &str) -> Option<Code> {
     // The head of a message of no bytes.
     let body = Body::new("\0\0\0\0\0".to_owned());
     let answer = async {
-        let called = own_body::call::<()>(channel, path, None, body, 1 << 20);
+        let called = unary_call::call::<()>(channel, path, None, body, 1 << 20);
         tokio::time::timeout(Duration::from_millis(500), called).await
     };
     let answer = runtime.block_on(answer).ok()?;

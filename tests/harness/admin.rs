@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Longest time for an answer: a task that stands still gives none.
-const PATIENCE: Duration = Duration::from_millis(500);
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Asks `host:port` for a page, and returns the head and the body of the answer; nothing where nobody answers in time.
 pub fn get(address: &str, page: &str, patience: Duration) -> Option<(String, String)> {
@@ -24,7 +24,7 @@ pub fn get(address: &str, page: &str, patience: Duration) -> Option<(String, Str
 /// Returns a metric without labels of the task whose admin port is `host:port`; nothing while it does not answer, or has
 /// not recorded it.
 pub fn metric(admin: &str, name: &str) -> Option<f64> {
-    let (_, body) = get(admin, "/metrics", PATIENCE)?;
+    let (_, body) = get(admin, "/metrics", REQUEST_TIMEOUT)?;
     let value = body
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
@@ -33,6 +33,6 @@ pub fn metric(admin: &str, name: &str) -> Option<f64> {
 
 /// Whether a task does its work.
 pub fn is_ready(admin: &str) -> bool {
-    get(admin, "/readyz", PATIENCE)
+    get(admin, "/readyz", REQUEST_TIMEOUT)
         .is_some_and(|(head, _)| head.split_whitespace().nth(1) == Some("200"))
 }

@@ -20,13 +20,13 @@ use crate::{Draw, Ledger, Supervisor, metric};
 use sample::{Meter, Usage, bytes_in, checkpoint_bytes};
 
 /// Time between looks at the processes.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time between looks at memory, files, folders and metrics.
 const SAMPLE: Duration = Duration::from_secs(1);
 /// Longest time for the cluster to begin.
-const BEGIN: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest time for anything at the end.
-const END: Duration = Duration::from_secs(300);
+const END_TIMEOUT: Duration = Duration::from_secs(300);
 /// Records of an evaluation.
 const EVAL_ROWS: u32 = 20_000;
 /// Lines of a batch.
@@ -117,7 +117,7 @@ impl Endurance {
         self.watch(&mut tasks, &mut report, told)?;
         let model_dir = folder.join("model");
         told("the job is brought to its end");
-        report.account = ledger.end(&mut tasks, END)?;
+        report.account = ledger.end(&mut tasks, END_TIMEOUT)?;
         told(&format!(
             "{:.1} MB of checkpoints are left",
             checkpoint_bytes(&model_dir) as f64 / 1e6
@@ -157,7 +157,7 @@ impl Endurance {
         let mut tasks = Supervisor::new(&self.program, folder, &job, counts, &self.settings);
         tasks.start_all();
         let servers = tasks.of_role(Role::Ps);
-        let until = Instant::now() + BEGIN;
+        let until = Instant::now() + START_TIMEOUT;
         let pushes = |tasks: &Supervisor| {
             let pushes = servers
                 .iter()
@@ -167,13 +167,13 @@ impl Endurance {
         while pushes(&tasks) == 0.0 {
             if Instant::now() > until {
                 return Err(format!(
-                    "nothing was trained within {BEGIN:?}: {}",
+                    "nothing was trained within {START_TIMEOUT:?}: {}",
                     tasks.last_lines()
                 ));
             }
             tasks.look();
             failed(&tasks)?;
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(tasks)
     }
@@ -220,7 +220,7 @@ impl Endurance {
                 told(&line(hours, &meter, rate, &seen));
                 add_points(report, hours, std::mem::take(&mut seen));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         report.hours = begun.elapsed().as_secs_f64() / 3600.0;
         report.examples = meter.examples_trained;

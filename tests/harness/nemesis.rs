@@ -1,8 +1,8 @@
 //! The nemesis: a counting job on real processes, and faults that come at random moments while it runs.
 
 mod fault;
-mod pulse;
 mod report;
+mod step_monitor;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,17 +14,17 @@ use crate::{Account, Draw, Ledger, Supervisor, is_ready};
 
 use fault::{Injected, Schedule};
 pub use fault::{Kind, Periods};
-use pulse::Pulse;
 pub use report::{Recovery, Report};
+use step_monitor::StepMonitor;
 
 /// Time between looks at the processes while nothing happens.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest time for the cluster to begin.
-const BEGIN: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for the tasks to end by themselves behind the chief.
-const END: Duration = Duration::from_secs(60);
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// A job under faults takes at most this many times as long as without.
-const PATIENCE: u32 = 6;
+const SLOWDOWN_MAX: u32 = 6;
 
 /// What a nemesis does, and to what.
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ impl Nemesis {
         }
     }
 
-    fn start(&self, folder: &Path, ledger: &Ledger) -> Result<(Supervisor, Pulse), String> {
+    fn start(&self, folder: &Path, ledger: &Ledger) -> Result<(Supervisor, StepMonitor), String> {
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("{}: {error}", folder.display()))?;
         let job = ledger.write(folder);
@@ -92,34 +92,34 @@ impl Nemesis {
             .of_role(Role::Ps)
             .into_iter()
             .map(|task| tasks.admin(task).to_owned());
-        let pulse = Pulse::of(servers.collect());
+        let step_monitor = StepMonitor::of(servers.collect());
         tasks.start_all();
-        let until = Instant::now() + BEGIN;
-        while pulse.total() == 0 {
+        let until = Instant::now() + START_TIMEOUT;
+        while step_monitor.total() == 0 {
             if Instant::now() > until {
                 return Err(format!(
-                    "nothing was trained within {BEGIN:?}: see {}",
+                    "nothing was trained within {START_TIMEOUT:?}: see {}",
                     folder.display()
                 ));
             }
             tasks.look();
             failed(&tasks)?;
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        Ok((tasks, pulse))
+        Ok((tasks, step_monitor))
     }
 
     /// Steps a second of a run without faults.
     fn baseline(&self, folder: &Path) -> Result<f64, String> {
         // It is cut off, so that its length is as good as endless.
-        let (mut tasks, pulse) = self.start(folder, &self.ledger(5000))?;
+        let (mut tasks, step_monitor) = self.start(folder, &self.ledger(5000))?;
         let begun = Instant::now();
-        let before = pulse.total();
+        let before = step_monitor.total();
         while begun.elapsed() < self.baseline {
             tasks.look();
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        let steps = (pulse.total() - before) as f64 / self.servers as f64;
+        let steps = (step_monitor.total() - before) as f64 / self.servers as f64;
         Ok((steps / begun.elapsed().as_secs_f64()).max(1.0))
     }
 
@@ -130,14 +130,14 @@ impl Nemesis {
         steps_per_second: f64,
         told: &mut dyn FnMut(&str),
     ) -> Result<Report, String> {
-        let (mut tasks, pulse) = self.start(folder, ledger)?;
+        let (mut tasks, step_monitor) = self.start(folder, ledger)?;
         let chief = Task {
             role: Role::Chief,
             index: 0,
         };
         let begun = Instant::now();
         let fault_free = ledger.steps() as f64 / steps_per_second;
-        let limit = BEGIN + Duration::from_secs_f64(fault_free * f64::from(PATIENCE));
+        let limit = START_TIMEOUT + Duration::from_secs_f64(fault_free * f64::from(SLOWDOWN_MAX));
         let mut schedule = Schedule::new(self.periods, Draw::new(self.seed));
         let mut open: Vec<Injected> = Vec::new();
         let mut report = Report::new(self.seed);
@@ -164,7 +164,7 @@ impl Nemesis {
                 let Some(victim) = schedule.draw.one_of(&victims).copied() else {
                     continue;
                 };
-                let fault = Injected::now(kind, victim, &pulse, &mut schedule.draw);
+                let fault = Injected::now(kind, victim, &step_monitor, &mut schedule.draw);
                 tasks.signal(victim, kind.signal());
                 told(&format!(
                     "{:8.3} s: {kind} {victim}",
@@ -173,14 +173,14 @@ impl Nemesis {
                 open.push(fault);
             }
             open.retain_mut(|fault| {
-                fault.look(&mut tasks, &pulse, is_ready);
+                fault.look(&mut tasks, &step_monitor, is_ready);
                 let over = fault.is_over();
                 if over {
                     report.add(fault);
                 }
                 !over
             });
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         // Those that stand still at the end are let go.
         for fault in &open {
@@ -188,7 +188,7 @@ impl Nemesis {
             report.add(fault);
         }
         report.seconds = begun.elapsed().as_secs_f64();
-        let late = tasks.finish(END);
+        let late = tasks.finish(END_TIMEOUT);
         report.account = Account::of_model_dir(&folder.join("model"), ledger)?;
         let step = tasks.lines(chief, "restoring").len();
         (report.restores, report.starts) = (step, tasks.starts());

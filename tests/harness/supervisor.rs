@@ -13,16 +13,16 @@ use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use crate::free_ports;
 
 /// Wait before a task is started again.
-const PAUSE: Duration = Duration::from_millis(50);
+const RESTART_DELAY: Duration = Duration::from_millis(50);
 /// Longest wait: it doubles each time that a task ends by itself soon after its start.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const RESTART_DELAY_MAX: Duration = Duration::from_secs(1);
 /// Life after which a task counts as having started well.
-const SETTLED: Duration = Duration::from_secs(2);
+const STABLE_AFTER: Duration = Duration::from_secs(2);
 /// Exit codes after which a restart would end in the same way: command line, data, files, ports, versions, rights,
 /// configuration.
 const PERMANENT: [i32; 7] = [64, 65, 66, 73, 76, 77, 78];
 /// Time between looks at the processes.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Tasks of one job. All are killed when it is dropped.
 #[derive(Debug)]
@@ -333,7 +333,7 @@ impl Supervisor {
             }
             self.look();
             self.due.retain(|task, _| task.role != role);
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let terminated = Some(128 + Signal::TERM.as_raw());
         match runs
@@ -361,7 +361,7 @@ impl Supervisor {
                 if task.role == Role::Ps {
                     // The chief follows soon. One that has died just as the job ended comes back and needs it.
                     self.spare.insert(task);
-                    self.due.insert(task, Instant::now() + PAUSE_MAX);
+                    self.due.insert(task, Instant::now() + RESTART_DELAY_MAX);
                 }
                 continue;
             }
@@ -375,10 +375,11 @@ impl Supervisor {
                 .get(&task)
                 .map_or(Duration::ZERO, Instant::elapsed);
             // Signals are the work of tests; a task that ends by itself, again and again, is given time.
-            let pause = if code < 128 && code != 0 && lived < SETTLED {
-                (2 * self.pauses.get(&task).copied().unwrap_or(PAUSE)).min(PAUSE_MAX)
+            let pause = if code < 128 && code != 0 && lived < STABLE_AFTER {
+                (2 * self.pauses.get(&task).copied().unwrap_or(RESTART_DELAY))
+                    .min(RESTART_DELAY_MAX)
             } else {
-                PAUSE
+                RESTART_DELAY
             };
             self.pauses.insert(task, pause);
             self.due.insert(task, Instant::now() + pause);
@@ -506,7 +507,7 @@ impl Supervisor {
                 "{what}; {}",
                 self.last_lines()
             );
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         begun.elapsed()
     }
@@ -525,7 +526,7 @@ impl Supervisor {
                 // With another code it is not started again.
                 return self.exit(task) == Some(0) || self.has_heard_of_the_end(task);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         false
     }
@@ -541,7 +542,7 @@ impl Supervisor {
         }
         while !self.children.is_empty() && Instant::now() < until {
             self.reap();
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let late = self.children.keys().copied().collect();
         self.kill_all();

@@ -138,7 +138,9 @@ fn of_input() -> Vec<Row> {
                 .over(&reads("[\"{data}/headless.csv\"]"))
                 .to(&format!(
                     "{:?}",
-                    crate::keys::data::COLUMNS.split(',').collect::<Vec<_>>()
+                    crate::keys::tiny_records::COLUMNS
+                        .split(',')
+                        .collect::<Vec<_>>()
                 ))
                 .fails_before("error[E4"),
         ),

@@ -2,7 +2,6 @@
 //! jobs that differ in the key alone, and something named in which they must differ.
 
 mod cluster_file;
-mod data;
 mod feature;
 mod input;
 mod known;
@@ -14,6 +13,7 @@ mod run;
 mod see;
 mod site;
 mod strategy;
+mod tiny_records;
 mod train;
 
 use std::collections::BTreeSet;
@@ -103,7 +103,7 @@ fn each_key_of_the_run_does_something() {
 trial!(each_key_of_the_input_does_something);
 fn each_key_of_the_input_does_something() {
     let workshop = Workshop::new();
-    data::convert(workshop.data());
+    tiny_records::convert(workshop.data());
     workshop.check(&input::rows());
 }
 

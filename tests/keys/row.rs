@@ -250,7 +250,7 @@ impl Workshop {
     /// Writes the data.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        crate::keys::data::write(folder.path());
+        crate::keys::tiny_records::write(folder.path());
         Self {
             folder,
             jobs: Jobs::default(),

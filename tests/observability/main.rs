@@ -11,7 +11,7 @@ use std::time::Duration;
 use trainyard_tests::LIMIT;
 
 /// Time between looks.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The top of the repository.
 fn repository() -> &'static Path {

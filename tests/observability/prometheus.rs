@@ -8,7 +8,7 @@ use serde_json::Value;
 use trainyard_tests::{Need, Program, free_ports, get};
 
 use crate::observability::running::Running;
-use crate::observability::{LIMIT, LOOK, repository};
+use crate::observability::{LIMIT, POLL_INTERVAL, repository};
 
 /// The dashboard.
 fn dashboard() -> Value {
@@ -111,7 +111,7 @@ impl Prometheus {
                 return values;
             }
             assert!(begun.elapsed() < LIMIT, "{query}: {values:?}");
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -130,7 +130,7 @@ impl Prometheus {
                 return rules;
             }
             assert!(begun.elapsed() < LIMIT, "not evaluated: {rules:?}");
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_tests::{Program, census_rows, get};
 
-use crate::observability::{LIMIT, LOOK};
+use crate::observability::{LIMIT, POLL_INTERVAL};
 
 /// A cluster of two servers, a chief, a worker and an evaluator under `trainyard up`.
 pub(crate) struct Running {
@@ -105,7 +105,7 @@ quarantine_after = 0
                 return answer.clone();
             }
             assert!(begun.elapsed() < LIMIT, "{path}: {answer:?}");
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -131,7 +131,7 @@ impl Drop for Running {
             if !std::thread::panicking() {
                 program.wait(LIMIT);
             } else {
-                std::thread::sleep(10 * LOOK);
+                std::thread::sleep(10 * POLL_INTERVAL);
             }
         }
     }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use trainyard_cluster_client::{RemoteShard, Shard, ShardStatus, channel_over};
+use trainyard_cluster_client::{RemoteServer, ServerClient, ServerStatus, channel_over};
 use trainyard_cluster_spec::Task;
 use trainyard_runtime::Network;
 
 use crate::network::Simulated;
 
 /// Time between questions.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What has been seen.
 #[derive(Debug, Default)]
@@ -23,17 +23,17 @@ pub(crate) struct Seen {
     pub(crate) answers: u64,
     /// What must not be.
     pub(crate) violations: Vec<String>,
-    last: BTreeMap<usize, ShardStatus>,
+    last: BTreeMap<usize, ServerStatus>,
 }
 
 impl Seen {
     /// Compares what a server says with what it said before. `logged` says whether it has a log.
-    fn take(&mut self, ps: usize, status: ShardStatus, logged: bool) {
+    fn take(&mut self, ps: usize, status: ServerStatus, logged: bool) {
         self.answers += 1;
         if let Some(last) = self.last.get(&ps) {
             let same = last.incarnation == status.incarnation;
             // Without a log a server forgets all; with one nothing, but for that it may be put aside as no longer valid.
-            let remembers = same || (logged && status.store.memory != 0);
+            let remembers = same || (logged && status.store.prepared_epoch != 0);
             let was = &last.store;
             let is = &status.store;
             if remembers && is.epoch < was.epoch {
@@ -42,16 +42,19 @@ impl Seen {
                     was.epoch, is.epoch
                 ));
             }
-            if is.memory == was.memory && is.memory != 0 && is.version < was.version {
+            if is.prepared_epoch == was.prepared_epoch
+                && is.prepared_epoch != 0
+                && is.version < was.version
+            {
                 self.violations.push(format!(
                     "ps:{ps} went back from version {} to {} of memory {}",
-                    was.version, is.version, is.memory
+                    was.version, is.version, is.prepared_epoch
                 ));
             }
-            if remembers && is.memory < was.memory {
+            if remembers && is.prepared_epoch < was.prepared_epoch {
                 self.violations.push(format!(
                     "ps:{ps} went back from memory {} to {}",
-                    was.memory, is.memory
+                    was.prepared_epoch, is.prepared_epoch
                 ));
             }
         }
@@ -64,13 +67,13 @@ pub(crate) async fn watch(servers: Vec<(Task, String)>, logged: bool, seen: Arc<
     let network = Network::Other(Arc::new(Simulated));
     let shard = |(task, address): &(Task, String)| {
         let channel = channel_over(&network, *task, address).expect("an address");
-        Shard::Remote(RemoteShard::new(task.index, address, channel))
+        ServerClient::Remote(RemoteServer::new(task.index, address, channel))
     };
-    let shards: Vec<Shard> = servers.iter().map(shard).collect();
+    let shards: Vec<ServerClient> = servers.iter().map(shard).collect();
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         for (ps, shard) in shards.iter().enumerate() {
-            if let Ok(Ok(status)) = tokio::time::timeout(PATIENCE, shard.status()).await {
+            if let Ok(Ok(status)) = tokio::time::timeout(ANSWER_TIMEOUT, shard.status()).await {
                 seen.lock().take(ps, status, logged);
             }
         }

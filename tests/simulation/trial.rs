@@ -25,17 +25,17 @@ const LIVENESS: Duration = Duration::from_secs(120);
 /// Time after a fault in which calls may go unanswered: that of a silent peer to be noticed, and for a try that waits.
 const ECHO: Duration = Duration::from_secs(15);
 /// Time in which the others must have ended behind the chief; then they are told to.
-const FAREWELL: Duration = Duration::from_secs(10);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which they must then.
 const DRAIN: Duration = Duration::from_secs(12);
 /// Wait before a process that has ended is started again.
-const PAUSE: Duration = Duration::from_millis(50);
+const RESTART_DELAY: Duration = Duration::from_millis(50);
 /// The same where it had no reason to end but its own: the chief follows at once, where the job is over.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Exit codes after which a restart would end in the same way.
 const PERMANENT: [u8; 7] = [64, 65, 66, 73, 76, 77, 78];
 /// Time between looks at the model folder.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Port of every task.
 const PORT: u16 = 2222;
 /// Segments that wait for a reader: more than there ever are.
@@ -86,7 +86,7 @@ enum Standing {
 }
 
 struct Host {
-    standing: Standing,
+    set_status: Standing,
     told_to_stop: bool,
     life: Arc<Mutex<Life>>,
 }
@@ -177,7 +177,7 @@ impl<'a> Trial<'a> {
             hosts.insert(
                 *task,
                 Host {
-                    standing: Standing::Runs,
+                    set_status: Standing::Runs,
                     told_to_stop: false,
                     life,
                 },
@@ -220,10 +220,10 @@ impl<'a> Trial<'a> {
             role: Role::Chief,
             index: 0,
         };
-        while self.hosts[&chief].standing != Standing::Ended {
+        while self.hosts[&chief].set_status != Standing::Ended {
             self.befall();
             self.step()?;
-            let down = |host: &Host| matches!(host.standing, Standing::Down(_));
+            let down = |host: &Host| matches!(host.set_status, Standing::Down(_));
             if !self.open.is_empty() || self.hosts.values().any(down) {
                 self.broken = self.sim.elapsed();
             }
@@ -271,8 +271,8 @@ impl<'a> Trial<'a> {
 
     /// Waits until all have ended: by themselves, or told to.
     fn end(&mut self) -> Result<(), String> {
-        let told = self.sim.elapsed() + FAREWELL;
-        let until = self.sim.elapsed() + FAREWELL + DRAIN;
+        let told = self.sim.elapsed() + LEAVE_TIMEOUT;
+        let until = self.sim.elapsed() + LEAVE_TIMEOUT + DRAIN;
         let mut stopped = false;
         loop {
             let running: Vec<Task> = self.running();
@@ -299,8 +299,8 @@ impl<'a> Trial<'a> {
                 // Nobody is started again.
                 self.hosts
                     .values_mut()
-                    .for_each(|host| match host.standing {
-                        Standing::Down(_) => host.standing = Standing::Ended,
+                    .for_each(|host| match host.set_status {
+                        Standing::Down(_) => host.set_status = Standing::Ended,
                         Standing::Runs | Standing::Ended => {}
                     });
             }
@@ -311,7 +311,7 @@ impl<'a> Trial<'a> {
         let hosts = self
             .hosts
             .iter()
-            .filter(|(_, host)| host.standing != Standing::Ended);
+            .filter(|(_, host)| host.set_status != Standing::Ended);
         hosts.map(|(task, _)| *task).collect()
     }
 
@@ -342,7 +342,7 @@ impl<'a> Trial<'a> {
     fn begin(&mut self, planned: Planned) {
         let victims = planned.fault.victims();
         let until = planned.until();
-        let runs = |task: &Task| self.hosts[task].standing == Standing::Runs;
+        let runs = |task: &Task| self.hosts[task].set_status == Standing::Runs;
         let running: Vec<Task> = victims.iter().copied().filter(runs).collect();
         if running.is_empty() && !victims.is_empty() {
             return;
@@ -408,7 +408,7 @@ impl<'a> Trial<'a> {
         self.hosts
             .get_mut(&task)
             .expect("a task of the cluster")
-            .standing = Standing::Down(until);
+            .set_status = Standing::Down(until);
     }
 
     /// Goes on by a tick, and looks after the tasks as a supervisor does.
@@ -421,9 +421,9 @@ impl<'a> Trial<'a> {
         self.trace.set_now(now);
         for task in self.options.tasks() {
             let host = self.hosts.get_mut(&task).expect("a task of the cluster");
-            match host.standing {
+            match host.set_status {
                 Standing::Down(until) if until <= now => {
-                    (host.standing, host.told_to_stop) = (Standing::Runs, false);
+                    (host.set_status, host.told_to_stop) = (Standing::Runs, false);
                     self.trace.tell(format_args!("== start {task}"));
                     self.sim.bounce(crate::fault::host(task));
                 }
@@ -431,7 +431,7 @@ impl<'a> Trial<'a> {
                 Standing::Down(_) | Standing::Ended => {}
             }
         }
-        if now - self.looked >= LOOK {
+        if now - self.looked >= POLL_INTERVAL {
             self.looked = now;
             if !self.store_fails() {
                 self.look_at_folder()?;
@@ -451,18 +451,18 @@ impl<'a> Trial<'a> {
         };
         let told_to_stop = host.told_to_stop;
         // What it had begun besides ends with it.
-        self.kill(task, now + PAUSE);
+        self.kill(task, now + RESTART_DELAY);
         let chief = Task {
             role: Role::Chief,
             index: 0,
         };
-        let chief_ended = self.hosts[&chief].standing == Standing::Ended;
+        let chief_ended = self.hosts[&chief].set_status == Standing::Ended;
         let host = self.hosts.get_mut(&task).expect("a task of the cluster");
         match outcome {
             Ok(()) => {
                 self.trace.tell(format_args!("== {task} has ended"));
                 if !told_to_stop {
-                    host.standing = match task.role {
+                    host.set_status = match task.role {
                         Role::Ps if !chief_ended => Standing::Down(now + PAUSE_MAX),
                         _ => Standing::Ended,
                     };
@@ -477,7 +477,7 @@ impl<'a> Trial<'a> {
                 if PERMANENT.contains(&problem.exit_code()) || late {
                     return Err(format!("{task} has failed: {text}"));
                 }
-                host.standing = Standing::Down(now + PAUSE_MAX);
+                host.set_status = Standing::Down(now + PAUSE_MAX);
             }
         }
         Ok(())

@@ -1,8 +1,10 @@
-//! Checks what the compiler cannot: floors, absences, captions and lengths.
+//! Checks what the compiler cannot: floors, circles of modules, absences, captions and links.
 
 mod floors;
+mod imports;
 mod links;
 mod metrics;
+mod modules;
 mod sources;
 mod text;
 

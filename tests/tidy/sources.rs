@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::tidy::imports::{code, paths};
 use crate::tidy::{assert_none, files, read, root};
 
 fn sources() -> Vec<(String, String)> {
@@ -81,7 +82,8 @@ fn nothing_is_left_open_or_switched_off() {
 trial!(modules_are_named_files);
 fn modules_are_named_files() {
     let bags = [
-        "utils", "common", "core", "types", "helpers", "helper", "mod",
+        "utils", "common", "core", "types", "helpers", "helper", "mod", "data", "info", "manager",
+        "misc", "shared", "util",
     ];
     let offenders: Vec<String> = sources()
         .into_iter()
@@ -144,6 +146,31 @@ fn only_the_launcher_and_the_command_read_environment_and_signals() {
     assert_none("lines that read the environment", &offenders);
 }
 
+trial!(time_is_read_from_the_clock_of_the_runtime);
+fn time_is_read_from_the_clock_of_the_runtime() {
+    // A test can stop tokio's clock. Threads and benchmarks have no runtime.
+    let threads = [
+        "crates/write-ahead-log/src/folder.rs",
+        "crates/write-ahead-log/src/log.rs",
+        "crates/checkpoint/src/claim.rs",
+        "crates/security/src/credentials.rs",
+        "crates/trainyard/src/progress.rs",
+    ];
+    let offenders: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("crates/") && name.contains("/src/"))
+        .filter(|(name, _)| !threads.contains(&name.as_str()) && !name.contains("/bench/"))
+        .filter(|(_, text)| {
+            let named = paths(&code(text));
+            named
+                .iter()
+                .any(|path| path.starts_with("std::time::Instant"))
+        })
+        .map(|(name, _)| name)
+        .collect();
+    assert_none("files that read std::time::Instant", &offenders);
+}
+
 trial!(nothing_is_global);
 fn nothing_is_global() {
     let words = [
@@ -164,34 +191,82 @@ fn nothing_is_global() {
 
 trial!(generated_types_stay_behind_their_doors);
 fn generated_types_stay_behind_their_doors() {
-    // The log of a server holds what it was asked, as it was asked.
-    let log = [
-        "crates/ps/src/journal.rs",
-        "crates/ps/src/record.rs",
-        "crates/ps/src/recovery.rs",
+    // A server's log holds requests as they came.
+    let log = ["journal", "preparation", "record", "recovery", "replay"];
+    // A primary sends its log to its backup, and the chief tells both their roles.
+    let replication = [
+        "replication/log_sender",
+        "replication/pair_telemetry",
+        "replication/replica",
+        "replication/replica_service",
+        "replication/shard_service",
+        "replication/shipping",
     ];
-    // Servers in pairs pass it on so, and the chief asks them how they stand.
-    let pairs = [
-        "crates/ps/src/link.rs",
-        "crates/ps/src/pair_telemetry.rs",
-        "crates/ps/src/replica.rs",
-        "crates/ps/src/replica/tests.rs",
-        "crates/chief/src/keeper.rs",
-    ];
+    // Tensors are taken from the wire and written to it without a copy.
+    let tensors = ["answer", "gradients", "tensor_service"];
+    let of_the_server = [&log[..], &replication[..], &tensors[..]].concat();
     let door = |name: &str| {
+        let server = name
+            .strip_prefix("crates/ps/src/")
+            .is_some_and(|file| of_the_server.contains(&file.trim_end_matches(".rs")));
         in_crate(name, &["protocol", "cluster-client"])
             || name.ends_with("/service.rs")
-            || log.contains(&name)
-            || pairs.contains(&name)
+            || name == "crates/chief/src/failover_controller.rs"
+            || server
     };
-    let served = |line: &String| line.contains("_server::");
+    let is_generated =
+        |path: &String| path.starts_with("trainyard_protocol::v1") && !path.contains("_server::");
     let offenders: Vec<String> = sources()
         .into_iter()
-        .filter(|(name, _)| name.starts_with("crates/") && !door(name))
-        .flat_map(|(name, text)| holding(&name, &text, &["trainyard_protocol::v1"]))
-        .filter(|line| !served(line))
+        .filter(|(name, _)| name.starts_with("crates/") && name.contains("/src/") && !door(name))
+        .filter(|(name, _)| !name.ends_with("/tests.rs"))
+        .flat_map(|(name, text)| {
+            let named = paths(&code(&text)).into_iter().filter(is_generated);
+            named
+                .map(|path| format!("{name}: {path}"))
+                .collect::<Vec<_>>()
+        })
         .collect();
     assert_none("generated types in the open", &offenders);
+}
+
+trial!(the_glossary_names_files_that_exist);
+fn the_glossary_names_files_that_exist() {
+    let root = root();
+    let page = read(&root.join("docs/glossary.md"));
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();
+    assert!(rows.len() > 80, "{} rows", rows.len());
+    let mut offenders = Vec::new();
+    for row in rows {
+        let lives = row.rsplit('|').nth(1).unwrap_or_default();
+        let mut folder = String::new();
+        for place in lives.split('`').skip(1).step_by(2) {
+            let (prefix, names, suffix) = match place.split_once('{') {
+                Some((prefix, rest)) => {
+                    let (names, suffix) = rest.split_once('}').unwrap_or((rest, ""));
+                    (prefix, names, suffix)
+                }
+                None => ("", place, ""),
+            };
+            for name in names.split(',') {
+                let path = format!("{prefix}{name}{suffix}");
+                // A second path may be relative to the folder of the first.
+                let is_there = [
+                    root.join("crates").join(&path),
+                    root.join("crates").join(&folder).join(&path),
+                ]
+                .iter()
+                .any(|path| path.exists());
+                if !is_there {
+                    offenders.push(format!("{path}: {row}"));
+                }
+                if let Some((parent, _)) = path.rsplit_once('/') {
+                    folder = parent.to_owned();
+                }
+            }
+        }
+    }
+    assert_none("paths of the glossary that do not exist", &offenders);
 }
 
 trial!(tests_of_the_suite_are_registered);

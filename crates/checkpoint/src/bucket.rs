@@ -6,10 +6,10 @@ use std::time::Duration;
 use trainyard_storage::{Entry, Location, Scheme, Storage, is_remote};
 
 use crate::Error;
-use crate::seal::MANIFEST_BYTES_MAX;
+use crate::manifest_file::MANIFEST_BYTES_MAX;
 
 /// Longest wait of those who can do without.
-const HASTY: Duration = Duration::from_secs(5);
+const OPTIONAL_FILE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A folder of a store that can be written.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Bucket {
     /// Returns the same, which gives up soon.
     pub(crate) fn hastily(self) -> Self {
         Self {
-            storage: self.storage.with_deadline(HASTY),
+            storage: self.storage.with_deadline(OPTIONAL_FILE_TIMEOUT),
             ..self
         }
     }

@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::Bucket;
 use crate::durable::replace;
+use crate::files::encode;
 use crate::model_dir::{id_of, newest_epoch, number_of, read_text};
-use crate::place::encode;
 use crate::run_lock::started_ago;
 use crate::{Error, records};
 
 /// Longest wait for another process that claims the folder at this moment: it takes a few flushes of the disk.
 const HELD_MAX: Duration = Duration::from_secs(10);
 /// Time between tries.
-const AGAIN: Duration = Duration::from_millis(2);
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Folder of the epochs that were claimed in a bucket: an object each, which says by whom.
 pub(crate) const EPOCHS: &str = "epochs";
@@ -236,7 +236,7 @@ fn hold(model_dir: &Path) -> Result<File, Error> {
                     text,
                 )));
             }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(AGAIN),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_INTERVAL),
         }
     }
 }

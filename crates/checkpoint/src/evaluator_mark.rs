@@ -8,7 +8,7 @@ use trainyard_storage::is_remote;
 
 use crate::Error;
 use crate::bucket::Bucket;
-use crate::place::{self, encode, write_atomically};
+use crate::files::{self, encode, write_atomically};
 
 /// The file that says that an evaluator runs, below the model folder.
 const MARK: &str = "eval/evaluator.json";
@@ -31,7 +31,7 @@ impl Evaluated {
     /// # Errors
     /// The file is there and cannot be read.
     pub fn read(model_dir: &Path) -> Result<Option<Self>, Error> {
-        let text = place::read(&model_dir.join(RESULT))?;
+        let text = files::read(&model_dir.join(RESULT))?;
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 }
@@ -63,7 +63,7 @@ impl EvaluatorMark {
     /// # Errors
     /// That cannot be told.
     pub fn is_there(model_dir: &Path) -> Result<bool, Error> {
-        Ok(place::read(&path(model_dir))?.is_some())
+        Ok(files::read(&path(model_dir))?.is_some())
     }
 
     /// Says that it has ended.
@@ -73,7 +73,7 @@ impl EvaluatorMark {
     pub fn remove(model_dir: &Path) -> Result<(), Error> {
         match Bucket::of(model_dir)? {
             Some(bucket) => bucket.remove(MARK),
-            None => place::remove(&path(model_dir)),
+            None => files::remove(&path(model_dir)),
         }
     }
 }

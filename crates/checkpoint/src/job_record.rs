@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::place::{self, encode, write_atomically};
+use crate::files::{self, encode, write_atomically};
 
 /// The file, beside the checkpoints.
 const JOB_RECORD: &str = "job.json";
@@ -29,7 +29,7 @@ impl JobRecord {
         let parse = |text: Vec<u8>| {
             serde_json::from_slice(&text).map_err(|error| Error::damaged(&path, error.to_string()))
         };
-        place::read(&path)?.map(parse).transpose()
+        files::read(&path)?.map(parse).transpose()
     }
 
     /// Replaces the record.

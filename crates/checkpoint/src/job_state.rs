@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::Bucket;
 use crate::durable::replace;
-use crate::{Error, place, records};
+use crate::{Error, files, records};
 
 /// Folder of the markers in a bucket.
 const MARKERS: &str = "job_state";
@@ -56,7 +56,7 @@ impl JobState {
             return Ok(read_in(&bucket)?.map(|(state, _)| state));
         }
         let path = model_dir.join("job_state.json");
-        place::read(&path)?
+        files::read(&path)?
             .map(|text| parse(&text, &path))
             .transpose()
     }
@@ -80,7 +80,7 @@ impl JobState {
     /// It cannot be written.
     pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
         let path = model_dir.join("job_state.json");
-        let text = place::encode(self, &path)?;
+        let text = files::encode(self, &path)?;
         if let Some(bucket) = Bucket::of(model_dir)? {
             return records::write(&bucket, MARKERS, self.cluster_epoch, text);
         }

@@ -7,33 +7,33 @@
 
 mod bucket;
 mod claim;
-mod damage;
 mod durable;
 mod error;
 mod evaluator_mark;
+mod files;
 mod flushing;
-mod held;
+mod held_rows;
 mod job_record;
 mod job_state;
 mod manifest;
+mod manifest_file;
 mod model_dir;
 mod origin;
 mod parts_read;
-mod place;
+mod quarantine;
 mod reader;
 mod records;
 mod retention;
 mod run_lock;
-mod seal;
 mod table;
 mod tensor_files;
 mod warm_start;
 mod writer;
 
 pub use claim::{Leader, claim_epoch, claim_epoch_as, cluster_id};
-pub use damage::{latest, latest_good, set_aside};
 pub use error::Error;
 pub use evaluator_mark::{Evaluated, EvaluatorMark};
+pub use files::{absolute, encode, names, read, remove, send, write_atomically};
 pub use job_record::JobRecord;
 pub use job_state::{JobPhase, JobState};
 pub use manifest::{
@@ -45,7 +45,7 @@ pub use model_dir::{
 };
 pub use origin::{Origin, OriginLots};
 pub use parts_read::PartRead;
-pub use place::{absolute, encode, names, read, remove, send, write_atomically};
+pub use quarantine::{latest, latest_good, set_aside};
 pub use reader::Checkpoint;
 pub use retention::{Keep, Pin, pin, remove_after, retain, sweep, sweep_before};
 pub use run_lock::{RunLock, Runner};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bucket::Bucket;
 use crate::durable::replace;
-use crate::{Error, place, records, seal};
+use crate::{Error, files, manifest_file, records};
 
 /// Folder of the epochs in which servers were prepared, in a bucket.
 const PREPARED: &str = "prepared";
@@ -87,7 +87,8 @@ pub fn list(model_dir: &Path) -> Result<Vec<Found>, Error> {
         if !is_committed(&path)? {
             continue;
         }
-        let epoch = seal::read(&path).map_or(UNREADABLE, |manifest| manifest.cluster_epoch);
+        let epoch =
+            manifest_file::read(&path).map_or(UNREADABLE, |manifest| manifest.cluster_epoch);
         found.push(Found { step, epoch, path });
     }
     found.sort_by_key(|found| (found.epoch, found.step));
@@ -101,8 +102,8 @@ fn list_in(bucket: &Bucket) -> Result<Vec<Found>, Error> {
             continue;
         };
         let path = bucket.path().join(name);
-        let (step, epoch) =
-            seal::parse(&text).map_or((begun, UNREADABLE), |of| (of.global_step, of.cluster_epoch));
+        let (step, epoch) = manifest_file::parse(&text)
+            .map_or((begun, UNREADABLE), |of| (of.global_step, of.cluster_epoch));
         found.push(Found { step, epoch, path });
     }
     found.sort_by(|one, other| {
@@ -137,7 +138,7 @@ pub(crate) fn write_state_file(model_dir: &Path, names: &[String]) -> Result<(),
     for name in names {
         text.push_str(&format!("all_model_checkpoint_paths: \"{name}\"\n"));
     }
-    place::write_atomically(&model_dir.join("checkpoint"), text.as_bytes())
+    files::write_atomically(&model_dir.join("checkpoint"), text.as_bytes())
 }
 
 /// Returns the folder's id, if it has one.
@@ -153,7 +154,7 @@ pub fn known_cluster_id(model_dir: &Path) -> Result<Option<u128>, Error> {
 
 /// Reads a small file; nothing where there is none.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
-    Ok(place::read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
+    Ok(files::read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// Parses the id of a cluster, as the file at a path holds it.

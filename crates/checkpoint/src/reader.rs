@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trainyard_storage::{File, Storage, is_remote};
 
-use crate::held::{RunsRead, misfit};
+use crate::held_rows::{RunsRead, misfit};
 use crate::manifest::{ShardRecord, TensorRecord};
 use crate::model_dir::MANIFEST;
 use crate::parts_read::PartsRead;
-use crate::{Error, Manifest, seal};
+use crate::{Error, Manifest, manifest_file};
 
 /// Bytes read at once while a file is verified.
 const VERIFY_BYTES: usize = 1 << 20;
@@ -113,7 +113,7 @@ impl Checkpoint {
     /// Something is missing or does not agree.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let manifest_path = path.join(MANIFEST);
-        let manifest = seal::read(path)?;
+        let manifest = manifest_file::read(path)?;
         let mut files = BTreeMap::new();
         let storage = Storage::default();
         for shard in &manifest.shards {

@@ -9,7 +9,7 @@ use crate::bucket::Bucket;
 use crate::model_dir::{
     DAMAGED, MANIFEST, UNREADABLE, attempts, list, state_name, write_state_file,
 };
-use crate::{Checkpoint, Error, Evaluated, Found, place};
+use crate::{Checkpoint, Error, Evaluated, Found, files};
 
 /// Suffix of the files that say who reads a checkpoint.
 const PIN_SUFFIX: &str = ".pin";
@@ -22,7 +22,7 @@ pub struct Pin(PathBuf);
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        drop(place::remove(&self.0));
+        drop(files::remove(&self.0));
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use trainyard_storage::is_remote;
 
 use crate::Error;
-use crate::place::encode;
+use crate::files::encode;
 
 /// The file that is locked. It says by whom.
 const RUN_LOCK: &str = "run.lock";

@@ -14,7 +14,7 @@ use trainyard_tensor_bundle::{bf16_to_f32, f16_to_f32};
 use trainyard_variable::{DynamicRows, FirstRows, Idle, Initializer};
 
 use crate::Error;
-use crate::place::{names, read};
+use crate::files::{names, read};
 
 /// Ending of a file of named tensors.
 const SAFETENSORS: &str = "safetensors";

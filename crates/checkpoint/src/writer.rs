@@ -11,14 +11,14 @@ use trainyard_variable::FirstRows;
 use crate::bucket::Bucket;
 use crate::claim::{EPOCHS, claimed_by_nobody_later};
 use crate::durable::{exchange, flush_folder, rename, write_and_flush};
+use crate::files::encode;
 use crate::flushing::{Flusher, let_go_up_to};
-use crate::held::RUNS;
+use crate::held_rows::RUNS;
 use crate::model_dir::{MANIFEST, PREFIX, list, state_name, step_folder, write_state_file};
-use crate::place::encode;
 use crate::table::integers_of;
 use crate::{
     Checkpoint, Dtype, Error, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TableView,
-    TensorRecord, records, seal,
+    TensorRecord, manifest_file, records,
 };
 
 /// Bytes read at once of a file that was written.
@@ -498,7 +498,7 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.before_manifest");
     let path = folder.join(MANIFEST);
-    write_and_flush(&path, &seal::write(manifest, &path)?)?;
+    write_and_flush(&path, &manifest_file::write(manifest, &path)?)?;
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.after_manifest");
     flush_folder(folder)?;
@@ -562,7 +562,10 @@ fn commit_in(bucket: &Bucket, folder: &Path, manifest: &Manifest) -> Result<Chec
     }
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.before_manifest");
-    own.put(MANIFEST, seal::write(manifest, &folder.join(MANIFEST))?)?;
+    own.put(
+        MANIFEST,
+        manifest_file::write(manifest, &folder.join(MANIFEST))?,
+    )?;
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.after_manifest");
     let names: Vec<String> = list(bucket.path())?.iter().map(state_name).collect();

@@ -1,10 +1,11 @@
-//! The time of day, counted on from the start of the process.
+//! The time of day at the start of the process, advanced by the monotonic clock.
 
 use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-/// Times of a run in seconds since 1970. They are counted on from the start of the process by a clock that is never set.
+/// Times of a run in seconds since 1970. A monotonic clock advances them, so that a change of the system time has no
+/// effect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     since: Instant,

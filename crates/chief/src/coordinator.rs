@@ -1,4 +1,4 @@
-//! The chief's roster, shared: by its service for the workers, and directly by its own training loop.
+//! The membership of the job, shared by the chief's service for the workers and by its own training loop.
 
 use std::sync::Arc;
 
@@ -12,42 +12,43 @@ use trainyard_cluster_spec::Task;
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_runtime::blocking;
 use trainyard_trainer::{
-    Ask, Beat, Coordinator, Form, Forming, Grant, JobState, Join, Joined, LeaveReason, Pulse,
+    Coordinator, HeartbeatReply, HeartbeatRequest, JobState, JoinGroupReply, JoinGroupRequest,
+    LeaveReason, NextShardReply, NextShardRequest, RegisterReply, RegisterRequest,
 };
 
-use crate::{Data, EndedSessions, Roster};
+use crate::{Dispatcher, EndedSessions, Membership};
 
-/// Longest time that a wish to be in a group is held.
+/// Longest time for which a request to join the allreduce group is held open.
 const HOLD: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// A roster with a clock. Clones share it.
+/// The membership with a clock. Clones share it.
 #[derive(Debug, Clone)]
 pub struct LocalCoordinator {
-    roster: Arc<Mutex<Roster>>,
+    membership: Arc<Mutex<Membership>>,
     started: Instant,
-    /// Shared with the watch, which tells the parameter servers.
+    /// Shared with the watch, which closes the sessions on the parameter servers.
     ended: EndedSessions,
-    data: Option<Arc<Data>>,
-    /// Told when somebody asks to be in a group.
+    data: Option<Arc<Dispatcher>>,
+    /// Notified when a process group has been formed.
     asked: Arc<Notify>,
-    /// The epoch that the chief has begun last; 0 = none yet.
+    /// The term that the chief has begun last; 0 = none yet.
     epoch: Arc<watch::Sender<u64>>,
     /// Cancelled when the job is over.
     over: CancellationToken,
 }
 
 impl LocalCoordinator {
-    /// Returns the coordinator, and the sessions that end, which the parameter servers must be told of.
-    pub fn new(roster: Roster, data: Option<Data>) -> (Self, EndedSessions) {
+    /// Returns the coordinator, and the ended sessions, which must be closed on the parameter servers.
+    pub fn new(membership: Membership, data: Option<Dispatcher>) -> (Self, EndedSessions) {
         let ended = EndedSessions::default();
-        let roster = Arc::new(Mutex::new(roster));
+        let membership = Arc::new(Mutex::new(membership));
         let data = data.map(Arc::new);
         let started = Instant::now();
         let over = CancellationToken::new();
         let told = ended.clone();
         (
             Self {
-                roster,
+                membership,
                 started,
                 ended,
                 data,
@@ -59,38 +60,41 @@ impl LocalCoordinator {
         )
     }
 
-    /// Looks at the roster, or changes it, at the time it is told.
-    pub fn with<T>(&self, look: impl FnOnce(&mut Roster, std::time::Duration) -> T) -> T {
-        look(&mut self.roster.lock(), self.started.elapsed())
+    /// Calls a function with the membership and the present time.
+    pub fn with<T>(&self, look: impl FnOnce(&mut Membership, std::time::Duration) -> T) -> T {
+        look(&mut self.membership.lock(), self.started.elapsed())
     }
 
-    /// Starts an epoch: see [`Roster::begin_epoch`]. Chiefs that stand by hear of it.
+    /// Begins a term: see [`Membership::begin_epoch`]. Notifies standby chiefs.
     pub(crate) fn begin_epoch(&self, epoch: u64, waiting_for: Vec<String>) {
-        self.with(|roster, _| roster.begin_epoch(epoch, waiting_for));
+        self.with(|membership, _| membership.begin_epoch(epoch, waiting_for));
         self.epoch.send_replace(epoch);
     }
 
-    /// The epochs that the chief begins, from the one of now on; 0 = none yet.
+    /// Returns the terms that the chief begins, from the present one on; 0 = none yet.
     pub(crate) fn epochs(&self) -> watch::Receiver<u64> {
         self.epoch.subscribe()
     }
 
-    pub(crate) fn register_now(&self, join: Join) -> Result<Joined, Refusal> {
+    pub(crate) fn register_now(&self, join: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let task = join.task;
-        let joined = self.with(|roster, now| roster.register(now, join))?;
+        let joined = self.with(|membership, now| membership.register(now, join))?;
         if let Some(data) = &self.data {
             data.release_before((task, joined.session));
         }
         Ok(joined)
     }
 
-    pub(crate) fn heartbeat_now(&self, pulse: &Pulse) -> Result<Beat, Refusal> {
-        self.with(|roster, now| roster.heartbeat(now, pulse))
+    pub(crate) fn heartbeat_now(
+        &self,
+        heartbeat: &HeartbeatRequest,
+    ) -> Result<HeartbeatReply, Refusal> {
+        self.with(|membership, now| membership.heartbeat(now, heartbeat))
     }
 
-    /// Ends the job, and tells all who are there.
+    /// Ends the job. Heartbeats report the state to the tasks, and their keep-alive streams end.
     pub(crate) fn end(&self, state: JobState) {
-        self.with(|roster, _| roster.end(state));
+        self.with(|membership, _| membership.end(state));
         self.over.cancel();
     }
 
@@ -99,13 +103,13 @@ impl LocalCoordinator {
         self.over.clone().cancelled_owned()
     }
 
-    pub(crate) fn attend_now(&self, pulse: &Pulse) -> Result<(), Refusal> {
-        self.with(|roster, now| roster.attend(now, pulse))
+    pub(crate) fn attend_now(&self, heartbeat: &HeartbeatRequest) -> Result<(), Refusal> {
+        self.with(|membership, now| membership.keep_alive(now, heartbeat))
     }
 
-    /// Ends a session for good. Returns whether it was under way.
+    /// Ends a session, and bars its task from registering. Returns whether the session was active.
     pub(crate) fn quarantine(&self, task: Task, session: u64, why: String) -> bool {
-        let ended = self.with(|roster, _| roster.quarantine(task, session, why));
+        let ended = self.with(|membership, _| membership.quarantine(task, session, why));
         if ended {
             if let Some(data) = &self.data {
                 data.release((task, session));
@@ -115,23 +119,26 @@ impl LocalCoordinator {
         ended
     }
 
-    /// Takes note that a task's connection has broken off.
-    pub(crate) fn lost_now(&self, pulse: &Pulse) {
-        self.with(|roster, now| roster.lost(now, pulse));
+    /// Records that a keep-alive stream of a task has broken.
+    pub(crate) fn lost_now(&self, heartbeat: &HeartbeatRequest) {
+        self.with(|membership, now| membership.lost(now, heartbeat));
     }
 
-    /// Returns the data that is handed out, if it is.
-    pub(crate) fn data(&self) -> Option<&Arc<Data>> {
+    /// Returns the dispatcher, under dynamic sharding.
+    pub(crate) fn data(&self) -> Option<&Arc<Dispatcher>> {
         self.data.as_ref()
     }
 
-    pub(crate) async fn next_shard_now(&self, ask: Ask) -> Result<Grant, Refusal> {
-        self.with(|roster, now| roster.check(now, &ask.pulse))?;
+    pub(crate) async fn next_shard_now(
+        &self,
+        ask: NextShardRequest,
+    ) -> Result<NextShardReply, Refusal> {
+        self.with(|membership, now| membership.check(now, &ask.heartbeat))?;
         let Some(data) = self.data.clone() else {
             let message = "data is handed out under input.train.sharding = \"dynamic\" only: the job files differ";
             return Err(Refusal::new(Reason::BadRequest, message));
         };
-        // It may read files.
+        // The dispatcher may read files.
         let answer = blocking(move || data.answer(&ask));
         answer.await.map_err(|error| {
             Refusal::new(
@@ -141,14 +148,14 @@ impl LocalCoordinator {
         })?
     }
 
-    pub(crate) async fn form_now(&self, form: Form) -> Result<Forming, Refusal> {
+    pub(crate) async fn form_now(&self, form: JoinGroupRequest) -> Result<JoinGroupReply, Refusal> {
         let until = Instant::now() + HOLD;
         loop {
             let asked = self.asked.notified();
             tokio::pin!(asked);
             asked.as_mut().enable();
-            let forming = self.with(|roster, now| roster.form(now, &form))?;
-            if matches!(forming, Forming::Formed(_)) {
+            let forming = self.with(|membership, now| membership.join_group(now, &form))?;
+            if matches!(forming, JoinGroupReply::Assigned(_)) {
                 self.asked.notify_waiters();
                 return Ok(forming);
             }
@@ -160,14 +167,14 @@ impl LocalCoordinator {
 
     pub(crate) async fn leave_now(
         &self,
-        pulse: &Pulse,
+        heartbeat: &HeartbeatRequest,
         reason: LeaveReason,
     ) -> Result<(), Refusal> {
-        let session = self.with(|roster, now| roster.leave(now, pulse, reason))?;
+        let session = self.with(|membership, now| membership.leave(now, heartbeat, reason))?;
         if let Some(data) = &self.data {
-            data.release((pulse.task, session));
+            data.release((heartbeat.task, session));
         }
-        self.ended.add(pulse.task, session);
+        self.ended.add(heartbeat.task, session);
         Ok(())
     }
 }
@@ -180,29 +187,36 @@ fn refused(refusal: Refusal) -> Error {
 }
 
 impl Coordinator for LocalCoordinator {
-    fn register(&self, join: Join) -> BoxFuture<'_, Result<Joined, Error>> {
+    fn register(&self, join: RegisterRequest) -> BoxFuture<'_, Result<RegisterReply, Error>> {
         Box::pin(async move { self.register_now(join).map_err(refused) })
     }
 
-    fn heartbeat(&self, pulse: Pulse) -> BoxFuture<'_, Result<Beat, Error>> {
-        Box::pin(async move { self.heartbeat_now(&pulse).map_err(refused) })
+    fn heartbeat(
+        &self,
+        heartbeat: HeartbeatRequest,
+    ) -> BoxFuture<'_, Result<HeartbeatReply, Error>> {
+        Box::pin(async move { self.heartbeat_now(&heartbeat).map_err(refused) })
     }
 
-    /// Nothing is between this task and the chief.
-    fn attend(&self, _pulse: Pulse) -> BoxFuture<'_, ()> {
+    /// Never returns: this task and the chief share a process.
+    fn keep_alive(&self, _pulse: HeartbeatRequest) -> BoxFuture<'_, ()> {
         Box::pin(async move { std::future::pending().await })
     }
 
-    fn next_shard(&self, ask: Ask) -> BoxFuture<'_, Result<Grant, Error>> {
+    fn next_shard(&self, ask: NextShardRequest) -> BoxFuture<'_, Result<NextShardReply, Error>> {
         Box::pin(async move { self.next_shard_now(ask).await.map_err(refused) })
     }
 
-    fn form(&self, form: Form) -> BoxFuture<'_, Result<Forming, Error>> {
+    fn join_group(&self, form: JoinGroupRequest) -> BoxFuture<'_, Result<JoinGroupReply, Error>> {
         Box::pin(async move { self.form_now(form).await.map_err(refused) })
     }
 
-    fn leave(&self, pulse: Pulse, reason: LeaveReason) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move { self.leave_now(&pulse, reason).await.map_err(refused) })
+    fn leave(
+        &self,
+        heartbeat: HeartbeatRequest,
+        reason: LeaveReason,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.leave_now(&heartbeat, reason).await.map_err(refused) })
     }
 
     fn name(&self) -> String {
@@ -214,10 +228,10 @@ impl Coordinator for LocalCoordinator {
 mod tests {
     use trainyard_cluster_spec::{Role, Servers};
     use trainyard_run_config::Agreement;
-    use trainyard_trainer::Work;
+    use trainyard_trainer::StepTotals;
 
     use super::*;
-    use crate::{Admission, RosterConfig};
+    use crate::{Admission, MembershipConfig};
 
     /// Sessions that end while the servers are away.
     const SESSIONS: u64 = 3000;
@@ -229,8 +243,8 @@ mod tests {
         }
     }
 
-    fn join(index: usize, incarnation: u64) -> Join {
-        Join {
+    fn join(index: usize, incarnation: u64) -> RegisterRequest {
+        RegisterRequest {
             task: worker(index),
             incarnation,
             servers: Servers::from_lines(["chief:0=host:1", "ps:0=host:2"]),
@@ -243,8 +257,8 @@ mod tests {
         }
     }
 
-    fn pulse(join: &Join, joined: &Joined) -> Pulse {
-        Pulse {
+    fn heartbeat(join: &RegisterRequest, joined: &RegisterReply) -> HeartbeatRequest {
+        HeartbeatRequest {
             task: join.task,
             incarnation: join.incarnation,
             epoch: joined.epoch,
@@ -252,13 +266,13 @@ mod tests {
             steps: 0,
             examples: 0,
             loss: 0.5,
-            work: Work::default(),
+            totals: StepTotals::default(),
         }
     }
 
     fn coordinator() -> (LocalCoordinator, EndedSessions) {
         let second = std::time::Duration::from_secs(1);
-        let mut roster = Roster::new(RosterConfig {
+        let mut membership = Membership::new(MembershipConfig {
             cluster_id: 1,
             servers: Servers::from_lines(["chief:0=host:1", "ps:0=host:2"]),
             layout_fingerprint: 3,
@@ -271,12 +285,13 @@ mod tests {
             return_within: second,
             lanes: 0,
         });
-        roster.begin_epoch(1, Vec::new());
-        roster.open();
-        LocalCoordinator::new(roster, None)
+        membership.begin_epoch(1, Vec::new());
+        membership.open();
+        LocalCoordinator::new(membership, None)
     }
 
-    /// Under a log, a server comes back with the sessions that it had: a close that it is not told of leaves one open.
+    /// A server with a write-ahead log returns with the sessions that it had. If it misses a close, that session stays
+    /// open.
     #[tokio::test]
     async fn no_session_that_ended_is_forgotten_however_many_end_before_the_servers_are_told() {
         let (coordinator, ended) = coordinator();
@@ -286,9 +301,9 @@ mod tests {
             let joined = coordinator
                 .register_now(join.clone())
                 .expect("it may come back");
-            let pulse = pulse(&join, &joined);
+            let heartbeat = heartbeat(&join, &joined);
             coordinator
-                .leave_now(&pulse, LeaveReason::Shutdown)
+                .leave_now(&heartbeat, LeaveReason::Shutdown)
                 .await
                 .expect("it is there");
             last = joined.session;

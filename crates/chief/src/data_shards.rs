@@ -1,78 +1,80 @@
-//! Which data shards are to be read, by whom, and which have been applied: dynamic sharding, as a state machine.
+//! Dynamic sharding as a pure state machine: the data shards to be read, the sessions that read them, and the applied
+//! batches.
 //!
-//! What has been applied is not the chief's to know: the parameter servers keep it, in the same record as the values,
-//! and tell it at the beginning of an epoch. Everything else may be lost with the chief: what was handed out and not
-//! applied is handed out again, and what is applied twice counts once.
+//! The parameter servers record the applied batches together with the values, and report them at the beginning of a
+//! term. All other state may be lost with the chief: a batch that was handed out and not applied is handed out again,
+//! and a batch that is applied twice counts once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use trainyard_cluster_spec::Task;
-use trainyard_input::{Answer, DataShard, Deal, Direction, RecordIndex};
+use trainyard_input::{Answer, DataShard, Direction, RecordIndex, ShardPlanner};
 use trainyard_parameter_store::ShardPosition;
 
-/// Most tasks that read one data shard at once.
+/// Largest number of sessions that read one data shard at the same time.
 const HOLDERS_MAX: usize = 2;
-/// Renewals of a reserve in the time that it lasts, at least.
+/// Least number of renewals of the offline shards in the time that they last.
 const RENEWALS: u64 = 16;
-/// Most data shards applied out of reserves that are remembered; what was forgotten is read again, and counts once.
+/// Largest number of applied offline shards that are recorded. A shard beyond it is read again, and counts once.
 const EARLY_MAX: usize = 1 << 16;
 
-/// A session that reads.
+/// A session that reads data shards.
 pub(crate) type Holder = (Task, u64);
 
-/// Answer to a wish for data.
+/// Answer to a request for a data shard.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Batches of a data shard, by their number in it; and the synchronous step of the batch asked for.
+    /// Batches of a data shard, by their number in it, and the synchronous step of the requested batch.
     Shard {
         shard: DataShard,
         batches: Range<u32>,
         direction: Direction,
         step: u64,
     },
-    /// The index must know so many runs first.
+    /// The index must cover this number of runs first.
     NotIndexed { runs: u64 },
-    /// Others read all that is left.
+    /// Other sessions read all remaining data shards.
     Wait,
-    /// Everything has been applied, or the lane has no more: the synchronous step of the batch asked for, and the steps
-    /// of all the data.
+    /// Everything has been applied, or the lane has no more batches. Holds the synchronous step of the requested batch,
+    /// and the number of steps of all the data.
     End { step: u64, steps: u64 },
 }
 
-/// The end where steps do not matter.
+/// The end if steps do not matter.
 const END: Next = Next::End { step: 0, steps: 0 };
 
 /// A data shard that is being read.
 #[derive(Debug)]
 struct Lease {
     pass: u64,
-    hand: u64,
+    round: u64,
     holders: Vec<Holder>,
 }
 
 /// The data shards of a job.
 #[derive(Debug)]
 pub(crate) struct DataShards {
-    deal: Deal,
-    /// Passes over the data; absent = for ever.
+    deal: ShardPlanner,
+    /// Passes over the data; absent = unlimited.
     passes: Option<u64>,
-    /// Batches that every server had applied when the epoch began: all below, and these.
+    /// Batches that every server had applied when the term began: all below the number, and those of the ranges.
     applied: (u64, Vec<Range<u64>>),
-    /// Where the first data shard that nobody has had begins: pass and hand.
+    /// Pass and round of the first data shard that has not been handed out.
     cursor: Option<(u64, u64)>,
-    /// Those that came back, by first batch: pass and hand.
+    /// Pass and round of each released data shard, by first batch.
     returned: BTreeMap<u64, (u64, u64)>,
-    /// Those that are being read, by first batch.
+    /// Data shards that are being read, by first batch.
     leases: BTreeMap<u64, Lease>,
-    /// Those that were applied out of a reserve, before anybody had them: by first batch.
+    /// Offline shards that were applied before they were handed out, by first batch.
     early: BTreeSet<u64>,
-    /// Once the last step has been applied: the batches that some servers have applied and others have not, and who reads them.
+    /// Once the last step has been applied: the batches that only some servers have applied, and the session that reads
+    /// each.
     half_applied: Option<BTreeMap<u64, Option<Holder>>>,
 }
 
 impl DataShards {
-    pub(crate) fn new(deal: Deal, passes: Option<u64>) -> Self {
+    pub(crate) fn new(deal: ShardPlanner, passes: Option<u64>) -> Self {
         let applied = (0, Vec::new());
         let returned = BTreeMap::new();
         let leases = BTreeMap::new();
@@ -89,12 +91,12 @@ impl DataShards {
         }
     }
 
-    /// Returns how the records are dealt.
-    pub(crate) fn deal(&self) -> &Deal {
+    /// Returns the shard planner.
+    pub(crate) fn deal(&self) -> &ShardPlanner {
         &self.deal
     }
 
-    /// Starts an epoch: nobody reads anything, and of the data what every server has is applied.
+    /// Begins a term: no session reads, and only the batches that every server has applied count as applied.
     pub(crate) fn restart(&mut self, servers: &[Vec<ShardPosition>]) {
         self.applied = applied(servers);
         (self.cursor, self.returned, self.leases) = (None, BTreeMap::new(), BTreeMap::new());
@@ -102,8 +104,8 @@ impl DataShards {
         self.half_applied = None;
     }
 
-    /// Takes note that the last step has been applied, and of how much of the data each server has applied. Returns whether all
-    /// have applied the same.
+    /// Records that the last step has been applied, and which batches each server has applied. Returns whether all
+    /// servers have applied the same.
     pub(crate) fn complete(&mut self, servers: &[Vec<ShardPosition>]) -> bool {
         let before = self.half_applied.take().unwrap_or_default();
         let holder = |batch| (batch, before.get(&batch).copied().flatten());
@@ -114,18 +116,18 @@ impl DataShards {
         complete
     }
 
-    /// Whether the last step has been applied.
+    /// Returns whether the last step has been applied.
     pub(crate) fn is_behind_last_step(&self) -> bool {
         self.half_applied.is_some()
     }
 
-    /// Returns whether the servers have applied all batches of all passes. Where it is not known how many there are, they
-    /// have as far as is known.
+    /// Returns whether the servers have applied all batches of all passes. Returns `true` if the number of batches is
+    /// unknown.
     pub(crate) fn is_applied(&self, index: &RecordIndex, servers: &[Vec<ShardPosition>]) -> bool {
         self.is_over(index, servers).unwrap_or(true)
     }
 
-    /// The same, and nothing where it is not known how many there are.
+    /// Returns whether the servers have applied all batches of all passes, `None` if the number of batches is unknown.
     pub(crate) fn is_over(
         &self,
         index: &RecordIndex,
@@ -135,22 +137,22 @@ impl DataShards {
         Some(applied(servers).0 >= self.passes?.saturating_mul(batches.get()))
     }
 
-    /// Returns the first batch that is not applied, as of the beginning of the epoch.
+    /// Returns the first batch that was not applied at the beginning of the term.
     pub(crate) fn first_batch(&self) -> u64 {
         self.applied.0
     }
 
-    /// Returns what a session reads next.
+    /// Grants a session its next data shard.
     pub(crate) fn next(&mut self, index: &RecordIndex, holder: Holder) -> Next {
         if let Some(half_applied) = self.half_applied.take() {
             let (half_applied, next) = self.next_half_applied(half_applied, index, holder);
             self.half_applied = Some(half_applied);
             return next;
         }
-        while let Some((first, (pass, hand))) = self.returned.pop_first() {
-            match self.grant(index, holder, pass, hand) {
+        while let Some((first, (pass, round))) = self.returned.pop_first() {
+            match self.grant(index, holder, pass, round) {
                 Next::NotIndexed { runs } => {
-                    self.returned.insert(first, (pass, hand));
+                    self.returned.insert(first, (pass, round));
                     return Next::NotIndexed { runs };
                 }
                 Next::End { .. } => {}
@@ -158,31 +160,31 @@ impl DataShards {
             }
         }
         loop {
-            let (pass, hand) = match self.cursor {
+            let (pass, round) = match self.cursor {
                 Some(cursor) => cursor,
                 None => {
                     let batches = self.deal.batches_per_pass(index);
-                    // Without the size of a pass, only a batch of the first can be found.
+                    // Without the size of a pass, only a batch of the first pass can be found.
                     if batches.is_none() && self.applied.0 >= index.runs() && self.applied.0 > 0 {
                         return Next::NotIndexed {
                             runs: self.applied.0.saturating_add(1),
                         };
                     }
                     let dealt = self.deal.find(self.applied.0, batches);
-                    (dealt.pass, dealt.hand)
+                    (dealt.pass, dealt.round)
                 }
             };
-            self.cursor = Some((pass, hand));
+            self.cursor = Some((pass, round));
             if self.passes.is_some_and(|passes| pass >= passes) {
                 break;
             }
-            match self.grant(index, holder, pass, hand) {
+            match self.grant(index, holder, pass, round) {
                 Next::NotIndexed { runs } => return Next::NotIndexed { runs },
-                Next::End { .. } if hand == 0 => break,
+                Next::End { .. } if round == 0 => break,
                 Next::End { .. } => self.cursor = Some((pass + 1, 0)),
-                Next::Wait => self.cursor = Some((pass, hand + 1)),
+                Next::Wait => self.cursor = Some((pass, round + 1)),
                 granted => {
-                    self.cursor = Some((pass, hand + 1));
+                    self.cursor = Some((pass, round + 1));
                     return granted;
                 }
             }
@@ -190,7 +192,7 @@ impl DataShards {
         self.help(index, holder)
     }
 
-    /// Grants a batch that is to be completed, to one session at a time.
+    /// Grants a half-applied batch, each to one session at a time.
     fn next_half_applied(
         &self,
         mut batches: BTreeMap<u64, Option<Holder>>,
@@ -204,7 +206,7 @@ impl DataShards {
             return (batches, Next::Wait);
         };
         let dealt = self.deal.find(batch, self.deal.batches_per_pass(index));
-        let next = match self.deal.shard(index, dealt.pass, dealt.hand, 0) {
+        let next = match self.deal.shard(index, dealt.pass, dealt.round, 0) {
             Answer::Shard(shard) => {
                 batches.insert(batch, Some(holder));
                 let nth = (0..shard.batches)
@@ -224,9 +226,10 @@ impl DataShards {
         (batches, next)
     }
 
-    /// Grants a data shard for the first time; [`Next::Wait`] if it has been applied, [`Next::End`] if there is none.
-    fn grant(&mut self, index: &RecordIndex, holder: Holder, pass: u64, hand: u64) -> Next {
-        let shard = match self.deal.shard(index, pass, hand, 0) {
+    /// Grants a data shard to its first session. Returns [`Next::Wait`] if it has been applied, [`Next::End`] if it
+    /// does not exist.
+    fn grant(&mut self, index: &RecordIndex, holder: Holder, pass: u64, round: u64) -> Next {
+        let shard = match self.deal.shard(index, pass, round, 0) {
             Answer::Shard(shard) => shard,
             Answer::NotIndexed { runs } => return Next::NotIndexed { runs },
             Answer::End => return END,
@@ -241,7 +244,7 @@ impl DataShards {
             shard.first_batch,
             Lease {
                 pass,
-                hand,
+                round,
                 holders: vec![holder],
             },
         );
@@ -254,7 +257,7 @@ impl DataShards {
         }
     }
 
-    /// Lets a session that has nothing to do read what another one reads, from the other end.
+    /// Grants an idle session a data shard that another session reads, to be read from the other end.
     fn help(&mut self, index: &RecordIndex, holder: Holder) -> Next {
         if self.leases.is_empty() {
             return END;
@@ -266,8 +269,8 @@ impl DataShards {
             return Next::Wait;
         };
         let pass = lease.pass;
-        let hand = lease.hand;
-        match self.deal.shard(index, pass, hand, 0) {
+        let round = lease.round;
+        match self.deal.shard(index, pass, round, 0) {
             Answer::Shard(shard) => {
                 lease.holders.push(holder);
                 let batches = self.missing(&shard).unwrap_or(0..shard.batches);
@@ -284,7 +287,7 @@ impl DataShards {
         }
     }
 
-    /// Takes note that a data shard has been applied whole.
+    /// Records that a data shard has been applied completely.
     pub(crate) fn done(&mut self, first_batch: u64) {
         let known = self.leases.remove(&first_batch).is_some()
             | self.returned.remove(&first_batch).is_some();
@@ -293,15 +296,16 @@ impl DataShards {
         }
     }
 
-    /// Returns what a session may read if the chief is away: data shards that nobody will have had by then. Each session's
-    /// lie behind those of the sessions before it, since none of them will know of the others.
+    /// Returns the offline shards of a session: data shards that the session may train while the chief is away, and
+    /// that no other session will have been granted by then. Those of each session lie behind those of the sessions
+    /// before it, because sessions do not know of each other without the chief.
     pub(crate) fn reserve(
         &self,
         index: &RecordIndex,
         holder: Holder,
         count: u32,
     ) -> Vec<DataShard> {
-        let Some((pass, hand)) = self.cursor.filter(|_| count > 0) else {
+        let Some((pass, round)) = self.cursor.filter(|_| count > 0) else {
             return Vec::new();
         };
         let holders: BTreeSet<Holder> = self
@@ -311,30 +315,30 @@ impl DataShards {
             .collect();
         let before = holders.iter().filter(|other| **other < holder).count() as u64;
         let count = u64::from(count);
-        // All of them will be handed data before the reserve is renewed.
+        // All sessions will be granted data shards before the offline shards are renewed.
         let skipped = before * count + holders.len() as u64 * count.div_ceil(RENEWALS);
         let mut pass = pass;
-        let mut hand = hand + skipped;
+        let mut round = round + skipped;
         if let Some(batches) = self.deal.batches_per_pass(index) {
-            let hands = batches.get().div_ceil(self.deal.batches_per_hand()).max(1);
-            (pass, hand) = (pass + hand / hands, hand % hands);
+            let rounds = batches.get().div_ceil(self.deal.batches_per_round()).max(1);
+            (pass, round) = (pass + round / rounds, round % rounds);
         }
         let mut found = Vec::new();
         while (found.len() as u64) < count && self.passes.is_none_or(|passes| pass < passes) {
-            match self.deal.shard(index, pass, hand, 0) {
+            match self.deal.shard(index, pass, round, 0) {
                 Answer::Shard(shard) => found.push(shard),
-                Answer::End if hand > 0 => {
-                    (pass, hand) = (pass + 1, 0);
+                Answer::End if round > 0 => {
+                    (pass, round) = (pass + 1, 0);
                     continue;
                 }
                 Answer::End | Answer::NotIndexed { .. } => break,
             }
-            hand += 1;
+            round += 1;
         }
         found
     }
 
-    /// The same of a lane: the data shards behind the one that is granted.
+    /// Returns the offline shards of a lane: the data shards behind the granted one.
     pub(crate) fn reserve_of_lane(
         &self,
         index: &RecordIndex,
@@ -354,13 +358,13 @@ impl DataShards {
         found
     }
 
-    /// Takes back what a session reads.
+    /// Releases the data shards of a session.
     pub(crate) fn release(&mut self, holder: Holder) {
         self.release_if(|known| known == holder);
     }
 
-    /// Takes back what earlier sessions of a task read: one that comes back soon after its death leaves nothing to a
-    /// lease that ends.
+    /// Releases the data shards of earlier sessions of a task. If a task returns soon after its death, no lease expires
+    /// that would release them.
     pub(crate) fn release_before(&mut self, (task, session): Holder) {
         self.release_if(|(other, earlier)| other == task && earlier < session);
     }
@@ -373,14 +377,14 @@ impl DataShards {
         self.leases.retain(|first, lease| {
             lease.holders.retain(|known| !gone(*known));
             if lease.holders.is_empty() {
-                returned.insert(*first, (lease.pass, lease.hand));
+                returned.insert(*first, (lease.pass, lease.round));
             }
             !lease.holders.is_empty()
         });
     }
 
-    /// Returns the data shard of a lane that holds its first batch from `from` on. No state changes: in synchronous
-    /// training the servers know what is next.
+    /// Returns the data shard of a lane that holds its first batch from `from` on. No state changes, because the
+    /// servers know the next batch in synchronous training.
     pub(crate) fn of_lane(&self, index: &RecordIndex, lane: u32, from: u64) -> Next {
         let batches = self.deal.batches_per_pass(index);
         if batches.is_none() && from >= index.runs() && from > 0 {
@@ -399,12 +403,12 @@ impl DataShards {
         let end = Next::End { step, steps };
         let dealt = self.deal.find(from, batches);
         let mut pass = dealt.pass;
-        let mut hand = dealt.hand;
+        let mut round = dealt.round;
         loop {
             if lane >= self.deal.lanes.get() || self.passes.is_some_and(|passes| pass >= passes) {
                 return end;
             }
-            match self.deal.shard(index, pass, hand, lane) {
+            match self.deal.shard(index, pass, round, lane) {
                 Answer::Shard(shard) => {
                     let first = (0..shard.batches).find(|nth| shard.batch(*nth) >= from);
                     if let Some(first) = first {
@@ -417,17 +421,18 @@ impl DataShards {
                             step,
                         };
                     }
-                    hand += 1;
+                    round += 1;
                 }
                 Answer::NotIndexed { runs } => return Next::NotIndexed { runs },
-                // Where there are fewer batches than lanes, some have none in any pass.
-                Answer::End if hand == 0 => return end,
-                Answer::End => (pass, hand) = (pass + 1, 0),
+                // If a pass has fewer batches than lanes, some lanes have none in any pass.
+                Answer::End if round == 0 => return end,
+                Answer::End => (pass, round) = (pass + 1, 0),
             }
         }
     }
 
-    /// Returns the batches of a data shard from the first that is not applied to the last.
+    /// Returns the batches of a data shard from the first to the last that has not been applied, `None` if all have
+    /// been.
     fn missing(&self, shard: &DataShard) -> Option<Range<u32>> {
         let (floor, ahead) = &self.applied;
         let applied = |nth: &u32| {
@@ -447,7 +452,7 @@ fn applied(servers: &[Vec<ShardPosition>]) -> (u64, Vec<Range<u64>>) {
     own.map_or((0, Vec::new()), |position| (position.batch, position.ahead))
 }
 
-/// Returns the batches that some servers have applied and others have not.
+/// Returns the batches that only some servers have applied.
 fn half_applied(servers: &[Vec<ShardPosition>]) -> BTreeSet<u64> {
     let applied = |positions: &Vec<ShardPosition>| -> (u64, Vec<Range<u64>>) {
         applied(std::slice::from_ref(positions))

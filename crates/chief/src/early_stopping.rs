@@ -1,27 +1,28 @@
-//! When evaluations say that a job should end before its last step (`tf.estimator.experimental.stop_if_no_decrease_hook` and its
-//! siblings), as a function of all evaluations so far: a chief that is started again decides the same.
+//! Early stopping: whether the evaluations end a job before its last step
+//! (`tf.estimator.experimental.stop_if_no_decrease_hook` and its siblings). The decision is a function of all
+//! evaluations so far, so that a restarted chief decides the same.
 
 use serde_json::Value;
 use trainyard_run_config::EarlyStoppingConfig;
 
-/// The metric of a checkpoint.
+/// The value of the metric for a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Evaluation {
     pub(crate) step: u64,
     pub(crate) value: f64,
 }
 
-/// What the evaluations say.
+/// The verdict on the evaluations.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Verdict {
     /// The best evaluation so far.
     pub(crate) best: Option<Evaluation>,
-    /// Why the job ends now, in a sentence; absent where it goes on.
+    /// The reason why the job ends now, in a sentence; absent if it continues.
     pub(crate) stop: Option<String>,
 }
 
-/// Returns the values of the metric in results as `eval/metrics.jsonl` has them, oldest first. A job that went back to an earlier
-/// checkpoint has left the results behind it.
+/// Returns the values of the metric in the results of `eval/metrics.jsonl`, oldest first. If a job was restored to an
+/// earlier checkpoint, the results of later steps before it are left out.
 pub(crate) fn values(results: &[Value], metric: &str) -> Vec<Evaluation> {
     let mut out: Vec<Evaluation> = Vec::new();
     for result in results {
@@ -37,7 +38,7 @@ pub(crate) fn values(results: &[Value], metric: &str) -> Vec<Evaluation> {
     out
 }
 
-/// Decides, as of the latest evaluation.
+/// Judges the evaluations, as of the latest one.
 pub(crate) fn judge(config: &EarlyStoppingConfig, evaluations: &[Evaluation]) -> Verdict {
     let mut best: Option<Evaluation> = None;
     let mut since_best = 0;
@@ -58,7 +59,7 @@ pub(crate) fn judge(config: &EarlyStoppingConfig, evaluations: &[Evaluation]) ->
     Verdict { best, stop }
 }
 
-/// Returns why the job ends at the latest evaluation, if it does.
+/// Returns the reason why the job ends at the latest evaluation, if it does.
 fn reason(
     config: &EarlyStoppingConfig,
     best: Evaluation,
@@ -133,7 +134,7 @@ mod tests {
         }
     }
 
-    /// Evaluations at steps 100, 200, ...
+    /// Returns evaluations at steps 100, 200, ...
     fn evaluations(values: &[f64]) -> Vec<Evaluation> {
         values
             .iter()

@@ -1,4 +1,4 @@
-//! Sessions that have ended and of which the parameter servers have not been told.
+//! Ended sessions that have yet to be closed on the parameter servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use trainyard_cluster_spec::Task;
 
-/// The latest session of each task that has ended. To close a session closes the earlier ones of its task, so that one
-/// entry a task says all: none is lost, however long the servers are away. Clones share it.
+/// The latest ended session of each task. Closing a session closes the earlier ones of its task, so one entry per task
+/// is enough: no session is lost, however long the servers are away. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct EndedSessions(Arc<Mutex<BTreeMap<Task, u64>>>);
 
@@ -19,7 +19,7 @@ impl EndedSessions {
         *known = session.max(*known);
     }
 
-    /// Takes out all that were added since the last call.
+    /// Takes all sessions that were added since the last call.
     pub fn take(&self) -> BTreeMap<Task, u64> {
         std::mem::take(&mut *self.0.lock())
     }

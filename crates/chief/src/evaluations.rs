@@ -1,4 +1,4 @@
-//! The evaluator's results, as the model folder has them: the chief does not know the evaluator.
+//! The evaluator's results, read from the model directory: the chief has no connection to the evaluator.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -8,12 +8,12 @@ use serde_json::Value;
 use trainyard_checkpoint::read;
 use trainyard_storage::is_remote;
 
-/// Bytes of the end of the file that are read.
+/// Bytes that are read from the end of the file.
 const TAIL_BYTES: u64 = 256 << 10;
-/// Results that are returned, the latest ones.
+/// Largest number of results that are returned: the latest ones.
 const RESULTS_MAX: usize = 256;
 
-/// Returns the latest results of `folder/metrics.jsonl`, oldest first; none where there is no such file.
+/// Returns the latest results of `folder/metrics.jsonl`, oldest first; empty if there is no such file.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -34,10 +34,10 @@ pub(crate) fn evaluations(folder: &Path) -> std::io::Result<Vec<Value>> {
     Ok(latest(&bytes, begin))
 }
 
-/// Takes the latest results out of a text that begins at a byte of the file.
+/// Returns the latest results of a text that begins at byte `begin` of the file.
 fn latest(bytes: &[u8], begin: u64) -> Vec<Value> {
     let text = String::from_utf8_lossy(bytes);
-    // The first line may have begun before, the last may be on its way.
+    // The first line may have begun earlier, and the last line may be incomplete.
     let lines = text.lines().skip(usize::from(begin > 0));
     let mut results: Vec<Value> = lines
         .filter_map(|line| serde_json::from_str(line).ok())

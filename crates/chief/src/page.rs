@@ -10,21 +10,21 @@ use trainyard_trainer::JobState;
 
 use crate::LocalCoordinator;
 use crate::evaluations::evaluations;
-use crate::history::{self, short};
-use crate::observation::{Observation, Observed, Rates, Saved, Server};
-use crate::roster::View;
+use crate::history_file::{self, short};
+use crate::membership::View;
+use crate::run_history::{Observed, Rates, RunHistory, Saved, Server};
 
 /// Media type of the API's answers.
 const JSON: &str = "application/json";
 
-/// Everything the page shows comes from here.
+/// The source of everything that the page shows.
 pub(crate) struct RunPage {
     pub(crate) coordinator: LocalCoordinator,
-    pub(crate) observation: Observation,
+    pub(crate) observation: RunHistory,
     facts: Value,
     model_dir: PathBuf,
     max_steps: Option<u64>,
-    /// Addresses of servers by name, and the other tasks of the cluster that do not train.
+    /// Addresses of the parameter servers.
     addresses: Vec<(Task, String)>,
     evaluators: usize,
     standbys: Vec<(Task, String)>,
@@ -34,7 +34,7 @@ impl RunPage {
     pub(crate) fn new(
         context: &Context,
         coordinator: LocalCoordinator,
-        observation: Observation,
+        observation: RunHistory,
     ) -> Self {
         let job = &context.job;
         let cluster = &context.cluster;
@@ -51,7 +51,7 @@ impl RunPage {
             "started_unix_secs": context.started_unix_secs(),
         });
         let evaluated = job.input.eval.is_some();
-        // One without an address of its own may have an admin port.
+        // An evaluator without an address of its own may have an admin port.
         let evaluators = cluster
             .admin
             .keys()
@@ -80,7 +80,7 @@ impl RunPage {
         }
     }
 
-    /// Answers a path, or nothing where there is nothing.
+    /// Returns the content of a path, if there is any.
     pub(crate) fn answer(&self, path: &str) -> Option<Content> {
         let file = |media_type, text: &'static str| {
             Some(Content {
@@ -102,7 +102,7 @@ impl RunPage {
                 include_str!("page/page.js"),
             ),
             "/api/v1/run" => json(&self.run()),
-            "/api/v1/history" => json(&history::to_json(&self.observation.curves())),
+            "/api/v1/history" => json(&history_file::to_json(&self.observation.curves())),
             "/api/v1/evaluations" => json(&self.evaluations()),
             _ => None,
         }
@@ -110,15 +110,16 @@ impl RunPage {
 
     fn run(&self) -> Value {
         let seen = self.observation.observed();
-        let (state, waiting_for, epoch, views, active) = self.coordinator.with(|roster, now| {
-            (
-                roster.state(),
-                roster.waiting_for().to_vec(),
-                roster.epoch(),
-                roster.view(now),
-                roster.active(),
-            )
-        });
+        let (state, waiting_for, epoch, views, active) =
+            self.coordinator.with(|membership, now| {
+                (
+                    membership.state(),
+                    membership.waiting_for().to_vec(),
+                    membership.epoch(),
+                    membership.view(now),
+                    membership.active(),
+                )
+            });
         let (state, waiting_for) = headline(state, waiting_for, &seen.servers, active);
         let Rates {
             steps_per_second, ..
@@ -216,8 +217,8 @@ impl RunPage {
     }
 }
 
-/// Returns in a word how the job stands, and what it waits for. A job that is open does not train while a server is silent or
-/// nobody trains.
+/// Returns the state of the job in a word, and the names that the job waits for. An open job does not train while a
+/// server is silent or no task trains.
 fn headline(
     state: JobState,
     waiting_for: Vec<String>,
@@ -235,7 +236,7 @@ fn headline(
     }
 }
 
-/// Returns without whom an open job does not train.
+/// Returns the names that an open job waits for.
 pub(crate) fn missing(servers: &[Server], active: usize) -> Vec<String> {
     let silent = servers.iter().filter(|server| server.state == "silent");
     let mut missing: Vec<String> = silent.map(|server| server.name.clone()).collect();
@@ -325,7 +326,7 @@ mod tests {
                 assert!(!elsewhere.contains(word), "{word}");
             }
         }
-        // The policy forbids both.
+        // The content security policy forbids inline styles and scripts.
         assert!(
             !all[0].contains("style=")
                 && !all[0].contains("<script>")

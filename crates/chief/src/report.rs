@@ -1,4 +1,4 @@
-//! What a run has come to, as `--report` writes it.
+//! The report of a run, as `--report` writes it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use trainyard_checkpoint::{encode, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
 
-/// One run.
+/// The results of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Steps applied, since the very first.
+    /// Global step: the steps applied since the very first.
     pub global_step: u64,
-    /// Why evaluations ended the job, where they did: `global_step` is then that of the best.
+    /// The reason why evaluations ended the job, if they did: `global_step` is then the step of the best checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<String>,
     /// Examples in this run's steps, of all tasks.
@@ -25,7 +25,7 @@ pub struct Report {
     pub examples_per_second: f64,
     /// Seconds from the start of the chief's process to its first applied step.
     pub first_step_seconds: Option<f64>,
-    /// Loss of the latest step that a task told.
+    /// Loss of the latest step that a task reported.
     pub final_loss: Option<f64>,
     /// Metrics of the last evaluation.
     pub eval: BTreeMap<String, f64>,

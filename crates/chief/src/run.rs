@@ -13,7 +13,7 @@ use tracing::warn;
 use trainyard_checkpoint::{
     Evaluated, EvaluatorMark, RunLock, Runner, cluster_id, known_cluster_id,
 };
-use trainyard_cluster_client::{RemoteShard, Shard};
+use trainyard_cluster_client::{RemoteServer, ServerClient};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -22,43 +22,48 @@ use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
 use trainyard_run_config::{Agreement, Job, Sharding, UpdateConfig};
 use trainyard_runtime::blocking;
-use trainyard_trainer::{Mirror, OnStanding, OnStep, check_cluster, plan, scale_learning_rates};
+use trainyard_trainer::{
+    Mirror, OnStep, StatusCallback, check_cluster, plan, scale_learning_rates,
+};
 
+use crate::chief::{Ending, host};
 use crate::clock::Clock;
-use crate::lead::{Ending, host};
-use crate::observation::Observation;
 use crate::page::RunPage;
+use crate::run_history::RunHistory;
 use crate::service::Service;
 use crate::standby;
-use crate::{Admission, Data, Lead, LocalCoordinator, Pairs, Roster, RosterConfig, lead};
+use crate::{
+    Admission, Chief, Dispatcher, Failover, LocalCoordinator, Membership, MembershipConfig, run_job,
+};
 
 /// Silence after which a task counts as gone.
-const LEASE: Duration = Duration::from_secs(5);
+const LEASE_DURATION: Duration = Duration::from_secs(5);
 /// Time between heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(400);
-/// Silence after which a task whose connection has broken off counts as gone: its process is, or it would have called.
-const RETURN_WITHIN: Duration = Duration::from_millis(500);
-/// Silence after which another process may take a task over.
-const TAKEOVER: Duration = Duration::from_millis(1000);
+/// Silence after which a task counts as gone whose keep-alive stream has broken: a running process would have sent a
+/// request.
+const RETURN_TIMEOUT: Duration = Duration::from_millis(500);
+/// Silence after which another process may take over a task.
+const TAKEOVER_AFTER: Duration = Duration::from_millis(1000);
 
-impl Lead {
-    /// Puts together what a chief leads with: model, layout, servers and roster.
+impl Chief {
+    /// Creates a chief from its model, layout, servers and membership.
     ///
     /// # Errors
-    /// The model cannot be built, or the model folder not be used.
+    /// The model directory or the input cannot be used, or no task or too few tasks train.
     pub fn new(
         context: &Context,
         model: Box<AnyModel>,
-        shards: Vec<Shard>,
-        standing: OnStanding,
+        shards: Vec<ServerClient>,
+        set_status: StatusCallback,
         progress: OnStep,
     ) -> Result<Self, Diagnostic> {
         let job = Arc::clone(&context.job);
         let servers = shards
             .iter()
-            .filter(|shard| matches!(shard, Shard::Remote(_)))
+            .filter(|shard| matches!(shard, ServerClient::Remote(_)))
             .count();
-        // A store in this process stands for a server.
+        // A store in this process counts as a server.
         let mut plan = plan(&job, &*model, servers.max(1));
         let fingerprint = plan.fingerprint;
         let runner = Runner {
@@ -82,7 +87,7 @@ impl Lead {
             .filter(trains)
             .collect();
         let asynchronous = !matches!(job.strategy.update, UpdateConfig::Sync { .. });
-        // Whoever comes later may do all the work; only the size of a synchronous step is told by those who are known.
+        // Tasks that join later may do all the work. Only the size of a synchronous step depends on the expected tasks.
         let others_may = admission(&job) == Admission::Open && asynchronous;
         if expected.is_empty() && !others_may {
             let message =
@@ -94,21 +99,23 @@ impl Lead {
         let lanes = lanes(&job, tasks)?;
         scale_learning_rates(&job, &mut plan, if lanes > 0 { lanes } else { tasks });
         let clock = Clock::new(context.started);
-        let observation = Observation::new(clock, shards.iter().map(|shard| task_of(shard.name())));
+        let observation = RunHistory::new(clock, shards.iter().map(|shard| task_of(shard.name())));
         let handed_out = job.input.train.sharding == Sharding::Dynamic;
-        let data = handed_out.then(|| Data::of(&job, lanes)).transpose()?;
+        let data = handed_out
+            .then(|| Dispatcher::of(&job, lanes))
+            .transpose()?;
         let (coordinator, ended) = LocalCoordinator::new(
-            Roster::new(RosterConfig {
+            Membership::new(MembershipConfig {
                 cluster_id: id,
                 servers: Servers::of(&context.cluster),
                 layout_fingerprint: fingerprint,
                 job: Agreement::of(&context.job),
                 expected,
                 admission: admission(&job),
-                lease: LEASE,
+                lease: LEASE_DURATION,
                 heartbeat_interval: HEARTBEAT_INTERVAL,
-                takeover: TAKEOVER,
-                return_within: RETURN_WITHIN,
+                takeover: TAKEOVER_AFTER,
+                return_within: RETURN_TIMEOUT,
                 lanes,
             }),
             data,
@@ -119,7 +126,7 @@ impl Lead {
             model: Arc::from(model),
             shards,
             plan,
-            // Whichever of the chiefs leads is the first.
+            // The leading chief is always `chief:0`.
             task: Task {
                 role: Role::Chief,
                 index: 0,
@@ -145,9 +152,9 @@ impl Lead {
             mirror: None,
             pairs: None,
             num_ps: servers.max(1),
-            standing,
+            set_status,
             progress,
-            pulse: context.pulse.clone(),
+            watchdog: context.watchdog.clone(),
             observation,
             events: None,
             looked: watch::Sender::default(),
@@ -156,12 +163,12 @@ impl Lead {
     }
 }
 
-/// The task in a server's name, which may say where it listens, too.
+/// Returns the task in a server's name, which may contain the address, too.
 fn task_of(name: &str) -> String {
     name.split(" at ").next().unwrap_or_default().to_owned()
 }
 
-/// Returns who may join while the job runs.
+/// Returns the rule that admits tasks while the job runs.
 fn admission(job: &Job) -> Admission {
     match job.elastic() {
         Ok(()) => Admission::Open,
@@ -169,7 +176,7 @@ fn admission(job: &Job) -> Admission {
     }
 }
 
-/// Returns the batches of a synchronous step; 0 where the updates are not synchronous.
+/// Returns the batches of a synchronous step; 0 if the updates are not synchronous.
 fn lanes(job: &Job, tasks: usize) -> Result<usize, Diagnostic> {
     let UpdateConfig::Sync {
         replicas_to_aggregate,
@@ -190,36 +197,37 @@ fn lanes(job: &Job, tasks: usize) -> Result<usize, Diagnostic> {
     }
 }
 
-/// Leads and trains until the job ends, or until told to stop.
+/// Leads and trains until the job ends, or until the token is cancelled.
 ///
 /// # Errors
-/// The job cannot begin or go on.
+/// The job cannot begin or continue.
 pub fn run(
     context: Context,
     build: Build,
     stop: CancellationToken,
 ) -> BoxFuture<'static, Result<(), Diagnostic>> {
-    // Boxed, so that it is compiled here and not once more in each program that is the chief.
-    Box::pin(turn_and_lead(context, build, stop))
+    // The future is boxed, so that it is compiled once here, and not again in each program that runs a chief.
+    Box::pin(elect_and_lead(context, build, stop))
 }
 
-/// Time in which an evaluator comes that is started with the others.
-const EVALUATOR_COMES: Duration = Duration::from_secs(30);
+/// Time in which an evaluator that is started with the other tasks is ready.
+const EVALUATOR_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Says early that nobody evaluates, where nobody has come to.
+/// Warns early in the job if there is no evaluator.
 async fn miss_evaluator(job: Arc<Job>) {
-    tokio::time::sleep(EVALUATOR_COMES).await;
+    tokio::time::sleep(EVALUATOR_START_TIMEOUT).await;
     if !has_evaluator(&job.model_dir, None).await {
         warn_of_no_evaluator(&job);
     }
 }
 
-/// Whether an evaluator runs, or has ended because it has evaluated `last_step`. Where that cannot be told, nobody is warned.
+/// Returns whether an evaluator runs, or has ended because it has evaluated `last_step`. Returns `true` if that is not
+/// known, so that there is no false warning.
 async fn has_evaluator(model_dir: &Path, last_step: Option<u64>) -> bool {
     let model_dir = model_dir.to_owned();
     let look =
         move || -> Result<bool, trainyard_checkpoint::Error> {
-            // The mark first: an evaluator writes its last result before it takes its mark away.
+            // The mark is read first: an evaluator writes its last result before it removes its mark.
             if EvaluatorMark::is_there(&model_dir)? {
                 return Ok(true);
             }
@@ -232,7 +240,7 @@ async fn has_evaluator(model_dir: &Path, last_step: Option<u64>) -> bool {
     !matches!(blocking(look).await, Ok(Ok(false)))
 }
 
-/// Warns of a job that is to be evaluated by nobody.
+/// Warns of a job with evaluation input and without an evaluator.
 fn warn_of_no_evaluator(job: &Job) {
     let exports = if job.exporters.is_empty() {
         ""
@@ -245,22 +253,23 @@ fn warn_of_no_evaluator(job: &Job) {
     );
 }
 
-/// Time for a server to say which cluster it is of, before this chief writes into an empty model folder.
+/// Timeout for a server to report its cluster, before this chief writes into an empty model directory.
 const CLUSTER_ID_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Refuses to begin a cluster in an empty model folder where servers that are up are of another: the folder is not mounted on this
-/// host, most likely. Nothing has been written when this is called, and no worker knows of this chief.
+/// Refuses to begin a cluster in an empty model directory while a running server belongs to another cluster: most
+/// likely, the directory is not mounted on this host. Nothing has been written when this is called, and no worker knows
+/// of this chief.
 async fn refuse_unmounted_model_dir(context: &Context) -> Result<(), Diagnostic> {
     let model_dir = context.job.model_dir.clone();
     let known = blocking(move || known_cluster_id(&model_dir)).await;
     if !matches!(known, Ok(Ok(None))) {
-        // Whatever is wrong with the folder is told where it is used.
+        // A problem with the directory is reported where the directory is used.
         return Ok(());
     }
     let servers = context.cluster.of_role(Role::Ps);
-    let remote = RemoteShard::all(&context.network, servers, context.job.is_replicated())?;
+    let remote = RemoteServer::all(&context.network, servers, context.job.is_replicated())?;
     let asked = remote.into_iter().map(|server| async move {
-        let shard = Shard::Remote(server);
+        let shard = ServerClient::Remote(server);
         let told = tokio::time::timeout(CLUSTER_ID_TIMEOUT, shard.status()).await;
         let cluster = told.ok()?.ok()?.store.cluster_id?;
         Some((shard.name().to_owned(), cluster))
@@ -281,7 +290,7 @@ async fn refuse_unmounted_model_dir(context: &Context) -> Result<(), Diagnostic>
         ))
 }
 
-async fn turn_and_lead(
+async fn elect_and_lead(
     context: Context,
     build: Build,
     stop: CancellationToken,
@@ -294,7 +303,7 @@ async fn turn_and_lead(
         .collect();
     check_cluster(&context.job, servers.len())?;
     refuse_unmounted_model_dir(&context).await?;
-    if !standby::turn(&context, &stop).await? {
+    if !standby::wait_for_leadership(&context, &stop).await? {
         return Ok(());
     }
     let mirrors = context.job.strategy.kind.is_mirrored();
@@ -307,23 +316,23 @@ async fn turn_and_lead(
             context.incarnation,
             context.cluster.fingerprint(),
         );
-        shards.push(Shard::Local(own.shard.clone()));
+        shards.push(ServerClient::Local(own.shard.clone()));
         (mirror, hub) = (Some(own), Some(meets));
     }
     let cluster = context.cluster.of_role(Role::Ps);
-    let remote = RemoteShard::all(&context.network, cluster, context.job.is_replicated())?;
+    let remote = RemoteServer::all(&context.network, cluster, context.job.is_replicated())?;
     let remote = remote
         .into_iter()
         .map(|server| server.behind(usize::from(mirrors)));
-    shards.extend(remote.map(Shard::Remote));
+    shards.extend(remote.map(ServerClient::Remote));
     let listener = context.listener().await?;
     let readiness = context.readiness.clone();
-    let standing: OnStanding =
+    let set_status: StatusCallback =
         Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting));
-    let mut leading = Lead::new(&context, model, shards, standing, Arc::new(|_| {}))?;
+    let mut leading = Chief::new(&context, model, shards, set_status, Arc::new(|_| {}))?;
     leading.mirror = mirror;
     if context.job.is_replicated() && !servers.is_empty() {
-        leading.pairs = Some(Pairs::new(
+        leading.pairs = Some(Failover::new(
             &context.network,
             &servers,
             leading.cluster_id,
@@ -362,7 +371,7 @@ async fn turn_and_lead(
         .eval
         .is_some()
         .then(|| AbortOnDropHandle::new(tokio::spawn(miss_evaluator(job))));
-    let outcome = lead(leading, stop).await;
+    let outcome = run_job(leading, stop).await;
     drop(missed);
     // A job that evaluations have ended has an evaluator.
     if let Ok((Ending::Done, report)) = &outcome
@@ -372,7 +381,7 @@ async fn turn_and_lead(
     {
         warn_of_no_evaluator(&context.job);
     }
-    // Tasks that still ask are told that the job is over, before the door closes.
+    // Tasks that still send requests receive the end of the job before the server closes.
     tokio::time::sleep(Duration::from_millis(200)).await;
     closing.cancel();
     drop(tokio::time::timeout(Duration::from_secs(1), server).await);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use trainyard_checkpoint::{Keep, Manifest, abandon, absolute, begin, commit, retain};
-use trainyard_cluster_client::{Error, Plan, Saved, Shard};
+use trainyard_cluster_client::{Error, Plan, Saved, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, State};
 use trainyard_protocol::Reason;
@@ -14,37 +14,38 @@ use trainyard_runtime::blocking;
 
 use crate::telemetry::Telemetry;
 
-/// Longest wait for a server that writes another checkpoint.
-const SAVE_PATIENCE: Duration = Duration::from_secs(60);
-/// Steps from now to the one that is saved, at each try: at first the present one, in case nobody trains.
+/// Longest wait for a server that still writes another checkpoint.
+const SAVE_RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Steps from the present one to the one that is saved, for each attempt. The first attempt saves the present step, in
+/// case no task trains.
 const STEPS_AHEAD: [u64; 8] = [0, 4, 16, 64, 256, 1024, 0, 0];
-/// Time in which no server has gone on, after which training stands still.
-const STANDSTILL: Duration = Duration::from_millis(500);
-/// Time between two questions whether a server has written its part.
-const SAVE_AGAIN: Duration = Duration::from_millis(100);
+/// Time without progress of any server after which training counts as stopped.
+const STANDSTILL_AFTER: Duration = Duration::from_millis(500);
+/// Interval between requests to a server that still writes another checkpoint.
+const SAVE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a checkpoint is of.
+/// A checkpoint that has been written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) step: u64,
-    /// Where it is.
+    /// Path of the checkpoint.
     pub(crate) path: PathBuf,
-    /// Of each server.
+    /// Version of each server.
     pub(crate) versions: Vec<u64>,
     pub(crate) bytes: u64,
     pub(crate) unix_secs: u64,
-    /// Time that it took.
+    /// Time that the save took.
     pub(crate) time: Duration,
 }
 
-/// What a save needs to know.
+/// Arguments of a save.
 #[derive(Debug)]
 pub(crate) struct Saver<'a> {
     pub(crate) model_dir: &'a Path,
-    pub(crate) shards: &'a [Shard],
+    pub(crate) shards: &'a [ServerClient],
     pub(crate) plan: &'a Plan,
     pub(crate) input: &'a str,
-    /// Which checkpoints stay.
+    /// Retention: which checkpoints are kept.
     pub(crate) keep: Keep,
     pub(crate) telemetry: &'a Telemetry,
 }
@@ -61,7 +62,7 @@ impl Saver<'_> {
         let started = Instant::now();
         let attempt = format!("{}-{:016x}", identity.epoch, identity.incarnation);
         let folder = begin(self.model_dir, step_hint, &attempt, value_bytes)?;
-        // The servers may run elsewhere: they are given the whole path.
+        // The servers may run in other working directories, so they receive the absolute path.
         let shown = absolute(&folder);
         let mut saved = self.write(identity, &shown, &folder, synchronous).await;
         match &mut saved {
@@ -85,7 +86,7 @@ impl Saver<'_> {
                 );
             }
             Err(problem) => {
-                // A server that is away is told as one, and is no failure of the disk.
+                // An unreachable server is reported as such, and is not a failure of the disk.
                 if problem.code != Code::E2003 {
                     self.telemetry.checkpoint_failures.increment(1);
                 }
@@ -117,7 +118,10 @@ impl Saver<'_> {
             .plan
             .manifest(&identity, &saved)
             .map_err(|(place, error)| {
-                let name = self.shards.get(place).map_or("a server", Shard::name);
+                let name = self
+                    .shards
+                    .get(place)
+                    .map_or("a server", ServerClient::name);
                 Diagnostic::error(
                     Code::E3003,
                     format!("{name} reported a shard that cannot be read: {error}"),
@@ -162,26 +166,26 @@ impl Saver<'_> {
 }
 
 impl Saver<'_> {
-    /// Has all servers write their parts as of one and the same synchronous step: one that is about to come, or the
-    /// latest where training stands still.
+    /// Saves the parts of all servers at the same synchronous step: a step that is about to come, or the latest one if
+    /// training stands still.
     async fn save_together(&self, identity: Identity, folder: &Path) -> Result<Vec<Saved>, Error> {
         let mut refused = None;
         let mut seen = None;
         for ahead in STEPS_AHEAD {
-            let told = try_join_all(self.shards.iter().map(Shard::status)).await?;
+            let told = try_join_all(self.shards.iter().map(ServerClient::status)).await?;
             let versions = || told.iter().map(|status| status.store.version);
             let lowest = versions().min().unwrap_or(0);
             let highest = versions().max().unwrap_or(0);
             if told.iter().any(|status| status.store.state == State::Empty) {
-                // One was restarted: there is nothing to save before all are restored.
+                // A server was restarted: there is nothing to save before all are restored.
                 break;
             }
-            // Nobody goes on, perhaps because the last step is over: no later one will come.
+            // No server makes progress, perhaps because the last step is over: no later one will come.
             let still = seen.replace(highest) == Some(highest);
             let ahead = if still { 0 } else { ahead };
             if ahead == 0 && lowest != highest {
                 if still {
-                    tokio::time::sleep(STANDSTILL).await;
+                    tokio::time::sleep(STANDSTILL_AFTER).await;
                 }
                 continue;
             }
@@ -209,11 +213,11 @@ impl Saver<'_> {
         }))
     }
 
-    /// Waits until training stands still before a version that no server has reached.
+    /// Waits until training stands still, while no server has reached a version.
     async fn standstill(&self, version: u64) {
         let mut seen = None;
         loop {
-            let told = try_join_all(self.shards.iter().map(Shard::status)).await;
+            let told = try_join_all(self.shards.iter().map(ServerClient::status)).await;
             let versions = told.ok().map(|told| {
                 told.iter()
                     .map(|status| status.store.version)
@@ -226,29 +230,29 @@ impl Saver<'_> {
                 return;
             }
             seen = versions;
-            tokio::time::sleep(STANDSTILL).await;
+            tokio::time::sleep(STANDSTILL_AFTER).await;
         }
     }
 }
 
-/// Has a server write its part. One that still writes a checkpoint for the chief before this one is asked again; one that
-/// was restarted has nothing to write.
-async fn save_on(shard: &Shard, identity: Identity, folder: &Path) -> Result<Saved, Error> {
+/// Requests a server to write its part, again while the server still writes a checkpoint for the previous chief. A
+/// restarted server has nothing to write.
+async fn save_on(shard: &ServerClient, identity: Identity, folder: &Path) -> Result<Saved, Error> {
     let started = Instant::now();
     loop {
         match shard.save(identity, folder, None).await {
             Err(error)
                 if error.reason() == Some(Reason::NotReady)
-                    && started.elapsed() < SAVE_PATIENCE =>
+                    && started.elapsed() < SAVE_RETRY_TIMEOUT =>
             {
                 match shard.status().await {
                     Ok(status) if status.store.state == State::Empty => return Err(error),
-                    // A server that reads its log is asked again.
+                    // A server that reads its log is retried.
                     Err(other) if !other.may_pass() => return Err(other),
                     _ => {}
                 }
                 tracing::debug!(%error, "the checkpoint waits");
-                tokio::time::sleep(SAVE_AGAIN).await;
+                tokio::time::sleep(SAVE_RETRY_INTERVAL).await;
             }
             saved => return saved,
         }

@@ -1,4 +1,4 @@
-//! The session service: between the wire and the roster.
+//! The session service: converts between the wire and the membership.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,17 +10,18 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Request, Response, Status};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::Caller;
-use trainyard_input::{DataShard, Direction, Parcel};
+use trainyard_input::{DataShard, Direction, InlineRecords};
 use trainyard_protocol::v1::session_service_server::SessionService;
 use trainyard_protocol::{Reason, Refusal, convert, shown, v1};
 use trainyard_run_config::Agreement;
 use trainyard_trainer::{
-    Ask, Beat, Form, Forming, Grant, JobState, Join, LeaveReason, Pulse, Work,
+    HeartbeatReply, HeartbeatRequest, JobState, JoinGroupReply, JoinGroupRequest, LeaveReason,
+    NextShardReply, NextShardRequest, RegisterRequest, StepTotals,
 };
 
 use crate::LocalCoordinator;
 
-/// The service of a chief.
+/// The session service of a chief.
 #[derive(Debug)]
 pub(crate) struct Service {
     coordinator: LocalCoordinator,
@@ -47,10 +48,10 @@ fn state_to_wire(state: JobState) -> i32 {
     .into()
 }
 
-fn pulse(caller: Caller, request: v1::HeartbeatRequest) -> Result<Pulse, Status> {
+fn heartbeat(caller: Caller, request: v1::HeartbeatRequest) -> Result<HeartbeatRequest, Status> {
     let task = task(request.task)?;
     caller.speaks_as(task)?;
-    Ok(Pulse {
+    Ok(HeartbeatRequest {
         task,
         incarnation: request.incarnation,
         epoch: request.cluster_epoch,
@@ -58,7 +59,7 @@ fn pulse(caller: Caller, request: v1::HeartbeatRequest) -> Result<Pulse, Status>
         steps: request.steps,
         examples: request.examples,
         loss: request.loss,
-        work: Work {
+        totals: StepTotals {
             loss: request.loss_sum,
             staleness_steps: request.staleness_steps,
             input: Duration::from_micros(request.input_micros),
@@ -84,46 +85,46 @@ fn outcome(outcome: v1::ShardOutcome) -> v1::NextShardReply {
 }
 
 fn shard_to_wire(shard: DataShard) -> v1::DataShard {
-    let pieces = shard.pieces.iter().map(|piece| v1::Piece {
-        file: piece.file,
-        rows: piece.rows,
-        record: piece.record,
-        line: piece.line,
-        offset: piece.offset,
-        bytes: piece.bytes,
+    let ranges = shard.ranges.iter().map(|range| v1::FileRange {
+        file: range.file,
+        rows: range.rows,
+        record: range.record,
+        line: range.line,
+        offset: range.offset,
+        bytes: range.bytes,
     });
     v1::DataShard {
         pass: shard.pass,
-        hand: shard.hand,
+        round: shard.round,
         lane: shard.lane,
         lanes: shard.lanes,
         first_batch: shard.first_batch,
         first_step: shard.first_step,
         batches: shard.batches,
-        hand_batches: shard.hand_batches,
+        round_batches: shard.round_batches,
         rows: shard.rows,
         batch_size: shard.batch_size,
         shuffle: shard.shuffle,
         seed: shard.seed,
-        pieces: pieces.collect(),
+        ranges: ranges.collect(),
     }
 }
 
-fn parcel_to_wire(parcel: Parcel) -> v1::Parcel {
-    let faults = parcel.faults.into_iter().map(|fault| v1::Fault {
+fn parcel_to_wire(inline_records: InlineRecords) -> v1::InlineRecords {
+    let faults = inline_records.faults.into_iter().map(|fault| v1::Fault {
         row: fault.row,
         reason: fault.reason,
     });
-    let headers = parcel.headers.into_iter();
+    let headers = inline_records.headers.into_iter();
     let headers = headers.map(|header| v1::FileHeader {
         file: header.file,
         columns: header.columns,
     });
-    v1::Parcel {
-        bytes: parcel.bytes.into(),
-        lengths: parcel.lengths,
-        lines: parcel.lines,
-        offsets: parcel.offsets,
+    v1::InlineRecords {
+        bytes: inline_records.bytes.into(),
+        lengths: inline_records.lengths,
+        lines: inline_records.lines,
+        offsets: inline_records.offsets,
         faults: faults.collect(),
         headers: headers.collect(),
     }
@@ -147,7 +148,7 @@ impl SessionService for Service {
             );
             return Err(Refusal::new(Reason::OtherCluster, message).into());
         }
-        let join = Join {
+        let join = RegisterRequest {
             task,
             incarnation: request.incarnation,
             servers: Servers::from_lines(request.servers.iter().map(String::as_str)),
@@ -181,9 +182,9 @@ impl SessionService for Service {
         &self,
         request: Request<v1::HeartbeatRequest>,
     ) -> Result<Response<v1::HeartbeatReply>, Status> {
-        let pulse = pulse(Caller::of(request.extensions()), request.into_inner())?;
-        let beat = self.coordinator.heartbeat_now(&pulse)?;
-        let Beat {
+        let heartbeat = heartbeat(Caller::of(request.extensions()), request.into_inner())?;
+        let beat = self.coordinator.heartbeat_now(&heartbeat)?;
+        let HeartbeatReply {
             state,
             waiting_for,
             global_step,
@@ -206,28 +207,28 @@ impl SessionService for Service {
     ) -> Result<Response<v1::NextShardReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let beat = request.pulse.ok_or_else(no_pulse)?;
+        let beat = request.heartbeat.ok_or_else(no_pulse)?;
         let lane = request.lane.map(|lane| (lane, request.from_batch));
-        let ask = Ask {
-            pulse: pulse(caller, beat)?,
+        let ask = NextShardRequest {
+            heartbeat: heartbeat(caller, beat)?,
             done: request.done,
             lane,
             reserve: request.reserve,
         };
         let reply = match self.coordinator.next_shard_now(ask).await? {
-            Grant::Wait => outcome(v1::ShardOutcome::Wait),
-            Grant::End { step, steps } => v1::NextShardReply {
+            NextShardReply::Wait => outcome(v1::ShardOutcome::Wait),
+            NextShardReply::End { step, steps } => v1::NextShardReply {
                 step,
                 steps,
                 ..outcome(v1::ShardOutcome::End)
             },
-            Grant::Shard(granted) => v1::NextShardReply {
+            NextShardReply::Shard(granted) => v1::NextShardReply {
                 first: granted.batches.start,
                 end: granted.batches.end,
                 backward: granted.direction == Direction::Backward,
                 step: granted.step,
                 shard: Some(shard_to_wire(granted.shard)),
-                parcel: granted.parcel.map(parcel_to_wire),
+                inline_records: granted.inline_records.map(parcel_to_wire),
                 reserve: granted.reserve.into_iter().map(shard_to_wire).collect(),
                 half_applied: granted.half_applied,
                 ..outcome(v1::ShardOutcome::Granted)
@@ -236,23 +237,23 @@ impl SessionService for Service {
         Ok(Response::new(reply))
     }
 
-    async fn form_group(
+    async fn join_group(
         &self,
-        request: Request<v1::FormGroupRequest>,
-    ) -> Result<Response<v1::FormGroupReply>, Status> {
+        request: Request<v1::JoinGroupRequest>,
+    ) -> Result<Response<v1::JoinGroupReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let beat = request.pulse.ok_or_else(no_pulse)?;
-        let form = Form {
-            pulse: pulse(caller, beat)?,
+        let beat = request.heartbeat.ok_or_else(no_pulse)?;
+        let form = JoinGroupRequest {
+            heartbeat: heartbeat(caller, beat)?,
             generation: request.generation,
         };
         let reply = match self.coordinator.form_now(form).await? {
-            Forming::Waits { waiting_for } => v1::FormGroupReply {
+            JoinGroupReply::Waits { waiting_for } => v1::JoinGroupReply {
                 waiting_for,
-                ..v1::FormGroupReply::default()
+                ..v1::JoinGroupReply::default()
             },
-            Forming::Formed(formed) => {
+            JoinGroupReply::Assigned(formed) => {
                 let member = |(task, address)| v1::Member {
                     task: Some(convert::task_to_wire(task)),
                     address,
@@ -261,7 +262,7 @@ impl SessionService for Service {
                     .start
                     .checkpoint
                     .map(|path| path.to_string_lossy().into_owned());
-                v1::FormGroupReply {
+                v1::JoinGroupReply {
                     generation: formed.generation,
                     rank: formed.rank as u32,
                     members: formed.members.into_iter().map(member).collect(),
@@ -275,19 +276,19 @@ impl SessionService for Service {
         Ok(Response::new(reply))
     }
 
-    type AttendStream = Attendance;
+    type KeepAliveStream = KeepAlive;
 
-    async fn attend(
+    async fn keep_alive(
         &self,
         request: Request<v1::HeartbeatRequest>,
-    ) -> Result<Response<Attendance>, Status> {
-        let pulse = pulse(Caller::of(request.extensions()), request.into_inner())?;
-        self.coordinator.attend_now(&pulse)?;
+    ) -> Result<Response<KeepAlive>, Status> {
+        let heartbeat = heartbeat(Caller::of(request.extensions()), request.into_inner())?;
+        self.coordinator.attend_now(&heartbeat)?;
         let coordinator = self.coordinator.clone();
         let over = Box::pin(self.coordinator.over());
-        Ok(Response::new(Attendance {
+        Ok(Response::new(KeepAlive {
             coordinator,
-            pulse,
+            heartbeat,
             over,
         }))
     }
@@ -301,7 +302,7 @@ impl SessionService for Service {
         let id = convert::cluster_id_from_wire(&request.into_inner().cluster_id)
             .map_err(|error| Refusal::new(Reason::BadRequest, error.to_string()))?;
         self.coordinator
-            .with(|roster, _| roster.check_cluster(id))?;
+            .with(|membership, _| membership.check_cluster(id))?;
         Ok(Response::new(signs(self.coordinator.epochs())))
     }
 
@@ -317,36 +318,39 @@ impl SessionService for Service {
             v1::LeaveReason::Shutdown | v1::LeaveReason::Unspecified => LeaveReason::Shutdown,
             v1::LeaveReason::Failed => LeaveReason::Failed(shown(&request.message)),
         };
-        let pulse = pulse(caller, request.pulse.ok_or_else(no_pulse)?)?;
-        self.coordinator.leave_now(&pulse, reason.clone()).await?;
-        tracing::info!(task = %pulse.task, ?reason, "{} has left", pulse.task);
+        let heartbeat = heartbeat(caller, request.heartbeat.ok_or_else(no_pulse)?)?;
+        self.coordinator
+            .leave_now(&heartbeat, reason.clone())
+            .await?;
+        tracing::info!(task = %heartbeat.task, ?reason, "{} has left", heartbeat.task);
         Ok(Response::new(v1::LeaveReply {}))
     }
 }
 
-/// An answer that never comes: it is dropped when the connection breaks off, and ends when the job is over.
+/// The stream of a keep-alive call, which has no messages. It is dropped when the connection breaks, and ends when the
+/// job is over.
 #[derive(Debug)]
-pub(crate) struct Attendance {
+pub(crate) struct KeepAlive {
     coordinator: LocalCoordinator,
-    pulse: Pulse,
+    heartbeat: HeartbeatRequest,
     over: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl futures_util::Stream for Attendance {
-    type Item = Result<v1::AttendReply, Status>;
+impl futures_util::Stream for KeepAlive {
+    type Item = Result<v1::KeepAliveReply, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.over.as_mut().poll(context).map(|()| None)
     }
 }
 
-impl Drop for Attendance {
+impl Drop for KeepAlive {
     fn drop(&mut self) {
-        self.coordinator.lost_now(&self.pulse);
+        self.coordinator.lost_now(&self.heartbeat);
     }
 }
 
-/// The answers to a chief that stands by: one now, and one with each epoch that begins.
+/// The replies to a standby chief: one at once, and one for each term that begins.
 type Signs = BoxStream<'static, Result<v1::StandByReply, Status>>;
 
 fn signs(epochs: watch::Receiver<u64>) -> Signs {

@@ -1,4 +1,5 @@
-//! Which server serves which shard, where each has two replicas: written down before it is so.
+//! The shard map: which server has the primary of each shard, if each shard has two replicas. A change is written
+//! before it takes effect.
 
 use std::path::{Path, PathBuf};
 
@@ -7,31 +8,31 @@ use tracing::warn;
 use trainyard_checkpoint::{Error, encode, names, read, remove, write_atomically};
 use trainyard_storage::is_remote;
 
-/// Folder of the maps in the model folder.
+/// Folder of the maps in the model directory.
 const FOLDER: &str = "shard_map";
 
-/// A shard.
+/// The entry of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardEntry {
     /// Index of the server that has the primary.
     pub primary: usize,
-    /// Whether nothing is acknowledged that the other replica does not have: then that one may take over.
+    /// Whether the primary acknowledges only changes that the other replica has: then the other replica may take over.
     pub paired: bool,
 }
 
-/// The map. A later epoch, then a later version replaces an earlier one.
+/// The map of all shards. A later term, then a later version, replaces an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardMap {
-    /// Incarnation of the chief that has written it.
+    /// Term of the chief that has written the map.
     pub cluster_epoch: u64,
     /// Raised with every change.
     pub version: u64,
-    /// By index of the shard.
+    /// Entries, by index of the shard.
     pub shards: Vec<ShardEntry>,
 }
 
 impl ShardMap {
-    /// Returns the map of `num_ps` shards, each on its own server alone.
+    /// Returns the map of `num_ps` shards, each on its own server without a backup.
     pub fn new(cluster_epoch: u64, num_ps: usize) -> Self {
         let shards = (0..num_ps)
             .map(|primary| ShardEntry {
@@ -56,7 +57,7 @@ impl ShardMap {
         }
     }
 
-    /// Returns the map in which a shard is served in another way.
+    /// Returns the next version of the map, with a new entry for a shard.
     pub fn with(&self, shard: usize, entry: ShardEntry) -> Self {
         let mut map = Self {
             version: self.version + 1,
@@ -66,10 +67,11 @@ impl ShardMap {
         map
     }
 
-    /// Reads the latest map of a model folder. Nothing where there is none, or one of another number of servers.
+    /// Reads the latest map of a model directory. Returns `None` if there is none, or it is for another number of
+    /// servers.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The map cannot be read.
     pub fn read(model_dir: &Path, num_ps: usize) -> Result<Option<Self>, String> {
         let (path, text) = loop {
             let found =
@@ -77,7 +79,7 @@ impl ShardMap {
             let Some((_, path)) = found?.pop() else {
                 return Ok(None);
             };
-            // One that was removed since it was listed has been replaced by a later one.
+            // A map that was removed since it was listed has been replaced by a later one.
             if let Some(text) =
                 read(&path).map_err(|error| format!("{}: {error}", path.display()))?
             {
@@ -94,8 +96,8 @@ impl ShardMap {
         Ok(fits.then_some(map))
     }
 
-    /// Writes the map, durably. Each epoch has a file of its own, so that a chief that was deposed meanwhile replaces
-    /// nothing of its successor's.
+    /// Writes the map durably. Each term has a file of its own, so that a chief that was deposed meanwhile does not
+    /// replace the map of its successor.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -120,7 +122,7 @@ impl ShardMap {
         Ok(())
     }
 
-    /// Removes all maps: the job is over, and the next begins on its own servers.
+    /// Removes all maps at the end of the job. The next job begins with each shard on its own server.
     pub fn clear(model_dir: &Path) {
         let folder = model_dir.join(FOLDER);
         if let Err(error) = remove(&folder) {
@@ -129,7 +131,7 @@ impl ShardMap {
     }
 }
 
-/// The maps of a model folder, the latest epoch last.
+/// Returns the maps of a model directory, the latest term last.
 fn files(model_dir: &Path) -> Result<Vec<(u64, PathBuf)>, Error> {
     let folder = model_dir.join(FOLDER);
     let named =

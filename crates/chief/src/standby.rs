@@ -1,4 +1,4 @@
-//! The wait of a chief until it is its turn to lead.
+//! The standby chief: waits until it is this chief's turn to lead.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,31 +14,39 @@ use trainyard_run_config::Agreement;
 use trainyard_storage::is_remote;
 use trainyard_trainer::RemoteCoordinator;
 
-use crate::vigil::{Next, Vigil};
+use crate::leader_election::{LeaderElection, Next};
 
-/// Time between looks.
-const LOOK: Duration = Duration::from_millis(100);
-/// The same at a bucket, of which each look is some requests.
-const LOOK_REMOTE: Duration = Duration::from_secs(1);
-/// Time within which a host says that nobody listens at a port of its own.
-const AT_ONCE: Duration = Duration::from_millis(500);
+/// Interval between polls of the model directory.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval between polls of a bucket, where each poll costs several requests.
+const BUCKET_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Time within which a host refuses a connection to a port on which nothing listens.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Waits until this chief leads. `false`: it does not come to that, the job is over or the token says stop.
+/// Waits until this chief leads. Returns `false` if the job is over before, or the token is cancelled.
 ///
 /// # Errors
-/// Another chief leads, and the cluster has but one; or the model folder cannot be used.
-pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<bool, Diagnostic> {
+/// Another chief leads, and the cluster names only one, or the leader has another job; or the model directory cannot be
+/// used.
+pub(crate) async fn wait_for_leadership(
+    context: &Context,
+    stop: &CancellationToken,
+) -> Result<bool, Diagnostic> {
     let own = context.cluster.address(context.task).unwrap_or_default();
     let folder = &context.job.model_dir;
     let several = !context.cluster.standbys.is_empty();
-    let look = if is_remote(folder) { LOOK_REMOTE } else { LOOK };
+    let look = if is_remote(folder) {
+        BUCKET_POLL_INTERVAL
+    } else {
+        POLL_INTERVAL
+    };
     let first = context.task.index == 0;
     if !first {
-        // Whatever keeps it from listening is told now, and not when it is needed.
+        // A problem with listening is reported now, and not when this chief has to lead.
         drop(context.listener().await?);
     }
     let id = cluster_id(folder, uuid::Uuid::new_v4().as_u128())?;
-    let mut vigil = Vigil::new(own, first, several);
+    let mut election = LeaderElection::new(own, first, several);
     let started = Instant::now();
     let mut told = 0;
     let mut heard = false;
@@ -51,13 +59,13 @@ pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<
             info!(?phase, "the job is over: this chief was not needed");
             return Ok(false);
         }
-        let next = vigil.next(
+        let next = election.next(
             started.elapsed(),
             Leader::read(folder),
             phase == Some(JobPhase::Stopped),
         );
         match next {
-            Next::Lead => return Ok(true),
+            Next::Chief => return Ok(true),
             Next::Refuse(leader) => return Err(led_by(&leader)),
             Next::Wait => context.readiness.set("standing by", true, Vec::new()),
             Next::Follow(leader) => {
@@ -69,9 +77,9 @@ pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<
                 match seen {
                     Seen::There => {
                         heard = true;
-                        vigil.heard(started.elapsed());
+                        election.heard(started.elapsed());
                     }
-                    Seen::Nobody => vigil.nobody(),
+                    Seen::Nobody => election.nobody(),
                     Seen::Silent => {}
                     Seen::OtherJob(problem) => return Err(*problem),
                 }
@@ -84,25 +92,25 @@ pub(crate) async fn turn(context: &Context, stop: &CancellationToken) -> Result<
     }
 }
 
-/// What was seen of a leader.
+/// The result of following a leader.
 enum Seen {
-    /// It was there until now.
+    /// The leader was present until now.
     There,
-    /// Nobody listens at its address.
+    /// Nothing listens at its address.
     Nobody,
-    /// It does not answer.
+    /// The leader does not answer.
     Silent,
-    /// It leads another job.
+    /// The leader has another job.
     OtherJob(Box<Diagnostic>),
 }
 
-/// Follows a leader until its connection breaks off.
+/// Follows a leader until its connection breaks.
 async fn follow(context: &Context, id: u128, leader: &Leader, told: &mut u64) -> Seen {
     let chief = Task {
         role: Role::Chief,
         index: 0,
     };
-    // One that led in a process without a port is none to be asked.
+    // A leader in a process without a port cannot be reached.
     let Ok(channel) = channel_over(&context.network, chief, &leader.address) else {
         return Seen::Nobody;
     };
@@ -133,18 +141,18 @@ async fn follow(context: &Context, id: u128, leader: &Leader, told: &mut u64) ->
         warn!(%leader, "the chief that leads has gone, or ends");
         return Seen::There;
     }
-    if ended.is_some_and(|ended| ended.is_err()) && asked.elapsed() < AT_ONCE {
+    if ended.is_some_and(|ended| ended.is_err()) && asked.elapsed() < CONNECT_TIMEOUT {
         Seen::Nobody
     } else {
         Seen::Silent
     }
 }
 
-/// A chief that would go on with another job than the one that leads is of no use. `epoch` is the one that the chief that
-/// leads has begun.
+/// Checks that this chief has the same job as the leader: a standby with another job could not continue it. `epoch` is
+/// the term that the leader has begun.
 fn check_job(context: &Context, leader: &Leader, epoch: u64) -> Result<(), Diagnostic> {
-    // The record of another epoch says what was led before: a chief that was started again with another job answers before
-    // it begins an epoch of its own, and answers again when it has.
+    // The record of another term describes an earlier job: a chief that restarts with another job answers before it
+    // begins its own term, and again when it has begun.
     let record = JobRecord::read(&context.job.model_dir).ok().flatten();
     let Some(record) = record.filter(|record| record.cluster_epoch == epoch) else {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Everything the chief measures, besides what its training loop does.
+//! Metrics of the chief, besides those of its training loop.
 
 use metrics::{
     Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };
 
-/// Handles.
+/// Handles of the metrics.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     pub(crate) checkpoint_seconds: Histogram,

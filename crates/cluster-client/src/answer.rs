@@ -1,26 +1,26 @@
-//! The values that a server answers a pull with.
+//! The values in a server's reply to a pull.
 
 use trainyard_parameter_store::Reading;
 use trainyard_protocol::payload::Payload;
 
-/// Values as they came: from a store in this process, or in the pieces that the connection read.
+/// Values of a pull, from a store in this process or in the pieces that the connection read.
 #[derive(Debug)]
 pub enum Answer {
-    /// Of a server in this process; they are read when they are asked for.
+    /// Values of a server in this process. The store is read on demand.
     Local(Reading),
-    /// Of a remote one.
+    /// Values of a remote server.
     Remote {
         /// The values.
         payload: Payload,
-        /// Values that have been read.
+        /// Number of values that have been read.
         read: usize,
-        /// Places of whole slices that did not come, since they have not changed.
+        /// Places of the whole slices that the server left out because they have not changed.
         unchanged: Vec<u32>,
     },
 }
 
 impl Answer {
-    /// Returns the places, among the whole slices that were asked for, of those that did not come.
+    /// Returns the places of the slices that were left out, among the whole slices of the pull.
     pub(crate) fn unchanged(&self) -> &[u32] {
         match self {
             Self::Local(reading) => reading.unchanged(),
@@ -36,10 +36,10 @@ impl Answer {
         }
     }
 
-    /// Copies the next values: all of one slice.
+    /// Copies the next values, all of one slice, to `out`.
     ///
     /// # Panics
-    /// Never, as long as no more is read than [`Answer::remaining`] says.
+    /// Never, if `out` is at most as long as [`Answer::remaining`].
     pub(crate) fn read(&mut self, out: &mut [f32]) {
         match self {
             Self::Local(reading) => {

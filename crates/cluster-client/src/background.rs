@@ -1,19 +1,19 @@
-//! Work beside training that nobody waits for.
+//! Background work with a lower scheduling priority than training.
 
 use std::thread::Builder;
 
 use tokio::sync::oneshot;
 use trainyard_runtime::has_threads;
 
-/// What is added to the niceness (`nice(2)`) of a thread in the background: on busy cores it gets about a tenth of the time
-/// of one that answers a step.
+/// Increment of the niceness (`nice(2)`) of a background thread. On busy cores such a thread gets about a tenth of
+/// the time of a thread that serves a step.
 const NICENESS: i32 = 10;
 
-/// Does work on a thread of its own, which gives way to threads that answer calls. Where all tasks share one thread, the work
-/// is done there, in turn.
+/// Runs `work` on a thread of its own, at a lower priority than the threads that serve calls. Where all tasks share
+/// one thread, `work` runs on that thread.
 ///
 /// # Errors
-/// There is no thread to be had, or the work has panicked.
+/// No thread can be started, or `work` panicked.
 pub(crate) async fn in_background<T, W>(name: &str, work: W) -> Result<T, String>
 where
     W: FnOnce() -> T + Send + 'static,
@@ -26,9 +26,9 @@ where
     }
     let (sender, outcome) = oneshot::channel();
     let thread = Builder::new().name(name.to_owned()).spawn(move || {
-        // Linux counts niceness by thread, and everybody may raise it.
+        // Linux keeps the niceness per thread, and every user may raise it.
         let _ = rustix::process::nice(NICENESS);
-        // Whoever asked for the work may have gone.
+        // The caller may have been dropped.
         let _ = sender.send(work());
     });
     thread.map_err(|error| format!("cannot start a thread: {error}"))?;
@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the niceness of this thread: the 19th field of its `stat`, counted from 1.
+    /// Returns the niceness of this thread: the 19th field of `stat`, counted from 1.
     fn niceness() -> i32 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("Linux tells it");
         let (_, fields) = stat

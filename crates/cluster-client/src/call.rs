@@ -1,68 +1,68 @@
-//! What one server is asked in one round trip, and what it answers.
+//! The request and the reply of one round trip to one server.
 
 use std::sync::Arc;
 
-use trainyard_parameter_store::{BatchId, Contribution, Pulled, Pushed, Rejection, Selection};
+use trainyard_parameter_store::{BatchId, MicroBatch, Pulled, Pushed, Rejection, Selection};
 use trainyard_protocol::payload::Encoding;
 
 use crate::{Answer, ShardGradients};
 
-/// A push, a pull, or both: then the pull sees what was pushed.
+/// A push, a pull, or a push and then a pull, which sees the pushed gradients.
 #[derive(Debug, Clone, Default)]
 pub struct ShardCall {
     /// Gradients of a step.
     pub push: Option<ShardPush>,
-    /// What a later step reads.
+    /// Parameters that a later step reads.
     pub pull: Option<ShardPull>,
 }
 
 /// One step's gradients for one server.
 #[derive(Debug, Clone)]
 pub struct ShardPush {
-    /// Of the step's pull.
+    /// Sequence number of the step.
     pub seq: u64,
-    /// The batch that they were computed from.
+    /// The batch that the gradients were computed from, or the first of several.
     pub batch: BatchId,
-    /// Batches that they are of, from that one on.
+    /// Number of consecutive batches that the gradients are of.
     pub batches: u32,
-    /// Version of this server that was pulled.
+    /// Version of this server at the pull.
     pub pulled_version: u64,
-    /// Its place in its step, under synchronous updates.
-    pub contribution: Option<Contribution>,
-    /// What they update; absent = what the pull of `seq` read.
+    /// Micro-batch of the step, under synchronous updates.
+    pub micro_batch: Option<MicroBatch>,
+    /// Slices, rows and ids to update; absent = those that the pull of `seq` read.
     pub selection: Option<Arc<Selection>>,
-    /// Their values.
+    /// Values of the gradients.
     pub gradients: Arc<ShardGradients>,
-    /// Why the worker has refused them itself, if it has.
+    /// Why the worker has rejected its own gradients, if it has.
     pub rejected: Option<Rejection>,
 }
 
-/// What one step reads of one server.
+/// The parameters that one step reads from one server.
 #[derive(Debug, Clone)]
 pub struct ShardPull {
-    /// Of the step, from 1.
+    /// Sequence number of the step, from 1.
     pub seq: u64,
-    /// What is read.
+    /// Slices, rows and ids to read.
     pub selection: Arc<Selection>,
-    /// Of each whole slice, the count of updates that the reader's values stand for; 0 = none.
+    /// Number of updates that the reader's values include, for each whole slice; 0 = none.
     pub known: Vec<u64>,
-    /// Whether the right to push the step is asked for.
+    /// Whether a ticket is requested.
     pub reserve_step: bool,
-    /// Version that the values must have at least.
+    /// Least version of the values.
     pub at_least: u64,
-    /// Whether the values of that very version are wanted, although the server is a step ahead.
+    /// Whether the values of exactly that version are wanted, although the server is one step ahead.
     pub or_before: bool,
     /// Whether other servers have applied the batch of the step.
     pub half_applied: bool,
-    /// How the values travel.
+    /// Encoding of the values on the wire.
     pub encoding: Encoding,
 }
 
-/// What became of a call.
+/// Reply to a [`ShardCall`].
 #[derive(Debug)]
 pub struct ShardAnswer {
-    /// The push's outcome, if there was one.
+    /// Outcome of the push, if there was one.
     pub pushed: Option<Pushed>,
-    /// The pull's, and its values.
+    /// Outcome of the pull and its values, if there was one.
     pub pulled: Option<(Pulled, Answer)>,
 }

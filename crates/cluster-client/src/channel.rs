@@ -1,4 +1,4 @@
-//! A gRPC channel with every limit set.
+//! gRPC channels to the tasks of a cluster, with all limits set.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_protocol::{Channel, limits};
 use trainyard_runtime::{Connection, Network};
 
-/// Returns a channel to `task` at `address`: `host:port`, or `unix:` and the path of a socket file. It connects when
-/// first used, and again whenever it was lost.
+/// Returns a channel to `task` at `address`: `host:port`, or `unix:` and the path of a socket file. The channel
+/// connects on first use, and reconnects after the connection is lost.
 ///
 /// # Errors
-/// The address is not one.
+/// The address is invalid.
 pub fn channel(task: Task, address: &str) -> Result<Channel, Diagnostic> {
     channel_over(&Network::System, task, address)
 }
 
-/// The same over a network other than the system's; there, `unix:` is the system's all the same.
+/// As [`channel`], over another network than the system's. A `unix:` address always uses the system.
 ///
 /// # Errors
-/// As there.
+/// As for [`channel`].
 pub fn channel_over(network: &Network, task: Task, address: &str) -> Result<Channel, Diagnostic> {
     let path = address.strip_prefix("unix:").map(PathBuf::from);
-    // The name in the requests of a socket file's channel is for nobody to read.
+    // HTTP/2 requires a host name; nothing reads it behind a socket file.
     let endpoint = endpoint(
         task,
         address,
@@ -52,11 +52,11 @@ pub fn channel_over(network: &Network, task: Task, address: &str) -> Result<Chan
     Ok(Channel::new(channel, network.authorization().as_deref()))
 }
 
-/// Returns a channel to a task that listens at one of several addresses, `host:port` each, and at no other: whenever it
-/// connects, they are tried in turn, beginning behind the one that it was connected to before.
+/// Returns a channel to a task that listens at exactly one of several addresses, `host:port` each. Each connection
+/// attempt tries the addresses in order, starting after the address of the last connection.
 ///
 /// # Errors
-/// One of them is no address.
+/// An address is invalid.
 pub fn channel_in_turn(
     network: &Network,
     task: Task,
@@ -88,7 +88,7 @@ pub fn channel_in_turn(
     Ok(Channel::new(channel, network.authorization().as_deref()))
 }
 
-/// Addresses that are tried in turn.
+/// Addresses to try one after the other.
 #[derive(Debug)]
 struct Turns {
     network: Network,
@@ -103,7 +103,7 @@ impl Turns {
         let mut told = Vec::new();
         for place in (first..first + count).map(|place| place % count) {
             let address = &self.addresses[place];
-            // All of them together have the time of one.
+            // All addresses share the timeout of one connection.
             let share = limits::CONNECT_TIMEOUT / count as u32;
             match tokio::time::timeout(share, connect(&self.network, address)).await {
                 Ok(Ok(connection)) => {
@@ -132,7 +132,7 @@ async fn connect(network: &Network, address: &str) -> std::io::Result<Connection
     }
 }
 
-/// Returns how a peer is called, with every limit set. `host` is its name in the requests.
+/// Returns the endpoint of a peer, with all limits set. `host` is the host name in the requests.
 fn endpoint(task: Task, address: &str, host: &str) -> Result<Endpoint, Diagnostic> {
     let endpoint = Endpoint::from_shared(format!("http://{host}")).map_err(|error| {
         Diagnostic::error(
@@ -155,7 +155,7 @@ fn endpoint(task: Task, address: &str, host: &str) -> Result<Endpoint, Diagnosti
 /// Connects to a socket file.
 async fn open(path: PathBuf) -> std::io::Result<TokioIo<UnixStream>> {
     let stream = UnixStream::connect(path).await?;
-    // What the system gives a socket is room for a fraction of a message; the least it may give is enough to go on.
+    // The system's default buffer holds a fraction of a message. A smaller buffer than requested also works.
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, limits::SOCKET_BUFFER_BYTES);
     Ok(TokioIo::new(stream))
 }

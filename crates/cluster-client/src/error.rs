@@ -1,4 +1,4 @@
-//! Why a call did not do what was asked.
+//! Errors of calls to other tasks.
 
 use trainyard_parameter_store as store;
 use trainyard_protocol::{Reason, Refusal, root_cause};
@@ -6,31 +6,31 @@ use trainyard_protocol::{Reason, Refusal, root_cause};
 /// A failed call to a peer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The peer answered no, and changed nothing.
+    /// The peer refused the call and changed nothing.
     #[error("{peer} refused: {refusal}")]
     Refused {
-        /// The peer, for people.
+        /// Name of the peer, for messages.
         peer: String,
-        /// Its answer.
+        /// The reason.
         refusal: Refusal,
     },
-    /// No answer. Whether the call had an effect is not known; it may be made again.
+    /// No reply came. The call may have had an effect, and may be repeated.
     #[error("{peer} cannot be reached: {message}")]
     Unreachable {
-        /// The peer, for people.
+        /// Name of the peer, for messages.
         peer: String,
-        /// Why, for example `connection refused`.
+        /// The cause, for example `connection refused`.
         message: String,
     },
-    /// The peer answered something that makes no sense.
+    /// The peer's reply is invalid.
     #[error("{peer} gave a wrong answer: {message}")]
     Protocol {
-        /// The peer, for people.
+        /// Name of the peer, for messages.
         peer: String,
-        /// What was wrong.
+        /// The fault.
         message: String,
     },
-    /// A wait came to its deadline.
+    /// A wait reached its deadline.
     #[error("{0}")]
     Deadline(Box<trainyard_diagnostic::Diagnostic>),
 }
@@ -44,13 +44,13 @@ impl Error {
         }
     }
 
-    /// Returns whether the same call may succeed later without anybody changing anything in it.
+    /// Returns whether the same call may succeed if it is repeated unchanged.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
             || matches!(self.reason(), Some(Reason::NotReady | Reason::NotPrimary))
     }
 
-    /// Returns the refusal of a store.
+    /// Returns the error for a refusal by a store.
     pub fn refused(peer: &str, error: &store::Error) -> Self {
         Self::Refused {
             peer: peer.to_owned(),
@@ -58,7 +58,7 @@ impl Error {
         }
     }
 
-    /// Reads a peer's status: a refusal by reason, anything else as "no answer".
+    /// Converts a peer's status: a refusal to its reason, a transport failure to [`Error::Unreachable`].
     pub(crate) fn from_status(peer: &str, status: &tonic::Status) -> Self {
         if let Some(refusal) = Refusal::from_status(status) {
             return Self::Refused {
@@ -85,7 +85,7 @@ impl Error {
     }
 }
 
-/// Returns what the wire says of a store's refusal.
+/// Converts a store's error to the refusal that is sent on the wire.
 pub fn refusal(error: &store::Error) -> Refusal {
     let reason = match error {
         store::Error::StaleEpoch { .. } => Reason::StaleEpoch,

@@ -1,4 +1,4 @@
-//! One server's part of a step's gradients, and how it travels.
+//! The part of a step's gradients for one server, and its encoding on the wire.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,19 +14,20 @@ use trainyard_variable::Gradients;
 
 use crate::split::ShardPlan;
 
-/// Bytes of a buffer in which small gradients are gathered.
+/// Size of a buffer that collects small gradients.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Bytes from which gradients travel as the memory that holds them; copying fewer is cheaper than a frame of their own.
+/// Least size at which gradients are sent straight from the memory that holds them. Copying fewer bytes is cheaper
+/// than a frame of their own.
 const DIRECT_BYTES: usize = 64 << 10;
-/// Most bytes of a piece: a frame.
+/// Most bytes of a piece: the size of a frame.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The gradients that one server gets: some ranges of a step's, in the order of its plan.
+/// The gradients for one server: ranges of a step's gradients, in the order of the server's plan.
 #[derive(Debug)]
 pub struct ShardGradients {
     gradients: Arc<Gradients>,
     plan: Arc<ShardPlan>,
-    /// The same in an encoding other than `float32`, ready to travel.
+    /// The gradients in another encoding than `float32`, ready to send.
     encoded: Option<(Encoding, Bytes)>,
 }
 
@@ -47,14 +48,14 @@ impl ShardGradients {
         }
     }
 
-    /// Returns how they travel.
+    /// Returns the encoding of the gradients on the wire.
     pub(crate) fn encoding(&self) -> Encoding {
         self.encoded
             .as_ref()
             .map_or(Encoding::Float32, |(encoding, _)| *encoding)
     }
 
-    /// Returns what they update.
+    /// Returns the slices, rows and ids to update.
     pub(crate) fn selection(&self) -> &Selection {
         &self.plan.selection
     }
@@ -104,12 +105,12 @@ impl store::Gradients for ShardGradients {
     }
 }
 
-/// Gradients on their way out.
+/// Gradients that are being sent.
 pub(crate) enum GradientTensor {
     Encoded(VecDeque<Bytes>),
     Floats {
         gradients: Arc<ShardGradients>,
-        /// The range that is next, and the values of it that have left.
+        /// Index of the next range; `sent` is the number of its values that have been sent.
         place: usize,
         sent: usize,
         pool: Pool,
@@ -187,7 +188,7 @@ impl Tensor for GradientTensor {
     }
 }
 
-/// A range of a variable's gradients, held as long as it is on its way.
+/// A range of a variable's gradients. It keeps the gradients alive until they have been sent.
 struct Part(Arc<Gradients>, usize, Range<usize>);
 
 impl AsRef<[u8]> for Part {

@@ -1,17 +1,18 @@
-//! The cluster as its clients see it: parameters over all shards, the chief's sessions, and local stand-ins for both.
+//! Clients of the parameter servers: channels, retries, and the parameters of all servers as one store.
 //!
-//! A [`Shard`] is one parameter server, remote or in this process; [`Parameters`] makes one store of all of them:
-//! it cuts a step's reads and gradients by the layout, speaks to every server at once, and retries without ever
-//! applying twice.
+//! A [`ServerClient`] is one parameter server, remote or in this process. [`Parameters`] combines all of them into
+//! one store: it splits the reads and gradients of a step by the layout, calls all servers in parallel, and retries
+//! without ever applying a push twice.
 
 mod answer;
 mod background;
 mod backoff;
+mod cached_parameters;
 mod call;
 mod channel;
 mod error;
+mod error_feedback;
 mod gradients;
-mod held;
 mod local;
 mod outages;
 mod parameters;
@@ -19,22 +20,21 @@ mod preparation;
 mod rejection;
 mod remote;
 mod replicas;
-mod rounding;
-mod shard;
+mod server_client;
 mod split;
 pub mod wire;
 
 pub use answer::Answer;
 pub use backoff::Backoff;
+pub use cached_parameters::CachedParameters;
 pub use call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
 pub use channel::{channel, channel_in_turn, channel_over};
 pub use error::{Error, refusal};
 pub use gradients::ShardGradients;
-pub use held::Held;
-pub use local::{LocalShard, Stepped};
+pub use local::{LocalServer, Stepped};
 pub use outages::{OnOutage, Outages};
 pub use parameters::{Parameters, PulledStep, Push, PushedStep, Returned, Step, Traffic, retry};
 pub use preparation::{Preparation, prepare};
 pub use rejection::{guard_from_wire, guard_to_wire, rejection_from_wire, rejection_to_wire};
-pub use remote::{RemoteShard, timed};
-pub use shard::{Plan, Saved, Shard, ShardStatus};
+pub use remote::{RemoteServer, timed};
+pub use server_client::{Plan, Saved, ServerClient, ServerStatus};

@@ -1,4 +1,4 @@
-//! A parameter server in this process: the store, and the checkpoint files beside it.
+//! A parameter server in this process: the store, and its part of the checkpoint files.
 //!
 //! The daemon serves exactly this over gRPC, so that one process and a cluster follow the same rules.
 
@@ -28,44 +28,44 @@ use trainyard_variable::{FirstRows, Slice};
 
 use crate::background::in_background;
 use crate::call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
-use crate::{Answer, Error, Plan, Saved, ShardStatus};
+use crate::{Answer, Error, Plan, Saved, ServerStatus};
 
-/// Longest time that a pull is held while what it waits for has not come.
-const HOLD: Duration = Duration::from_millis(250);
-/// Reads of a checkpoint in an object store that are under way at once: each waits for an answer and computes nothing.
+/// Longest time for which a pull waits for its ticket or version.
+const LONG_POLL_TIMEOUT: Duration = Duration::from_millis(250);
+/// Parallel reads of a checkpoint in an object store. Each read waits for a reply and computes nothing.
 const READS_OF_STORE_MAX: usize = 32;
-/// Longest wait for the version of which a snapshot is to be taken.
-const SNAPSHOT_WAIT: Duration = Duration::from_secs(5);
+/// Longest wait for the version that a snapshot was requested for.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A store and what it needs to know of its place in the cluster.
+/// A store and its place in the cluster.
 #[derive(Debug, Clone)]
-pub struct LocalShard {
+pub struct LocalServer {
     name: String,
-    /// Place among the stores of the job, and their number: those of the cluster spec, until the chief says.
+    /// Place among the stores of the job, and their number. The cluster spec gives both until the chief does.
     place: Arc<Mutex<(usize, usize)>>,
     incarnation: u64,
     cluster_fingerprint: u64,
-    /// Seconds of training count from here. It never goes back, whatever is done to the clock on the wall.
+    /// Start of the clock of this process. It is monotonic, so that changes of the system time do not matter.
     started: Instant,
-    /// Seconds of training before this process.
+    /// Seconds of training before this process started.
     trained_secs: Arc<AtomicU64>,
     store: Arc<Store>,
-    /// Told when something has changed that a pull may wait for.
+    /// Notified when a change may let a waiting pull proceed.
     changed: watch::Sender<()>,
-    /// What was read of the checkpoint in parts.
+    /// Parts that were read of checkpoint tensors which other servers have read too.
     parts_read: Arc<Mutex<Vec<PartRead>>>,
 }
 
-/// What became of a push and a pull.
+/// Outcomes of a push and a pull.
 #[derive(Debug)]
 pub struct Stepped {
-    /// The push's outcome, if there was one.
+    /// Outcome of the push, if there was one.
     pub pushed: Option<Pushed>,
-    /// The pull's, and its values.
+    /// Outcome of the pull and its values, if there was one.
     pub pulled: Option<(Pulled, Reading)>,
 }
 
-impl LocalShard {
+impl LocalServer {
     /// Returns the empty server `ps` of `num_ps`.
     pub fn new(ps: usize, num_ps: usize, incarnation: u64, cluster_fingerprint: u64) -> Self {
         let store = Arc::new(Store::new(ps));
@@ -87,14 +87,14 @@ impl LocalShard {
         }
     }
 
-    /// The store has no clock of its own.
+    /// Sets the clock of the store, which has none of its own.
     fn tell_time(&self) {
         let trained = self.trained_secs.load(Ordering::Relaxed);
         self.store
             .set_clock(trained.saturating_add(self.started.elapsed().as_secs()));
     }
 
-    /// Lets the time of training go on from where the store has come to.
+    /// Continues the training time from the store's clock.
     pub fn go_on(&self) {
         self.trained_secs
             .store(self.store.clock(), Ordering::Relaxed);
@@ -120,17 +120,17 @@ impl LocalShard {
         outcome.map_err(|error| Error::refused(&self.name, &error))
     }
 
-    /// See [`crate::Shard::status`] and [`crate::Shard::positions`].
+    /// See [`crate::ServerClient::status`] and [`crate::ServerClient::positions`].
     ///
     /// # Errors
-    /// None.
-    pub async fn status(&self, positions: bool) -> Result<ShardStatus, Error> {
+    /// Never.
+    pub async fn status(&self, positions: bool) -> Result<ServerStatus, Error> {
         let positions = if positions {
             self.store.positions()
         } else {
             Vec::new()
         };
-        Ok(ShardStatus {
+        Ok(ServerStatus {
             store: self.store.status(),
             incarnation: self.incarnation,
             settings: 0,
@@ -139,25 +139,25 @@ impl LocalShard {
         })
     }
 
-    /// See [`crate::Shard::saved`].
+    /// See [`crate::ServerClient::saved`].
     ///
     /// # Errors
-    /// None.
+    /// Never.
     pub async fn saved(&self, epoch: u64, version: u64) -> Result<(), Error> {
         self.store.saved(epoch, version);
         Ok(())
     }
 
-    /// See [`crate::Shard::claim`].
+    /// See [`crate::ServerClient::claim`].
     ///
     /// # Errors
-    /// Another cluster, a higher epoch, or a model folder that is not the chief's.
+    /// The server belongs to another cluster, a later term has claimed it, or its model directory is not the chief's.
     pub async fn claim(
         &self,
         identity: Identity,
         cluster: u64,
         model_dir: &Path,
-    ) -> Result<ShardStatus, Error> {
+    ) -> Result<ServerStatus, Error> {
         if cluster != self.cluster_fingerprint {
             let message = "the chief was given other addresses of chief and ps: compare these entries of the cluster files of both hosts";
             return Err(self.refused(Reason::OtherCluster, message));
@@ -182,10 +182,10 @@ impl LocalShard {
         self.status(false).await
     }
 
-    /// See [`crate::Shard::prepare`].
+    /// See [`crate::ServerClient::prepare`].
     ///
     /// # Errors
-    /// Refused, or the checkpoint cannot be read.
+    /// The store refuses, or the checkpoint cannot be read.
     pub async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<Vec<PartRead>, Error> {
         let (place, _) = *self.place.lock();
         let slices = plan
@@ -198,15 +198,15 @@ impl LocalShard {
         Ok(self.parts_read())
     }
 
-    /// Returns what it has read, to prepare, of tensors of the checkpoint that other servers have read too.
+    /// Returns the parts that preparing has read of checkpoint tensors which other servers have read too.
     pub fn parts_read(&self) -> Vec<PartRead> {
         self.parts_read.lock().clone()
     }
 
-    /// As [`LocalShard::prepare`], with the slices named one by one, as the store at this place of the job.
+    /// As [`LocalServer::prepare`], with explicit slices, as the store at `place` of the job.
     ///
     /// # Errors
-    /// Refused, or the checkpoint cannot be read.
+    /// The store refuses, or the checkpoint cannot be read.
     pub async fn prepare_slices(
         &self,
         identity: Identity,
@@ -221,10 +221,10 @@ impl LocalShard {
             .map_err(|error| self.refused(Reason::Storage, error.to_string()))?
     }
 
-    /// As [`LocalShard::prepare_slices`], on this thread.
+    /// As [`LocalServer::prepare_slices`], on this thread.
     ///
     /// # Errors
-    /// Refused, or the checkpoint cannot be read, or a tensor that was read whole is not as it was written.
+    /// The store refuses, the checkpoint cannot be read, or a tensor that was read whole is damaged.
     pub fn prepare_now(
         &self,
         identity: &Identity,
@@ -281,8 +281,10 @@ impl LocalShard {
         Ok(())
     }
 
-    /// What to count on from. Where the number of servers has changed, no server's own position holds for the rows it
-    /// now has: what all of them have applied is, so that no batch is lost, and of a job that was stopped none counts twice.
+    /// Returns the values and counters to restore. If the number of servers has changed, the position of a single
+    /// server does not apply to the rows that it now holds. The store then starts from the batches that all servers
+    /// have applied, so that no batch is lost. After an orderly stop all servers have applied the same batches, so
+    /// that none counts twice.
     fn restore<'a>(
         &self,
         checkpoint: &Checkpoint,
@@ -321,7 +323,7 @@ impl LocalShard {
             .map(|shard| shard.version)
             .max()
             .unwrap_or(0);
-        // Synchronous steps are those of all servers, which therefore start from one version.
+        // Synchronous steps are shared by all servers, so that all servers start from one version.
         let own = own.filter(|_| update != Update::Sync);
         let version = own.map_or(most, |shard| shard.version);
         Restore {
@@ -332,18 +334,18 @@ impl LocalShard {
         }
     }
 
-    /// See [`crate::Shard::open`].
+    /// See [`crate::ServerClient::open`].
     ///
     /// # Errors
-    /// Refused.
+    /// The store refuses.
     pub async fn open(&self, identity: Identity) -> Result<(), Error> {
         self.check(self.store.open(&identity))
     }
 
-    /// See [`crate::Shard::open_session`].
+    /// See [`crate::ServerClient::open_session`].
     ///
     /// # Errors
-    /// Refused.
+    /// The store refuses.
     pub async fn open_session(
         &self,
         identity: Identity,
@@ -364,7 +366,7 @@ impl LocalShard {
                 batch,
                 batches,
                 pulled_version,
-                contribution,
+                micro_batch,
                 ref selection,
                 ref gradients,
                 rejected,
@@ -377,7 +379,7 @@ impl LocalShard {
                     batch,
                     batches,
                     pulled_version,
-                    contribution,
+                    micro_batch,
                     selection,
                     gradients,
                     rejected,
@@ -416,10 +418,10 @@ impl LocalShard {
         })
     }
 
-    /// Applies a push, then a pull. A pull that has to wait is held for a while, in case what it waits for comes.
+    /// Applies a push, then a pull. A pull that must wait is held for up to 250 ms.
     ///
     /// # Errors
-    /// The push is refused, and nothing was done; or the pull is, and the push is applied.
+    /// The push is refused and nothing was done, or the pull is refused and the push is applied.
     pub async fn apply<G: Gradients + ?Sized>(
         &self,
         push: Option<(Identity, Push<'_, G>)>,
@@ -430,11 +432,11 @@ impl LocalShard {
         let pushed = push.map(|(identity, push)| self.store.push(&identity, &push));
         let pushed = self.check(pushed.transpose())?;
         if let (Some(worker), None) = (worker, &pull) {
-            // The push counts, even where the session or the job is over by now.
+            // The push counts, even if the session or the job has ended since.
             let _ = self.store.rest(&worker);
         }
         if pushed.is_some() {
-            // A duplicate too gives a ticket back, and moves a clock.
+            // A duplicate also returns a ticket and advances a clock.
             self.changed.send_replace(());
         }
         let Some((identity, pull)) = pull else {
@@ -443,11 +445,11 @@ impl LocalShard {
                 pulled: None,
             });
         };
-        let until = Instant::now() + HOLD;
+        let until = Instant::now() + LONG_POLL_TIMEOUT;
         loop {
             let mut changed = self.changed.subscribe();
             let pulled = match self.store.pull(&identity, &pull) {
-                // The job has ended with this very push, or just behind it: no refusal, since the push has counted.
+                // The job ended with this push or right after it. The push counts, so the call is not refused.
                 Err(trainyard_parameter_store::Error::Ended) if pushed.is_some() => {
                     let (version, global_step) =
                         pushed.map_or((0, 0), |pushed| (pushed.version, pushed.global_step));
@@ -481,10 +483,10 @@ impl LocalShard {
         }
     }
 
-    /// See [`crate::Shard::close_session`].
+    /// See [`crate::ServerClient::close_session`].
     ///
     /// # Errors
-    /// Refused.
+    /// The store refuses.
     pub async fn close_session(
         &self,
         identity: Identity,
@@ -496,10 +498,10 @@ impl LocalShard {
         Ok(())
     }
 
-    /// See [`crate::Shard::save`].
+    /// See [`crate::ServerClient::save`].
     ///
     /// # Errors
-    /// Refused, or the file cannot be written.
+    /// The store refuses, or the file cannot be written.
     pub async fn save(
         &self,
         identity: Identity,
@@ -519,10 +521,10 @@ impl LocalShard {
             .map_err(|problem| self.refused(Reason::Storage, problem))?
     }
 
-    /// Waits for the snapshot of a version, for a while.
+    /// Waits for the snapshot of a version, for up to 5 s.
     async fn snapshot_at(&self, identity: &Identity, version: u64) -> Result<Snapshot, Error> {
-        let until = Instant::now() + SNAPSHOT_WAIT;
-        // The caller may go while it waits.
+        let until = Instant::now() + SNAPSHOT_TIMEOUT;
+        // The caller may drop this future while it waits.
         let _wish = Wish {
             store: &self.store,
             version,
@@ -543,7 +545,7 @@ impl LocalShard {
             {
                 let message = format!(
                     "version {version} has not come within {} s: training stands still",
-                    SNAPSHOT_WAIT.as_secs()
+                    SNAPSHOT_TIMEOUT.as_secs()
                 );
                 return Err(self.refused(Reason::NotReady, message));
             }
@@ -555,7 +557,7 @@ impl LocalShard {
         let global_step = snapshot.global_step;
         let started = Instant::now();
         let record = self.write(&snapshot, directory).map_err(failed)?;
-        // While there is a snapshot, rows that change are copied.
+        // As long as a snapshot exists, rows are copied before they change.
         drop(snapshot);
         let written = Instant::now();
         read_back(directory, &record).map_err(failed)?;
@@ -639,10 +641,10 @@ impl LocalShard {
         write_shard(directory, &state, &views, &tables)
     }
 
-    /// See [`crate::Shard::finish`].
+    /// See [`crate::ServerClient::finish`].
     ///
     /// # Errors
-    /// Refused.
+    /// The store refuses.
     pub async fn finish(
         &self,
         identity: Identity,
@@ -655,7 +657,7 @@ impl LocalShard {
     }
 }
 
-/// A wish for a snapshot, taken back when this is dropped.
+/// A request for a snapshot. Dropping it withdraws the request.
 struct Wish<'a> {
     store: &'a Store,
     version: u64,
@@ -667,7 +669,7 @@ impl Drop for Wish<'_> {
     }
 }
 
-/// An error with its cause, in one line.
+/// Returns an error and its cause in one line.
 fn chain(error: &trainyard_checkpoint::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
@@ -675,7 +677,7 @@ fn chain(error: &trainyard_checkpoint::Error) -> String {
     }
 }
 
-/// The rows that a slice held when the checkpoint began, of which a stripe at a time is copied.
+/// The rows of a slice at the start of the checkpoint. One stripe at a time is copied.
 struct Stripes<'a>(&'a SnapshotSlice);
 
 impl SliceSource for Stripes<'_> {
@@ -690,7 +692,7 @@ impl SliceSource for Stripes<'_> {
     }
 }
 
-/// The rows that a dynamic table held when the checkpoint began, of which a part at a time is copied.
+/// The rows of a dynamic table at the start of the checkpoint. One lot at a time is copied.
 struct TableLots<'a>(&'a SnapshotTable);
 
 impl TableSource for TableLots<'_> {
@@ -703,7 +705,7 @@ impl TableSource for TableLots<'_> {
     }
 }
 
-/// Returns how many reads of a checkpoint may be under way at once.
+/// Returns the number of parallel reads of a checkpoint.
 fn reads_at_once(checkpoint: &Checkpoint) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if checkpoint.is_remote() {
@@ -775,7 +777,7 @@ impl TensorSource for FirstSource<'_> {
     }
 }
 
-/// A checkpoint, and the parts that were read of tensors which others have read too.
+/// A checkpoint, and the parts that were read of tensors which other servers have read too.
 struct Source<'a> {
     checkpoint: &'a Checkpoint,
     parts_read: Mutex<Vec<PartRead>>,

@@ -1,16 +1,16 @@
-//! The parameter servers that the calls of a task wait for.
+//! Outages: the parameter servers that the calls of a task are waiting for.
 //!
-//! A task has several calls under way at once. A server that does not answer holds all of them up, and is told once: by the call
-//! that has noticed it first.
+//! A task makes several calls in parallel. A server that does not answer blocks all of them, but only the first call
+//! to notice logs the outage.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Called with the names of the servers that are waited for, whenever these change.
+/// Callback with the names of the servers that calls wait for, made when these change.
 pub type OnOutage = Arc<dyn Fn(Vec<String>) + Send + Sync>;
 
-/// The servers that calls wait for, and how many calls wait for each. Cheap to clone: clones share the counts.
+/// The servers that calls wait for, and the number of waiting calls of each. Cheap to clone: clones share the counts.
 #[derive(Clone)]
 pub struct Outages {
     calls: Arc<Mutex<BTreeMap<String, usize>>>,
@@ -18,7 +18,7 @@ pub struct Outages {
 }
 
 impl Outages {
-    /// Returns none so far. `changed` must not call back.
+    /// Returns an empty set. `changed` must not call back.
     pub fn new(changed: OnOutage) -> Self {
         Self {
             calls: Arc::default(),
@@ -26,7 +26,7 @@ impl Outages {
         }
     }
 
-    /// Notes that a call waits for `server`, until what is returned is dropped.
+    /// Records that a call waits for `server`, until the returned value is dropped.
     pub(crate) fn begin(&self, server: &str) -> Outage {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = calls.entry(server.to_owned()).or_default();

@@ -1,4 +1,5 @@
-//! All parameter servers as one store, in one session: each step is pulled and pushed once, whatever is lost on the way.
+//! All parameter servers as one store, in one session. Each step is pulled and pushed once, whatever messages are
+//! lost.
 
 use std::future::Future;
 use std::ops::Range;
@@ -10,37 +11,38 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_diagnostic::{Action, Waiting};
-use trainyard_parameter_store::{BatchId, Contribution, Identity, Opened, Rejection, Ticket};
+use trainyard_parameter_store::{BatchId, Identity, MicroBatch, Opened, Rejection, Ticket};
 use trainyard_protocol::payload::Encoding;
 use trainyard_variable::{Gradients, Layout, Read, Reads};
 
+use crate::error_feedback::ErrorFeedback;
 use crate::outages::{Outage, Outages};
-use crate::rounding::Rounding;
 use crate::split::{ShardPlan, split};
 use crate::{
-    Backoff, Error, Held, Shard, ShardAnswer, ShardCall, ShardGradients, ShardPull, ShardPush,
+    Backoff, CachedParameters, Error, ServerClient, ShardAnswer, ShardCall, ShardGradients,
+    ShardPull, ShardPush,
 };
 
-/// A step that is pulled or was: what its push goes back to.
+/// A planned step: the reads of its pull, which its push refers to.
 #[derive(Debug, Clone)]
 pub struct Step {
     seq: u64,
     plans: Vec<Arc<ShardPlan>>,
-    /// Values of each variable, and whether they are all of it.
+    /// Number of values of each variable, and whether they are the whole variable.
     sizes: Vec<(usize, bool)>,
     /// Version of each server at the pull.
     versions: Vec<u64>,
-    /// Version that all servers must have, all the same one; absent = any will do.
+    /// Least version, which must be the same on all servers; absent = any version.
     at_least: Option<u64>,
-    /// Whether it is pushed without having been pulled.
+    /// Whether the step is pushed without a pull, so that the push names its selection.
     named: bool,
-    /// Whether some servers have applied its batch.
+    /// Whether some servers have applied the batch of the step.
     half_applied: bool,
 }
 
 impl Step {
-    /// Returns the step as one that is read at this version, even from servers that are a step ahead already; or at a
-    /// later one that all servers share.
+    /// Returns the step with a required version. The pull reads `version`, even from servers that are one step ahead,
+    /// or a later version that all servers share.
     pub fn at(self, version: u64) -> Self {
         Self {
             at_least: Some(version),
@@ -48,8 +50,8 @@ impl Step {
         }
     }
 
-    /// Returns the step as one whose batch some servers have applied and others have not, if it is: it may be trained behind the
-    /// last step, too.
+    /// Returns the step, marked as half-applied if some servers have applied its batch and others have not. Such a
+    /// step may be trained even beyond the last step.
     pub fn half_applied(self, half_applied: bool) -> Self {
         Self {
             half_applied,
@@ -58,37 +60,37 @@ impl Step {
     }
 }
 
-/// What a pull told.
+/// Reply to the pull of a step.
 #[derive(Debug)]
 pub struct PulledStep {
-    /// Whether the step may be computed and pushed. If it is to wait, the same pull may be made again.
+    /// Whether the step may be computed and pushed. After [`Ticket::Wait`] the same pull may be repeated.
     pub ticket: Ticket,
-    /// Steps applied by all, at the pull.
+    /// Global step at the pull.
     pub global_step: u64,
-    /// Steps ahead of the slowest task, under stale-synchronous updates.
+    /// Steps by which this task is ahead of the slowest one, under stale-synchronous updates.
     pub lead: u64,
-    /// Lowest version that a server has reached: all steps below are complete everywhere.
+    /// Lowest version of all servers. All steps below are complete on every server.
     pub reached: u64,
     /// The step.
     pub step: Step,
-    /// Its values, if it was granted.
-    pub held: Held,
+    /// Values of the step, if the ticket was granted.
+    pub held: CachedParameters,
 }
 
-/// What a push told.
+/// Reply to the push of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PushedStep {
     /// Whether every server had applied the batch before.
     pub duplicate: bool,
-    /// Whether it came too late for its synchronous step.
+    /// Whether the push came too late for its synchronous step.
     pub stale: bool,
-    /// Steps applied by all.
+    /// Global step after the push.
     pub global_step: u64,
-    /// Lowest version of the servers behind it.
+    /// Lowest version of the servers after the push.
     pub version: u64,
-    /// Steps of others between this one's pull and its push, at `ps:0`.
+    /// Staleness of the push at `ps:0`: pushes of others between its pull and itself.
     pub staleness: u64,
-    /// Why its values were refused, if they were: by a server, of those that it got.
+    /// Why a server has rejected the gradients that it got, if one has.
     pub rejected: Option<Rejection>,
 }
 
@@ -104,57 +106,59 @@ pub struct Traffic {
 /// A computed step, to be pushed.
 #[derive(Debug)]
 pub struct Push {
-    /// What was pulled.
+    /// The step that was pulled.
     pub step: Step,
     /// The batch that the gradients were computed from, or the first of several.
     pub batch: BatchId,
-    /// Batches that they are of, at least 1; more than one of a store in this process only.
+    /// Number of consecutive batches that the gradients are of; at least 1. More than 1 only for a store in this
+    /// process.
     pub batches: u32,
-    /// Its place in its step, under synchronous updates.
-    pub contribution: Option<Contribution>,
-    /// The stores that it is for, by place; absent = all.
+    /// Micro-batch of the step, under synchronous updates.
+    pub micro_batch: Option<MicroBatch>,
+    /// Places of the stores to push to; absent = all.
     pub stores: Option<Range<usize>>,
     /// The gradients, by variable.
     pub gradients: Gradients,
-    /// Why they were refused here: then they are empty, and every server is told that the batch is done with.
+    /// Why this worker has rejected its gradients, if it has. The gradients are then empty, and every server records
+    /// the batch as done.
     pub rejected: Option<Rejection>,
 }
 
-/// What became of a push, a pull or both.
+/// Outcome of a call.
 #[derive(Debug)]
 pub struct Returned {
-    /// The push's outcome, and the memory of its gradients.
+    /// Outcome of the push, and its gradients for reuse of their memory.
     pub pushed: Option<(PushedStep, Gradients)>,
-    /// The pull's.
+    /// Outcome of the pull.
     pub pulled: Option<PulledStep>,
-    /// What was moved.
+    /// Bytes that were moved.
     pub traffic: Traffic,
 }
 
 /// One session with every parameter server.
 #[derive(Debug)]
 pub struct Parameters {
-    shards: Arc<[Shard]>,
+    shards: Arc<[ServerClient]>,
     layout: Arc<Layout>,
     identity: Identity,
     deadline: Duration,
     encoding: Encoding,
-    rounding: Rounding,
-    /// Whether the first server is asked behind the others' pushes and before their reads.
+    error_feedback: ErrorFeedback,
+    /// Whether the first server is called after the pushes to the others and before the pulls from them.
     in_turn: bool,
     outages: Outages,
 }
 
 impl Parameters {
-    /// Opens a session at every server. Returns it with the lowest version, and the first batch of `data_shard` that
-    /// is not applied everywhere.
+    /// Opens a session on every server. Returns the session with the lowest version, and with the first batch of
+    /// `data_shard` that has not been applied on every server.
     ///
-    /// A server that gives no answer is asked again until `deadline`.
+    /// A call without a reply is repeated until `deadline`.
     ///
     /// # Errors
-    /// A server refuses, or gives no answer in time.
+    /// A server refuses, or does not reply in time.
     pub async fn open(
-        shards: Vec<Shard>,
+        shards: Vec<ServerClient>,
         layout: Arc<Layout>,
         identity: Identity,
         fingerprint: u64,
@@ -174,7 +178,7 @@ impl Parameters {
         };
         let shards = shards.into();
         let encoding = Encoding::Float32;
-        let rounding = Rounding::default();
+        let error_feedback = ErrorFeedback::default();
         let in_turn = false;
         Ok((
             Self {
@@ -183,7 +187,7 @@ impl Parameters {
                 identity,
                 deadline,
                 encoding,
-                rounding,
+                error_feedback,
                 in_turn,
                 outages: Outages::default(),
             },
@@ -191,9 +195,9 @@ impl Parameters {
         ))
     }
 
-    /// Returns the same session for stale-synchronous training. The first server knows how far each task has come: it is
-    /// given a push when all others have it, and the others are read when it has granted the step. What is read then holds
-    /// on every server what the bound promises, for two more round trips a step.
+    /// Returns the session in the mode for stale-synchronous training. The first server knows the clock of each task.
+    /// It gets a push after all other servers have it, and the others are read after it has granted the ticket. The
+    /// values then satisfy the staleness bound on every server, at the cost of two more round trips per step.
     pub fn bounded(self) -> Self {
         Self {
             in_turn: true,
@@ -201,13 +205,13 @@ impl Parameters {
         }
     }
 
-    /// Returns the same session, whose values travel in `encoding`; `float32` is the default. What rounding takes from
-    /// the gradients of variables that are read whole is added to their next ones, so that it is late and not lost.
+    /// Returns the session with an encoding for its values; the default is `float32`. Error feedback adds the
+    /// rounding errors of variables that are read whole to their next gradients.
     pub fn with_encoding(self, encoding: Encoding) -> Self {
         Self { encoding, ..self }
     }
 
-    /// Returns the same session, whose steps note in `outages` which servers they wait for.
+    /// Returns the session with a record of the servers that its calls wait for.
     pub fn with_outages(self, outages: Outages) -> Self {
         Self { outages, ..self }
     }
@@ -248,7 +252,7 @@ impl Parameters {
         }
     }
 
-    /// Plans a push that no pull came before: gradients of these reads, computed from the values of a version.
+    /// Plans a push without a pull: gradients of these reads, computed from the values of `version`.
     pub fn plan_push(&mut self, reads: &Reads, version: u64) -> Step {
         let versions = vec![version; self.shards.len()];
         Step {
@@ -258,22 +262,23 @@ impl Parameters {
         }
     }
 
-    /// Takes back a step that was pulled and will not be pushed, if it was planned last: the next one takes its number.
+    /// Drops a step that was pulled and will not be pushed. If it is the latest step, the next one reuses its number.
     pub fn take_back(&mut self, step: &Step) {
         if self.identity.seq == step.seq {
             self.identity.seq -= 1;
         }
     }
 
-    /// Pushes a step's gradients, then asks for the right to push another and reads what it needs if it is granted: one
-    /// round trip to every server, all at once, each repeated until it is answered. The future may be spawned.
+    /// Pushes the gradients of a step, then requests a ticket for another step and reads its values if the ticket is
+    /// granted. All servers are called in parallel, one round trip each, and every call is repeated until it is
+    /// answered. The future may be spawned.
     ///
-    /// Errors: a server refuses, or gives no answer in time. The same step may then be pushed again in a new session:
-    /// what was applied is answered as a duplicate.
+    /// Errors: a server refuses, or does not reply in time. The same step may then be pushed again in a new session:
+    /// servers that have applied it report a duplicate.
     pub fn call(
         &mut self,
         push: Option<Push>,
-        pull: Option<(Step, Held)>,
+        pull: Option<(Step, CachedParameters)>,
     ) -> impl Future<Output = Result<Returned, Error>> + Send + use<> {
         let mut traffic = Traffic::default();
         let mut calls = vec![ShardCall::default(); self.shards.len()];
@@ -283,7 +288,7 @@ impl Parameters {
                 step,
                 batch,
                 batches,
-                contribution,
+                micro_batch,
                 stores,
                 gradients,
                 rejected,
@@ -306,11 +311,12 @@ impl Parameters {
                 let named = silent || step.named;
                 let selection = named.then(|| Arc::clone(&plan.selection));
                 let mut part = ShardGradients::new(Arc::clone(&gradients), Arc::clone(&plan));
-                if self.encoding != Encoding::Float32 && matches!(self.shards[ps], Shard::Remote(_))
+                if self.encoding != Encoding::Float32
+                    && matches!(self.shards[ps], ServerClient::Remote(_))
                 {
-                    let bytes = self
-                        .rounding
-                        .encode(self.encoding, &plan, &step.sizes, &gradients);
+                    let bytes =
+                        self.error_feedback
+                            .encode(self.encoding, &plan, &step.sizes, &gradients);
                     part = part.encoded(self.encoding, bytes);
                 }
                 let seq = step.seq;
@@ -321,7 +327,7 @@ impl Parameters {
                     batch,
                     batches,
                     pulled_version,
-                    contribution,
+                    micro_batch,
                     selection,
                     gradients,
                     rejected,
@@ -342,8 +348,8 @@ impl Parameters {
                     .for_each(|slice| held.forget(slice));
             }
             for (ps, (call, plan)) in calls.iter_mut().zip(&step.plans).enumerate() {
-                // The first server gives the ticket; the others are read at the same time, in case it is granted. One that
-                // has nothing to read is asked all the same: the push names what its pull has named.
+                // The first server grants the ticket. The others are read in parallel, in case it is granted. A
+                // server with nothing to read is called too: the push refers to the selection of its pull.
                 let seq = step.seq;
                 let selection = Arc::clone(&plan.selection);
                 let reserve_step = ps == 0;
@@ -384,22 +390,22 @@ impl Parameters {
     }
 }
 
-/// Everything that a round trip needs.
+/// The calls of one round trip, and what they need.
 struct Calls {
     calls: Vec<ShardCall>,
     shared: Option<Arc<Gradients>>,
-    pull: Option<(Step, Held)>,
+    pull: Option<(Step, CachedParameters)>,
     traffic: Traffic,
     in_turn: bool,
     outages: Outages,
 }
 
-/// Makes one server's part of a round trip, again and again until it is answered.
+/// Calls one server, and repeats the call until it is answered.
 async fn ask(
     identity: &Identity,
     deadline: Duration,
     outages: &Outages,
-    shard: &Shard,
+    shard: &ServerClient,
     call: &ShardCall,
 ) -> Result<ShardAnswer, Error> {
     if call.push.is_none() && call.pull.is_none() {
@@ -419,13 +425,13 @@ async fn ask(
     answer
 }
 
-/// Makes the pushes of all servers but the first, then all that the first is asked, then the reads of the others, if it has
-/// granted the step.
+/// Pushes to all servers but the first, then makes the whole call to the first, then pulls from the others if the
+/// first has granted the ticket.
 async fn ask_in_turn(
     identity: &Identity,
     deadline: Duration,
     outages: &Outages,
-    shards: &[Shard],
+    shards: &[ServerClient],
     calls: &[ShardCall],
 ) -> Result<Vec<ShardAnswer>, Error> {
     let (Some((first, others)), Some((first_call, calls))) =
@@ -469,7 +475,7 @@ async fn ask_in_turn(
 }
 
 async fn run(
-    shards: Arc<[Shard]>,
+    shards: Arc<[ServerClient]>,
     identity: Identity,
     deadline: Duration,
     work: Calls,
@@ -519,7 +525,7 @@ async fn run(
     let (ticket, global_step, lead) = first.map_or((Ticket::Granted, 0, 0), |(pulled, _)| {
         (pulled.ticket, pulled.global_step, pulled.lead)
     });
-    // A server whose job has ended under this very call has read nothing, whatever the first one has said before.
+    // A server whose job has ended during this call has read nothing, even if the first server granted the ticket.
     let over = |answer: &ShardAnswer| matches!(&answer.pulled, Some((pulled, _)) if pulled.ticket == Ticket::Finished);
     let versions = || answers.iter().filter_map(|answer| answer.pulled.as_ref());
     let together = step.at_least.is_none()
@@ -530,7 +536,7 @@ async fn run(
         .map(|(pulled, _)| pulled.reached)
         .min()
         .unwrap_or(0);
-    // The last synchronous step is over where all servers have applied it.
+    // The last synchronous step has ended once all servers have applied it.
     let everywhere =
         step.at_least.is_none() || versions().all(|(pulled, _)| pulled.reached == reached);
     let ticket = match ticket {
@@ -570,19 +576,19 @@ async fn run(
 }
 
 impl PushedStep {
-    /// Returns it with the memory of its gradients, if the connection has let go of it.
+    /// Returns the outcome with the gradients, or without them if the connection still holds them.
     fn with(self, gradients: Arc<Gradients>) -> (Self, Gradients) {
         (self, Arc::try_unwrap(gradients).unwrap_or_default())
     }
 }
 
-/// The tries of one call.
+/// The attempts of one call.
 struct Attempt<'a> {
     waiting: Waiting,
     backoff: Backoff,
     subject: &'a str,
     outages: &'a Outages,
-    /// From the first notice on.
+    /// Set at the first notice.
     outage: Option<Outage>,
 }
 
@@ -613,13 +619,13 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// Looks at a try that is under way.
+    /// Checks the duration of an attempt in progress.
     fn look(&mut self, started: Instant) -> Result<(), Error> {
         let action = self.waiting.look(started.elapsed(), "no answer yet");
         self.tell(action)
     }
 
-    /// Whether this call has told of the wait.
+    /// Returns whether this call has logged the wait.
     fn tells(&self) -> bool {
         self.outage.as_ref().is_some_and(|outage| outage.is_first)
     }
@@ -641,13 +647,13 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Silence of a peer after which the wait for its answer is looked at.
-const UNANSWERED: Duration = Duration::from_secs(2);
+/// Interval at which the wait for a reply is checked.
+const NOTICE_AFTER: Duration = Duration::from_secs(2);
 
-/// Makes a call again and again while its failure may pass, and says whom it waits for.
+/// Makes a call, and repeats it while its failure may pass. Logs the peer that the call waits for.
 ///
 /// # Errors
-/// Refused, or no answer within `deadline`.
+/// The peer refuses, or does not reply within `deadline`.
 pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
     identity: &Identity,
     subject: &str,
@@ -657,7 +663,7 @@ pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
     retry_noted(identity, subject, deadline, &Outages::default(), call).await
 }
 
-/// The same, and notes in `outages` that `subject` is waited for.
+/// As [`retry`], and records in `outages` that the call waits for `subject`.
 async fn retry_noted<T, F: Future<Output = Result<T, Error>>>(
     identity: &Identity,
     subject: &str,
@@ -670,9 +676,9 @@ async fn retry_noted<T, F: Future<Output = Result<T, Error>>>(
     loop {
         let mut call = pin!(call());
         let outcome = loop {
-            match tokio::time::timeout(UNANSWERED, call.as_mut()).await {
+            match tokio::time::timeout(NOTICE_AFTER, call.as_mut()).await {
                 Ok(outcome) => break outcome,
-                // A peer that has gone without a word takes a while to be noticed.
+                // A peer that vanished without closing the connection is noticed late.
                 Err(_) => attempt.look(started)?,
             }
         };

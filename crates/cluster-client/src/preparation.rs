@@ -1,4 +1,4 @@
-//! Having a server prepared: asked for until it is done, however long that takes.
+//! Preparing a server: the request is repeated until the server is done.
 
 use std::time::Duration;
 
@@ -8,35 +8,36 @@ use trainyard_checkpoint::PartRead;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, Progress};
 
-use crate::{Error, Plan, Shard, retry};
+use crate::{Error, Plan, ServerClient, retry};
 
-/// Time between two lines of the log that say how much of its values a server has ready.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+/// Time between two log lines about the progress of a server.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many of the values that it is to hold a server has made or restored.
+/// Progress of a server that prepares its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preparation {
-    /// All of them. These parts it has read of tensors of the checkpoint that other servers have read too.
+    /// All values are ready. The parts are those that the server has read of checkpoint tensors which other servers
+    /// have read too.
     Done(Vec<PartRead>),
-    /// As many as this says; it goes on.
+    /// The server is still preparing.
     UnderWay(Progress),
 }
 
-/// Has a server make or restore everything that it is to hold. A server that gets on with it may take as long as it
-/// needs; every ten seconds a line says how far it has come. Returns what it has read of tensors of the checkpoint that other
-/// servers have read too: only all of them together know whether these are as they were written.
+/// Makes a server initialize or restore all of its values. A server may take any time as long as it makes progress;
+/// every ten seconds a log line reports it. Returns the parts that the server has read of checkpoint tensors which
+/// other servers have read too: only the checksums of all parts together can be verified.
 ///
 /// # Errors
-/// Refused; the checkpoint cannot be read; or for `deadline` there was no answer or no progress.
+/// The server refuses, the checkpoint cannot be read, or no reply or progress came for `deadline`.
 pub async fn prepare(
     identity: &Identity,
-    shard: &Shard,
+    shard: &ServerClient,
     deadline: Duration,
     plan: &Plan,
 ) -> Result<Vec<PartRead>, Error> {
     let mut progress = Progress::default();
     let mut moved = Instant::now();
-    let mut tell_at = moved + TELL_EVERY;
+    let mut tell_at = moved + NOTICE_INTERVAL;
     loop {
         let now = match retry(identity, shard.name(), deadline, move || {
             shard.prepare(*identity, plan)
@@ -61,7 +62,7 @@ pub async fn prepare(
             )));
         }
         if Instant::now() >= tell_at {
-            tell_at += TELL_EVERY;
+            tell_at += NOTICE_INTERVAL;
             info!(server = shard.name(), ready = %progress, "preparing");
         }
     }

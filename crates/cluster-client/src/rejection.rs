@@ -1,9 +1,9 @@
-//! The guard of values, and what it refuses, on the wire.
+//! Guards and rejections, to and from messages.
 
 use trainyard_parameter_store::{Fault, Guard, Nonfinite, Rejection};
 use trainyard_protocol::v1;
 
-/// Returns a guard as the wire has it.
+/// Converts a guard to a message.
 pub fn guard_to_wire(guard: &Guard) -> v1::Guard {
     let nonfinite = match guard.nonfinite {
         Nonfinite::Reject => v1::Nonfinite::Reject,
@@ -17,7 +17,7 @@ pub fn guard_to_wire(guard: &Guard) -> v1::Guard {
     }
 }
 
-/// Returns the guard that the wire says; where it says none, the default.
+/// Converts a message to a guard; the default if there is none.
 pub fn guard_from_wire(guard: Option<v1::Guard>) -> Guard {
     let guard = guard.unwrap_or_default();
     let nonfinite = match guard.nonfinite() {
@@ -32,7 +32,7 @@ pub fn guard_from_wire(guard: Option<v1::Guard>) -> Guard {
     }
 }
 
-/// Returns a rejection as the wire has it.
+/// Converts a rejection to a message.
 pub fn rejection_to_wire(rejection: &Rejection) -> v1::Rejection {
     let Rejection {
         fault,
@@ -53,7 +53,7 @@ pub fn rejection_to_wire(rejection: &Rejection) -> v1::Rejection {
     }
 }
 
-/// Returns the rejection that the wire says.
+/// Converts a message to a rejection.
 pub fn rejection_from_wire(rejection: &v1::Rejection) -> Rejection {
     let fault = match rejection.fault() {
         v1::ValueFault::Unspecified | v1::ValueFault::Nonfinite => Fault::Nonfinite,

@@ -1,4 +1,4 @@
-//! A parameter server behind gRPC.
+//! A parameter server that is reached over gRPC.
 
 use std::future::Future;
 use std::path::Path;
@@ -14,7 +14,7 @@ use trainyard_parameter_store::{Identity, Opened, Pulled, Pushed, Ticket, Update
 use trainyard_protocol::Channel;
 use trainyard_protocol::framing::Outgoing;
 use trainyard_protocol::payload::Payload;
-use trainyard_protocol::{Pool, Reason, convert, limits, own_body, v1};
+use trainyard_protocol::{Pool, Reason, convert, limits, unary_call, v1};
 use trainyard_runtime::Network;
 
 use crate::call::{ShardAnswer, ShardCall, ShardPush};
@@ -25,24 +25,25 @@ use crate::replicas::{Client, Replicas};
 use crate::wire::{
     batch_from_wire, part_read_from_wire, position_from_wire, push_to_wire, selection_to_wire,
 };
-use crate::{Answer, Error, Plan, Preparation, Saved, ShardStatus};
+use crate::{Answer, Error, Plan, Preparation, Saved, ServerStatus};
 
 /// The method whose messages carry tensors.
 const STEP: &str = "/trainyard.v1.ParameterService/Step";
 
-/// A parameter server and the channel to it; or the shard of one, and the channels to both servers that have it.
+/// A parameter server and the channel to it. With replication, one shard and the channels to both servers that have a
+/// replica of it.
 #[derive(Debug, Clone)]
-pub struct RemoteShard {
+pub struct RemoteServer {
     name: String,
     ps: usize,
-    /// Among the stores of the layout.
+    /// Place among the stores of the layout.
     place: usize,
     replicas: Replicas,
     pool: Pool,
 }
 
-impl RemoteShard {
-    /// Returns server `ps`, listening at `address`, behind `channel`.
+impl RemoteServer {
+    /// Returns server `ps`, which listens at `address` and is reached by `channel`.
     pub fn new(ps: usize, address: &str, channel: Channel) -> Self {
         let name = format!("ps:{ps} at {address}");
         Self {
@@ -54,11 +55,11 @@ impl RemoteShard {
         }
     }
 
-    /// Returns the shards of parameter servers, in their order. `replicated`: the next server has a second replica of
-    /// each.
+    /// Returns the clients of all parameter servers, in order. `replicated`: the next server has a second replica of
+    /// each shard.
     ///
     /// # Errors
-    /// An address is none.
+    /// An address is invalid.
     pub fn all<'a>(
         network: &Network,
         servers: impl IntoIterator<Item = (Task, &'a str)>,
@@ -83,7 +84,7 @@ impl RemoteShard {
         Ok(servers.iter().enumerate().map(shard).collect())
     }
 
-    /// Returns the same server as a later store of the layout: those before it are not servers.
+    /// Returns this server as a later store of the layout. The `others` stores before the servers are not servers.
     pub fn behind(self, others: usize) -> Self {
         Self {
             place: self.ps + others,
@@ -95,7 +96,7 @@ impl RemoteShard {
         &self.name
     }
 
-    pub(crate) async fn status(&self, positions: bool) -> Result<ShardStatus, Error> {
+    pub(crate) async fn status(&self, positions: bool) -> Result<ServerStatus, Error> {
         let reply = self
             .call(limits::CALL_TIMEOUT, |mut client| async move {
                 client
@@ -127,7 +128,7 @@ impl RemoteShard {
         identity: Identity,
         cluster_fingerprint: u64,
         model_dir: &Path,
-    ) -> Result<ShardStatus, Error> {
+    ) -> Result<ServerStatus, Error> {
         let request = v1::ClaimRequest {
             identity: Some(identity_to_wire(&identity)),
             cluster_fingerprint,
@@ -264,7 +265,7 @@ impl RemoteShard {
         call: &ShardCall,
     ) -> Result<ShardAnswer, Error> {
         match self.step_once(identity, call, false).await {
-            // It came back from a restart, which no pull survives.
+            // The server has restarted and lost the selection of the pull.
             Err(error) if error.reason() == Some(Reason::Forgotten) => {
                 self.step_once(identity, call, true).await
             }
@@ -289,7 +290,7 @@ impl RemoteShard {
                 push.seq,
                 push.batch,
                 push.pulled_version,
-                push.contribution,
+                push.micro_batch,
                 selection(push),
             )
         });
@@ -318,7 +319,7 @@ impl RemoteShard {
         let (asked, replica) = self.replicas.current();
         let shard = Some(&self.replicas.shard);
         let most = limits::TENSOR_MESSAGE_BYTES_MAX;
-        let reply = own_body::call::<v1::StepReply>(&replica.channel, STEP, shard, body, most);
+        let reply = unary_call::call::<v1::StepReply>(&replica.channel, STEP, shard, body, most);
         let reply = timed(&replica.name, limits::CALL_TIMEOUT, reply).await;
         let (reply, payload) = self.replicas.look(asked, reply)?;
         let missing = |what: &str| Error::Protocol {
@@ -464,7 +465,7 @@ impl RemoteShard {
         self.replicas.look(asked, answer.map(Response::into_inner))
     }
 
-    fn status_from_wire(&self, reply: &v1::StatusReply) -> Result<ShardStatus, Error> {
+    fn status_from_wire(&self, reply: &v1::StatusReply) -> Result<ServerStatus, Error> {
         let state = match reply.state() {
             v1::PsState::Empty | v1::PsState::Unspecified => store::State::Empty,
             v1::PsState::Preparing => store::State::Preparing,
@@ -497,14 +498,14 @@ impl RemoteShard {
             state,
             cluster_id,
             epoch: reply.cluster_epoch,
-            memory: reply.memory,
+            prepared_epoch: reply.prepared_epoch,
             layout_fingerprint: reply.layout_fingerprint,
             version: reply.version,
             saved_version: None,
             global_step: reply.global_step,
             value_bytes: reply.value_bytes,
             progress: reply.progress.map(progress_from_wire).unwrap_or_default(),
-            slowest_slot: reply.slowest_slot,
+            slowest_lane: reply.slowest_lane,
             dynamic: Vec::new(),
             held: store::Held::default(),
             memory_max: None,
@@ -515,7 +516,7 @@ impl RemoteShard {
                 .collect(),
         };
         let positions = reply.positions.iter().map(position_from_wire).collect();
-        Ok(ShardStatus {
+        Ok(ServerStatus {
             store,
             incarnation: reply.incarnation,
             settings: reply.settings,
@@ -525,10 +526,10 @@ impl RemoteShard {
     }
 }
 
-/// Makes a call that ends after `timeout` at the latest.
+/// Makes a call with a timeout.
 ///
 /// # Errors
-/// The peer's refusal, or that there was no answer.
+/// The peer refuses, or no reply came.
 pub async fn timed<T>(
     peer: &str,
     timeout: Duration,
@@ -564,7 +565,7 @@ fn progress_from_wire(progress: v1::Progress) -> store::Progress {
     }
 }
 
-/// Nothing where they name no task.
+/// Converts a message to rejections; `None` if it names no valid task.
 fn rejections_from_wire(told: &v1::Rejections) -> Option<store::Rejections> {
     let latest = told.latest.iter().copied().map(batch_from_wire).collect();
     let task = convert::task_from_wire(told.task).ok()?;

@@ -1,7 +1,7 @@
-//! The servers that may serve a shard: one, or the two that have its replicas.
+//! The servers that may serve a shard: one server, or two that hold its replicas.
 //!
-//! Only one of two serves at a time; the other refuses. A call that finds nobody, or is refused so, is made again with
-//! the other one, by whoever retries: nothing that was acknowledged by one is unknown to the next.
+//! Only the primary serves; the backup refuses. After a call that is refused in this way, or gets no reply, the
+//! caller's retry goes to the other server. Everything that one server has acknowledged is known to its successor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use trainyard_protocol::{Reason, limits};
 
 use crate::Error;
 
-/// Names the shard of every call.
+/// Adds the shard to the metadata of every call.
 #[derive(Debug, Clone)]
 pub(crate) struct NameShard(usize);
 
@@ -35,23 +35,23 @@ pub(crate) type Client = ParameterServiceClient<InterceptedService<Channel, Name
 /// A server that may serve the shard.
 #[derive(Debug, Clone)]
 pub(crate) struct Replica {
-    /// For messages.
+    /// Name for messages.
     pub(crate) name: String,
     pub(crate) client: Client,
     pub(crate) channel: Channel,
 }
 
-/// All of them, and which is asked now. Clones share that.
+/// All replicas, and the one in use. Clones share the choice.
 #[derive(Debug, Clone)]
 pub(crate) struct Replicas {
     replicas: Vec<Replica>,
     current: Arc<AtomicUsize>,
-    /// The shard, as calls with bodies of their own name it.
+    /// The shard, for calls that build their own requests.
     pub(crate) shard: HeaderValue,
 }
 
 impl Replicas {
-    /// Returns the one server of a shard.
+    /// Returns the single server of a shard.
     pub(crate) fn new(ps: usize, address: &str, channel: Channel) -> Self {
         let replicas = vec![replica(ps, format!("ps:{ps} at {address}"), channel)];
         Self {
@@ -61,7 +61,7 @@ impl Replicas {
         }
     }
 
-    /// Adds the server of the second replica.
+    /// Adds the server that holds the second replica.
     pub(crate) fn and(mut self, ps: usize, server: usize, address: &str, channel: Channel) -> Self {
         self.replicas.push(replica(
             ps,
@@ -71,20 +71,21 @@ impl Replicas {
         self
     }
 
-    /// Returns the one to ask, and its number.
+    /// Returns the number of the replica in use, and the replica.
     pub(crate) fn current(&self) -> (usize, &Replica) {
         let current = self.current.load(Ordering::Relaxed) % self.replicas.len();
         (current, &self.replicas[current])
     }
 
-    /// Takes note of what became of a call to one of them: where it does not serve, the next call goes to the other.
+    /// Passes on the outcome of a call to replica `asked`. If that replica does not serve, the next call goes to the
+    /// other one.
     pub(crate) fn look<T>(&self, asked: usize, outcome: Result<T, Error>) -> Result<T, Error> {
         let elsewhere = |error: &Error| {
             matches!(error, Error::Unreachable { .. }) || error.reason() == Some(Reason::NotPrimary)
         };
         if outcome.as_ref().is_err_and(elsewhere) && self.replicas.len() > 1 {
             let next = (asked + 1) % self.replicas.len();
-            // Unless another call has found out before.
+            // Another call may have switched before.
             let _ =
                 self.current
                     .compare_exchange(asked, next, Ordering::Relaxed, Ordering::Relaxed);

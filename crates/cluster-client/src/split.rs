@@ -1,4 +1,4 @@
-//! Cutting a step's reads by the layout: what each server is asked, and where its answer goes.
+//! Splitting the reads of a step by the layout: the selection for each server, and the places of its values.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use trainyard_parameter_store::Selection;
 use trainyard_variable::{Layout, Read};
 
-/// What one server is asked in one step.
+/// The part of a step's reads that one server holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShardPlan {
     pub(crate) selection: Arc<Selection>,
-    /// Where the selection's values lie, in its order: variable, and places in that variable's buffer.
+    /// Destination of the selection's values, in its order: variable, and range in the variable's buffer.
     pub(crate) places: Vec<(usize, Range<usize>)>,
-    /// Where each place ends in the selection's values.
+    /// End of each range in the selection's values.
     pub(crate) ends: Vec<usize>,
 }
 
@@ -36,7 +36,7 @@ impl ShardPlan {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Returns the part of the plan that is of these variables.
+    /// Returns the part of the plan that concerns the variables for which `keep` is true.
     pub(crate) fn only(&self, keep: impl Fn(usize) -> bool) -> Self {
         let Selection {
             whole,
@@ -69,13 +69,13 @@ impl ShardPlan {
     }
 }
 
-/// Returns the plan of each server.
+/// Returns the plan for each server.
 pub(crate) fn split(layout: &Layout, reads: &[Read]) -> Vec<Arc<ShardPlan>> {
     let mut selections = vec![Selection::default(); layout.num_ps];
     let mut places: Vec<Vec<(usize, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
     let mut row_places: Vec<Vec<(usize, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
     let mut id_places = row_places.clone();
-    // Row sets already sent to a server, by the identity of the shared rows: they travel once.
+    // Row sets that a server already gets, by the address of the shared rows, so that each set is sent once.
     let mut sent: Vec<Vec<(*const u32, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
     let mut sent_ids: Vec<Vec<(*const u64, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
     for (variable, read) in reads.iter().enumerate() {

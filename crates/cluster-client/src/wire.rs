@@ -1,13 +1,13 @@
-//! What client and server write and read alike: selections, pushes and positions in the data, as messages and back.
+//! Messages that clients and servers both read and write: selections, pushes and positions in the data.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use trainyard_checkpoint::PartRead;
-use trainyard_parameter_store::{BatchId, Contribution, Selection, ShardPosition};
+use trainyard_parameter_store::{BatchId, MicroBatch, Selection, ShardPosition};
 use trainyard_protocol::{payload, v1};
 
-/// Writes a selection.
+/// Converts a selection to a message.
 pub fn selection_to_wire(selection: &Selection) -> v1::Selection {
     let row_set = |rows: &Vec<u32>| v1::RowSet {
         rows: Bytes::copy_from_slice(payload::row_bytes(rows)),
@@ -35,10 +35,10 @@ pub fn selection_to_wire(selection: &Selection) -> v1::Selection {
     }
 }
 
-/// Reads a selection. Whether it names what is there, the store says.
+/// Converts a message to a selection. The store checks whether the slices, rows and ids exist.
 ///
 /// # Errors
-/// Rows or ids that are none.
+/// The bytes of rows or ids have a wrong length.
 pub fn selection_from_wire(named: &v1::Selection) -> Result<Arc<Selection>, payload::LengthError> {
     let row_sets = named.row_sets.iter().map(|set| payload::rows(&set.rows));
     let id_sets = named.id_sets.iter().map(|set| payload::ids(&set.ids));
@@ -59,7 +59,7 @@ pub fn selection_from_wire(named: &v1::Selection) -> Result<Arc<Selection>, payl
     }))
 }
 
-/// Writes a position in the data.
+/// Converts a position in the data to a message.
 pub fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
     let ahead = position
         .ahead
@@ -74,7 +74,7 @@ pub fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
     }
 }
 
-/// Reads a position in the data.
+/// Converts a message to a position in the data.
 pub fn position_from_wire(position: &v1::DataPosition) -> ShardPosition {
     let ahead = position
         .ahead
@@ -89,7 +89,7 @@ pub fn position_from_wire(position: &v1::DataPosition) -> ShardPosition {
     }
 }
 
-/// Writes what was read of a tensor of a checkpoint.
+/// Converts a part that was read of a checkpoint tensor to a message.
 pub fn part_read_to_wire(part: PartRead) -> v1::PartRead {
     let PartRead {
         file,
@@ -106,7 +106,7 @@ pub fn part_read_to_wire(part: PartRead) -> v1::PartRead {
     }
 }
 
-/// Reads what was read of a tensor of a checkpoint.
+/// Converts a message to a part that was read of a checkpoint tensor.
 pub fn part_read_from_wire(part: v1::PartRead) -> PartRead {
     let v1::PartRead {
         file,
@@ -123,24 +123,25 @@ pub fn part_read_from_wire(part: v1::PartRead) -> PartRead {
     }
 }
 
-/// Writes a batch.
+/// Converts a batch id to a message.
 pub fn batch_to_wire(batch: BatchId) -> v1::BatchId {
     let BatchId { pass, shard, batch } = batch;
     v1::BatchId { pass, shard, batch }
 }
 
-/// Reads a batch.
+/// Converts a message to a batch id.
 pub fn batch_from_wire(batch: v1::BatchId) -> BatchId {
     let v1::BatchId { pass, shard, batch } = batch;
     BatchId { pass, shard, batch }
 }
 
-/// Writes a push, without the encoding of its values. `selection` is absent where its pull has named it.
+/// Converts a push to a message, without the encoding of its values. `selection` is absent if the pull of the step
+/// has named it.
 pub fn push_to_wire(
     seq: u64,
     batch: BatchId,
     pulled_version: u64,
-    contribution: Option<Contribution>,
+    micro_batch: Option<MicroBatch>,
     selection: Option<v1::Selection>,
 ) -> v1::Push {
     v1::Push {
@@ -149,16 +150,16 @@ pub fn push_to_wire(
         pulled_version,
         selection,
         encoding: 0,
-        slot: contribution.map_or(0, |place| place.slot),
-        of: contribution.map_or(0, |place| place.of),
+        lane: micro_batch.map_or(0, |place| place.lane),
+        lanes: micro_batch.map_or(0, |place| place.lanes),
         rejected: None,
     }
 }
 
-/// Reads the place of a push in its synchronous step.
-pub fn contribution_from_wire(push: &v1::Push) -> Option<Contribution> {
-    (push.of > 0).then_some(Contribution {
-        slot: push.slot,
-        of: push.of,
+/// Converts the lane of a push in its synchronous step, if the message has one.
+pub fn micro_batch_from_wire(push: &v1::Push) -> Option<MicroBatch> {
+    (push.lanes > 0).then_some(MicroBatch {
+        lane: push.lane,
+        lanes: push.lanes,
     })
 }

@@ -1,6 +1,7 @@
-//! Sums among members in one process, over gRPC on loopback ports and by reference: `cargo bench -p trainyard-collective`.
+//! Sums among members in one process, over gRPC on loopback ports and by reference:
+//! `cargo bench -p trainyard-collective`.
 //!
-//! Bytes per second are those of one member's buffer; `copy` is one copy of it, for comparison.
+//! Bytes per second are those of one member's buffer. `copy` is one copy of it, for comparison.
 
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ fn channel(address: &str) -> Channel {
         .into()
 }
 
-/// Members with a server each.
+/// Returns members that each have a server.
 async fn remote(size: usize) -> Vec<Collective> {
     let mut hubs = Vec::new();
     let mut addresses = Vec::new();
@@ -93,7 +94,7 @@ async fn remote(size: usize) -> Vec<Collective> {
     try_join_all(joined).await.expect("a group")
 }
 
-/// Each member is a task of its own that sums when it is told, so that no task is spawned in the measured time.
+/// Each member is a task of its own that sums on request, so that no task is spawned in the measured time.
 fn time(bencher: Bencher<'_, '_>, bytes: usize, runtime: &Runtime, members: Vec<Collective>) {
     let members = members.into_iter().map(|member| {
         let (go, mut told) = tokio::sync::mpsc::channel::<u64>(1);

@@ -2,27 +2,28 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use trainyard_protocol::Pool;
 use trainyard_protocol::limits::GATHER_BYTES_MAX;
 
-use crate::deposit::{Awaited, Deposit, Key, Misfit, Outgoing};
 use crate::error::{Cause, Error, THIS_MEMBER, Wait};
 use crate::gather::Gather;
 use crate::group::{Deadlines, Group};
-use crate::mailbox::{Mailbox, Visit};
+use crate::mailbox::{Mailbox, Receiver};
+use crate::message::{Awaited, GroupMessage, InvalidMessage, Key, Outgoing};
 use crate::reduction::Reduction;
 use crate::sum::Own;
 use crate::transport::Transport;
 
 /// One member of one generation of a group.
 ///
-/// All members call the same operations with the same numbers and begin them in the same order; several may be under
-/// way at once. Numbers (step and bucket) are used once in a generation for a sum, and once for a gathering. The first
-/// error ends the generation for all members: what is pending and what comes later fails at once. So does an operation
-/// that is dropped before its end.
+/// All members call the same operations with the same numbers and begin them in the same order. Several operations may
+/// be in progress at once. A pair of numbers (step and bucket) is used once in a generation for a sum, and once for a
+/// gather. The first error ends the generation for all members: pending and later operations fail at once. An operation
+/// that is dropped before its end also ends the generation.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -47,20 +48,20 @@ pub struct Collective {
     pool: Pool,
 }
 
-/// What an operation does with deposits.
+/// An operation, as a state machine that takes and sends messages.
 trait Machine {
     fn begin(&mut self) -> Option<Outgoing>;
     fn take(
         &mut self,
         from: usize,
-        deposit: Deposit,
+        message: GroupMessage,
         out: &mut VecDeque<Outgoing>,
-    ) -> Result<(), Misfit>;
+    ) -> Result<(), InvalidMessage>;
     fn is_complete(&self) -> bool;
     fn awaited(&self) -> Option<Awaited>;
 }
 
-/// A sum and its values.
+/// A sum, and its values.
 struct Summing<'a> {
     reduction: Reduction,
     own: Own<'a>,
@@ -75,11 +76,11 @@ impl Machine for Summing<'_> {
     fn take(
         &mut self,
         from: usize,
-        deposit: Deposit,
+        message: GroupMessage,
         out: &mut VecDeque<Outgoing>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), InvalidMessage> {
         self.reduction
-            .take(from, deposit, &mut self.own, self.pool, out)
+            .take(from, message, &mut self.own, self.pool, out)
     }
 
     fn is_complete(&self) -> bool {
@@ -99,10 +100,10 @@ impl Machine for Gather {
     fn take(
         &mut self,
         from: usize,
-        deposit: Deposit,
+        message: GroupMessage,
         _out: &mut VecDeque<Outgoing>,
-    ) -> Result<(), Misfit> {
-        self.take(from, deposit)
+    ) -> Result<(), InvalidMessage> {
+        self.take(from, message)
     }
 
     fn is_complete(&self) -> bool {
@@ -131,8 +132,8 @@ impl Collective {
         }
     }
 
-    /// Returns the same member, in a group whose members add up to `buffers` buffers each to a sum, 1 if nothing is said.
-    /// All members must say the same: it decides how they sum.
+    /// Returns the same member of a group in which each member adds up to `buffers` buffers to a sum; 1 by default. All
+    /// members must set the same number, because the algorithm depends on it.
     pub fn with_buffers(self, buffers: usize) -> Self {
         Self {
             buffers: buffers.max(1),
@@ -140,21 +141,21 @@ impl Collective {
         }
     }
 
-    /// Returns this member's place.
+    /// Returns the group and this member's rank.
     pub fn group(&self) -> Group {
         self.group
     }
 
-    /// Replaces `values` by the sum over all members, value by value. What a member has `more` of is added behind its
-    /// values, each buffer as long as they are.
+    /// Replaces `values` by their sum over all members. Each buffer of `more` must be as long as `values`, and is added
+    /// after them.
     ///
-    /// Everything is added in the order of ranks, in float32: all members hold the same bits then, and whoever adds the
-    /// same buffers in the same order gets them too, among however many members they are divided. Large buffers are
-    /// summed by shares, in large groups along a ring, those up to 16 KiB along a tree.
+    /// All values are added in the order of ranks, in float32, so all members hold the same bits. The same buffers in
+    /// the same order give these bits, however they are divided among members. Buffers of up to 16 KiB are summed along
+    /// a tree, larger ones by reduce-scatter, or along a ring in large groups.
     ///
     /// # Errors
-    /// The generation has ended, by this call or before; `values` are then neither the old ones nor the sum. Or a buffer
-    /// is of another length, or there are more than were said.
+    /// The generation has ended, by this call or before; `values` are then neither the old values nor the sum. A buffer
+    /// has another length, or there are more buffers than announced.
     pub async fn all_reduce(
         &self,
         step: u64,
@@ -229,10 +230,10 @@ impl Collective {
             &mut gather,
         )
         .await?;
-        Ok(gather.into_gifts())
+        Ok(gather.into_contributions())
     }
 
-    /// Ends the generation for all members, for example because the chief told of a new membership.
+    /// Ends the generation for all members, for example because the chief has announced a new membership.
     pub fn abort(&self, reason: impl Into<String>) {
         self.end(Cause::Aborted {
             by: THIS_MEMBER.to_owned(),
@@ -245,18 +246,19 @@ impl Collective {
         self.mailbox.cause().map(|cause| self.error(cause))
     }
 
-    /// Waits until the generation ends, by whatever failure or abort.
+    /// Waits until the generation ends, by a failure or an abort.
     pub async fn ended(&self) -> Error {
         self.error(self.mailbox.ended().await)
     }
 
-    /// Leaves the group in good order: waits until others have what this member sent, for at most
-    /// [`Deadlines::farewell`]. A member that is dropped leaves too, but its process must live until all has been sent.
+    /// Leaves the group in order: waits until other members have received what this member sent, for at most
+    /// [`Deadlines::farewell`]. A member that is dropped leaves, too, but its process must live until all has been
+    /// sent.
     pub async fn leave(self) {
         let _ = tokio::time::timeout(self.deadlines.farewell, self.transport.leave()).await;
     }
 
-    /// A group of one has nothing to do, but may have ended.
+    /// A group of one member has nothing to exchange, but may have ended.
     fn alone(&self) -> Result<(), Error> {
         self.failure().map_or(Ok(()), Err)
     }
@@ -272,21 +274,21 @@ impl Collective {
         }
     }
 
-    /// Does an operation. Whatever goes wrong in it ends the generation.
+    /// Runs an operation. Any failure ends the generation.
     async fn operate(&self, key: Key, machine: &mut (impl Machine + Send)) -> Result<(), Error> {
         let begun = Instant::now();
-        let visit = self.mailbox.enter(key).map_err(|cause| self.error(cause))?;
-        // Given up: the others are told, too.
+        let receiver = self.mailbox.enter(key).map_err(|cause| self.error(cause))?;
+        // If the operation is dropped, the guard tells the other members.
         let guard = Guard {
             collective: self,
             key,
             armed: true,
         };
-        let outcome = self.drive(visit, key, machine).await;
+        let outcome = self.drive(receiver, key, machine).await;
         guard.disarm();
         outcome.map_err(|(cause, what)| {
             self.end(cause);
-            // The first cause counts, whichever this one was.
+            // The first cause counts, even if it is a different one.
             let cause = self
                 .mailbox
                 .cause()
@@ -304,13 +306,13 @@ impl Collective {
 
     async fn drive(
         &self,
-        mut visit: Visit<'_>,
+        mut receiver: Receiver<'_>,
         key: Key,
         machine: &mut (impl Machine + Send),
     ) -> Result<(), (Cause, String)> {
         let mut out = VecDeque::new();
         loop {
-            let arrived = match visit.try_take() {
+            let arrived = match receiver.try_take() {
                 Ok(arrived) => arrived,
                 Err(cause) => break Err((cause, awaited_now(machine))),
             };
@@ -326,17 +328,17 @@ impl Collective {
                     if machine.is_complete() {
                         break Ok(());
                     }
-                    match self.next(&mut visit, machine).await {
+                    match self.next(&mut receiver, machine).await {
                         Ok(arrived) => arrived,
                         Err(cause) => break Err((cause, awaited_now(machine))),
                     }
                 }
             };
-            let (from, deposit) = arrived;
-            if let Err(Misfit(message)) = machine.take(from, deposit, &mut out) {
+            let (from, message) = arrived;
+            if let Err(InvalidMessage(message)) = machine.take(from, message, &mut out) {
                 let message = format!("{message} (in {key})");
                 break Err((
-                    Cause::Misfit {
+                    Cause::InvalidMessage {
                         peer: self.mailbox.name(from),
                         message,
                     },
@@ -346,27 +348,27 @@ impl Collective {
         }
     }
 
-    /// Waits for the next deposit, as long as the peer may be silent.
+    /// Waits for the next message, for as long as the peer may be silent.
     async fn next(
         &self,
-        visit: &mut Visit<'_>,
+        receiver: &mut Receiver<'_>,
         machine: &impl Machine,
-    ) -> Result<(usize, Deposit), Cause> {
+    ) -> Result<(usize, GroupMessage), Cause> {
         let Some(awaited) = machine.awaited() else {
             return Err(Cause::Misuse("an operation waits for nobody".to_owned()));
         };
-        // Whoever waits for others itself is blamed later than they are.
+        // A peer that may itself wait for others is blamed later than they are.
         let patience = self.deadlines.silence + self.deadlines.silence / 4 * awaited.behind;
         let silent = |_| Cause::Silent {
             peer: self.mailbox.name(awaited.from),
             silence: patience,
         };
-        tokio::time::timeout(patience, visit.take(awaited.from))
+        tokio::time::timeout(patience, receiver.take(awaited.from))
             .await
             .map_err(silent)?
     }
 
-    /// Sends a deposit, as long as the peer may take nothing.
+    /// Sends a message, for as long as the peer may accept nothing.
     async fn send(&self, key: Key, next: Outgoing) -> Result<(), Cause> {
         let patience: Duration = self.deadlines.silence;
         let silent = |_| Cause::Silent {
@@ -376,7 +378,7 @@ impl Collective {
         let sent = async {
             tokio::select! {
                 biased;
-                sent = self.transport.send(next.to, key, next.deposit) => sent,
+                sent = self.transport.send(next.to, key, next.message) => sent,
                 cause = self.mailbox.ended() => Err(cause),
             }
         };

@@ -1,4 +1,4 @@
-//! Why a generation ended, or never began.
+//! The reasons why a generation ended, or was never formed.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,85 +6,85 @@ use std::time::Duration;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_protocol::{Reason, Refusal};
 
-/// An operation that was not done. The generation has ended with it, unless the cause is [`Cause::Misuse`].
+/// A failed operation. The generation has ended with it, unless the cause is [`Cause::Misuse`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Of the group.
+    /// Generation of the group.
     pub generation: u64,
-    /// What happened.
+    /// Cause of the failure.
     pub cause: Cause,
-    /// What this member was waiting for, if it was.
+    /// The wait of this member, if it was waiting.
     pub wait: Option<Wait>,
 }
 
-/// What a member was waiting for.
+/// The wait of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wait {
-    /// For example `round 1 of part 0 of the sum of bucket 3 in step 7`.
+    /// Description, for example `round 1 of part 0 of the sum of bucket 3 in step 7`.
     pub subject: String,
-    /// For how long.
+    /// Duration of the wait.
     pub waited: Duration,
 }
 
-/// What happened.
+/// The cause of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
-    /// A connection to the peer broke, or never came about.
+    /// A connection to the peer broke, or could not be made.
     #[error("{peer} is lost: {message}")]
     Lost {
-        /// The peer, for people.
+        /// Name of the peer, for messages.
         peer: String,
-        /// For example `connection reset`.
+        /// Description, for example `connection reset`.
         message: String,
     },
-    /// The peer is connected, and neither sends nor takes anything.
+    /// The peer is connected, but neither sends nor accepts anything.
     #[error("{peer} was silent for {:.1} s", silence.as_secs_f32())]
     Silent {
-        /// The peer, for people.
+        /// Name of the peer, for messages.
         peer: String,
-        /// How long.
+        /// Duration of the silence.
         silence: Duration,
     },
-    /// The peer has left the group in good order, and something of it was still needed.
+    /// The peer has left the group in order, although this member still needed something from it.
     #[error("{peer} has left the group")]
     Left {
-        /// The peer, for people.
+        /// Name of the peer, for messages.
         peer: String,
     },
-    /// Somebody else ended the generation.
+    /// A member has ended the generation.
     #[error("{by} ended the generation: {reason}")]
     Aborted {
-        /// Who did, for people; `this member` for a call of [`crate::Collective::abort`].
+        /// Name of that member, for messages; `this member` for a call of [`crate::Collective::abort`].
         by: String,
-        /// Why, in its words.
+        /// Reason that it has given.
         reason: String,
     },
-    /// The peer is of another group, or of another generation.
+    /// The peer belongs to another group, or to another generation.
     #[error("{peer} refused: {refusal}")]
     Refused {
-        /// The peer, for people.
+        /// Name of the peer, for messages.
         peer: String,
-        /// Its answer.
+        /// Its reply.
         refusal: Refusal,
     },
-    /// The peer sent what does not fit this member's operation: other members compute something else.
+    /// The peer sent a message that does not fit this member's operation, because it computes something else.
     #[error("{peer} sent what does not fit: {message}")]
-    Misfit {
-        /// The peer, for people.
+    InvalidMessage {
+        /// Name of the peer, for messages.
         peer: String,
-        /// Rule, then value.
+        /// The violated rule, then the value.
         message: String,
     },
-    /// This member's own call cannot be done.
+    /// The call of this member is invalid.
     #[error("{0}")]
     Misuse(String),
 }
 
-/// Who ended a generation, when it was a call of this member's.
+/// Name of this member, in the cause of a generation that it has ended.
 pub(crate) const THIS_MEMBER: &str = "this member";
 
 impl Cause {
-    /// Returns what a peer's refusal means.
+    /// Returns the cause that a peer's refusal means.
     pub(crate) fn refused(peer: String, refusal: Refusal) -> Self {
         match refusal.reason {
             Reason::GroupEnded => Self::Aborted {
@@ -95,7 +95,7 @@ impl Cause {
         }
     }
 
-    /// Returns what others are told.
+    /// Returns the reason that is sent to other members.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Aborted { by, reason } if by == THIS_MEMBER => reason.clone(),
@@ -103,7 +103,7 @@ impl Cause {
         }
     }
 
-    /// Returns whether it was another member that found it out, and has told the others.
+    /// Returns whether another member has found the cause, and has told the others.
     pub(crate) fn was_told(&self) -> bool {
         matches!(self, Self::Aborted { by, .. } if by != THIS_MEMBER)
     }
@@ -132,7 +132,7 @@ impl Error {
                 Code::E2007,
                 "the group has been formed anew meanwhile; this member must ask the chief for its place",
             ),
-            Cause::Misfit { .. } => (
+            Cause::InvalidMessage { .. } => (
                 Code::E2007,
                 "all members must run the same job file and release",
             ),

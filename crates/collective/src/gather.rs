@@ -1,43 +1,43 @@
-//! Everybody's bytes for everybody, as a machine without network.
+//! The gather, as a state machine without network: every member receives the bytes of all members.
 //!
-//! Each member sends its bytes to each other one, in parts, beginning with the next higher rank so that not all send to
-//! the same one first.
+//! Each member sends its bytes to each other member, in parts. It begins with the next higher rank, so that not all
+//! members send to the same one first.
 
 use bytes::{Bytes, BytesMut};
 use trainyard_protocol::limits::{DEPOSIT_BYTES_MAX, GATHER_BYTES_MAX};
 
-use crate::deposit::{Awaited, Deposit, Misfit, Operation, Outgoing, check_bytes};
+use crate::message::{Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes};
 
-/// Bytes of a part: what a message may have, less its fields.
+/// Bytes of a part: the most that a message may have, less its fields.
 const PART_BYTES: usize = DEPOSIT_BYTES_MAX - 1024;
 
-/// One member's gathering.
+/// One member's gather.
 #[derive(Debug)]
 pub(crate) struct Gather {
     rank: usize,
     given: Bytes,
-    /// Deposits that were sent.
+    /// Number of messages that have been sent.
     sent: usize,
-    members: Vec<Gift>,
+    members: Vec<Contribution>,
 }
 
-/// What has come of one member.
+/// The bytes that have arrived from one member.
 #[derive(Debug, Default)]
-struct Gift {
-    /// By part; absent before the first has come.
+struct Contribution {
+    /// Bytes by part; absent until the first part has arrived.
     parts: Option<Vec<Option<Vec<Bytes>>>>,
     total: usize,
     missing: usize,
 }
 
-/// Parts of a gift: at least one, so that nothing, too, is heard of.
+/// Returns the number of parts of a contribution. It is at least one, so that an empty contribution is sent, too.
 fn parts(total: usize) -> usize {
     total.div_ceil(PART_BYTES).max(1)
 }
 
 impl Gather {
     pub(crate) fn new(rank: usize, size: usize, given: Bytes) -> Self {
-        let members = (0..size).map(|_| Gift::default()).collect();
+        let members = (0..size).map(|_| Contribution::default()).collect();
         Self {
             rank,
             given,
@@ -46,7 +46,7 @@ impl Gather {
         }
     }
 
-    /// Returns the next deposit, if there is one.
+    /// Returns the next message, if there is one.
     pub(crate) fn begin(&mut self) -> Option<Outgoing> {
         let size = self.members.len();
         let others = size - 1;
@@ -62,7 +62,7 @@ impl Gather {
         let total = self.given.len() as u64;
         Some(Outgoing {
             to,
-            deposit: Deposit {
+            message: GroupMessage {
                 operation: Operation::Gather,
                 part,
                 round: 0,
@@ -72,55 +72,59 @@ impl Gather {
         })
     }
 
-    /// Takes a deposit of another member.
-    pub(crate) fn take(&mut self, from: usize, deposit: Deposit) -> Result<(), Misfit> {
-        let part = deposit.part as usize;
+    /// Takes a message of another member.
+    pub(crate) fn take(
+        &mut self,
+        from: usize,
+        message: GroupMessage,
+    ) -> Result<(), InvalidMessage> {
+        let part = message.part as usize;
         let rank = self.rank;
-        let total = usize::try_from(deposit.total).unwrap_or(usize::MAX);
+        let total = usize::try_from(message.total).unwrap_or(usize::MAX);
         if total > GATHER_BYTES_MAX {
-            return Err(Misfit(format!(
+            return Err(InvalidMessage(format!(
                 "a gift must be at most {GATHER_BYTES_MAX} bytes, given {total}"
             )));
         }
         let unexpected = || {
-            Misfit(format!(
+            InvalidMessage(format!(
                 "part {part} of a gathering is not to come, or not again"
             ))
         };
-        let gift = self
+        let contribution = self
             .members
             .get_mut(from)
             .filter(|_| from != rank)
             .ok_or_else(unexpected)?;
-        if deposit.operation != Operation::Gather || deposit.round != 0 || part >= parts(total) {
+        if message.operation != Operation::Gather || message.round != 0 || part >= parts(total) {
             return Err(unexpected());
         }
         check_bytes(
-            &deposit,
+            &message,
             (total - (part * PART_BYTES).min(total)).min(PART_BYTES),
         )?;
-        if gift.parts.is_none() {
-            *gift = Gift {
+        if contribution.parts.is_none() {
+            *contribution = Contribution {
                 parts: Some(vec![None; parts(total)]),
                 total,
                 missing: parts(total),
             };
         }
-        if gift.total != total {
-            let known = gift.total;
-            return Err(Misfit(format!(
+        if contribution.total != total {
+            let known = contribution.total;
+            return Err(InvalidMessage(format!(
                 "all parts must be of {known} bytes together, given {total}"
             )));
         }
-        let place = gift
+        let place = contribution
             .parts
             .as_mut()
             .and_then(|parts| parts.get_mut(part))
             .ok_or_else(unexpected)?;
-        if place.replace(deposit.payload).is_some() {
+        if place.replace(message.payload).is_some() {
             return Err(unexpected());
         }
-        gift.missing -= 1;
+        contribution.missing -= 1;
         Ok(())
     }
 
@@ -132,7 +136,7 @@ impl Gather {
         self.awaited().is_none()
     }
 
-    /// Returns whom it waits for first.
+    /// Returns the first member that has not sent everything.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         let from = (0..self.members.len()).find(|rank| self.is_missing(*rank))?;
         Some(Awaited {
@@ -142,24 +146,24 @@ impl Gather {
         })
     }
 
-    /// Returns everybody's bytes, by rank.
-    pub(crate) fn into_gifts(self) -> Vec<Bytes> {
+    /// Returns the bytes of all members, by rank.
+    pub(crate) fn into_contributions(self) -> Vec<Bytes> {
         let Self {
             rank,
             given,
             members,
             ..
         } = self;
-        let mut gifts: Vec<Bytes> = members
+        let mut contributions: Vec<Bytes> = members
             .into_iter()
-            .map(|gift| whole(gift.parts, gift.total))
+            .map(|contribution| whole(contribution.parts, contribution.total))
             .collect();
-        gifts[rank] = given;
-        gifts
+        contributions[rank] = given;
+        contributions
     }
 }
 
-/// Puts the pieces of a gift together; one alone is taken as it is.
+/// Joins the pieces of a contribution. A single piece is not copied.
 fn whole(parts: Option<Vec<Option<Vec<Bytes>>>>, total: usize) -> Bytes {
     let mut pieces: Vec<Bytes> = parts.into_iter().flatten().flatten().flatten().collect();
     if pieces.len() == 1 {
@@ -176,12 +180,12 @@ mod tests {
 
     #[test]
     fn gifts_of_any_length_arrive_by_rank_in_any_order() {
-        let gift = |rank: usize, bytes: usize| Bytes::from(vec![rank as u8; bytes]);
+        let contribution = |rank: usize, bytes: usize| Bytes::from(vec![rank as u8; bytes]);
         let given = [
-            gift(0, 0),
-            gift(1, 5),
-            gift(2, PART_BYTES),
-            gift(3, 2 * PART_BYTES + 7),
+            contribution(0, 0),
+            contribution(1, 5),
+            contribution(2, PART_BYTES),
+            contribution(3, 2 * PART_BYTES + 7),
         ];
         let mut members: Vec<Gather> = (0..4)
             .map(|rank| Gather::new(rank, 4, given[rank].clone()))
@@ -192,20 +196,20 @@ mod tests {
                 under_way.push((rank, sent));
             }
         }
-        // The last sent arrives first.
+        // The message that was sent last arrives first.
         while let Some((from, sent)) = under_way.pop() {
             assert!(!members[sent.to].is_complete());
-            members[sent.to].take(from, sent.deposit).unwrap();
+            members[sent.to].take(from, sent.message).unwrap();
         }
         for member in members {
             assert!(member.is_complete());
-            assert_eq!(member.into_gifts(), given);
+            assert_eq!(member.into_contributions(), given);
         }
     }
 
     #[test]
     fn what_does_not_fit_a_gathering_is_refused() {
-        let deposit = |part, total, bytes: usize| Deposit {
+        let message = |part, total, bytes: usize| GroupMessage {
             operation: Operation::Gather,
             part,
             round: 0,
@@ -213,32 +217,32 @@ mod tests {
             payload: vec![vec![0; bytes].into()],
         };
         let mut member = Gather::new(0, 3, Bytes::new());
-        for (from, deposit) in [
-            (0, deposit(0, 4, 4)),
-            (3, deposit(0, 4, 4)),
-            (1, deposit(1, 4, 4)),
-            (1, deposit(0, 4, 5)),
-            (1, deposit(0, u64::MAX, 5)),
+        for (from, message) in [
+            (0, message(0, 4, 4)),
+            (3, message(0, 4, 4)),
+            (1, message(1, 4, 4)),
+            (1, message(0, 4, 5)),
+            (1, message(0, u64::MAX, 5)),
             (
                 1,
-                Deposit {
+                GroupMessage {
                     round: 1,
-                    ..deposit(0, 4, 4)
+                    ..message(0, 4, 4)
                 },
             ),
             (
                 1,
-                Deposit {
+                GroupMessage {
                     operation: Operation::Tree,
-                    ..deposit(0, 4, 4)
+                    ..message(0, 4, 4)
                 },
             ),
         ] {
-            assert!(member.take(from, deposit).is_err());
+            assert!(member.take(from, message).is_err());
         }
-        member.take(1, deposit(0, 4, 4)).unwrap();
-        assert!(member.take(1, deposit(0, 4, 4)).is_err());
-        assert!(member.take(1, deposit(0, 5, 5)).is_err());
+        member.take(1, message(0, 4, 4)).unwrap();
+        assert!(member.take(1, message(0, 4, 4)).is_err());
+        assert!(member.take(1, message(0, 5, 5)).is_err());
         assert_eq!(member.awaited().unwrap().from, 2);
     }
 }

@@ -1,22 +1,22 @@
-//! Who belongs together, and how long they wait for each other.
+//! Groups, ranks, and how long members wait for each other.
 
 use std::time::Duration;
 
 use trainyard_protocol::limits::GROUP_SIZE_MAX;
 
-/// One member's place in one generation of a group.
+/// The rank of one member in one generation of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// Higher at each forming.
+    /// Generation, higher each time the group is formed.
     pub generation: u64,
-    /// This member, from 0.
+    /// Rank of this member, from 0.
     pub rank: usize,
-    /// Members, at least 1.
+    /// Number of members, at least 1.
     pub size: usize,
 }
 
 impl Group {
-    /// Returns what is wrong with it, if anything is.
+    /// Returns the rule that the group violates, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         let Self { rank, size, .. } = *self;
         if size == 0 || size > GROUP_SIZE_MAX {
@@ -29,34 +29,34 @@ impl Group {
     }
 }
 
-/// A group of worker processes: its place among all jobs.
+/// A group of worker processes, identified among all jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership {
-    /// Minted once per model directory.
+    /// Cluster id, drawn once per model directory.
     pub cluster_id: [u8; 16],
-    /// Of the chief that formed the group.
+    /// Term of the chief that formed the group.
     pub cluster_epoch: u64,
-    /// The member's place.
+    /// The group and the member's rank.
     pub group: Group,
 }
 
 impl Membership {
-    /// Returns what orders groups of one cluster: epoch, then generation.
+    /// Returns the key that orders the groups of one cluster: term, then generation.
     pub(crate) fn age(&self) -> (u64, u64) {
         (self.cluster_epoch, self.group.generation)
     }
 }
 
-/// How long a member waits.
+/// The timeouts of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// For all members to form the same generation. 30 s if nothing else is said.
+    /// Timeout for all members to form the same generation; 30 s by default.
     pub form: Duration,
-    /// For a peer that takes or sends nothing while an operation waits for it. The longest time between two members'
-    /// arrival at the same step must fit in. 60 s if nothing else is said.
+    /// Timeout for a peer that accepts or sends nothing while an operation waits for it; 60 s by default. It must
+    /// exceed the longest time between the arrivals of two members at the same step.
     pub silence: Duration,
-    /// For peers to take what was sent before this member leaves, or to hear why it ends the generation. 2 s if nothing
-    /// else is said.
+    /// Timeout for peers to receive what was sent before this member leaves, or the reason why it ends the generation;
+    /// 2 s by default.
     pub farewell: Duration,
 }
 

@@ -1,26 +1,27 @@
-//! Sums among workers, without a server between them: what `multi_worker_mirrored`, `mirrored` and `hybrid` train with.
+//! Allreduce among workers, without a server, for the strategies `multi_worker_mirrored`, `mirrored` and `hybrid`.
 //!
-//! Every strategy that mirrors variables needs the same two things of its replicas: the sum of everybody's gradients,
-//! with the same bits everywhere, and everybody's sparse gradients, by rank. They are a crate of their own so that the
-//! loop that trains does not know whether its fellows are threads of this process ([`local()`]) or other processes
+//! A strategy that mirrors variables needs two operations among its replicas: the sum of all gradients, with the same
+//! bits everywhere, and the sparse gradients of all replicas, by rank. They are a crate of their own, so that the
+//! training loop does not know whether the other members are threads of this process ([`local()`]) or other processes
 //! ([`Hub`]).
 //!
-//! A [`Collective`] is one member of one [`Group`]. When a member dies or joins, the group is formed anew under a higher
-//! generation; the former one ends for all its members at once, with an [`Error`] that says who was missed.
+//! A [`Collective`] is one member of one [`Group`]. When a member dies or joins, the group is formed again with a
+//! higher generation. The former generation ends for all its members at once, with an [`Error`] that names the missing
+//! member.
 
 mod collective;
-mod deposit;
 mod error;
 mod gather;
 mod group;
 mod local;
 mod mailbox;
+mod message;
 mod plan;
+mod reduce_scatter;
 mod reduction;
 mod remote;
 mod ring;
 mod share;
-mod shares;
 mod sum;
 mod transport;
 mod tree;

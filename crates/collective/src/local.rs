@@ -1,13 +1,13 @@
-//! Members in one process: what one sends is in the other's mailbox, by reference.
+//! Members in one process: a message goes into the other member's mailbox by reference.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::collective::Collective;
-use crate::deposit::{Deposit, Key};
 use crate::error::Cause;
 use crate::group::{Deadlines, Group};
 use crate::mailbox::Mailbox;
+use crate::message::{GroupMessage, Key};
 use crate::transport::{Sent, Transport};
 
 #[derive(Debug)]
@@ -16,8 +16,9 @@ struct Local {
     mailboxes: Arc<[Arc<Mailbox>]>,
 }
 
-/// Returns the members of a group of `size` replicas in this process, by rank. Each belongs to a task of its own: an
-/// operation ends when all have begun it. Farewells and forming take no time here; only `deadlines.silence` counts.
+/// Returns the members of a group of `size` replicas in this process, by rank. Each must be used by a task of its own,
+/// because an operation ends only when all members have begun it. Leaving and forming take no time here, so only
+/// `deadlines.silence` counts.
 pub fn local(generation: u64, size: usize, deadlines: Deadlines) -> Vec<Collective> {
     let names: Vec<String> = (0..size).map(|rank| format!("replica {rank}")).collect();
     let mailboxes: Arc<[Arc<Mailbox>]> = (0..size)
@@ -54,8 +55,8 @@ impl Local {
 }
 
 impl Transport for Local {
-    fn send(&self, to: usize, key: Key, deposit: Deposit) -> Sent<'_> {
-        Box::pin(self.mailboxes[to].put(self.rank, key, deposit))
+    fn send(&self, to: usize, key: Key, message: GroupMessage) -> Sent<'_> {
+        Box::pin(self.mailboxes[to].put(self.rank, key, message))
     }
 
     fn tell(&self, cause: &Cause) {

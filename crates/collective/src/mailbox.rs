@@ -1,8 +1,8 @@
-//! What has arrived for one member in one generation, until its operations take it.
+//! The mailbox of one member in one generation: messages that have arrived, until an operation takes them.
 //!
-//! Deposits of operations that are under way are always let in: they are taken at once. Those of operations that have
-//! not begun are bounded for each peer; at the bound the peer waits. Members must therefore begin their operations in
-//! the same order.
+//! Messages of operations in progress are always accepted, because they are taken at once. Messages of operations that
+//! have not begun are bounded for each peer, and at the bound the peer waits. Members must therefore begin their
+//! operations in the same order.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::{Poll, Waker};
@@ -12,19 +12,19 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use trainyard_protocol::limits::{MAILBOX_BYTES_MAX, MAILBOX_MESSAGES_MAX};
 
-use crate::deposit::{Deposit, Key};
 use crate::error::Cause;
+use crate::message::{GroupMessage, Key};
 
-/// What a deposit counts beside its payload, so that empty ones are bounded too.
+/// Bytes that a message counts besides its payload, so that empty messages are bounded, too.
 const DEPOSIT_OVERHEAD_BYTES: usize = 256;
 
 /// One member's mailbox.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    /// Of peers and of this member, for people, by rank.
+    /// Names of all members by rank, for messages.
     names: Vec<String>,
     state: Mutex<State>,
-    /// By rank: there may be room again.
+    /// By rank: signals that there may be room again.
     room: Vec<Notify>,
     ended: CancellationToken,
 }
@@ -33,24 +33,24 @@ pub(crate) struct Mailbox {
 struct State {
     slots: HashMap<Key, Slot>,
     peers: Vec<Inbound>,
-    /// Why the generation ended.
+    /// Cause of the end of the generation.
     end: Option<Cause>,
 }
 
-/// What waits for one operation.
+/// The messages of one operation.
 #[derive(Debug, Default)]
 struct Slot {
-    arrived: VecDeque<(usize, Deposit)>,
+    arrived: VecDeque<(usize, GroupMessage)>,
     under_way: bool,
     waker: Option<Waker>,
 }
 
-/// One peer.
+/// The state of one peer.
 #[derive(Debug, Default, Clone)]
 struct Inbound {
-    /// That wait for operations which have not begun.
+    /// Bytes of messages for operations that have not begun.
     waiting_bytes: usize,
-    /// Sends nothing more.
+    /// Whether the peer sends nothing more.
     left: bool,
 }
 
@@ -72,7 +72,7 @@ impl Mailbox {
         }
     }
 
-    /// Returns the name of a member, for people.
+    /// Returns the name of a member, for messages.
     pub(crate) fn name(&self, rank: usize) -> String {
         self.names[rank].clone()
     }
@@ -108,7 +108,7 @@ impl Mailbox {
             .unwrap_or_else(|| Cause::Misuse("a generation ended without a cause".to_owned()))
     }
 
-    /// Notes that a peer sends nothing more.
+    /// Records that a peer sends nothing more.
     pub(crate) fn leave(&self, rank: usize) {
         let mut state = self.state.lock();
         state.peers[rank].left = true;
@@ -126,18 +126,23 @@ impl Mailbox {
         self.state.lock().peers[rank].left
     }
 
-    /// Puts a deposit in, once there is room.
+    /// Adds a message, once there is room.
     ///
     /// # Errors
-    /// The generation has ended, or there are more deposits than any operation has.
-    pub(crate) async fn put(&self, from: usize, key: Key, deposit: Deposit) -> Result<(), Cause> {
-        let mut deposit = Some(deposit);
+    /// The generation has ended, or there are more messages than any operation has.
+    pub(crate) async fn put(
+        &self,
+        from: usize,
+        key: Key,
+        message: GroupMessage,
+    ) -> Result<(), Cause> {
+        let mut message = Some(message);
         loop {
             let room = self.room[from].notified();
             tokio::pin!(room);
-            // From here on no notice is missed.
+            // From here on no notification is missed.
             room.as_mut().enable();
-            if self.try_put(from, key, &mut deposit)? {
+            if self.try_put(from, key, &mut message)? {
                 return Ok(());
             }
             tokio::select! {
@@ -147,12 +152,17 @@ impl Mailbox {
         }
     }
 
-    fn try_put(&self, from: usize, key: Key, deposit: &mut Option<Deposit>) -> Result<bool, Cause> {
+    fn try_put(
+        &self,
+        from: usize,
+        key: Key,
+        message: &mut Option<GroupMessage>,
+    ) -> Result<bool, Cause> {
         let mut state = self.state.lock();
         if let Some(cause) = &state.end {
             return Err(cause.clone());
         }
-        let bytes = deposit.as_ref().map_or(0, Deposit::bytes) + DEPOSIT_OVERHEAD_BYTES;
+        let bytes = message.as_ref().map_or(0, GroupMessage::bytes) + DEPOSIT_OVERHEAD_BYTES;
         let State { slots, peers, .. } = &mut *state;
         let waiting = &mut peers[from].waiting_bytes;
         let under_way = slots.get(&key).is_some_and(|slot| slot.under_way);
@@ -162,7 +172,7 @@ impl Mailbox {
         let slot = slots.entry(key).or_default();
         if slot.arrived.len() >= MAILBOX_MESSAGES_MAX * self.names.len() {
             let message = format!("more than {MAILBOX_MESSAGES_MAX} messages wait for {key}");
-            return Err(Cause::Misfit {
+            return Err(Cause::InvalidMessage {
                 peer: self.name(from),
                 message,
             });
@@ -171,7 +181,7 @@ impl Mailbox {
             *waiting += bytes;
         }
         slot.arrived
-            .extend(deposit.take().map(|deposit| (from, deposit)));
+            .extend(message.take().map(|message| (from, message)));
         let waker = slot.waker.take();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
@@ -181,8 +191,8 @@ impl Mailbox {
     /// Begins an operation.
     ///
     /// # Errors
-    /// The generation has ended, or the operation is under way.
-    pub(crate) fn enter(&self, key: Key) -> Result<Visit<'_>, Cause> {
+    /// The generation has ended, or the operation is in progress.
+    pub(crate) fn enter(&self, key: Key) -> Result<Receiver<'_>, Cause> {
         let mut state = self.state.lock();
         if let Some(cause) = &state.end {
             return Err(cause.clone());
@@ -194,25 +204,25 @@ impl Mailbox {
             return Err(Cause::Misuse(message));
         }
         slot.under_way = true;
-        for (from, deposit) in &slot.arrived {
-            peers[*from].waiting_bytes -= deposit.bytes() + DEPOSIT_OVERHEAD_BYTES;
+        for (from, message) in &slot.arrived {
+            peers[*from].waiting_bytes -= message.bytes() + DEPOSIT_OVERHEAD_BYTES;
         }
         drop(state);
         self.room.iter().for_each(Notify::notify_waiters);
-        Ok(Visit { mailbox: self, key })
+        Ok(Receiver { mailbox: self, key })
     }
 }
 
-/// An operation under way, until it is dropped.
+/// An operation in progress, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Visit<'a> {
+pub(crate) struct Receiver<'a> {
     mailbox: &'a Mailbox,
     key: Key,
 }
 
-impl Visit<'_> {
-    /// Returns the next deposit if one has arrived.
-    pub(crate) fn try_take(&mut self) -> Result<Option<(usize, Deposit)>, Cause> {
+impl Receiver<'_> {
+    /// Returns the next message, if one has arrived.
+    pub(crate) fn try_take(&mut self) -> Result<Option<(usize, GroupMessage)>, Cause> {
         let mut state = self.mailbox.state.lock();
         if let Some(cause) = &state.end {
             return Err(cause.clone());
@@ -223,8 +233,8 @@ impl Visit<'_> {
             .and_then(|slot| slot.arrived.pop_front()))
     }
 
-    /// Waits for the next deposit. Fails when nothing has arrived and the peer that is waited for has left.
-    pub(crate) async fn take(&mut self, awaited: usize) -> Result<(usize, Deposit), Cause> {
+    /// Waits for the next message. Fails if none has arrived and the awaited peer has left.
+    pub(crate) async fn take(&mut self, awaited: usize) -> Result<(usize, GroupMessage), Cause> {
         std::future::poll_fn(|context| {
             let mut state = self.mailbox.state.lock();
             if let Some(cause) = &state.end {
@@ -247,7 +257,7 @@ impl Visit<'_> {
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for Receiver<'_> {
     fn drop(&mut self) {
         self.mailbox.state.lock().slots.remove(&self.key);
     }
@@ -259,11 +269,11 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::deposit::Operation;
+    use crate::message::Operation;
 
-    fn deposit(bytes: usize) -> Deposit {
+    fn message(bytes: usize) -> GroupMessage {
         let payload = vec![Bytes::from(vec![0; bytes])];
-        Deposit {
+        GroupMessage {
             operation: Operation::Ring,
             part: 0,
             round: 0,
@@ -293,24 +303,24 @@ mod tests {
         let mailbox = mailbox();
         let most = MAILBOX_BYTES_MAX - DEPOSIT_OVERHEAD_BYTES;
         mailbox
-            .put(1, key(1), deposit(most))
+            .put(1, key(1), message(most))
             .now_or_never()
             .unwrap()
             .unwrap();
-        let mut second = Box::pin(mailbox.put(1, key(2), deposit(1)));
+        let mut second = Box::pin(mailbox.put(1, key(2), message(1)));
         assert!(second.as_mut().now_or_never().is_none(), "there is no room");
         mailbox
-            .put(2, key(2), deposit(1))
+            .put(2, key(2), message(1))
             .now_or_never()
             .unwrap()
             .unwrap();
-        let mut visit = mailbox.enter(key(1)).unwrap();
-        assert_eq!(visit.try_take().unwrap().unwrap().1.bytes(), most);
+        let mut receiver = mailbox.enter(key(1)).unwrap();
+        assert_eq!(receiver.try_take().unwrap().unwrap().1.bytes(), most);
         assert_eq!(second.now_or_never(), Some(Ok(())));
-        // What is under way does not count.
+        // Messages of an operation in progress do not count.
         for _ in 0..3 {
             mailbox
-                .put(1, key(1), deposit(most))
+                .put(1, key(1), message(most))
                 .now_or_never()
                 .unwrap()
                 .unwrap();
@@ -321,11 +331,11 @@ mod tests {
     fn deposits_without_bytes_are_bounded_too() {
         let mailbox = mailbox();
         let mut taken = 0;
-        while let Some(outcome) = mailbox.put(1, key(1), deposit(0)).now_or_never() {
+        while let Some(outcome) = mailbox.put(1, key(1), message(0)).now_or_never() {
             match outcome {
                 Ok(()) => taken += 1,
                 Err(cause) => {
-                    assert!(matches!(cause, Cause::Misfit { .. }), "{cause}");
+                    assert!(matches!(cause, Cause::InvalidMessage { .. }), "{cause}");
                     break;
                 }
             }
@@ -333,7 +343,7 @@ mod tests {
         }
         let mut steps = 0;
         while mailbox
-            .put(2, key(2 + steps), deposit(0))
+            .put(2, key(2 + steps), message(0))
             .now_or_never()
             .is_some()
         {
@@ -345,8 +355,8 @@ mod tests {
     #[test]
     fn an_end_is_the_first_one_and_reaches_all_that_wait() {
         let mailbox = mailbox();
-        let mut visit = mailbox.enter(key(1)).unwrap();
-        let mut waiting = Box::pin(visit.take(1));
+        let mut receiver = mailbox.enter(key(1)).unwrap();
+        let mut waiting = Box::pin(receiver.take(1));
         assert!(waiting.as_mut().now_or_never().is_none());
         let first = Cause::Left {
             peer: "worker:1".to_owned(),
@@ -356,7 +366,7 @@ mod tests {
         assert_eq!(waiting.now_or_never().unwrap().unwrap_err(), first);
         assert_eq!(mailbox.enter(key(2)).unwrap_err(), first);
         assert_eq!(
-            mailbox.put(1, key(3), deposit(1)).now_or_never(),
+            mailbox.put(1, key(3), message(1)).now_or_never(),
             Some(Err(first))
         );
     }
@@ -365,14 +375,14 @@ mod tests {
     fn what_a_peer_sent_before_it_left_is_taken() {
         let mailbox = mailbox();
         mailbox
-            .put(1, key(1), deposit(4))
+            .put(1, key(1), message(4))
             .now_or_never()
             .unwrap()
             .unwrap();
         mailbox.leave(1);
-        let mut visit = mailbox.enter(key(1)).unwrap();
-        assert!(visit.take(1).now_or_never().unwrap().is_ok());
-        let cause = visit.take(1).now_or_never().unwrap().unwrap_err();
+        let mut receiver = mailbox.enter(key(1)).unwrap();
+        assert!(receiver.take(1).now_or_never().unwrap().is_ok());
+        let cause = receiver.take(1).now_or_never().unwrap().unwrap_err();
         assert_eq!(
             cause,
             Cause::Left {
@@ -380,7 +390,7 @@ mod tests {
             }
         );
         assert!(
-            visit.take(2).now_or_never().is_none(),
+            receiver.take(2).now_or_never().is_none(),
             "the other one may still send"
         );
     }
@@ -388,9 +398,9 @@ mod tests {
     #[test]
     fn an_operation_is_under_way_once() {
         let mailbox = mailbox();
-        let visit = mailbox.enter(key(1)).unwrap();
+        let receiver = mailbox.enter(key(1)).unwrap();
         assert!(matches!(mailbox.enter(key(1)), Err(Cause::Misuse(_))));
-        drop(visit);
+        drop(receiver);
         assert!(mailbox.enter(key(1)).is_ok());
     }
 }

@@ -2,30 +2,30 @@
 
 use std::ops::Range;
 
-/// Where a run of values of a variable travels.
+/// The place of a run of a variable's values in a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// Number of the bucket.
     pub bucket: usize,
-    /// Its place there.
+    /// Range in the bucket.
     pub place: Range<usize>,
-    /// The variable's values.
+    /// Range of the variable's values.
     pub values: Range<usize>,
 }
 
-/// Which values travel together. Every member must make the same one.
+/// The assignment of values to buckets. Every member must make the same plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Values of each bucket.
+    /// Number of values of each bucket.
     buckets: Vec<usize>,
-    /// By variable.
+    /// Pieces by variable.
     pieces: Vec<Vec<Piece>>,
 }
 
 impl Plan {
     /// Packs variables of these lengths, in values, into buckets of at most `bytes_max` bytes (and at least one value),
-    /// in the given order; a variable that does not fit a bucket goes on in the next one. Backward passes are done with
-    /// the last layer first: in that order a bucket is full while others are still computed.
+    /// in the given order. A variable that does not fit a bucket continues in the next one. A backward pass computes
+    /// the last layer first: in that order, a bucket is full while other gradients are still being computed.
     /// [`trainyard_protocol::limits::BUCKET_BYTES`], 4 MiB, is a good size.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Plan {
         &self.buckets
     }
 
-    /// Returns where the values of a variable travel; nowhere if there is no such variable.
+    /// Returns the pieces of a variable; none if there is no such variable.
     pub fn pieces(&self, variable: usize) -> &[Piece] {
         self.pieces.get(variable).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! The sum of a buffer, by whichever way suits its size.
+//! The sum of a buffer, by the algorithm that suits its size.
 
 use std::collections::VecDeque;
 
@@ -7,30 +7,30 @@ use trainyard_protocol::limits::{
     PART_VALUES, RING_PARTS_AT_ONCE, SHARES_SIZE_MAX, TREE_BYTES_MAX, TREE_BYTES_TOGETHER_MAX,
 };
 
-use crate::deposit::{Awaited, Deposit, Misfit, Outgoing};
+use crate::message::{Awaited, GroupMessage, InvalidMessage, Outgoing};
+use crate::reduce_scatter::ReduceScatter;
 use crate::ring::{Cut, Ring};
-use crate::shares::Shares;
 use crate::sum::Own;
 use crate::tree::Tree;
 
-/// One member's sum of one buffer. All add the same values in the same order.
+/// One member's sum of one buffer. All algorithms add the same values in the same order.
 #[derive(Debug)]
 pub(crate) enum Reduction {
-    Shares(Shares),
+    ReduceScatter(ReduceScatter),
     Ring(Ring),
     Tree(Tree),
 }
 
 impl Reduction {
-    /// Chooses a way for `length` values; every member adds up to `buffers` of them.
+    /// Chooses an algorithm for buffers of `length` values, of which every member adds up to `buffers`.
     pub(crate) fn new(rank: usize, size: usize, buffers: usize, length: usize) -> Self {
         let bytes = length * size_of::<f32>();
         if bytes <= TREE_BYTES_MAX && bytes * size * buffers <= TREE_BYTES_TOGETHER_MAX {
             return Self::Tree(Tree::new(rank, size, length));
         }
-        // By shares, buffers of one member would travel each for itself.
+        // A reduce-scatter would send each buffer of a member by itself.
         if buffers == 1 && size <= SHARES_SIZE_MAX {
-            return Self::Shares(Shares::new(rank, size, length, PART_VALUES));
+            return Self::ReduceScatter(ReduceScatter::new(rank, size, length, PART_VALUES));
         }
         let cut = Cut {
             part_values: PART_VALUES,
@@ -39,51 +39,53 @@ impl Reduction {
         Self::Ring(Ring::new(rank, size, length, cut))
     }
 
-    /// Returns the next deposit that waits for nothing, if there is one.
+    /// Returns the next message that does not depend on another one, if there is one.
     pub(crate) fn begin(&mut self, own: &Own<'_>, pool: &Pool) -> Option<Outgoing> {
         match self {
-            Self::Shares(shares) => shares.begin(own, pool),
+            Self::ReduceScatter(reduce_scatter) => reduce_scatter.begin(own, pool),
             Self::Ring(ring) => ring.begin(own, pool),
             Self::Tree(tree) => tree.begin(own),
         }
     }
 
-    /// Takes a deposit; what it makes possible goes behind `out`.
+    /// Takes a message, and appends the messages that it makes possible to `out`.
     pub(crate) fn take(
         &mut self,
         from: usize,
-        deposit: Deposit,
+        message: GroupMessage,
         own: &mut Own<'_>,
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
-    ) -> Result<(), Misfit> {
-        if deposit.total != own.values.len() as u64 {
-            let given = deposit.total;
+    ) -> Result<(), InvalidMessage> {
+        if message.total != own.values.len() as u64 {
+            let given = message.total;
             let expected = own.values.len();
-            return Err(Misfit(format!(
+            return Err(InvalidMessage(format!(
                 "the sum must be of {expected} values, given {given}"
             )));
         }
         match self {
-            Self::Shares(shares) => shares.take(from, deposit, own, pool, out),
-            Self::Ring(ring) => ring.take(from, deposit, own, pool, out),
-            Self::Tree(tree) => tree.take(from, deposit, own, pool, out),
+            Self::ReduceScatter(reduce_scatter) => {
+                reduce_scatter.take(from, message, own, pool, out)
+            }
+            Self::Ring(ring) => ring.take(from, message, own, pool, out),
+            Self::Tree(tree) => tree.take(from, message, own, pool, out),
         }
     }
 
-    /// Returns whether the sum is there, and nothing is left to begin.
+    /// Returns whether the sum is complete, and no message is left to begin with.
     pub(crate) fn is_complete(&self) -> bool {
         match self {
-            Self::Shares(shares) => shares.is_complete(),
+            Self::ReduceScatter(reduce_scatter) => reduce_scatter.is_complete(),
             Self::Ring(ring) => ring.is_complete(),
             Self::Tree(tree) => tree.is_complete(),
         }
     }
 
-    /// Returns what is waited for next.
+    /// Returns the message that is awaited next.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         match self {
-            Self::Shares(shares) => shares.awaited(),
+            Self::ReduceScatter(reduce_scatter) => reduce_scatter.awaited(),
             Self::Ring(ring) => ring.awaited(),
             Self::Tree(tree) => tree.awaited(),
         }
@@ -128,8 +130,8 @@ mod tests {
         ))
     }
 
-    fn shares(rank: usize, size: usize, length: usize) -> Reduction {
-        Reduction::Shares(Shares::new(rank, size, length, 7))
+    fn reduce_scatter(rank: usize, size: usize, length: usize) -> Reduction {
+        Reduction::ReduceScatter(ReduceScatter::new(rank, size, length, 7))
     }
 
     fn inputs(size: usize, length: usize, seed: u64) -> Vec<Vec<f32>> {
@@ -142,7 +144,7 @@ mod tests {
         (0..size).map(values).collect()
     }
 
-    /// Runs all members, each of which adds several buffers; which message is delivered next is chance.
+    /// Runs all members, each of which adds several buffers. The next message to deliver is chosen at random.
     fn run(make: Make, inputs: &[Vec<Vec<f32>>], order: u64) -> Vec<Vec<f32>> {
         let size = inputs.len();
         let length = inputs[0][0].len();
@@ -152,7 +154,7 @@ mod tests {
         let mut members: Vec<Reduction> = (0..size).map(|rank| make(rank, size, length)).collect();
         let mut under_way: Vec<(usize, Outgoing)> = Vec::new();
         loop {
-            // Each member is either ahead of the others, or late.
+            // Any member may be ahead of the others, or late.
             for (rank, member) in members.iter_mut().enumerate() {
                 while random.random_range(0..3) > 0 {
                     let own = Own {
@@ -178,7 +180,7 @@ mod tests {
                 more: &inputs[sent.to][1..],
             };
             members[sent.to]
-                .take(from, sent.deposit, &mut own, &pool, &mut out)
+                .take(from, sent.message, &mut own, &pool, &mut out)
                 .expect("it fits");
             under_way.extend(out.into_iter().map(|next| (sent.to, next)));
         }
@@ -211,7 +213,7 @@ mod tests {
                 }
             }
             let single: Vec<Vec<Vec<f32>>> = all.iter().map(|values| vec![values.clone()]).collect();
-            for values in run(shares, &single, seed) {
+            for values in run(reduce_scatter, &single, seed) {
                 prop_assert_eq!(bits(&values), bits(&expected));
             }
         }
@@ -221,19 +223,19 @@ mod tests {
             size in 2_usize..=5, rank in 0_usize..5, from in 0_usize..6, part in 0_u32..4, round in 0_u32..9,
             bytes in 0_usize..60, total in 0_u64..40, operation in 0_usize..4, twice in any::<bool>(),
         ) {
-            use crate::deposit::Operation;
-            for make in [ring as Make, ring_of_parts, tree, shares] {
+            use crate::message::Operation;
+            for make in [ring as Make, ring_of_parts, tree, reduce_scatter] {
                 let mut values = vec![1.0; 20];
                 let mut member = make(rank % size, size, values.len());
                 let total = if twice { 20 } else { total };
                 let bytes = if twice { bytes / 4 * 4 } else { bytes };
-                let operation = [Operation::Ring, Operation::Tree, Operation::Gather, Operation::Shares][operation];
-                let deposit = Deposit { operation, part, round, total, payload: vec![vec![0; bytes].into()] };
+                let operation = [Operation::Ring, Operation::Tree, Operation::Gather, Operation::ReduceScatter][operation];
+                let message = GroupMessage { operation, part, round, total, payload: vec![vec![0; bytes].into()] };
                 let mut out = VecDeque::new();
                 let pool = Pool::default();
                 let mut own = Own { values: &mut values, more: &[] };
-                let first = member.take(from, deposit.clone(), &mut own, &pool, &mut out);
-                let second = member.take(from, deposit, &mut own, &pool, &mut out);
+                let first = member.take(from, message.clone(), &mut own, &pool, &mut out);
+                let second = member.take(from, message, &mut own, &pool, &mut out);
                 prop_assert!(first.is_err() || second.is_err(), "the same deposit was taken twice");
             }
         }
@@ -254,14 +256,14 @@ mod tests {
         };
         under_way.extend(members[0].begin(&own, &pool).map(|sent| (0, sent)));
         while let Some((from, sent)) = under_way.pop_front() {
-            sent_bytes[from] += sent.deposit.bytes();
+            sent_bytes[from] += sent.message.bytes();
             let mut out = VecDeque::new();
             let mut own = Own {
                 values: &mut values[sent.to],
                 more: &[],
             };
             members[sent.to]
-                .take(from, sent.deposit, &mut own, &pool, &mut out)
+                .take(from, sent.message, &mut own, &pool, &mut out)
                 .unwrap();
             under_way.extend(out.into_iter().map(|next| (sent.to, next)));
         }

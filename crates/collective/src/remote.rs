@@ -1,8 +1,9 @@
 //! Members in several processes.
 //!
-//! Each process serves a [`CollectiveService`] and has a [`Hub`]. To form a group, the hub greets all other members, each
-//! of which answers once it has formed the same generation; then it opens one stream to each of them, on which all
-//! deposits travel. A stream that breaks says at once that its peer is lost, and a connection that is idle is pinged.
+//! Each process serves a [`CollectiveService`] and has a [`Hub`]. To form a group, the hub sends a handshake to all
+//! other members, and each of them replies once it has formed the same generation. The hub then opens one stream to
+//! each of them, which carries all messages. A stream that breaks shows at once that its peer is lost, and an idle
+//! connection is pinged.
 
 mod outbox;
 mod service;
@@ -25,42 +26,42 @@ use crate::mailbox::Mailbox;
 use crate::remote::outbox::{Remote, spawn_herald};
 pub use crate::remote::service::CollectiveService;
 
-/// Time between tries to greet a peer that cannot be reached yet.
-const GREET_AGAIN: Duration = Duration::from_millis(50);
+/// Interval of handshakes with a peer that cannot be reached yet.
+const HANDSHAKE_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Another member of a group.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// From 0.
+    /// Rank of the peer, from 0.
     pub rank: usize,
-    /// For people: `worker:1 at 10.0.0.5:2222`.
+    /// Name for messages: `worker:1 at 10.0.0.5:2222`.
     pub name: String,
-    /// To its process. Nothing but the group should use it.
+    /// Channel to its process. Only the group should use it.
     pub channel: Channel,
 }
 
-/// A process's place to meet others: one service, and one group at a time.
+/// The rendezvous of a process: one service, and one group at a time.
 #[derive(Debug, Clone)]
 pub struct Hub {
     shared: Arc<Shared>,
 }
 
-/// What service and hub share.
+/// The state that the service and the hub share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    current: watch::Sender<Option<Arc<Seat>>>,
-    /// Peers that wait for this member to form their generation.
+    current: watch::Sender<Option<Arc<GroupMember>>>,
+    /// Permits of peers that wait until this member forms their generation.
     greetings: Semaphore,
-    /// Longest time they wait.
+    /// Longest wait of these peers.
     form: Duration,
 }
 
-/// This member's place in the current group, as its service sees it.
+/// This member of the current group, as its service sees it.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct GroupMember {
     membership: Membership,
     mailbox: Arc<Mailbox>,
-    /// By rank: whether a stream has come.
+    /// By rank: whether the member has opened its stream.
     streams: Mutex<Vec<bool>>,
 }
 
@@ -84,11 +85,11 @@ impl Hub {
     }
 
     /// Forms a group: ends the former one, if there is one, and waits until all `peers`, which are all other members,
-    /// have formed the same. Must be called on a tokio runtime; tasks that carry deposits are spawned there.
+    /// have formed the same. It must be called on a tokio runtime, on which it spawns the tasks that carry messages.
     ///
     /// # Errors
-    /// The group is not newer than the former one, or peers and size do not agree (the former group goes on then); a peer
-    /// cannot be reached or has not formed it within [`Deadlines::form`], or is of a newer one already.
+    /// The group is not newer than the former one, or peers and size do not agree; the former group then continues. A
+    /// peer cannot be reached, has not formed the group within [`Deadlines::form`], or belongs to a newer one.
     pub async fn join(
         &self,
         membership: Membership,
@@ -99,9 +100,9 @@ impl Hub {
         let failed = |cause| Error::new(generation, cause);
         let names = names(&membership, &peers).map_err(|problem| failed(Cause::Misuse(problem)))?;
         let mailbox = Arc::new(Mailbox::new(names));
-        self.seat(&membership, &mailbox)
+        self.member(&membership, &mailbox)
             .map_err(|problem| failed(Cause::Misuse(problem)))?;
-        // Given up or failed: peers that wait for the group hear of it.
+        // If forming is given up or fails, peers that wait for the group are told.
         let unformed = Unformed {
             mailbox: Some(Arc::clone(&mailbox)),
         };
@@ -142,19 +143,19 @@ impl Hub {
     }
 
     /// Makes a group the current one.
-    fn seat(&self, membership: &Membership, mailbox: &Arc<Mailbox>) -> Result<(), String> {
+    fn member(&self, membership: &Membership, mailbox: &Arc<Mailbox>) -> Result<(), String> {
         let mut problem = None;
         self.shared.current.send_if_modified(|current| {
-            let newest = current.as_ref().filter(|seat| seat.membership.cluster_id == membership.cluster_id);
-            if let Some(seat) = newest.filter(|seat| seat.membership.age() >= membership.age()) {
-                let (known_epoch, known) = seat.membership.age();
+            let newest = current.as_ref().filter(|member| member.membership.cluster_id == membership.cluster_id);
+            if let Some(member) = newest.filter(|member| member.membership.age() >= membership.age()) {
+                let (known_epoch, known) = member.membership.age();
                 let (epoch, given) = membership.age();
                 problem = Some(format!(
                     "a group must be newer than generation {known} of epoch {known_epoch}, given {given} of {epoch}"
                 ));
                 return false;
             }
-            let former = current.replace(Arc::new(Seat {
+            let former = current.replace(Arc::new(GroupMember {
                 membership: membership.clone(),
                 mailbox: Arc::clone(mailbox),
                 streams: Mutex::new(vec![false; membership.group.size]),
@@ -169,7 +170,7 @@ impl Hub {
     }
 }
 
-/// Ends a generation that is not formed.
+/// Ends a generation that has not been formed.
 struct Unformed {
     mailbox: Option<Arc<Mailbox>>,
 }
@@ -192,7 +193,7 @@ impl Drop for Unformed {
     }
 }
 
-/// Returns the names of all members by rank, if the peers are all others.
+/// Returns the names of all members by rank, if the peers are all other members.
 fn names(membership: &Membership, peers: &[Peer]) -> Result<Vec<String>, String> {
     let group = membership.group;
     if let Some(problem) = group.problem() {
@@ -223,7 +224,7 @@ fn names(membership: &Membership, peers: &[Peer]) -> Result<Vec<String>, String>
     })
 }
 
-/// Greets a peer until it has formed the same group.
+/// Sends handshakes to a peer until it has formed the same group.
 async fn greet(
     peer: &Peer,
     membership: &Membership,
@@ -240,15 +241,15 @@ async fn greet(
             Err(status) => status,
         };
         match Refusal::from_status(&status) {
-            // It has waited for its own member long enough; ours is more patient.
+            // The peer has stopped waiting for its own process. This member waits longer.
             Some(refusal) if refusal.reason == Reason::NotReady => last = refusal.message,
             Some(refusal) => return Err(Cause::refused(peer.name.clone(), refusal)),
             None => last = root_cause(&status),
         }
-        if Instant::now() + GREET_AGAIN >= until {
+        if Instant::now() + HANDSHAKE_RETRY_INTERVAL >= until {
             break;
         }
-        sleep(GREET_AGAIN).await;
+        sleep(HANDSHAKE_RETRY_INTERVAL).await;
     }
     let message = format!(
         "not in the group within {:.1} s (last: {last})",

@@ -1,13 +1,14 @@
-//! The sum along a ring that begins at rank 0, as a machine without network.
+//! The sum along a ring that begins at rank 0, as a state machine without network.
 //!
-//! The buffer is cut into parts, of which a few are under way at a time. A part travels from rank 0 to the last one, and
-//! each member adds its own values to what passes; the last one holds the sum, which travels around once more and is
-//! copied. So every value is added in the order of ranks, whatever arrives first and however the buffer is cut: the bits
-//! of the sum are those that a server gets which adds its workers' gradients in order.
+//! The buffer is cut into parts, of which a few are in progress at a time. A part travels from rank 0 to the last rank,
+//! and each member adds its own values to it. The last member then holds the sum, which travels around once more and is
+//! copied. Every value is thus added in the order of ranks, whatever arrives first and however the buffer is cut. The
+//! sum has the bits of a server that adds its workers' gradients in order.
 //!
 //! A ring whose parts begin at different members (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
-//! clusters of workstations", 2009) sends `2*(size-1)/size` of the buffer a member, this one up to 2: as much of two
-//! members, half as much again of three, and ever less of more. That is the price of one order.
+//! clusters of workstations", 2009) sends `2*(size-1)/size` of the buffer for each member. This ring sends up to 2: the
+//! same for two members, half as much again for three, and ever less in excess for more. That is the price of one
+//! order.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,16 +16,16 @@ use std::ops::Range;
 use bytes::Bytes;
 use trainyard_protocol::Pool;
 
-use crate::deposit::{Awaited, Deposit, Misfit, Operation, Outgoing, check_bytes};
+use crate::message::{Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes};
 use crate::share::share;
 use crate::sum::Own;
 
-/// Cuts of a buffer.
+/// The division of a buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut {
-    /// Values of a part, at most.
+    /// Most values of a part.
     pub(crate) part_values: usize,
-    /// Parts under way at a time.
+    /// Number of parts in progress at a time.
     pub(crate) at_once: usize,
 }
 
@@ -35,20 +36,20 @@ pub(crate) struct Ring {
     size: usize,
     length: usize,
     at_once: usize,
-    /// Parts that rank 0 has sent.
+    /// Number of parts that rank 0 has sent.
     begun: usize,
-    /// Parts of which everything has come.
+    /// Number of parts of which everything has arrived.
     ended: usize,
-    /// By part: what has not come yet.
+    /// By part: the messages that have not arrived.
     missing: Vec<Missing>,
 }
 
-/// What of a part has not come yet.
+/// The messages of a part that have not arrived.
 #[derive(Debug, Clone, Copy)]
 struct Missing {
     /// The sum of all members before this one.
     partial: bool,
-    /// The sum of all.
+    /// The sum of all members.
     sum: bool,
 }
 
@@ -84,12 +85,12 @@ impl Ring {
         share(0..self.length, self.missing.len(), part)
     }
 
-    /// Round of what comes from the members before this one.
+    /// Returns the round of the message from the members before this one.
     fn partial_round(&self) -> Option<u32> {
         self.rank.checked_sub(1).map(|round| round as u32)
     }
 
-    /// Round in which the sum comes.
+    /// Returns the round in which the sum arrives.
     fn sum_round(&self) -> u32 {
         (self.size - 1 + self.rank) as u32
     }
@@ -99,7 +100,7 @@ impl Ring {
         let total = self.length as u64;
         Outgoing {
             to,
-            deposit: Deposit {
+            message: GroupMessage {
                 operation: Operation::Ring,
                 part,
                 round,
@@ -109,7 +110,7 @@ impl Ring {
         }
     }
 
-    /// Returns the first deposit of the next part, if this member is the one that begins it, and it may begin.
+    /// Returns the first message of the next part, if this member begins the parts and the next one may begin.
     pub(crate) fn begin(&mut self, own: &Own<'_>, pool: &Pool) -> Option<Outgoing> {
         let next = self.begun;
         if self.rank > 0 || next == self.missing.len() || next >= self.ended + self.at_once {
@@ -119,21 +120,21 @@ impl Ring {
         Some(self.outgoing(next as u32, 0, vec![own.copy(self.place(next), pool)]))
     }
 
-    /// Takes a deposit of the member before this one.
+    /// Takes a message of the member before this one.
     pub(crate) fn take(
         &mut self,
         from: usize,
-        deposit: Deposit,
+        message: GroupMessage,
         own: &mut Own<'_>,
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
-    ) -> Result<(), Misfit> {
-        let Deposit { part, round, .. } = deposit;
+    ) -> Result<(), InvalidMessage> {
+        let GroupMessage { part, round, .. } = message;
         let before = (self.rank + self.size - 1) % self.size;
-        if from != before || deposit.operation != Operation::Ring {
-            return Err(Misfit(format!(
+        if from != before || message.operation != Operation::Ring {
+            return Err(InvalidMessage(format!(
                 "a ring's deposits must come from rank {before}, given a {:?}'s of rank {from}",
-                deposit.operation
+                message.operation
             )));
         }
         let missing = self.missing.get(part as usize).copied();
@@ -142,7 +143,7 @@ impl Ring {
             sum: false,
         });
         let partial = missing.partial && Some(round) == self.partial_round();
-        // Nobody has the sum before this member has added to it.
+        // The sum does not exist before this member has added its values.
         let added = if self.rank == 0 {
             (part as usize) < self.begun
         } else {
@@ -150,24 +151,24 @@ impl Ring {
         };
         let sum = missing.sum && added && round == self.sum_round();
         if !partial && !sum {
-            return Err(Misfit(format!(
+            return Err(InvalidMessage(format!(
                 "round {round} of part {part} is none that is missing"
             )));
         }
         let place = self.place(part as usize);
-        check_bytes(&deposit, place.len() * size_of::<f32>())?;
+        check_bytes(&message, place.len() * size_of::<f32>())?;
         let last = self.rank + 1 == self.size;
         if partial {
             let onward = if last {
-                own.add_and_copy(&deposit.payload, place, pool)
+                own.add_and_copy(&message.payload, place, pool)
             } else {
-                own.add_apart(&deposit.payload, place, pool)
+                own.add_apart(&message.payload, place, pool)
             };
             out.push_back(self.outgoing(part, round + 1, vec![onward]));
         } else {
-            own.overwrite(&deposit.payload, place);
+            own.overwrite(&message.payload, place);
             if self.rank + 2 < self.size {
-                out.push_back(self.outgoing(part, round + 1, deposit.payload));
+                out.push_back(self.outgoing(part, round + 1, message.payload));
             }
         }
         let missing = &mut self.missing[part as usize];
@@ -189,7 +190,7 @@ impl Ring {
             Some(round) => round,
             None => self.sum_round(),
         };
-        // Whoever comes before this one waits for everybody before it.
+        // The member before this one waits for all members before it.
         Some(Awaited {
             from: (self.rank + self.size - 1) % self.size,
             what: format!("round {round} of part {part}"),

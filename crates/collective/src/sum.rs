@@ -1,6 +1,6 @@
-//! Adding and copying values out of the pieces that a connection brought.
+//! Adding and copying values from the pieces that a connection delivered.
 //!
-//! Every function takes exactly as many values as the pieces hold; callers have checked that.
+//! Every function takes exactly as many values as the pieces hold, which its callers have checked.
 
 use std::ops::Range;
 
@@ -10,15 +10,15 @@ use trainyard_protocol::{Pool, Pooled};
 
 const WIDTH: usize = size_of::<f32>();
 
-/// Takes a buffer of `bytes` bytes from the pool. What it holds is to be overwritten.
+/// Takes a buffer of `bytes` bytes from the pool. Its former content must be overwritten.
 fn buffer(pool: &Pool, bytes: usize) -> Pooled {
     let mut buffer = pool.take();
-    // Only growth is filled.
+    // Only new bytes are zeroed.
     buffer.bytes.resize(bytes, 0);
     buffer
 }
 
-/// What one member adds: its values, which take the sum, and then more of it, each in turn.
+/// The buffers that one member adds: `values`, which receive the sum, and then each buffer of `more`.
 #[derive(Debug)]
 pub(crate) struct Own<'a> {
     pub(crate) values: &'a mut [f32],
@@ -30,7 +30,7 @@ impl Own<'_> {
         self.more.iter().map(|values| &values[place.clone()])
     }
 
-    /// Returns the sum of what is this member's own, to be sent.
+    /// Returns the sum of this member's buffers, to be sent.
     pub(crate) fn copy(&self, place: Range<usize>, pool: &Pool) -> Bytes {
         let mut out = buffer(pool, place.len() * WIDTH);
         out.bytes
@@ -40,7 +40,7 @@ impl Own<'_> {
         out.into_bytes()
     }
 
-    /// Returns the sum of what has arrived and what is this member's own, which stays as it is, to be sent on.
+    /// Returns the sum of received values and this member's buffers, to be sent on. The buffers do not change.
     pub(crate) fn add_apart(&self, pieces: &[Bytes], place: Range<usize>, pool: &Pool) -> Bytes {
         let mut out = buffer(pool, place.len() * WIDTH);
         let own = &self.values[place.clone()];
@@ -56,7 +56,7 @@ impl Own<'_> {
         out.into_bytes()
     }
 
-    /// Replaces the values by the sum of what has arrived and what is this member's own, and returns a copy to be sent.
+    /// Replaces the values by the sum of received values and this member's buffers, and returns a copy to be sent.
     pub(crate) fn add_and_copy(
         &mut self,
         pieces: &[Bytes],
@@ -78,7 +78,7 @@ impl Own<'_> {
         out.into_bytes()
     }
 
-    /// Returns everything that is this member's own, end to end.
+    /// Returns this member's buffers, end to end.
     pub(crate) fn buffers(&self) -> Vec<Bytes> {
         let all = std::iter::once(&*self.values).chain(self.more.iter().map(Vec::as_slice));
         all.map(|values| Bytes::copy_from_slice(float_bytes(values)))
@@ -92,7 +92,7 @@ impl Own<'_> {
         out.into_bytes()
     }
 
-    /// Adds everything else that is this member's own to its values.
+    /// Adds this member's other buffers to its values.
     pub(crate) fn add_more(&mut self, place: &Range<usize>) {
         for more in self.more {
             add(
@@ -102,7 +102,7 @@ impl Own<'_> {
         }
     }
 
-    /// Copies what has arrived over the values.
+    /// Overwrites the values by received ones.
     pub(crate) fn overwrite(&mut self, pieces: &[Bytes], place: Range<usize>) {
         let values = &mut self.values[place];
         each_run(pieces, |at, bytes| {
@@ -114,7 +114,7 @@ impl Own<'_> {
         });
     }
 
-    /// Adds buffers that have arrived end to end, one after the other.
+    /// Adds received buffers, which lie end to end, one after the other.
     pub(crate) fn add_buffers(&mut self, buffers: &[u8]) {
         for buffer in buffers.chunks_exact((self.values.len() * WIDTH).max(1)) {
             add(self.values, buffer.chunks_exact(WIDTH).map(float));
@@ -122,7 +122,7 @@ impl Own<'_> {
     }
 }
 
-/// Adds what has come of another member, or else what is this one's own, to a sum; nothing yet is the first of it.
+/// Adds received values, or else this member's values, to a sum. Without a sum, they become the sum.
 pub(crate) fn add_in_order(
     sum: Option<Pooled>,
     given: Option<&[Bytes]>,
@@ -171,8 +171,8 @@ fn float(bytes: &[u8]) -> f32 {
     f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// Calls `take` with runs of whole values, each with the number of its first one. A value that lies in two pieces is
-/// put together first.
+/// Calls `take` with runs of whole values, each with the index of its first value. A value that is split between two
+/// pieces is joined first.
 fn each_run(pieces: &[Bytes], mut take: impl FnMut(usize, &[u8])) {
     let mut at = 0;
     let mut bridge = [0_u8; WIDTH];

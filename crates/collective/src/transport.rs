@@ -1,22 +1,22 @@
-//! The way from one member to the others.
+//! The transport of messages from one member to the others.
 
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::deposit::{Deposit, Key};
 use crate::error::Cause;
+use crate::message::{GroupMessage, Key};
 
-/// What a send comes to.
+/// A send in progress.
 pub(crate) type Sent<'a> = Pin<Box<dyn Future<Output = Result<(), Cause>> + Send + 'a>>;
 
-/// Carries deposits to the mailboxes of other members: those of one member to one other in the order of their sending.
+/// Carries messages to the mailboxes of other members. Messages from one member to another keep their order.
 pub(crate) trait Transport: std::fmt::Debug + Send + Sync {
-    /// Takes a deposit on its way, once there is room on it.
-    fn send(&self, to: usize, key: Key, deposit: Deposit) -> Sent<'_>;
+    /// Sends a message, once there is room.
+    fn send(&self, to: usize, key: Key, message: GroupMessage) -> Sent<'_>;
 
-    /// Tells the others that this member has ended the generation, if nobody else does.
+    /// Tells the other members that this member has ended the generation, unless another part of it does.
     fn tell(&self, cause: &Cause);
 
-    /// Waits until everything that was sent has been taken, and says that nothing more will come.
+    /// Waits until everything that was sent has been received, and announces that nothing more will come.
     fn leave(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }

@@ -1,8 +1,10 @@
-//! The sum along a binomial tree, as a machine without network: for small buffers, whose time is that of their rounds.
+//! The sum along a binomial tree, as a state machine without network. It is used for small buffers, whose time depends
+//! on the number of rounds.
 //!
-//! Member `r` gets what `r+1`, `r+2`, `r+4`, ... have (as far as they are, and below the lowest bit of `r`), each of them
-//! with all that is below it, and passes it on with its own to `r` without its lowest bit: end to end, in the order of
-//! ranks, and not added up. Rank 0 adds everything in that order, as a ring does, and the sum goes the same way back.
+//! Member `r` receives the buffers of `r+1`, `r+2`, `r+4`, ... (as far as they exist, and below the lowest bit of `r`),
+//! each with the buffers below it. It sends them with its own to `r` without its lowest bit: end to end, in the order
+//! of ranks, and not added. Rank 0 adds all buffers in that order, as a ring does, and the sum travels back the same
+//! way.
 
 use std::collections::VecDeque;
 
@@ -10,10 +12,10 @@ use bytes::{Bytes, BytesMut};
 use trainyard_protocol::Pool;
 use trainyard_protocol::limits::DEPOSIT_BYTES_MAX;
 
-use crate::deposit::{Awaited, Deposit, Misfit, Operation, Outgoing, check_bytes};
+use crate::message::{Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes};
 use crate::sum::Own;
 
-/// Round of what is to be added.
+/// Round of the buffers to be added.
 const UP: u32 = 0;
 /// Round of the sum.
 const DOWN: u32 = 1;
@@ -22,7 +24,7 @@ const DOWN: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Tree {
     parent: Option<usize>,
-    /// By rank.
+    /// Children by rank.
     children: Vec<Child>,
     length: usize,
     sent_up: bool,
@@ -32,7 +34,7 @@ pub(crate) struct Tree {
 #[derive(Debug)]
 struct Child {
     rank: usize,
-    /// What it has sent.
+    /// Buffers that the child has sent.
     given: Option<Vec<Bytes>>,
 }
 
@@ -65,7 +67,7 @@ impl Tree {
         let total = self.length as u64;
         Outgoing {
             to,
-            deposit: Deposit {
+            message: GroupMessage {
                 operation: Operation::Tree,
                 part: 0,
                 round,
@@ -75,7 +77,7 @@ impl Tree {
         }
     }
 
-    /// Returns the deposit of a member without children.
+    /// Returns the message of a member without children.
     pub(crate) fn begin(&mut self, own: &Own<'_>) -> Option<Outgoing> {
         let parent = self
             .parent
@@ -84,29 +86,29 @@ impl Tree {
         Some(self.outgoing(parent, UP, own.buffers()))
     }
 
-    /// Takes a deposit of a child or of the parent.
+    /// Takes a message of a child or of the parent.
     pub(crate) fn take(
         &mut self,
         from: usize,
-        deposit: Deposit,
+        message: GroupMessage,
         own: &mut Own<'_>,
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
-    ) -> Result<(), Misfit> {
-        let round = deposit.round;
+    ) -> Result<(), InvalidMessage> {
+        let round = message.round;
         let unexpected = || {
-            Misfit(format!(
+            InvalidMessage(format!(
                 "round {round} of a tree is not to come, or not again, from rank {from}"
             ))
         };
-        if deposit.operation != Operation::Tree || deposit.part != 0 || self.complete {
+        if message.operation != Operation::Tree || message.part != 0 || self.complete {
             return Err(unexpected());
         }
         let buffer = self.length * size_of::<f32>();
         if round == DOWN && Some(from) == self.parent && self.sent_up {
-            check_bytes(&deposit, buffer)?;
-            own.overwrite(&deposit.payload, 0..self.length);
-            self.spread(deposit.payload, out);
+            check_bytes(&message, buffer)?;
+            own.overwrite(&message.payload, 0..self.length);
+            self.spread(message.payload, out);
             return Ok(());
         }
         let child = self
@@ -116,8 +118,8 @@ impl Tree {
         let child = child
             .filter(|child| child.given.is_none())
             .ok_or_else(unexpected)?;
-        check_buffers(&deposit, buffer)?;
-        child.given = Some(deposit.payload);
+        check_buffers(&message, buffer)?;
+        child.given = Some(message.payload);
         if self.children.iter().any(|child| child.given.is_none()) {
             return Ok(());
         }
@@ -142,7 +144,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Sends the sum down, first to the child with the most below it.
+    /// Sends the sum down, first to the child with the most members below it.
     fn spread(&mut self, sum: Vec<Bytes>, out: &mut VecDeque<Outgoing>) {
         for child in self.children.iter().rev() {
             out.push_back(self.outgoing(child.rank, DOWN, sum.clone()));
@@ -164,7 +166,7 @@ impl Tree {
             .enumerate()
             .find(|(_, child)| child.given.is_none());
         match (next, self.parent.filter(|_| self.sent_up)) {
-            // Child `2^n` has a tree of height `n` below it.
+            // A tree of height `n` hangs below child `2^n`.
             (Some((height, child)), _) if !self.sent_up => {
                 let what = format!("what rank {} and those below it add", child.rank);
                 Some(Awaited {
@@ -173,7 +175,7 @@ impl Tree {
                     behind: height as u32,
                 })
             }
-            // It may wait for anybody.
+            // The parent may wait for any member.
             (_, Some(parent)) => Some(Awaited {
                 from: parent,
                 what: "the sum".to_owned(),
@@ -184,16 +186,16 @@ impl Tree {
     }
 }
 
-/// Returns whether a deposit holds whole buffers of so many bytes, and not too many.
-fn check_buffers(deposit: &Deposit, buffer: usize) -> Result<(), Misfit> {
-    let given = deposit.bytes();
+/// Checks that a message holds whole buffers of `buffer` bytes, and not too many.
+fn check_buffers(message: &GroupMessage, buffer: usize) -> Result<(), InvalidMessage> {
+    let given = message.bytes();
     let whole = given
         .checked_rem(buffer)
         .map_or(given == 0, |rest| rest == 0 && given > 0);
     if whole && given <= DEPOSIT_BYTES_MAX {
         return Ok(());
     }
-    Err(Misfit(format!(
+    Err(InvalidMessage(format!(
         "what goes up a tree must be buffers of {buffer} bytes, at most {DEPOSIT_BYTES_MAX} together, given {given}"
     )))
 }

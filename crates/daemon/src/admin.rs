@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use trainyard_cluster_spec::Task;
 
 use crate::hosts::Hosts;
-use crate::newcomers::Newcomers;
+use crate::pending_handshakes::PendingHandshakes;
 use crate::{Page, Readiness, Telemetry};
 
 /// Connections at a time. Of more, the oldest goes: whoever asks now and then connects anew.
@@ -26,7 +26,7 @@ const CONNECTIONS_MAX: usize = 128;
 /// Longest time between a connection's first byte, or its last answer, and the end of its next question's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Wait after a connection could not be accepted: out of descriptors, mostly.
-const PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// What the admin port shows.
 #[derive(Debug, Clone)]
@@ -67,18 +67,18 @@ pub(crate) async fn serve(
         .route("/{*path}", get(page))
         .layer(from_fn_with_state(Arc::new(hosts), refuse_strange_names))
         .with_state(shared);
-    let mut newcomers = Newcomers::new(CONNECTIONS_MAX);
+    let mut pending_handshakes = PendingHandshakes::new(CONNECTIONS_MAX);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
         let Ok((stream, _)) = accepted else {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             continue;
         };
         let service = TowerToHyperService::new(routes.clone());
-        newcomers.spawn(async move {
+        pending_handshakes.spawn(async move {
             let mut server = http1::Builder::new();
             server
                 .timer(TokioTimer::new())

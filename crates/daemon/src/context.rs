@@ -11,7 +11,7 @@ use trainyard_run_config::Job;
 use trainyard_runtime::Network;
 use trainyard_security::{Caller, Protection, Security, check_exposure};
 
-use crate::{Arguments, Listener, LogFormat, Page, Pulse, Readiness, listen};
+use crate::{Arguments, Listener, LogFormat, Page, Readiness, Watchdog, listen};
 
 /// Name of the variable that says cluster and task.
 const TF_CONFIG: &str = "TF_CONFIG";
@@ -44,7 +44,7 @@ pub struct Context {
     /// What the admin port and the health service say.
     pub readiness: Readiness,
     /// Signs of life of the loops that do the work, for the service manager's watchdog.
-    pub pulse: Pulse,
+    pub watchdog: Watchdog,
     /// What the admin port shows beside that.
     pub page: Page,
     /// Address of the admin port; absent = a free port of 127.0.0.1.
@@ -146,7 +146,7 @@ impl Context {
             report: arguments.report.clone(),
             state_dir: arguments.state_dir.clone().or_else(state_directory),
             readiness: Readiness::default(),
-            pulse: Pulse::default(),
+            watchdog: Watchdog::default(),
             page: Page::default(),
             admin_listen: arguments.admin_listen.clone(),
             serves_admin: true,
@@ -182,7 +182,7 @@ impl Context {
             report,
             state_dir: None,
             readiness: Readiness::default(),
-            pulse: Pulse::default(),
+            watchdog: Watchdog::default(),
             page: Page::default(),
             admin_listen: None,
             serves_admin: false,

@@ -15,7 +15,7 @@ use trainyard_cluster_spec::Role;
 use trainyard_diagnostic::{Code, Diagnostic, render_all};
 
 use crate::hosts::Hosts;
-use crate::server::bind;
+use crate::port::bind;
 use crate::{Arguments, Context, LogFormat, Telemetry, admin, service_manager, start_logging};
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
@@ -172,18 +172,18 @@ async fn around(
     let upkeep = tokio::spawn(telemetry.upkeep(Arc::clone(&context.security)));
     let signals = tokio::spawn(forward_signals(signals, stop.clone()));
     let readiness = context.readiness.clone();
-    let (pulse, question) = service_manager::watchdog();
-    context.pulse = pulse.clone();
+    let (watchdog, question) = service_manager::watchdog();
+    context.watchdog = watchdog.clone();
     let told = service_manager::follow(
         task.role,
         readiness.clone(),
-        pulse.clone(),
+        watchdog.clone(),
         question,
         stop.clone(),
     );
     let told = tokio::spawn(told);
     let outcome = tokio::select! {
-        outcome = pulse.within(run(context, stop.clone())) => outcome,
+        outcome = watchdog.within(run(context, stop.clone())) => outcome,
         () = async { stop.cancelled().await; tokio::time::sleep(drain).await } => {
             let standing = readiness.get();
             let message = format!("{task} did not stop within {} s of SIGTERM", drain.as_secs());

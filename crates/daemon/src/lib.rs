@@ -5,40 +5,41 @@
 
 mod admin;
 mod arguments;
+mod authorization;
+mod connection_limit;
 mod context;
 mod disk;
-mod gate;
 mod hosts;
 mod launch;
-mod limited;
 mod listener;
+mod log_rate_limit;
 mod logging;
-mod newcomers;
 mod page;
+mod pending_handshakes;
+mod port;
 mod port_owner;
-mod pulse;
 mod readiness;
-mod seldom;
 mod server;
 mod service_manager;
 mod telemetry;
 mod version;
+mod watchdog;
 
 pub use arguments::{Arguments, LogFormat};
+pub use authorization::Caller;
 pub use context::Context;
 pub use disk::free_bytes;
-pub use gate::Caller;
 pub use launch::{finish, launch, report, supervise};
 pub use listener::{Listener, SocketFile, listen};
 pub use logging::start_logging;
 pub use page::{Content, Page};
-pub use pulse::{Heart, Pulse};
-pub use readiness::{Readiness, Standing};
+pub use readiness::{Readiness, ReadinessState};
 pub use server::{ServerLimits, serve};
 pub use telemetry::Telemetry;
 /// Cancelled when the program is to stop.
 pub use tokio_util::sync::CancellationToken;
 pub use version::{COMMIT, VERSION};
+pub use watchdog::{Watchdog, WatchedLoop};
 
 /// The daemons' allocator: it keeps large blocks, where the system's returns them and faults them in again.
 pub type Allocator = mimalloc::MiMalloc;

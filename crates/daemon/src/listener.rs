@@ -9,7 +9,7 @@ use tokio_util::either::Either;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_runtime::{Arrivals, Connection};
 
-use crate::server::bind;
+use crate::port::bind;
 
 /// Bytes on their way out through a socket file.
 const SEND_BUFFER_BYTES: usize = 2 << 20;

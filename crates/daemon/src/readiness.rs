@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 /// How a daemon stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ReadinessState {
     /// A word: `starting`, `waiting`, `training`, ...
     pub state: String,
     /// Whether it does its work.
@@ -16,12 +16,12 @@ pub struct Standing {
 /// A cell that a role writes, and the admin port and the health service read.
 #[derive(Debug, Clone)]
 pub struct Readiness {
-    cell: watch::Sender<Standing>,
+    cell: watch::Sender<ReadinessState>,
 }
 
 impl Default for Readiness {
     fn default() -> Self {
-        let starting = Standing {
+        let starting = ReadinessState {
             state: Self::STARTING.to_owned(),
             ready: false,
             waiting_for: Vec::new(),
@@ -38,7 +38,7 @@ impl Readiness {
 
     /// Sets how the daemon stands.
     pub fn set(&self, state: &str, ready: bool, waiting_for: Vec<String>) {
-        self.cell.send_replace(Standing {
+        self.cell.send_replace(ReadinessState {
             state: state.to_owned(),
             ready,
             waiting_for,
@@ -46,12 +46,12 @@ impl Readiness {
     }
 
     /// Returns how the daemon stands.
-    pub fn get(&self) -> Standing {
+    pub fn get(&self) -> ReadinessState {
         self.cell.borrow().clone()
     }
 
     /// Returns a view that tells of changes.
-    pub fn watch(&self) -> watch::Receiver<Standing> {
+    pub fn watch(&self) -> watch::Receiver<ReadinessState> {
         self.cell.subscribe()
     }
 }

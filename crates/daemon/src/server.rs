@@ -1,20 +1,17 @@
 //! A gRPC server with every limit set.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_security::Security;
 
-use crate::gate::Gate;
-use crate::port_owner::port_owner;
-use crate::{Context, Listener, Readiness, limited};
+use crate::authorization::Authorization;
+use crate::{Context, Listener, Readiness, connection_limit};
 
 /// Bounds of a server. tonic passes "no limit" for some of hyper's defaults, so that each is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,53 +60,6 @@ impl Default for ServerLimits {
             drain: Duration::from_secs(2),
         }
     }
-}
-
-/// Listens at a port (`host:port`).
-///
-/// # Errors
-/// The address is not this host's, or taken; the message names who has it, where this user may know. Or its name cannot be looked
-/// up, which passes: at boot, a host's own name is often not known yet.
-pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
-    let found = tokio::net::lookup_host(address)
-        .await
-        .map(Iterator::collect::<Vec<SocketAddr>>);
-    let listener = match found {
-        Ok(found) => TcpListener::bind(&found[..]).await,
-        // It is not `host:port` at all.
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(error),
-        Err(error) => return Err(unknown(address, &error)),
-    };
-    listener.map_err(|error| {
-        let what = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "address already in use".to_owned(),
-            std::io::ErrorKind::AddrNotAvailable => "it is no address of this host".to_owned(),
-            _ => error.to_string(),
-        };
-        let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        let owner = port.and_then(port_owner).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
-        let message = format!("cannot listen on {address}: {what}");
-        match owner {
-            // The same program at the address of this task: it is this task.
-            Some(owner) if owner.is_ours => Diagnostic::error(Code::E2008, message)
-                .note(format!("this task is already served by: {}", owner.name))
-                .help("let it work, or stop it first; another task needs an index and an address of its own"),
-            Some(owner) => Diagnostic::error(Code::E2001, message)
-                .note(format!("held by: {}", owner.name))
-                .help("stop the other program, or choose another port in the cluster file"),
-            None if error.kind() == std::io::ErrorKind::AddrNotAvailable => Diagnostic::error(Code::E2001, message)
-                .help("see that this task runs on the host that the cluster file names for it; --listen gives an address to listen on where hosts are known by another one"),
-            None => Diagnostic::error(Code::E2001, message)
-                .help("stop the other program, or choose another port in the cluster file"),
-        }
-    })
-}
-
-/// What is said of an address whose name cannot be looked up.
-fn unknown(address: &str, error: &std::io::Error) -> Diagnostic {
-    let message = format!("cannot listen on {address}: its name cannot be looked up: {error}");
-    Diagnostic::error(Code::E2002, message)
-        .help("see whether this host knows the name (`getent hosts NAME`), or write an address in the cluster file; a service manager may try again")
 }
 
 /// Serves `routes`, the health service and reflection, until told to stop, to those whom the context's security lets in.
@@ -167,7 +117,7 @@ async fn serve_guarded(
             Diagnostic::error(Code::E9001, format!("descriptors of the services: {error}"))
         })?;
     let first_bytes = limits.first_bytes_timeout;
-    let incoming = limited::accept(
+    let incoming = connection_limit::accept(
         listener,
         (limits.connections_max, limits.agreeing_max),
         first_bytes,
@@ -175,7 +125,7 @@ async fn serve_guarded(
         stop.clone(),
     );
     let server = Server::builder()
-        .layer(Gate::new(Arc::clone(security)))
+        .layer(Authorization::new(Arc::clone(security)))
         .max_concurrent_streams(limits.streams_max)
         .http2_max_pending_accept_reset_streams(Some(limits.pending_resets_max))
         .http2_max_local_error_reset_streams(Some(limits.local_resets_max))
@@ -202,47 +152,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
-
-    #[tokio::test]
-    async fn a_port_that_this_program_has_taken_is_told_with_its_owner() {
-        let first = bind("127.0.0.1:0").await.unwrap();
-        let address = first.local_addr().unwrap().to_string();
-        let refused = bind(&address).await.unwrap_err();
-        assert_eq!(refused.code, Code::E2008);
-        let text = refused.render();
-        assert!(
-            text.contains(&format!(
-                "cannot listen on {address}: address already in use"
-            )),
-            "{text}"
-        );
-        assert!(
-            text.contains(&format!("already served by: pid {}", std::process::id())),
-            "{text}"
-        );
-    }
-
-    #[tokio::test]
-    async fn a_name_that_cannot_be_looked_up_passes_and_an_address_of_another_host_does_not() {
-        // Longer than a label of a name may be: nobody is asked.
-        let nowhere = format!("{}.invalid:0", "x".repeat(64));
-        let refused = bind(&nowhere).await.unwrap_err();
-        assert_eq!((refused.code, refused.exit_code()), (Code::E2002, 69));
-        assert!(
-            refused.render().contains("cannot be looked up"),
-            "{}",
-            refused.render()
-        );
-        // Of the block for documentation (RFC 5737).
-        for lasting in ["192.0.2.1:0", "127.0.0.1"] {
-            let refused = bind(lasting).await.unwrap_err();
-            assert_eq!(
-                (refused.code, refused.exit_code()),
-                (Code::E2001, 73),
-                "{lasting}"
-            );
-        }
-    }
+    use crate::port::bind;
 
     #[tokio::test]
     async fn a_peer_that_says_nothing_or_not_enough_is_dropped() {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use trainyard_cluster_spec::Role;
 
-use crate::{Pulse, Readiness, Standing};
+use crate::{Readiness, ReadinessState, Watchdog};
 
 /// Questions within the time after which the service manager takes a daemon for dead. A stall of half that time passes,
 /// whenever it begins.
@@ -17,15 +17,17 @@ const QUESTIONS: u32 = 4;
 /// Signs of a loop that waits, within the time between two questions.
 const SIGNS: u32 = 4;
 /// Time between looks, where no watchdog asks.
-const UNWATCHED: Duration = Duration::from_secs(3600);
+const NO_WATCHDOG_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Returns the pulse that the service manager's watchdog wants, and the time between questions.
-pub(crate) fn watchdog() -> (Pulse, Option<Duration>) {
+pub(crate) fn watchdog() -> (Watchdog, Option<Duration>) {
     // Bounded below so that a watchdog of no time at all does not take a core.
     let question = sd_notify::watchdog_enabled()
         .map(|limit| (limit / QUESTIONS).max(Duration::from_millis(20)));
     (
-        question.map_or_else(Pulse::default, |question| Pulse::every(question / SIGNS)),
+        question.map_or_else(Watchdog::default, |question| {
+            Watchdog::every(question / SIGNS)
+        }),
         question,
     )
 }
@@ -35,14 +37,14 @@ pub(crate) fn watchdog() -> (Pulse, Option<Duration>) {
 pub(crate) async fn follow(
     role: Role,
     readiness: Readiness,
-    pulse: Pulse,
+    watchdog: Watchdog,
     question: Option<Duration>,
     stop: CancellationToken,
 ) {
     let mut standing = readiness.watch();
     let mut ready = false;
     let mut stopping = false;
-    let mut questions = interval(question.unwrap_or(UNWATCHED));
+    let mut questions = interval(question.unwrap_or(NO_WATCHDOG_INTERVAL));
     questions.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let now = standing.borrow_and_update().clone();
@@ -60,7 +62,7 @@ pub(crate) async fn follow(
         if !rest(
             &mut standing,
             &mut questions,
-            &pulse,
+            &watchdog,
             question.is_some(),
             &stop,
             stopping,
@@ -74,9 +76,9 @@ pub(crate) async fn follow(
 
 /// Answers questions until there is news; false when there will be none.
 async fn rest(
-    standing: &mut watch::Receiver<Standing>,
+    standing: &mut watch::Receiver<ReadinessState>,
     questions: &mut tokio::time::Interval,
-    pulse: &Pulse,
+    watchdog: &Watchdog,
     watched: bool,
     stop: &CancellationToken,
     stopping: bool,
@@ -86,7 +88,7 @@ async fn rest(
             changed = standing.changed() => return changed.is_ok(),
             () = stop.cancelled(), if !stopping => return true,
             _ = questions.tick(), if watched => {
-                if pulse.is_steady() {
+                if watchdog.all_loops_alive() {
                     tell(&[NotifyState::Watchdog]);
                 } else {
                     warn!("a loop of this daemon has given no sign of life lately: the watchdog is not answered");
@@ -98,12 +100,12 @@ async fn rest(
 
 /// Whether a daemon does what it was started for. A server serves as soon as it listens, whoever is there to be served;
 /// the others have joined.
-fn is_up(role: Role, standing: &Standing) -> bool {
+fn is_up(role: Role, standing: &ReadinessState) -> bool {
     standing.ready || role == Role::Ps && standing.state != Readiness::STARTING
 }
 
 /// One line for `systemctl status`.
-fn status(standing: &Standing) -> String {
+fn status(standing: &ReadinessState) -> String {
     match standing.waiting_for.as_slice() {
         [] => standing.state.clone(),
         waited => format!("{} for {}", standing.state, waited.join(", ")),
@@ -122,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_server_is_up_when_it_listens_and_the_others_when_they_have_joined() {
-        let standing = |state: &str, ready| Standing {
+        let standing = |state: &str, ready| ReadinessState {
             state: state.to_owned(),
             ready,
             waiting_for: Vec::new(),
@@ -141,7 +143,7 @@ mod tests {
     fn the_status_names_who_is_waited_for() {
         let waits = |names: &[&str]| {
             let names = names.iter().map(ToString::to_string).collect();
-            status(&Standing {
+            status(&ReadinessState {
                 state: "waiting".to_owned(),
                 ready: false,
                 waiting_for: names,

@@ -15,7 +15,7 @@ const SECONDS: [f64; 18] = [
 /// Buckets of staleness, in steps.
 const STEPS: [f64; 11] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 /// Time between sweeps of the recorder: without them, histograms grow until somebody scrapes.
-const UPKEEP: Duration = Duration::from_secs(5);
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The recorder of this process.
 #[derive(Debug, Clone)]
@@ -86,7 +86,7 @@ impl Telemetry {
 
     /// Sweeps the recorder for as long as it is polled, and records when this task's certificate ends.
     pub async fn upkeep(self, security: Arc<Security>) {
-        let mut ticks = tokio::time::interval(UPKEEP);
+        let mut ticks = tokio::time::interval(UPKEEP_INTERVAL);
         loop {
             ticks.tick().await;
             if let Some(Ok(end)) = security

@@ -1,13 +1,13 @@
-//! The table of codes: a stable name, an exit code and a title for every kind of message.
+//! Table of codes: a stable name, an exit code and a title for each kind of message.
 
 /// One kind of message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code {
     /// Stable name, for example `E1001`.
     pub name: &'static str,
-    /// Exit code of a program that ends with it (sysexits).
+    /// Exit code of a program that ends with this message (sysexits).
     pub exit: u8,
-    /// What it is about.
+    /// Title of the code.
     pub title: &'static str,
 }
 

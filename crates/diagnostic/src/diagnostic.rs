@@ -1,4 +1,4 @@
-//! One message and its text and JSON forms.
+//! A diagnostic: one message, with its code and place.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,17 +7,17 @@ use serde::Serialize;
 
 use crate::Code;
 
-/// How bad it is.
+/// Severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// The program ends, or will.
+    /// The program ends, or will end.
     Error,
-    /// Odd, but the program goes on.
+    /// The program continues, but something is odd.
     Warning,
 }
 
-/// Where a value came from.
+/// Place that a value came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -31,29 +31,29 @@ pub enum Place {
         column: usize,
         /// The whole line.
         text: String,
-        /// Characters under the caret, at least 1.
+        /// Number of characters under the caret, at least 1.
         length: usize,
-        /// Written after the caret, for example `not a key of [optimizer]`; may be empty.
+        /// Text after the caret, for example `not a key of [optimizer]`; may be empty.
         label: String,
     },
-    /// Anything else: `environment variable TF_CONFIG, at task.index`, `flag --index`.
+    /// Any other place: `environment variable TF_CONFIG, at task.index`, `flag --index`.
     Named(String),
 }
 
 /// A message for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Severity of the message.
     pub severity: Severity,
-    /// Which kind of message it is.
+    /// Kind of the message.
     pub code: Code,
-    /// What is wrong with which value: lower case, no full stop.
+    /// The wrong value and its rule: lower case, no full stop.
     pub message: String,
-    /// Where the value came from.
+    /// Place that the value came from.
     pub place: Option<Place>,
-    /// Further facts, one a line: what was expected, what is known.
+    /// Further facts, one per line: the expected values, the known names.
     pub notes: Vec<String>,
-    /// What to do next.
+    /// What the user should do next.
     pub help: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl Diagnostic {
         }
     }
 
-    /// Adds where the value came from.
+    /// Adds the place that the value came from.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
         self.place = Some(place);
@@ -92,7 +92,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds what to do next.
+    /// Adds what the user should do next.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

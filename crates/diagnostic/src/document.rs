@@ -1,4 +1,4 @@
-//! A TOML file as a tree in which every key and value knows its place.
+//! A TOML file as a tree in which every key and value has its place in the file.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use toml::de::{DeTable, DeValue};
 
 use crate::{Code, Diagnostic, Place};
 
-/// Most syntax errors of a file that are shown: those after them are rarely mistakes of their own.
+/// Most syntax errors of a file that are shown. Later errors are rarely mistakes of their own.
 const SYNTAX_ERRORS_MAX: usize = 10;
 
-/// A value and where it was written.
+/// A value and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// The value.
     pub value: Value,
-    /// Where it stands.
+    /// Place of the value.
     pub place: Place,
 }
 
@@ -88,7 +88,7 @@ impl Document {
                 root: source.table(table.get_ref()),
             });
         }
-        // What follows an open bracket is read as its contents: only its first complaint is about the mistake.
+        // After an unclosed bracket, the rest is parsed as its contents, so only the first error is about the mistake.
         let echoes = errors
             .iter()
             .any(|error| error.message().contains("unclosed"));
@@ -113,13 +113,13 @@ impl Document {
     /// Returns the values as TOML, without comments.
     ///
     /// # Errors
-    /// TOML cannot say one of them.
+    /// TOML cannot express a value.
     pub fn to_toml(&self) -> Result<String, String> {
         toml::to_string(&self.root).map_err(|error| error.to_string())
     }
 
-    /// Sets one value from `key.path=value`, as a flag would. The value is read as TOML, and as bare text where it is
-    /// not. Elements of arrays are named by index: `feature.0.buckets=10`.
+    /// Sets one value from `key.path=value`, the form of `--set`. The value is parsed as TOML, or taken as plain text
+    /// if it is not TOML. Elements of arrays are named by index: `feature.0.buckets=10`.
     ///
     /// # Errors
     /// There is no `=`, a part of the path is not a table, or an index lies outside the array.

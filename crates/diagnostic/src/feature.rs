@@ -1,6 +1,6 @@
-//! What to do where a program was built without a feature.
+//! Help for programs that were built without a feature.
 
-/// Returns the help of a message that says that this program was built without `feature`, a feature of the programs' crates.
+/// Returns the help of a message about a program that was built without `feature`, a feature of the programs' crates.
 pub fn not_built_help(feature: &str) -> String {
     let with_all = if feature == "hdfs" {
         ""

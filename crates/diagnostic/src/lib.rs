@@ -1,8 +1,8 @@
-//! Messages for people: what is wrong, the value, where it came from, what was expected and what to do.
+//! Messages for people: the mistake, the value, its place, the expectation and the remedy.
 //!
-//! Every error that ends a program, and every warning about a user's files, is a [`Diagnostic`]. It exists as a
-//! crate of its own so that all floors share one form, one table of codes and one table of exit codes, and one
-//! reader of TOML files ([`Document`]) that reports every mistake at once.
+//! Every error that ends a program, and every warning about a user's files, is a [`Diagnostic`]. The crate exists so
+//! that all other crates share one form of messages, one table of codes and exit codes, and one reader of TOML files
+//! ([`Document`]) that reports every mistake at once.
 
 mod code;
 mod diagnostic;

@@ -1,4 +1,4 @@
-//! The text and the JSON form of a message.
+//! Text and JSON form of a message.
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::{Diagnostic, Place, Severity};
 
-/// Characters of a source line that are shown.
+/// Longest part of a source line that is shown, in characters.
 const LINE_CHARACTERS_MAX: usize = 100;
 
 impl Diagnostic {
-    /// Returns the message as text, several lines, ending with a line break.
+    /// Returns the message as text of several lines, with a line break at the end.
     pub fn render(&self) -> String {
         let severity = match self.severity {
             Severity::Error => "error",
@@ -70,7 +70,7 @@ impl Diagnostic {
         out
     }
 
-    /// Returns the message as one line, for a log. The source that it may show is named and not quoted.
+    /// Returns the message as one line for a log. It contains the place in a source file, but not the source line.
     pub fn log_line(&self) -> String {
         let mut out = format!("{}: {}", self.code.name, one_line(&self.message));
         match &self.place {
@@ -105,7 +105,7 @@ impl Diagnostic {
     }
 }
 
-/// Returns all messages as text, a blank line between two.
+/// Returns all messages as text, separated by blank lines.
 pub fn render_all(diagnostics: &[Diagnostic]) -> String {
     diagnostics
         .iter()
@@ -114,8 +114,8 @@ pub fn render_all(diagnostics: &[Diagnostic]) -> String {
         .join("\n")
 }
 
-/// Replaces characters that steer a terminal by their escapes, so that no file or peer can write to a person's
-/// screen. Line breaks stay.
+/// Escapes characters that control a terminal, so that no file or peer can write to a user's screen. Line breaks are
+/// kept.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -128,20 +128,20 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The same with line breaks escaped too: a value must not look like a message of its own.
+/// As [`escape`], with line breaks escaped too, so that a value cannot look like a message of its own.
 pub fn one_line(text: &str) -> String {
     escape(text).replace('\n', "\\n")
 }
 
-/// Whether a character controls the terminal or turns the direction of writing (Unicode UAX 9).
+/// Returns whether a character controls the terminal or the direction of writing (Unicode UAX 9).
 pub fn steers(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns the part of a line around `column` (from 1) that is shown, and the column's place in it (from 0).
+/// Returns the part of a line around `column` (from 1) that is shown, and the index of the column in it (from 0).
 fn cut(text: &str, column: usize) -> (String, usize) {
-    // One character each, so that columns stay true.
+    // Each replacement is a single character, so that columns stay correct.
     let shown = |character: char| match character {
         '\t' | '\n' => ' ',
         other if steers(other) => char::REPLACEMENT_CHARACTER,

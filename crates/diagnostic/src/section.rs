@@ -1,14 +1,14 @@
-//! Reading a table by type and range, so that every mistake is collected and no key is overlooked.
+//! Typed reading of a table. It collects every mistake, and finds every unknown key.
 
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
 use crate::{Code, Diagnostic, Node, Place, Table, Value, suggest};
 
-/// Says what another program's name is called here, or nothing where it is not known.
+/// Returns the name here for a name of another program, or `None` if it is not known.
 pub type Hint = fn(&str) -> Option<String>;
 
-/// The mistakes found so far.
+/// Mistakes found so far.
 #[derive(Debug, Default)]
 pub struct Problems {
     found: RefCell<Vec<Diagnostic>>,
@@ -16,7 +16,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Starts without mistakes. `hint` is asked about unknown keys and values, before similar names are looked for.
+    /// Starts without mistakes. `hint` is called for unknown keys and values, before the search for similar names.
     pub fn with_hint(hint: Hint) -> Self {
         Self {
             found: RefCell::default(),
@@ -24,7 +24,7 @@ impl Problems {
         }
     }
 
-    /// Returns what helps somebody who wrote `given`: what it is called here, or the name that is most like it.
+    /// Returns help for a user who wrote `given`: the name that `hint` returns, or the most similar known name.
     fn help(&self, given: &str, known: &[&str]) -> Option<String> {
         if let Some(told) = self.hint.and_then(|hint| hint(given)) {
             return Some(told);
@@ -37,12 +37,12 @@ impl Problems {
         self.found.borrow_mut().push(problem);
     }
 
-    /// Returns whether there is none.
+    /// Returns whether there are no mistakes.
     pub fn is_empty(&self) -> bool {
         self.found.borrow().is_empty()
     }
 
-    /// Returns how many there are.
+    /// Returns the number of mistakes.
     pub fn len(&self) -> usize {
         self.found.borrow().len()
     }
@@ -58,7 +58,7 @@ impl Problems {
     }
 }
 
-/// One table being read. Keys that were never asked for are unknown, which [`Section::finish`] reports.
+/// A table that is being read. Keys that were never requested are unknown, and [`Section::finish`] reports them.
 #[derive(Debug)]
 pub struct Section<'a> {
     title: String,
@@ -69,7 +69,7 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Starts to read a table. `title` names it in messages, for example `[input.train]`.
+    /// Starts to read a table. Messages contain `title`, for example `[input.train]`.
     pub fn new(
         title: impl Into<String>,
         table: &'a Table,
@@ -85,7 +85,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Returns the mistakes, for checks of the caller's own.
+    /// Returns the mistakes, to which the caller can add its own.
     pub fn problems(&self) -> &'a Problems {
         self.problems
     }
@@ -101,7 +101,7 @@ impl<'a> Section<'a> {
         self.table.get(key)
     }
 
-    /// Returns the place of `key`'s value, or of the section when the key is absent.
+    /// Returns the place of `key`'s value, or of the section if the key is absent.
     pub fn place(&self, key: &str) -> Option<Place> {
         self.table
             .get(key)
@@ -109,7 +109,7 @@ impl<'a> Section<'a> {
             .or_else(|| self.place.clone())
     }
 
-    /// Reports that the value of `key` breaks a rule.
+    /// Makes a diagnostic for a value of `key` that breaks a rule.
     pub fn reject(&self, code: Code, key: &str, message: impl Into<String>) -> Diagnostic {
         let problem = Diagnostic::error(code, message);
         match self.place(key) {
@@ -118,7 +118,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Adds a mistake of `key`.
+    /// Adds a mistake in `key`.
     pub fn fail(&self, code: Code, key: &str, message: impl Into<String>) {
         self.problems.push(self.reject(code, key, message));
     }
@@ -148,7 +148,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Returns the text of `key`, which must be there and not be empty.
+    /// Returns the text of `key`, which must exist and not be empty.
     pub fn required_text(&self, key: &'static str, example: &str) -> Option<String> {
         if self.node(key).is_none() {
             self.missing(key, example);
@@ -173,7 +173,7 @@ impl<'a> Section<'a> {
         self.lack(message, format!("add it, for example {key} = {example}"));
     }
 
-    /// Reports that the table `key` is missing; `heading` is how it begins, for example `[cluster]`.
+    /// Reports that the table `key` is missing. `heading` is its first line, for example `[cluster]`.
     pub fn missing_section(&self, key: &'static str, heading: &str, example: &str) {
         self.asked.borrow_mut().push(key);
         self.lack(
@@ -190,7 +190,7 @@ impl<'a> Section<'a> {
         });
     }
 
-    /// Returns the switch of `key`.
+    /// Returns the flag of `key`.
     pub fn flag(&self, key: &'static str) -> Option<bool> {
         let node = self.node(key)?;
         match node.value {
@@ -294,7 +294,7 @@ impl<'a> Section<'a> {
         (numbers.len() == items.len()).then_some(numbers)
     }
 
-    /// Returns what the name in `key` stands for.
+    /// Returns the value of the name in `key`.
     pub fn choice<T: Copy>(&self, key: &'static str, what: &str, known: &[(&str, T)]) -> Option<T> {
         let text = self.text(key)?;
         if let Some((_, value)) = known.iter().find(|(name, _)| *name == text) {
@@ -357,7 +357,7 @@ impl<'a> Section<'a> {
         self.table.entries.iter().map(|(name, _, _)| name.as_str())
     }
 
-    /// Returns the keys of the table with what they hold, for tables whose keys are the user's own.
+    /// Returns the keys and values of the table, for tables whose keys the user chooses.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Node)> {
         self.table
             .entries
@@ -365,12 +365,12 @@ impl<'a> Section<'a> {
             .map(|(name, _, node)| (name.as_str(), node))
     }
 
-    /// Marks keys as known without reading them, for kinds that are read elsewhere.
+    /// Marks keys as known without reading them, for keys that are read elsewhere.
     pub fn know(&self, keys: &[&'static str]) {
         self.asked.borrow_mut().extend(keys);
     }
 
-    /// Returns the keys that were asked for, in order, each once.
+    /// Returns the keys that were requested, in order, each once.
     pub fn asked(&self) -> Vec<&'static str> {
         let mut keys = self.asked.borrow().clone();
         keys.sort_unstable();
@@ -378,7 +378,7 @@ impl<'a> Section<'a> {
         keys
     }
 
-    /// Reports every key that was never asked for.
+    /// Reports every key that was never requested.
     pub fn finish(self) {
         let known = self.asked();
         for (name, place, _) in &self.table.entries {

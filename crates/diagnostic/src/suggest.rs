@@ -1,7 +1,7 @@
-//! "Did you mean": the nearest of the names that exist.
+//! "Did you mean": the nearest of the known names.
 
-/// Returns the known name that `given` most likely means: the same but for case, one that begins with it, or one at
-/// most two edits away.
+/// Returns the known name that `given` most likely means: a name that differs only in case, a name of which one begins
+/// with the other, or a name at most two edits away.
 pub fn suggest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_lowercase();
     let distance = |name: &str| {
@@ -21,7 +21,7 @@ pub fn suggest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// Edit distance with transpositions of neighbours (optimal string alignment).
+/// Returns the edit distance with transpositions of neighbours (optimal string alignment).
 fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     if a.len().abs_diff(b.len()) > 2 {

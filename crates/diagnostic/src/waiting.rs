@@ -1,28 +1,28 @@
-//! A wait that explains itself: whom it waits for after 2 s, again every 10 s, and an error at its deadline.
+//! A wait with notices: the first after 2 s, further ones every 10 s, and an error at the deadline.
 
 use std::time::Duration;
 
 use crate::{Code, Diagnostic, escape};
 
-/// Silence before the first notice.
-const FIRST_NOTICE: Duration = Duration::from_secs(2);
-/// Silence between notices.
-const NEXT_NOTICE: Duration = Duration::from_secs(10);
-/// Characters that are repeated of what a peer said.
+/// Time before the first notice.
+const FIRST_NOTICE_AFTER: Duration = Duration::from_secs(2);
+/// Time between two notices.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
+/// Most characters of a peer's response in a notice.
 const LAST_CHARACTERS_MAX: usize = 256;
 
-/// What the waiting task should do now.
+/// Next action of the waiting task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Go on without a word.
+    /// Continue silently.
     Wait,
-    /// Log this line and go on.
+    /// Log this line and continue.
     Notice(String),
-    /// Give up with this message.
+    /// Give up with this error.
     GiveUp(Box<Diagnostic>),
 }
 
-/// One wait of one task. Pure: the caller tells it how long it has waited.
+/// A wait of one task for another. Pure: the elapsed time is an argument.
 #[derive(Debug, Clone)]
 pub struct Waiting {
     who: String,
@@ -33,24 +33,24 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Starts a wait of `who` (`worker:1`) for `subject` (`ps:1 at 10.0.0.5:2222`).
+    /// Starts a wait of the task `who` (`worker:1`) for `subject` (`ps:1 at 10.0.0.5:2222`).
     pub fn new(who: impl Into<String>, subject: impl Into<String>, deadline: Duration) -> Self {
         Self {
             who: who.into(),
             subject: subject.into(),
             deadline,
-            next_notice: FIRST_NOTICE,
+            next_notice: FIRST_NOTICE_AFTER,
             tries: 0,
         }
     }
 
-    /// Counts a try that failed with `last`, `waited` after the start, and says what to do.
+    /// Counts a try that failed with `last`, `waited` after the start. Returns the next action.
     pub fn tick(&mut self, waited: Duration, last: &str) -> Action {
         self.tries += 1;
         self.look(waited, last)
     }
 
-    /// Says what to do while a try is under way, `waited` after the start; `last` says how it stands.
+    /// Returns the next action while a try is in progress, `waited` after the start. `last` is the state of the try.
     pub fn look(&mut self, waited: Duration, last: &str) -> Action {
         let last = one_line(last);
         let Self {
@@ -75,7 +75,7 @@ impl Waiting {
         if waited < self.next_notice {
             return Action::Wait;
         }
-        self.next_notice = waited + NEXT_NOTICE;
+        self.next_notice = waited + NOTICE_INTERVAL;
         let tries = if *tries > 0 {
             format!("{tries} tries")
         } else {
@@ -92,10 +92,10 @@ impl Waiting {
         ))
     }
 
-    /// Says that the wait is over, `waited` after the start, where it was told of.
+    /// Returns a line about the end of the wait, `waited` after the start, if a notice was logged before.
     pub fn over(&self, waited: Duration) -> Option<String> {
         let Self { who, subject, .. } = self;
-        let told = self.next_notice > FIRST_NOTICE;
+        let told = self.next_notice > FIRST_NOTICE_AFTER;
         told.then(|| {
             format!(
                 "{subject} answers {who} again after {:.1} s",
@@ -105,7 +105,7 @@ impl Waiting {
     }
 }
 
-/// A peer's words may be long, and a line break in them must not begin a log line of its own.
+/// Shortens a peer's text to one line. A line break in it must not begin a log line of its own.
 fn one_line(last: &str) -> String {
     let shown: String = last.chars().take(LAST_CHARACTERS_MAX).collect();
     let end = if shown.len() < last.len() { " …" } else { "" };

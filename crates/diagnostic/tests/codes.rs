@@ -1,4 +1,4 @@
-//! The table of codes and its page say the same.
+//! The table of codes and its page agree.
 
 use trainyard_diagnostic::CODES;
 

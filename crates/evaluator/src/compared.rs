@@ -1,13 +1,14 @@
-//! Whether the metrics that exporters compare are among those that the model reports.
+//! The check that each exporter compares a metric that the model reports.
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::AnyModel;
 use trainyard_run_config::{ExporterKind, Job};
 
-/// Metrics that a model reports only where the data has both classes, or groups.
+/// Metrics that a model reports only if the data has both classes, or groups.
 const CONDITIONAL: [&str; 2] = ["auc_exact", "auc_group"];
 
-/// Looks at the metrics of an empty evaluation, so that a misspelt one is found before training, not after.
+/// Checks the metrics of the exporters against those of an empty evaluation, so that a misspelt metric is found before
+/// training, not after.
 ///
 /// # Errors
 /// An exporter compares a metric that the model does not report.

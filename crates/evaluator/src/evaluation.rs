@@ -1,4 +1,4 @@
-//! Scoring and predicting with the parameters of a model.
+//! Evaluation and prediction with the parameters of a model.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use trainyard_model::{AnyModel, Prediction, Scores};
 
 use crate::Parameters;
 
-/// Scores parameters on an input, at most `steps` batches of it. `each` is called behind every batch.
+/// Evaluates parameters on at most `steps` batches of an input. Calls `each` after every batch.
 ///
 /// # Errors
 /// The input cannot be read.
@@ -33,20 +33,20 @@ pub fn evaluate(
     Ok(model.scores(&metrics))
 }
 
-/// What [`predict`] says of a record.
+/// The result of [`predict`] for one record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predicted {
-    /// What the record holds in each of the kept columns; none where the record as a whole cannot be read.
+    /// Values of the kept columns of the record; empty if the record as a whole cannot be read.
     pub kept: Vec<Cell>,
-    /// The prediction, or why there is none.
+    /// The prediction, or the reason why there is none.
     pub outcome: Result<BTreeMap<String, Prediction>, BadRow>,
 }
 
-/// Predicts each record of an input, in order, and hands what it says of the record to `sink`: of a record that cannot be
-/// read, too. It ends where the sink breaks it off. No label is read.
+/// Predicts each record of an input, in order, and passes each result to `sink`, including those of records that cannot
+/// be read. Stops when `sink` breaks. Reads no labels.
 ///
 /// # Errors
-/// The input cannot be read, or the sink refuses.
+/// The input cannot be read, or `sink` fails.
 pub fn predict(
     model: &AnyModel,
     parameters: &Parameters,
@@ -80,7 +80,7 @@ pub fn predict(
     Ok(())
 }
 
-/// Says that a custom model has predicted too few records.
+/// Returns the error that a custom model has predicted too few records.
 fn short(rows: usize) -> Diagnostic {
     let message = format!(
         "the model's `predict` must give {rows} predictions for a batch of {rows} records, gave fewer"

@@ -1,5 +1,5 @@
-//! What TensorBoard shows of the evaluations: the metrics, and the checkpoint they are of, as TensorFlow's evaluator writes
-//! them into `eval` (`tensorflow_estimator/python/estimator/estimator.py`, `_write_dict_to_summary`).
+//! Event files of the evaluations for TensorBoard: the metrics and the path of the checkpoint, as TensorFlow's
+//! evaluator writes them into `eval` (`tensorflow_estimator/python/estimator/estimator.py`, `_write_dict_to_summary`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,24 +13,24 @@ use trainyard_model::Scores;
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
-/// A file of events in each folder of results. It is made with the first of them.
+/// One event file in each folder of results, created with its first event.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     writers: Mutex<BTreeMap<PathBuf, EventWriter>>,
 }
 
 impl Events {
-    /// Tells of the scores of a checkpoint in a folder of the model folder. A disk that does not take them is warned of: they
-    /// are in the results too.
+    /// Writes the scores of a checkpoint into the event file of a folder of the model directory. A failed write is only
+    /// a warning, because the results hold the scores, too.
     pub(crate) fn tell(&self, job: &Job, name: &str, checkpoint: &Checkpoint, scores: &Scores) {
         let folder = job.local_dir().join(name);
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = write(&mut writers, checkpoint, &folder, scores) {
             warn!(%error, "TensorBoard will not show this evaluation");
-            // What follows belongs into a new file.
+            // The next event starts a new file.
             writers.remove(&folder);
         }
-        // Objects do not grow: in a bucket, the file is put anew.
+        // An object cannot be appended to: in a bucket, the whole file is written again.
         if let Some(file) = writers
             .get(&folder)
             .map(EventWriter::path)

@@ -25,11 +25,11 @@ fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
     .help("check the disk and the folder")
 }
 
-/// Writes an export into `folder/<unix seconds>`, whole or not at all, and returns its path. Where that second is
-/// taken, the next free one is used.
+/// Writes an export into `folder/<unix seconds>`, whole or not at all, and returns its path. If there is an export of
+/// that second, the next free second is used.
 ///
 /// # Errors
-/// The checkpoint cannot be read, the folder not be written, or the model not be said in a format.
+/// The checkpoint cannot be read, the folder cannot be written, or the model cannot be expressed in a format.
 pub fn export(
     model: &AnyModel,
     checkpoint: &Checkpoint,
@@ -54,7 +54,8 @@ pub fn export(
     written.map(|()| target)
 }
 
-/// The same in a bucket: it is written here, and sent from here. The description is sent last: an export without it is not whole.
+/// Writes an export into a bucket, by way of a local temporary folder. The description is sent last: an export without
+/// it is incomplete.
 fn export_remotely(
     model: &AnyModel,
     checkpoint: &Checkpoint,
@@ -75,7 +76,7 @@ fn export_remotely(
     Ok(target)
 }
 
-/// Returns the first second, from this one on, that no export in a folder has.
+/// Returns the first second from `unix_secs` on that no export in the folder has.
 fn free_second(folder: &Path, unix_secs: u64) -> Result<u64, Diagnostic> {
     let taken = names(folder)?;
     let mut second = unix_secs;

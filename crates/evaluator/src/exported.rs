@@ -7,7 +7,7 @@ use trainyard_variable::VariableSpec;
 
 use crate::parameters::ALL_IDS;
 
-/// A variable as an export holds it. Of a dynamic table, the rows in use, and beside them their ids.
+/// A variable in an export. A dynamic table is exported as its rows in use and their ids.
 pub(crate) struct Exported<'a> {
     spec: &'a VariableSpec,
     pub(crate) values: Vec<f32>,
@@ -47,7 +47,7 @@ impl<'a> Exported<'a> {
         shape
     }
 
-    /// Returns its tensors by name.
+    /// Returns the tensors of the variable by name.
     pub(crate) fn views(
         &self,
     ) -> Result<Vec<(String, TensorView<'_>)>, safetensors::SafeTensorError> {
@@ -60,13 +60,13 @@ impl<'a> Exported<'a> {
         Ok(views)
     }
 
-    /// Returns what a stranger must know of it.
+    /// Returns the description of the variable, for readers of the export.
     pub(crate) fn describe(&self, checkpoint: &Checkpoint) -> serde_json::Value {
         let name = &self.spec.name;
         let shape = self.shape();
         match self.ids {
             None => json!({"name": name, "shape": shape}),
-            // What ids without a row read.
+            // `others` describes the values that ids without a row read.
             Some(_) => json!({
                 "name": name, "shape": shape, "ids": self.ids_name(),
                 "others": checkpoint.first_rows(name).map(|first| {

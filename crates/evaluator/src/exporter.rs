@@ -1,4 +1,4 @@
-//! When to export: after each evaluation, after a better one than ever, after the last (`tf.estimator.*Exporter`).
+//! Exporters: after each evaluation, after the best so far, or after the last (`tf.estimator.*Exporter`).
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use trainyard_run_config::{ExporterConfig, ExporterKind};
 
 use crate::export::{DESCRIPTION, export};
 
-/// The file that remembers the best evaluation.
+/// Name of the file that records the best evaluation.
 const STATE: &str = "best.json";
 
-/// The best evaluation so far, in a file: a restart never forgets it.
+/// The best evaluation so far. It is kept in a file, so that it survives a restart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Best {
     metric: String,
@@ -23,9 +23,9 @@ struct Best {
     global_step: u64,
 }
 
-/// Whether `value` is better than the best so far.
+/// Returns whether `value` is better than the best so far.
 fn better(config: &ExporterConfig, best: Option<&Best>, value: f64) -> bool {
-    // JSON has no other number: it would be read as a damaged best.
+    // JSON has no such number: the file would be read as damaged.
     if !value.is_finite() {
         return false;
     }
@@ -36,7 +36,7 @@ fn better(config: &ExporterConfig, best: Option<&Best>, value: f64) -> bool {
     }
 }
 
-/// Runs one exporter after an evaluation. Returns the path of what it wrote.
+/// Runs one exporter after an evaluation. Returns the path of the export, if there is one.
 pub(crate) fn run(
     config: &ExporterConfig,
     model: &AnyModel,
@@ -87,8 +87,8 @@ pub(crate) fn run(
     Ok(Some(path))
 }
 
-/// Returns the best evaluation so far; nothing before the first. A file that does not hold one is set aside, and the best
-/// is found among the exports that are still there: what was exported as the best is not forgotten.
+/// Returns the best evaluation so far, `None` before the first. A damaged file is renamed, and the best evaluation is
+/// found again among the exports that remain, so that no worse model is exported as the best.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -132,7 +132,7 @@ fn best_so_far(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, D
     Ok(best)
 }
 
-/// Returns a name that none of a folder's files has.
+/// Returns an unused name for a damaged file.
 fn free_name(taken: &[String]) -> String {
     let name = |attempt: u64| match attempt {
         0 => format!("damaged.{STATE}"),
@@ -144,7 +144,7 @@ fn free_name(taken: &[String]) -> String {
         .unwrap_or_else(|| name(u64::MAX))
 }
 
-/// Returns the best of the exports in a folder, by what their descriptions say.
+/// Returns the best of the exports in a folder, according to their descriptions.
 fn best_export(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, Diagnostic> {
     let mut best = None;
     for second in names(folder)?
@@ -177,7 +177,7 @@ fn best_export(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, D
     Ok(best)
 }
 
-/// Removes all but the newest exports.
+/// Removes all but the newest `keep` exports; 0 keeps all.
 fn collect(folder: &Path, keep: usize) {
     let names = match names(folder) {
         Ok(names) => names,
@@ -190,7 +190,7 @@ fn collect(folder: &Path, keep: usize) {
     exports.sort_unstable();
     if keep > 0 && exports.len() > keep {
         for old in &exports[..exports.len() - keep] {
-            // One that stays is tried again after the next.
+            // A failed removal is retried after the next export.
             let path = folder.join(old.to_string());
             if let Err(error) = remove(&path) {
                 warn!(path = %path.display(), %error, "an older export is not removed before the next");

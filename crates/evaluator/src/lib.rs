@@ -1,7 +1,7 @@
-//! The evaluator: watches the model folder, scores each checkpoint, exports the good ones.
+//! The evaluator: watches the model directory, evaluates checkpoints and exports models.
 //!
-//! It meets training only in the model folder: checkpoints appear there whole, and `job_state.json` says when no
-//! more will come. It can be started before, during or after training, and restarted at any time.
+//! The evaluator shares only the model directory with training: checkpoints appear there complete, and `job_state.json`
+//! says when no more will follow. It can be started before, during or after training, and restarted at any time.
 
 mod compared;
 mod evaluation;
@@ -24,7 +24,7 @@ pub use export::export;
 pub use parameters::Parameters;
 pub use run::{Config, Report, parts, run, warn_of_one_class};
 
-/// Is the daemon `trainyard-evaluator`, for the premade estimators. Returns its exit code.
+/// Runs the daemon `trainyard-evaluator` with the premade estimators. Returns its exit code.
 pub fn main() -> ExitCode {
     trainyard_daemon::launch(Role::Evaluator, async |context, stop| {
         run(Config::of(&context), PREMADE, stop).await.map(drop)

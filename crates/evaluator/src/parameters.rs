@@ -7,10 +7,10 @@ use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::AnyModel;
 use trainyard_variable::{Access, InitialRows, Read, Reads, Values, VariableSpec};
 
-/// Every id there is.
+/// All ids.
 pub(crate) const ALL_IDS: std::ops::Range<u128> = 0..1 << 64;
 
-/// Every variable of a model.
+/// The values of all variables of a model.
 #[derive(Debug)]
 pub struct Parameters {
     variables: Vec<Variable>,
@@ -19,17 +19,17 @@ pub struct Parameters {
 #[derive(Debug)]
 struct Variable {
     width: usize,
-    /// All of them, or those of the rows that are held.
+    /// Values of all rows, or of the held rows.
     values: Vec<f32>,
     held: Option<Held>,
 }
 
-/// What a variable adds to its values, of which not all rows are held, and a dynamic table.
+/// The held rows of a dynamic table, or of a variable of which not all rows are held.
 #[derive(Debug)]
 struct Held {
-    /// Rows, or ids, that are held, ascending.
+    /// Held rows or ids, ascending.
     rows: Vec<u64>,
-    /// What the others read, as they do in training.
+    /// Initial values that all other rows read, as in training.
     first: InitialRows,
 }
 
@@ -37,7 +37,7 @@ impl Parameters {
     /// Reads the parameters of a model from a checkpoint, an export, or files of other programs.
     ///
     /// # Errors
-    /// They are another model's, or cannot be read.
+    /// The parameters belong to another model, or cannot be read.
     pub fn read(origin: &Origin, model: &AnyModel) -> Result<Self, Diagnostic> {
         let variables = model.variables();
         let problem = match origin {
@@ -127,7 +127,7 @@ impl Variable {
     }
 }
 
-/// Says what of a model is not among these values, or has another shape there.
+/// Returns the error that names the variables of the model that are absent from these values or have another shape.
 fn differences(origin: &Origin, variables: &[VariableSpec]) -> Option<Diagnostic> {
     let there: BTreeMap<String, Vec<usize>> = origin.variables().into_iter().collect();
     let mut found = Vec::new();

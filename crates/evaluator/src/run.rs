@@ -4,16 +4,17 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use serde_json::json;
+use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
     Checkpoint, Evaluated, EvaluatorMark, Found, JobPhase, JobRecord, JobState, Origin,
     is_committed, list, pin, read, write_atomically,
 };
-use trainyard_daemon::{CancellationToken, Context, Heart, Pulse};
+use trainyard_daemon::{CancellationToken, Context, Watchdog, WatchedLoop};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
 use trainyard_run_config::{Agreement, EvaluationConfig, ExporterKind, Job};
@@ -26,18 +27,18 @@ use crate::exporter;
 use crate::parameters::Parameters;
 use crate::telemetry::Telemetry;
 
-/// Silence between lines that say what is waited for.
-const NOTICE: Duration = Duration::from_secs(10);
+/// Interval between log lines that say what the evaluator waits for.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time after the start in which an ended job may turn out to be starting again.
+/// Time after the evaluator's start in which a chief may replace the marker and the record of an earlier run.
 const GRACE: Duration = Duration::from_secs(2);
-/// The same where its chief needs some requests to say so.
+/// The same time in a bucket, where the chief needs several requests to replace them.
 const GRACE_REMOTE: Duration = Duration::from_secs(10);
 
-/// Told how the evaluator stands.
-type OnStanding = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
+/// Receives the status of the evaluator: a word, whether it is ready, and what it waits for.
+type StatusCallback = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
 
-/// What an evaluator is given.
+/// Configuration of an evaluator.
 #[derive(Clone)]
 pub struct Config {
     /// The job.
@@ -46,20 +47,20 @@ pub struct Config {
     pub start_delay: Duration,
     /// Least time between the starts of two evaluations.
     pub throttle: Duration,
-    /// Time between looks at the model folder.
+    /// Interval between polls of the model directory.
     pub poll: Duration,
-    /// Told how the evaluator stands.
-    pub standing: OnStanding,
-    /// Given the signs of life of each evaluation.
-    pub pulse: Pulse,
+    /// Receives the status of the evaluator: a word, whether it is ready, and what it waits for.
+    pub set_status: StatusCallback,
+    /// Watchdog that checks that each evaluation makes progress.
+    pub watchdog: Watchdog,
 }
 
-/// What an evaluator has done.
+/// Results of an evaluator.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
-    /// Steps that were evaluated.
+    /// Global steps that were evaluated.
     pub steps: Vec<u64>,
-    /// Scores of the last.
+    /// Scores of the last evaluation.
     pub scores: Scores,
 }
 
@@ -67,44 +68,47 @@ impl Config {
     /// Returns the configuration of a daemon.
     pub fn of(context: &Context) -> Self {
         let readiness = context.readiness.clone();
-        let standing =
+        let set_status =
             Arc::new(move |state: &str, ready, waiting| readiness.set(state, ready, waiting));
         Self {
-            pulse: context.pulse.clone(),
-            ..Self::new(Arc::clone(&context.job), standing)
+            watchdog: context.watchdog.clone(),
+            ..Self::new(Arc::clone(&context.job), set_status)
         }
     }
 
-    /// Returns the configuration that a job asks for.
-    pub fn new(job: Arc<Job>, standing: OnStanding) -> Self {
+    /// Returns the configuration that a job describes.
+    pub fn new(job: Arc<Job>, set_status: StatusCallback) -> Self {
         Self {
             start_delay: Duration::from_secs(job.eval.start_delay_secs),
             throttle: Duration::from_secs(job.eval.throttle_secs),
-            // Of a bucket, each look is some requests.
+            // Each poll of a bucket costs several requests.
             poll: if is_remote(&job.model_dir) {
                 Duration::from_secs(2)
             } else {
                 Duration::from_millis(100)
             },
-            standing,
-            pulse: Pulse::default(),
+            set_status,
+            watchdog: Watchdog::default(),
             job,
         }
     }
 }
 
-/// Evaluates each new checkpoint until the job has ended and its last one is evaluated, or told to stop.
+/// Evaluates new checkpoints, until the job has ended and its last checkpoint is evaluated, or until the token is
+/// cancelled.
 ///
-/// Several new checkpoints at once: the newest is taken. Neither start delay nor throttle holds up the end.
+/// If several checkpoints are new, the newest is evaluated, or each of them with `eval.every_checkpoint`. Start delay
+/// and throttle do not delay the end.
 ///
 /// # Errors
-/// The job has no evaluation input, it cannot be read, or a checkpoint does not fit the model.
+/// The job has no evaluation input, the input cannot be read, a checkpoint does not fit the model, or the job has
+/// failed.
 pub fn run(
     config: Config,
     build: Build,
     stop: CancellationToken,
 ) -> BoxFuture<'static, Result<Report, Diagnostic>> {
-    // Boxed, so that it is compiled here and not once more in each program that is the evaluator.
+    // The future is boxed, so that it is compiled once here, and not again in each program that runs an evaluator.
     Box::pin(watch(config, build, stop))
 }
 
@@ -122,12 +126,12 @@ async fn watch(
     watched
 }
 
-/// Returns what is evaluated besides training data.
+/// Returns the inputs that are evaluated, besides the training data.
 pub fn parts(job: &Job) -> impl Iterator<Item = Part> {
     std::iter::once(Part::Eval).chain((0..job.evaluations.len()).map(Part::Evaluation))
 }
 
-/// Says to the chief, which never hears of this evaluator, that there is one.
+/// Writes the mark by which the chief detects an evaluator. The two exchange no requests.
 fn leave_mark(model_dir: &Path) {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let started_unix_secs = since.map_or(0, |since| since.as_secs());
@@ -146,7 +150,7 @@ async fn watch_checkpoints(
     stop: CancellationToken,
 ) -> Result<Report, Diagnostic> {
     let model: Arc<AnyModel> = Arc::from(build(&config.job)?);
-    // Read once, to fail before waiting for hours where an input is not there.
+    // The options of all inputs are read once now, so that a missing input fails before hours of waiting.
     for part in parts(&config.job) {
         input_options(&config.job, part, Shard::WHOLE, None)?;
     }
@@ -170,14 +174,14 @@ async fn watch_checkpoints(
     };
     let mut seen = Evaluated::read(&config.job.model_dir)?
         .map(|evaluated| (evaluated.cluster_epoch, evaluated.global_step));
-    (config.standing)("waiting", true, vec!["a checkpoint".to_owned()]);
-    // A job that had failed when this process was started is to be started again: its end was told before.
+    (config.set_status)("waiting", true, vec!["a checkpoint".to_owned()]);
+    // A job that had failed before this process started will be started again: its failure was reported before.
     let failed_before = JobState::read(&config.job.model_dir)?
         .filter(|state| state.phase == JobPhase::Failed)
         .map(|state| state.cluster_epoch);
     while !stop.is_cancelled() {
         let model_dir = &config.job.model_dir;
-        // The marker is read before the folder: what it ends is then in the folder already.
+        // The marker is read before the folder: once the job has ended, its last checkpoint is in the folder already.
         let over = JobState::read(model_dir)?.filter(|state| match state.phase {
             JobPhase::Done => true,
             JobPhase::Failed => failed_before != Some(state.cluster_epoch),
@@ -185,7 +189,8 @@ async fn watch_checkpoints(
         });
         let checkpoints = list(model_dir)?;
         let newest = checkpoints.last().cloned();
-        // The oldest that is newer than the last: the chief keeps it until then.
+        // Checkpoints after the last evaluated one, oldest first. With `eval.every_checkpoint`, the chief keeps them
+        // until they are evaluated.
         let mut newer = checkpoints
             .into_iter()
             .filter(|found| seen < Some((found.epoch, found.step)));
@@ -197,13 +202,14 @@ async fn watch_checkpoints(
             Some(_) if config.job.eval.every_checkpoint => newer.next().or(newest.clone()),
             Some(_) => newest.clone(),
         };
-        // That of the end may have been evaluated before it was known to be.
+        // The last checkpoint may have been evaluated before it was known to be the last. Then the final export is
+        // still due.
         let is_done = |found: &Found| {
             seen == Some((found.epoch, found.step)) && !(over.is_some() && owes_final)
         };
         if let Some(found) = next.filter(|found| !is_done(found)) {
             if let Some(problem) = other_job(&config.job)? {
-                // The record may be of an earlier run, which its chief is about to replace.
+                // The record may belong to an earlier run, and its chief is about to replace it.
                 if started.elapsed() >= grace {
                     return Err(problem);
                 }
@@ -211,7 +217,7 @@ async fn watch_checkpoints(
                 continue;
             }
             last_start = Some(Instant::now());
-            (config.standing)("evaluating", true, Vec::new());
+            (config.set_status)("evaluating", true, Vec::new());
             let last = over.is_some() && newest.as_ref() == Some(&found);
             owes_final = !last && exports_final;
             match evaluate_blocking(&config, &model, &found, last, &telemetry, &events).await? {
@@ -225,15 +231,15 @@ async fn watch_checkpoints(
                         step = found.step,
                         "the checkpoint went away while it was read"
                     );
-                    // It is not looked for again, where it was damaged and set aside.
+                    // A damaged checkpoint is quarantined, and therefore not listed again.
                     tokio::time::sleep(config.poll).await;
                 }
             }
-            (config.standing)("waiting", true, vec!["a new checkpoint".to_owned()]);
+            (config.set_status)("waiting", true, vec!["a new checkpoint".to_owned()]);
             told = Instant::now();
             continue;
         }
-        // A marker of an earlier run of the job, which its chief is about to replace, ends nothing.
+        // During the grace period, the marker may belong to an earlier run, and the chief is about to replace it.
         if let Some(state) = &over
             && (!report.steps.is_empty() || started.elapsed() >= grace)
         {
@@ -245,7 +251,7 @@ async fn watch_checkpoints(
             }
             break;
         }
-        if told.elapsed() >= NOTICE {
+        if told.elapsed() >= NOTICE_INTERVAL {
             told = Instant::now();
             let after = seen.map_or_else(
                 || "the first checkpoint".to_owned(),
@@ -267,9 +273,10 @@ async fn watch_checkpoints(
     Ok(report)
 }
 
-/// Says in what the model and labels of the chief differ from these, where they do: the scores would be of something else.
+/// Returns the error that the model or the labels of the chief's job differ from those of this job, if they do. The
+/// scores would describe another job.
 fn other_job(job: &Job) -> Result<Option<Diagnostic>, Diagnostic> {
-    // Runs of earlier releases have left none.
+    // Earlier releases wrote no record.
     let Some(record) = JobRecord::read(&job.model_dir)? else {
         return Ok(None);
     };
@@ -294,9 +301,9 @@ async fn evaluate_blocking(
     let model = Arc::clone(model);
     let path = found.path.clone();
     let started = Instant::now();
-    let heart = config.pulse.heart();
+    let watched_loop = config.watchdog.watch_loop();
     let events = Arc::clone(events);
-    let work = move || evaluate_and_export(&job, &*model, &path, last, &events, &heart);
+    let work = move || evaluate_and_export(&job, &*model, &path, last, &events, &watched_loop);
     let outcome = tokio::task::spawn_blocking(work).await.map_err(|error| {
         Diagnostic::error(Code::E9001, format!("the evaluation has failed: {error}"))
     })??;
@@ -308,7 +315,7 @@ async fn evaluate_blocking(
     Ok(outcome.map(|(scores, _)| scores))
 }
 
-/// Warns of an evaluation whose labels are all the same: its accuracy and AUC say nothing, and look like results.
+/// Warns of an evaluation whose labels are all equal: its accuracy and AUC look like results, but mean nothing.
 pub fn warn_of_one_class(scores: &Scores) {
     let mean = scores.get("label/mean").copied();
     if scores.contains_key("auc") && matches!(mean, Some(0.0 | 1.0)) {
@@ -320,13 +327,14 @@ pub fn warn_of_one_class(scores: &Scores) {
     }
 }
 
-/// Whether a checkpoint is of a model that was trained. TensorFlow evaluates the untrained one too; nobody learns from it.
+/// Returns whether a checkpoint holds a trained model. TensorFlow evaluates the untrained model, too, but its scores
+/// are of no use.
 fn is_trained(found: &Found) -> bool {
     found.step > 0
 }
 
-/// The name of this process at the checkpoints that it reads. In a container every process is the first: the keys of the
-/// standard library's hashes tell them apart.
+/// Returns the name of this process in the pins of the checkpoints that it reads. In a container every process may have
+/// id 1, so the random keys of the standard library's hasher make the name unique.
 fn pin_owner() -> String {
     format!(
         "evaluator-{}-{:08x}",
@@ -335,14 +343,15 @@ fn pin_owner() -> String {
     )
 }
 
-/// Evaluates one checkpoint, writes the results and exports. Nothing where it went away before it was pinned.
+/// Evaluates one checkpoint, writes the results and runs the exporters. Returns `None` if the checkpoint was removed
+/// before it could be read.
 fn evaluate_and_export(
     job: &Job,
     model: &AnyModel,
     path: &Path,
     last: bool,
     events: &Events,
-    heart: &Heart,
+    watched_loop: &WatchedLoop,
 ) -> Result<Option<(Scores, usize)>, Diagnostic> {
     let _pin = match pin(path, &pin_owner()) {
         Ok(pin) => pin,
@@ -365,7 +374,7 @@ fn evaluate_and_export(
     let score = |part: Part, dead_letter: Option<&str>, steps: Option<u64>| {
         let dead_letter = dead_letter.map(|name| job.local_dir().join("dead_letter").join(name));
         let input = input_options(job, part, Shard::WHOLE, dead_letter)?;
-        evaluate(model, &parameters, input, steps, || heart.beat())
+        evaluate(model, &parameters, input, steps, || watched_loop.beat())
     };
     let shown = |scores: &Scores| {
         let shown: Vec<String> = scores
@@ -396,7 +405,7 @@ fn evaluate_and_export(
         info!("{name}: evaluated global step {step}: {}", shown(&further));
         events.tell(job, &folder, &checkpoint, &further);
         write_result(&job.model_dir.join(folder), &checkpoint, &further)?;
-        // Exporters and early stopping may go by them.
+        // Exporters and early stopping may use these metrics.
         scores.extend(
             further
                 .into_iter()
@@ -418,10 +427,10 @@ fn evaluate_and_export(
             )?
             .is_some(),
         );
-        heart.beat();
+        watched_loop.beat();
     }
     events.tell(job, "eval", &checkpoint, &scores);
-    // Written last: an evaluator that dies before is not taken to have done its work.
+    // The result is written last: if the evaluator dies before, the checkpoint counts as not evaluated.
     write_result(&job.model_dir.join("eval"), &checkpoint, &scores)?;
     Ok(Some((scores, exports)))
 }
@@ -449,7 +458,7 @@ fn write_result(folder: &Path, checkpoint: &Checkpoint, scores: &Scores) -> Resu
     let path = folder.join("metrics.jsonl");
     let line = format!("{result}\n");
     if is_remote(folder) {
-        // Objects do not grow: nobody else writes this one.
+        // An object cannot be appended to, so the file is written again. No other process writes it.
         let mut text = read(&path)?.unwrap_or_default();
         text.extend_from_slice(line.as_bytes());
         write_atomically(&path, &text)?;

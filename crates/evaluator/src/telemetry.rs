@@ -1,4 +1,4 @@
-//! Everything the evaluator measures.
+//! Metrics of the evaluator.
 
 use metrics::{
     Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
@@ -6,7 +6,7 @@ use metrics::{
 };
 use trainyard_model::Scores;
 
-/// Handles.
+/// Handles of the metrics.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     pub(crate) evaluations: Counter,

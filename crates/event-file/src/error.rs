@@ -1,26 +1,26 @@
-//! Why events cannot be written or read.
+//! Errors of event files.
 
 use std::path::PathBuf;
 
-/// What went wrong with an event file.
+/// Why an event file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file system refused.
+    /// An operation of the file system failed.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// What was done.
+        /// The failed operation.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Its answer.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// All names that a file could have are taken.
+    /// All possible names of the file are taken.
     #[error("cannot create an event file in {folder}: {tried} names of this host are taken", folder = folder.display())]
     Taken {
         /// The folder.
         folder: PathBuf,
-        /// Names that were tried.
+        /// Number of names that were tried.
         tried: u32,
     },
 }

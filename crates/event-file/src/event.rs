@@ -7,7 +7,7 @@ use crate::message::{
     Content, EventProto, SessionLog, SourceMetadata, Summary, TensorProto, TensorShape, Value, What,
 };
 
-/// What the first record of a file says (`tensorflow/core/util/events_writer.h`).
+/// Content of the first record of a file (`tensorflow/core/util/events_writer.h`).
 const VERSION: &str = "brain.Event:2";
 /// `SessionLog.START`.
 const START: i32 = 1;
@@ -16,13 +16,13 @@ const CHECKPOINT: i32 = 3;
 /// `DT_STRING`.
 const STRING: i32 = 7;
 
-/// One event of a run: when, at which global step, and what.
+/// One event of a run: its time, its global step and its content.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event(EventProto);
 
 impl Event {
     fn new(wall_time: f64, step: u64, what: What) -> Self {
-        // Steps are counted; none comes near the largest number.
+        // Steps never reach the largest `i64`.
         let step = i64::try_from(step).unwrap_or(i64::MAX);
         Self(EventProto {
             wall_time,
@@ -36,7 +36,7 @@ impl Event {
         Self::new(wall_time, step, What::Summary(Summary { value }))
     }
 
-    /// Returns the first record of a file. `wall_time` is in seconds since 1970, here as everywhere.
+    /// Returns the first record of a file. All `wall_time` arguments are in seconds since 1970.
     pub fn version(wall_time: f64) -> Self {
         let mut event = Self::new(wall_time, 0, What::FileVersion(VERSION.to_owned()));
         event.0.source_metadata = Some(SourceMetadata {
@@ -45,7 +45,8 @@ impl Event {
         event
     }
 
-    /// Returns that a program begins to train at `step`: what another wrote of this step and later ones counts no more.
+    /// Returns the event of a program that starts to train at `step`. It invalidates earlier events of this step and
+    /// later steps.
     pub fn started(wall_time: f64, step: u64) -> Self {
         let log = SessionLog {
             status: START,
@@ -54,7 +55,8 @@ impl Event {
         Self::new(wall_time, step, What::SessionLog(log))
     }
 
-    /// Returns that a checkpoint of `step` was written; `path` is that of all of them, without the step.
+    /// Returns the event of a written checkpoint of `step`. `path` is the common prefix of all checkpoints, without the
+    /// step.
     pub fn checkpoint(wall_time: f64, step: u64, path: String) -> Self {
         Self::new(
             wall_time,
@@ -66,7 +68,7 @@ impl Event {
         )
     }
 
-    /// Returns values by tag.
+    /// Returns an event with scalars by tag.
     pub fn scalars<'a>(
         wall_time: f64,
         step: u64,
@@ -79,7 +81,7 @@ impl Event {
         Self::summary(wall_time, step, values.into_iter().map(value).collect())
     }
 
-    /// Returns a text, as a tensor without dimensions.
+    /// Returns an event with a text, as a tensor without dimensions.
     pub fn text(wall_time: f64, step: u64, tag: &str, text: String) -> Self {
         let tensor = TensorProto {
             dtype: STRING,
@@ -93,7 +95,7 @@ impl Event {
         Self::summary(wall_time, step, vec![value])
     }
 
-    /// Returns how the values of something are distributed.
+    /// Returns an event with a histogram.
     pub fn histogram(wall_time: f64, step: u64, tag: &str, histogram: &Histogram) -> Self {
         let value = Value {
             tag: tag.to_owned(),
@@ -102,7 +104,7 @@ impl Event {
         Self::summary(wall_time, step, vec![value])
     }
 
-    /// Returns the bytes of the message, without a frame.
+    /// Returns the encoded message, without a frame.
     pub fn encode(&self) -> Vec<u8> {
         self.0.encode_to_vec()
     }

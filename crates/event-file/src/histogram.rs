@@ -1,18 +1,18 @@
-//! How values are distributed, in the buckets that TensorFlow uses (`tensorflow/core/lib/histogram/histogram.cc`).
+//! Histograms with the buckets of TensorFlow (`tensorflow/core/lib/histogram/histogram.cc`).
 
 use crate::message::HistogramProto;
 
-/// End of the first bucket above 0.
+/// Upper end of the first bucket above 0.
 const SMALLEST: f64 = 1e-12;
-/// Buckets end below this; one more has all that is larger.
+/// Bound of the upper ends of buckets. One more bucket holds all larger values.
 const LARGEST: f64 = 1e20;
-/// Each bucket is so much wider than the one before.
+/// Ratio of the upper ends of successive buckets.
 const GROWTH: f64 = 1.1;
 
-/// A histogram of finite values; others are left out.
+/// A histogram of finite values. Other values are left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
-    /// Upper ends of the buckets, ascending; a value equal to an end is in the next one.
+    /// Upper ends of the buckets, ascending. A value equal to an end belongs to the next bucket.
     limits: Vec<f64>,
     counts: Vec<f64>,
     min: f64,
@@ -48,7 +48,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Adds values.
+    /// Adds the finite values.
     pub fn add(&mut self, values: impl IntoIterator<Item = f32>) {
         for value in values
             .into_iter()
@@ -65,7 +65,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the message, in which consecutive empty buckets are one.
+    /// Returns the message. It merges consecutive empty buckets.
     pub(crate) fn to_proto(&self) -> HistogramProto {
         let num: f64 = self.counts.iter().sum();
         let (min, max) = if num > 0.0 {
@@ -109,7 +109,8 @@ mod tests {
             (4.0, -1.0, 0.5, 0.0)
         );
         assert_eq!(proto.sum_squares, 1.5);
-        // No two empty ones side by side, and each value below the end of its bucket and not below the one before.
+        // No two neighbouring buckets are empty, and each value lies below the end of its bucket, but not below the end
+        // before.
         assert!(proto.bucket.windows(2).all(|pair| pair != [0.0, 0.0]));
         for value in [0.5, -1.0, 0.0] {
             let place = proto.bucket_limit.partition_point(|limit| *limit <= value);

@@ -1,7 +1,7 @@
-//! Event files as TensorBoard reads them: scalars, histograms and texts by step, written record by record.
+//! Event files for TensorBoard: scalars, histograms and texts by step, written record by record.
 //!
-//! Names, framing, tags and the order of records are those of TensorFlow's Estimator, so that whatever reads its runs reads
-//! ours. Nothing here has a clock: times are given, in seconds since 1970.
+//! Names, framing, tags and the order of records are those of TensorFlow's Estimator, so that programs which read its
+//! runs also read these. The crate has no clock: times are arguments, in seconds since 1970.
 
 mod error;
 mod event;

@@ -1,6 +1,6 @@
-//! The protocol buffers of events, as far as writing needs them, by the field numbers of `tensorflow/core/util/event.proto`
-//! and `tensorflow/core/framework/{summary,histogram,tensor}.proto`. Fields stand in the order of their numbers, in which
-//! other writers write them.
+//! Protocol buffers of events, limited to the fields that are written. Field numbers are those of
+//! `tensorflow/core/util/event.proto` and `tensorflow/core/framework/{summary,histogram,tensor}.proto`. Fields are in
+//! the order of their numbers, as in other writers.
 
 use prost::{Message, Oneof};
 
@@ -17,7 +17,7 @@ pub(crate) struct EventProto {
     pub(crate) source_metadata: Option<SourceMetadata>,
 }
 
-/// The kinds of events that are written.
+/// Kinds of events that are written.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum What {
     #[prost(string, tag = "3")]
@@ -28,7 +28,7 @@ pub(crate) enum What {
     SessionLog(SessionLog),
 }
 
-/// `SourceMetadata`: the program that writes.
+/// `SourceMetadata`: the program that writes the file.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct SourceMetadata {
     #[prost(string, tag = "1")]
@@ -61,7 +61,7 @@ pub(crate) struct Value {
     pub(crate) content: Option<Content>,
 }
 
-/// What a value is.
+/// Content of a value.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Content {
     #[prost(float, tag = "2")]
@@ -85,7 +85,7 @@ pub(crate) struct HistogramProto {
     pub(crate) sum: f64,
     #[prost(double, tag = "5")]
     pub(crate) sum_squares: f64,
-    /// Upper ends of the buckets, excluded.
+    /// Upper ends of the buckets, exclusive.
     #[prost(double, repeated, tag = "6")]
     pub(crate) bucket_limit: Vec<f64>,
     #[prost(double, repeated, tag = "7")]

@@ -8,11 +8,12 @@ use trainyard_tfrecord::write_frame;
 
 use crate::{Error, Event};
 
-/// Names tried for a file: those of the coming seconds, where others of this host began in this one.
+/// Most names that are tried for a file. The names contain successive seconds, because other files of this host may
+/// begin in the same second.
 const NAMES_MAX: u32 = 64;
 
-/// Appends events to a file of its own. Each event is one write: a reader sees whole events, and so does who comes after a
-/// process that was killed.
+/// Appends events to a file of its own. Each event is a single write, so that readers see whole events, even after the
+/// process was killed.
 #[derive(Debug)]
 pub struct EventWriter {
     file: File,
@@ -20,11 +21,11 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
-    /// Creates `events.out.tfevents.SECONDS.HOST` in a folder, which is made if it is not there, and writes the record
-    /// that every file begins with. `wall_time` is in seconds since 1970.
+    /// Creates `events.out.tfevents.SECONDS.HOST` in a folder, which is created if it does not exist, and writes the
+    /// first record of the file. `wall_time` is in seconds since 1970.
     ///
     /// # Errors
-    /// The folder or the file cannot be made.
+    /// The folder or the file cannot be created.
     pub fn create(folder: &Path, host: &str, wall_time: f64) -> Result<Self, Error> {
         std::fs::create_dir_all(folder).map_err(|source| Error::Io {
             action: "create",
@@ -59,7 +60,7 @@ impl EventWriter {
     /// Appends an event.
     ///
     /// # Errors
-    /// The disk refuses. What follows belongs into a new file: this one may end in half a record.
+    /// The write failed. Later events belong in a new file, because this file may end in half a record.
     pub fn write(&mut self, event: &Event) -> Result<(), Error> {
         let mut framed = Vec::new();
         write_frame(&mut framed, &event.encode())
@@ -71,13 +72,13 @@ impl EventWriter {
             })
     }
 
-    /// Returns where the file lies.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// A host's name as part of a file's.
+/// Returns the name of a host as a part of a file name.
 fn plain(host: &str) -> String {
     let plain = |letter: char| {
         if letter.is_ascii_alphanumeric() || "-._".contains(letter) {

@@ -1,18 +1,19 @@
-//! Events as TensorFlow's Estimator wrote them, byte for byte.
+//! Events compared byte for byte with those of TensorFlow's Estimator.
 
 use serde_json::Value;
 use trainyard_event_file::Event;
 use trainyard_testing::{Golden, list};
 use trainyard_tfrecord::Records;
 
-/// The time of a record: the reader of JSON may miss its last bit.
+/// Returns the time of a record. A JSON parser may lose its last bit.
 fn wall_time(record: &[u8]) -> Option<f64> {
     // Field 1 of `Event`, a double, comes first.
     let (key, rest) = record.split_first()?;
     (*key == 9).then(|| rest.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)))?
 }
 
-/// The first record of a file up to field 10 of `Event`, which names the program that writes. Field 1 is a double, and field 3 a text.
+/// Splits the first record of a file before field 10 of `Event`, the program that writes. Field 1 is a double, and
+/// field 3 a text.
 fn until_writer(record: &[u8]) -> (&[u8], Option<&u8>) {
     const TIME_BYTES: usize = 9;
     let text_bytes = 2 + usize::from(record[TIME_BYTES + 1]);
@@ -20,7 +21,7 @@ fn until_writer(record: &[u8]) -> (&[u8], Option<&u8>) {
     (before, after.first())
 }
 
-/// The event that a description names; none of kinds that are not written here.
+/// Returns the event that a description stands for, or `None` if Trainyard does not write its kind.
 fn event(described: &Value, record: &[u8]) -> Option<Event> {
     let step = described["step"].as_u64().expect("a step");
     let time = wall_time(record).expect("a record begins with its time");
@@ -91,7 +92,7 @@ fn golden_events_are_byte_for_byte_those_of_tensorflow() {
                     assert_eq!(event.encode(), *record, "{name}: {described}");
                     equal += 1;
                 }
-                // Graphs of TensorFlow, and numbers as tensors of its second version: neither is written here.
+                // Graphs of TensorFlow, and numbers as tensors of TensorFlow 2, are not written by Trainyard.
                 None if described["what"] == "summary" => tensors += 1,
                 None => graphs += 1,
             }

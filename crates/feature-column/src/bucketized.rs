@@ -1,5 +1,5 @@
-//! `bucketized_column`: bucket `i` holds `boundaries[i-1] <= x < boundaries[i]`; the buckets of the second number of a
-//! field come behind those of the first.
+//! `bucketized_column`: bucket `i` holds `boundaries[i-1] <= x < boundaries[i]`. The buckets of the second number of a
+//! field follow those of the first.
 
 use trainyard_input::Batch;
 
@@ -7,7 +7,7 @@ use crate::Error;
 use crate::ids::Raw;
 use crate::numeric::Source;
 
-/// A numeric column cut into buckets.
+/// A numeric column that is divided into buckets.
 #[derive(Debug, Clone)]
 pub(crate) struct Bucketized {
     pub(crate) source: Source,

@@ -1,4 +1,4 @@
-//! A categorical feature: where its ids come from, and what they weigh.
+//! Categorical features: the source of their ids, and their weights.
 
 use trainyard_input::{Batch, Cells};
 use trainyard_run_config::{Deep, DynamicConfig, FeatureConfig, FeatureKind};
@@ -14,26 +14,26 @@ use crate::{Error, hashed};
 /// A categorical feature: bucketized, hashed, vocabulary, identity, crossed or dynamic.
 #[derive(Debug, Clone)]
 pub struct Categorical {
-    /// Its name.
+    /// Name of the feature.
     pub name: String,
-    /// Number of ids; of a dynamic feature, the most rows of its table.
+    /// Number of ids; for a dynamic feature, the most rows of its table.
     pub buckets: u32,
-    /// Whether it feeds the linear part.
+    /// Whether the feature feeds the linear part.
     pub wide: bool,
-    /// How it feeds the deep part.
+    /// How the feature feeds the deep part; absent = not at all.
     pub deep: Option<Deep>,
-    /// Whether it is the numbers of a column in buckets.
+    /// Whether the ids are buckets of a numeric column.
     pub bucketized: bool,
-    /// What the job says of it.
+    /// Configuration of the feature in the job.
     pub config: FeatureConfig,
-    /// Whether a cross names its ids, and must see values that have none.
+    /// Whether a cross uses the ids. A cross must also see values without id.
     pub(crate) crossed: bool,
     pub(crate) source: Source,
     /// Field of the weights.
     pub(crate) weights: Option<usize>,
 }
 
-/// Where the ids of a categorical feature come from; numbers are fields of the batch.
+/// Source of the ids of a categorical feature. Numbers are fields of the batch.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     Bucketized(Bucketized),
@@ -66,7 +66,7 @@ impl Categorical {
         }
     }
 
-    /// Returns the field that its values come from; a cross has none of its own.
+    /// Returns the field of the feature's values; a cross has none of its own.
     pub fn field(&self) -> Option<usize> {
         match &self.source {
             Source::Bucketized(bucketized) => Some(bucketized.source.field),
@@ -78,7 +78,7 @@ impl Categorical {
         }
     }
 
-    /// Returns the field of the other column that its numbers are combined with, if there is one.
+    /// Returns the field of the other column with which the numbers are combined, if there is one.
     pub fn operand_field(&self) -> Option<usize> {
         match &self.source {
             Source::Bucketized(bucketized) => bucketized.source.operand_field,
@@ -86,12 +86,12 @@ impl Categorical {
         }
     }
 
-    /// Returns the field of the weights of its ids.
+    /// Returns the field of the ids' weights.
     pub fn weights_field(&self) -> Option<usize> {
         self.weights
     }
 
-    /// Writes the ids of a batch. `before` holds those of the features that a cross may name.
+    /// Writes the ids of a batch. `before` holds the ids of the features that a cross may use.
     pub(crate) fn ids(&self, batch: &Batch, before: &[Raw], out: &mut Raw) -> Result<(), Error> {
         out.clear();
         match &self.source {
@@ -138,7 +138,7 @@ impl Categorical {
             }
         }
         match (&self.source, self.weights) {
-            // The ids of a cross are counted first, and weighed as they come.
+            // The number of ids of a cross or of buckets is known only now, so their weights are added afterwards.
             (Source::Crossed(_) | Source::Bucketized(_), Some(field)) => {
                 self.weigh(batch, field, out)
             }
@@ -146,7 +146,7 @@ impl Categorical {
         }
     }
 
-    /// Goes through the values of a field, with their weights, and takes the id of each that has one.
+    /// Visits the values of a field with their weights, and appends the id of each value that has one.
     fn ids_of(
         &self,
         batch: &Batch,
@@ -161,7 +161,7 @@ impl Categorical {
         })
     }
 
-    /// Goes through the values of a field, with their weights. `take` says whether it took the value.
+    /// Visits the values of a field with their weights. `take` returns whether it appended an id.
     fn values(
         &self,
         batch: &Batch,
@@ -185,7 +185,7 @@ impl Categorical {
                         return Err(self.error("must hold text or whole numbers, given floats"));
                     }
                 };
-                // Where every row holds as many values, some stand in for missing ones.
+                // If every row holds the same number of values, some may be placeholders of missing values.
                 if dense && matches!(value, Value::Text(b"") | Value::Int(-1)) {
                     continue;
                 }

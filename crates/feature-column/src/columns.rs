@@ -1,4 +1,4 @@
-//! The feature columns of a job, and what they make of a batch.
+//! The feature columns of a job, which transform batches.
 
 use trainyard_input::{Batch, FieldKind, Schema};
 use trainyard_run_config::{CrossKey, Deep, FeatureConfig, FeatureKind};
@@ -12,10 +12,10 @@ use crate::pool::{Pool, Work};
 use crate::vocabulary::Vocabulary;
 use crate::{Categorical, Error, Ids, Numeric, numeric};
 
-/// A batch made ready: numbers row by row, ids feature by feature.
+/// A transformed batch: numbers by row, ids by feature.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Features {
-    /// Records.
+    /// Number of records.
     pub rows: usize,
     /// `rows x` [`FeatureColumns::numbers_width`], row-major.
     pub numbers: Vec<f32>,
@@ -26,32 +26,32 @@ pub struct Features {
 /// A table that several features look up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedTable {
-    /// Its name.
+    /// Name of the table.
     pub name: String,
-    /// Its members: categorical features, by place.
+    /// Indices of the categorical features that use the table.
     pub members: Vec<usize>,
-    /// Place of the first member's ids in [`Features::ids`]; the others' follow.
+    /// Index in [`Features::ids`] of the first member's ids; the ids of the others follow.
     pub begin: usize,
 }
 
-/// The features of a job, each kind in ascending order of name, as TensorFlow concatenates them.
+/// The features of a job, each kind in ascending order of names, as TensorFlow concatenates them.
 #[derive(Debug, Clone)]
 pub struct FeatureColumns {
     /// Numeric features.
     pub numeric: Vec<Numeric>,
     /// Categorical features.
     pub categorical: Vec<Categorical>,
-    /// Tables of several features.
+    /// Tables that several features share.
     pub shared: Vec<SharedTable>,
-    /// Numbers of a row.
+    /// Number of values of [`Features::numbers`] in a row.
     pub numbers_width: usize,
-    /// Categorical features in an order in which crosses come behind what they name.
+    /// Categorical features, ordered so that a cross follows the features that it uses.
     order: Vec<usize>,
     pool: Pool,
 }
 
 impl FeatureColumns {
-    /// Builds the columns and adds what they read to `schema`.
+    /// Builds the columns, and adds their fields to `schema`.
     pub fn new(features: &[FeatureConfig], schema: &mut Schema) -> Self {
         let mut sorted: Vec<&FeatureConfig> = features.iter().collect();
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -103,7 +103,7 @@ impl FeatureColumns {
         }
     }
 
-    /// Returns the place in [`Features::ids`] of the ids that a feature's embedding looks up.
+    /// Returns the index in [`Features::ids`] of the ids that a feature's embedding looks up.
     pub fn embedding_ids(&self, feature: usize) -> usize {
         let place = |table: &SharedTable| {
             Some(table.begin + table.members.iter().position(|member| *member == feature)?)
@@ -111,10 +111,10 @@ impl FeatureColumns {
         self.shared.iter().find_map(place).unwrap_or(feature)
     }
 
-    /// Makes a batch ready.
+    /// Transforms a batch.
     ///
     /// # Errors
-    /// A value that its column does not take.
+    /// A value cannot be used by its column.
     pub fn transform(&self, batch: &Batch) -> Result<Features, Error> {
         let mut numbers = vec![0.0; batch.rows * self.numbers_width];
         for column in &self.numeric {
@@ -160,7 +160,7 @@ impl FeatureColumns {
         }
         for table in &self.shared {
             let members: Vec<&Raw> = table.members.iter().map(|member| &raw[*member]).collect();
-            // Features of one table are dynamic all, or none.
+            // The features of a table are all dynamic, or none is.
             let dynamic = table
                 .members
                 .iter()
@@ -201,7 +201,8 @@ fn shared_tables(categorical: &[Categorical]) -> Vec<SharedTable> {
     tables
 }
 
-/// Builds a categorical column. `ids` are the categorical features, in order of name; `features` all of the job's.
+/// Builds a categorical column. `ids` are the categorical features in order of names, `features` all features of the
+/// job.
 fn categorical(
     feature: &FeatureConfig,
     ids: &[&FeatureConfig],
@@ -319,7 +320,7 @@ fn categorical(
                 .iter()
                 .map(|key| cross_key(key, ids, features, schema))
                 .collect();
-            // TensorFlow takes its default for a key of 0, too.
+            // TensorFlow also uses its default for a key of 0.
             let hash_key = hash_key.filter(|key| *key != 0).unwrap_or(CROSS_HASH_KEY);
             (
                 *buckets,
@@ -364,7 +365,7 @@ fn cross_key(
     features: &[FeatureConfig],
     schema: &mut Schema,
 ) -> Key {
-    // A column that another feature reads as several values is several values here, too.
+    // If another feature splits the column into several values, the cross does too.
     let separator = |column: &str| {
         let reads = |feature: &&FeatureConfig| match &feature.kind {
             FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {

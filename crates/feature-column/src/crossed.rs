@@ -5,10 +5,10 @@ use trainyard_input::{Batch, Cells};
 use crate::fingerprint::fingerprint64;
 use crate::ids::{Raw, UNKNOWN};
 
-/// TensorFlow's hash key where a column names none.
+/// TensorFlow's default hash key.
 pub const CROSS_HASH_KEY: u64 = 0x00DE_CAFC_AFFE;
 
-/// Joins two fingerprints into one (`FingerprintCat64`, `tensorflow/core/platform/fingerprint.h`).
+/// Combines two fingerprints into one (`FingerprintCat64`, `tensorflow/core/platform/fingerprint.h`).
 #[inline]
 pub fn fingerprint_concatenate(first: u64, second: u64) -> u64 {
     const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
@@ -29,7 +29,7 @@ pub(crate) enum Key {
     Ids(usize),
 }
 
-/// Ids of combinations.
+/// A crossed column: the ids of combinations.
 #[derive(Debug, Clone)]
 pub(crate) struct Crossed {
     pub(crate) keys: Vec<Key>,
@@ -38,9 +38,9 @@ pub(crate) struct Crossed {
 }
 
 impl Crossed {
-    /// Appends the ids of a batch. `features` holds the ids of the categorical features that keys name.
+    /// Appends the ids of a batch. `features` holds the ids of the categorical features that are keys.
     pub(crate) fn ids(&self, batch: &Batch, features: &[Raw], out: &mut Raw) {
-        // TensorFlow hashes what is sparse (ids, fields of any length) before what is dense, each in the given order.
+        // TensorFlow hashes sparse keys (ids, fields of variable length) before dense keys, each in the given order.
         let sparse = |key: &&Key| match key {
             Key::Ids(_) => true,
             Key::Field(field) => batch.columns[*field].offsets.is_some(),
@@ -57,7 +57,7 @@ impl Crossed {
         }
     }
 
-    /// Goes through the combinations of a row, the last key fastest.
+    /// Visits the combinations of a row. The last key varies fastest.
     fn combine(
         &self,
         batch: &Batch,

@@ -1,11 +1,11 @@
-//! Why a batch's values cannot be used.
+//! Error of a value that cannot be used.
 
-/// A value that its column does not take.
+/// A value that its column cannot use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("column `{column}`: {message}")]
 pub struct Error {
-    /// The feature.
+    /// Name of the feature.
     pub column: String,
-    /// Rule, then value.
+    /// The rule, then the value.
     pub message: String,
 }

@@ -1,15 +1,15 @@
-//! `Fingerprint64` of FarmHash: the hash that TensorFlow's `tf.strings.to_hash_bucket_fast` and crosses take of a text.
+//! FarmHash's `Fingerprint64`, the hash of texts in TensorFlow's `tf.strings.to_hash_bucket_fast` and crosses.
 //!
 //! Written from the published algorithm, `farmhashna::Hash64` of FarmHash 1.1 (Geoff Pike, Google;
-//! <https://github.com/google/farmhash>, `src/farmhash.cc`), whose results are fixed for all time. Names of constants and of
-//! functions are those of the source, so that the two can be read side by side. All arithmetic wraps.
+//! <https://github.com/google/farmhash>, `src/farmhash.cc`), whose results will never change. Constants and functions
+//! have the names of that source, so that both can be compared side by side. All arithmetic wraps.
 
 const K0: u64 = 0xc3a5_c85c_97cb_3127;
 const K1: u64 = 0xb492_b66f_be98_f273;
 const K2: u64 = 0x9ae1_6a3b_2f90_404f;
-/// Start of the state of texts of more than 64 bytes.
+/// Initial state for texts of more than 64 bytes.
 const SEED: u64 = 81;
-/// Bytes that one round of a long text takes.
+/// Bytes per round for long texts.
 const BLOCK: usize = 64;
 
 /// Returns the fingerprint of a text, bit-equal with TensorFlow's for every length.
@@ -23,7 +23,7 @@ pub fn fingerprint64(text: &[u8]) -> u64 {
     }
 }
 
-/// The 8 bytes at a place, little endian.
+/// Returns the 8 bytes at an offset, little-endian.
 #[inline(always)]
 fn fetch64(text: &[u8], place: usize) -> u64 {
     let bytes = text[place..place + 8]
@@ -32,7 +32,7 @@ fn fetch64(text: &[u8], place: usize) -> u64 {
     u64::from_le_bytes(*bytes)
 }
 
-/// The 4 bytes at a place, little endian.
+/// Returns the 4 bytes at an offset, little-endian.
 #[inline(always)]
 fn fetch32(text: &[u8], place: usize) -> u64 {
     let bytes = text[place..place + 4]
@@ -46,7 +46,7 @@ fn shift_mix(value: u64) -> u64 {
     value ^ (value >> 47)
 }
 
-/// Two words to one, in the manner of Murmur.
+/// Combines two words into one, as in Murmur.
 #[inline(always)]
 fn hash_len_16(u: u64, v: u64, mul: u64) -> u64 {
     let a = shift_mix((u ^ v).wrapping_mul(mul));
@@ -54,7 +54,7 @@ fn hash_len_16(u: u64, v: u64, mul: u64) -> u64 {
     b.wrapping_mul(mul)
 }
 
-/// The factor of texts of up to 64 bytes.
+/// Returns the factor for texts of up to 64 bytes.
 #[inline(always)]
 fn mul_of(length: usize) -> u64 {
     K2.wrapping_add(length as u64 * 2)
@@ -139,7 +139,7 @@ fn hash_len_33_to_64(text: &[u8]) -> u64 {
     hash_len_16(u, v, mul)
 }
 
-/// 32 bytes of a block, from a place on, and two seeds to two words.
+/// Combines 32 bytes of a block and two seeds into two words.
 #[inline(always)]
 fn weak_hash_len_32_with_seeds(
     block: &[u8; BLOCK],
@@ -158,7 +158,7 @@ fn weak_hash_len_32_with_seeds(
     (sum.wrapping_add(z), mixed.wrapping_add(a))
 }
 
-/// 56 bytes of state, which every block of 64 bytes changes.
+/// State of 56 bytes that each block of 64 bytes updates.
 struct State {
     x: u64,
     y: u64,
@@ -168,7 +168,8 @@ struct State {
 }
 
 impl State {
-    /// Takes in a block. The last one has a factor of its own in `mul`, and 9 as `weight`; the others have `K1` and 1.
+    /// Returns the state after a block. The last block has its own factor in `mul`, and the `weight` 9. Other blocks
+    /// have `K1` and 1.
     #[inline(always)]
     fn with(self, block: &[u8; BLOCK], mul: u64, weight: u64) -> Self {
         let Self { x, y, z, v, w } = self;
@@ -199,7 +200,8 @@ impl State {
     }
 }
 
-/// Texts of more than 64 bytes: all blocks before the last byte, then the last 64 bytes, which may overlap them.
+/// Hashes a text of more than 64 bytes: all blocks before the last byte, then the last 64 bytes, which may overlap
+/// them.
 fn hash_long(text: &[u8]) -> u64 {
     let y = SEED.wrapping_mul(K1).wrapping_add(113);
     let mut state = State {
@@ -209,7 +211,7 @@ fn hash_long(text: &[u8]) -> u64 {
         v: (0, 0),
         w: (0, 0),
     };
-    // A block that ends with the text is the last one: it is not taken twice.
+    // The last byte is left out, so that a block which ends with the text is used only as the last block.
     let (blocks, _) = text[..text.len() - 1].as_chunks();
     for block in blocks {
         state = state.with(block, K1, 1);

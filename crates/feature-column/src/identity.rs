@@ -1,19 +1,19 @@
 //! `categorical_column_with_identity`: the number is the id.
 
-/// Ids that are numbers.
+/// An identity column.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) buckets: u32,
     pub(crate) default: Option<u32>,
-    /// Whether numbers out of range are left out, as an indicator does; otherwise they are errors.
+    /// Whether numbers out of range are skipped, as for an indicator; otherwise they are errors.
     pub(crate) lenient: bool,
 }
 
 impl Identity {
-    /// Returns the id of a number, nothing where it has none.
+    /// Returns the id of a number, or `None` if it has none.
     ///
     /// # Errors
-    /// Too large, and no default.
+    /// The number is too large, and there is no default.
     pub(crate) fn id(&self, value: i64) -> Result<Option<u32>, String> {
         match u32::try_from(value) {
             Ok(id) if id < self.buckets => Ok(Some(id)),

@@ -1,35 +1,37 @@
-//! The ids of one categorical feature in a batch, each once.
+//! The unique ids of a categorical feature in a batch.
+
+mod unique;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use trainyard_run_config::Combiner;
 
-use crate::unique::Unique;
+pub(crate) use unique::Unique;
 
 /// Row `r` has the ids `unique[index[i]]` for `i` in `offsets[r]..offsets[r + 1]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ids {
-    /// One more than there are rows; starts at 0, never falls.
+    /// Offsets of the rows in `index`, one more than there are rows. The first is 0, and they never decrease.
     pub offsets: Vec<u32>,
-    /// Places in `unique`, or in `fingerprints`.
+    /// Indices into `unique`, or into `fingerprints`.
     pub index: Vec<u32>,
     /// Weights, parallel to `index`; absent = all 1.
     pub weights: Option<Vec<f32>>,
     /// The ids of the batch, ascending, each once.
     ///
-    /// Id 0 is among them where a row has no id: TensorFlow looks it up for such rows and masks it, so that the
-    /// optimizer touches it with a gradient of zero.
+    /// Id 0 is included if a row has no id: TensorFlow looks up id 0 for such rows and masks it, so that the optimizer
+    /// updates it with a gradient of zero.
     pub unique: Arc<[u32]>,
-    /// Of a dynamic feature, in place of `unique`: the fingerprints of the batch, ascending, each once. A row without
-    /// id touches none.
+    /// For a dynamic feature, in place of `unique`: the fingerprints of the batch, ascending, each once. A row without
+    /// id adds no fingerprint.
     pub fingerprints: Option<Arc<[u64]>>,
 }
 
-/// Stands in [`Raw::ids`] for a value without id, where a cross must see it: TensorFlow crosses it as -1.
+/// Placeholder in [`Raw::ids`] of a value without id that a cross must see. TensorFlow crosses it as -1.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
-/// Ids as they stand in the rows: in `ids`, or, of a dynamic feature, in `fingerprints`.
+/// Ids by row, before deduplication: in `ids`, or for a dynamic feature in `fingerprints`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Raw {
     pub(crate) offsets: Vec<u32>,
@@ -54,12 +56,12 @@ impl Raw {
 
     #[inline]
     pub(crate) fn end_row(&mut self) {
-        // One of the two is empty.
+        // One of the two lists is empty.
         self.offsets
             .push((self.ids.len() + self.fingerprints.len()) as u32);
     }
 
-    /// Leaves out what has no id.
+    /// Removes the placeholders of values without id.
     pub(crate) fn drop_unknown(&mut self) {
         if !self.ids.contains(&UNKNOWN) {
             return;
@@ -86,7 +88,7 @@ impl Raw {
 }
 
 impl Ids {
-    /// Returns no ids, of a feature that nothing looks up.
+    /// Returns empty ids, for a feature that is not looked up.
     pub(crate) fn none() -> Self {
         Self {
             offsets: Vec::new(),
@@ -97,7 +99,7 @@ impl Ids {
         }
     }
 
-    /// Returns the ids of several features that are looked up in one table: their `unique` is the same.
+    /// Returns the ids of several features that share a table. They share `unique`.
     pub(crate) fn of(features: &[&Raw], scratch: &mut Unique) -> Vec<Self> {
         let empty = features
             .iter()
@@ -118,10 +120,10 @@ impl Ids {
         ids
     }
 
-    /// As [`Ids::of`], for ids of any size.
+    /// As [`Ids::of`], for ids that are too large for [`Unique`].
     fn sorted(features: &[&Raw], empty: bool) -> Vec<Self> {
         let ids = features.iter().flat_map(|raw| &raw.ids);
-        // Sorting (id, place) pairs as one number finds the unique ids and their places in one sweep.
+        // Sorting (id, position) pairs as single numbers finds the unique ids and the index in one pass.
         let mut pairs: Vec<u64> = ids
             .zip(0_u64..)
             .map(|(id, place)| u64::from(*id) << 32 | place)
@@ -142,7 +144,7 @@ impl Ids {
         Self::cut(features, &index, &unique.into(), None)
     }
 
-    /// As [`Ids::of`], of dynamic features.
+    /// As [`Ids::of`], for dynamic features.
     pub(crate) fn of_fingerprints(features: &[&Raw]) -> Vec<Self> {
         let all = features.iter().flat_map(|raw| &raw.fingerprints);
         let mut pairs: Vec<(u64, u32)> = all.zip(0_u32..).map(|(id, place)| (*id, place)).collect();
@@ -158,7 +160,7 @@ impl Ids {
         Self::cut(features, &index, &Arc::from([]), Some(unique.into()))
     }
 
-    /// Gives each of several features its part of the places.
+    /// Divides the index among several features.
     fn cut(
         features: &[&Raw],
         index: &[u32],
@@ -180,16 +182,17 @@ impl Ids {
         features.iter().map(cut).collect()
     }
 
-    /// Returns the places in `unique` of a row's ids.
+    /// Returns the indices in `unique` of a row's ids.
     #[inline]
     pub fn of_row(&self, row: usize) -> &[u32] {
         &self.index[self.offsets[row] as usize..self.offsets[row + 1] as usize]
     }
 
-    /// Returns the place of each of these rows' id, where each has one and there are no weights: its share is then 1.
+    /// Returns the index of each row's id if every row has exactly one id and no weights. The share of each id is then
+    /// 1.
     ///
     /// # Panics
-    /// There are not so many rows.
+    /// There are fewer rows.
     pub fn one_of_each(&self, rows: Range<usize>) -> Option<&[u32]> {
         let offsets = &self.offsets[rows.start..=rows.end];
         let first = offsets[0];
@@ -200,9 +203,9 @@ impl Ids {
         (each && self.weights.is_none()).then(|| &self.index[first as usize..][..rows.len()])
     }
 
-    /// Calls `take` with the place in `unique` and the share of each id of a row: what its vector is multiplied by
-    /// before the vectors are summed (`safe_embedding_lookup_sparse`). With `Mean` and `Sqrtn`, ids whose weight is
-    /// not above 0 do not count.
+    /// Calls `take` with the index in `unique` and the share of each id of a row. The share is the factor of the id's
+    /// vector in the sum of the row (`safe_embedding_lookup_sparse`). With `Mean` and `Sqrtn`, ids whose weight is not
+    /// above 0 do not count.
     #[inline]
     pub fn shares(&self, row: usize, combiner: Combiner, mut take: impl FnMut(usize, f32)) {
         let begin = self.offsets[row] as usize;

@@ -1,7 +1,7 @@
-//! Feature columns: from a batch of records to ids and numbers.
+//! Feature columns: they transform records into ids and numbers.
 //!
-//! One file per kind of column. What comes out is ready for arithmetic: numbers normalised, texts hashed, ids
-//! deduplicated once per batch and shared by everything that looks them up.
+//! Each kind of column has a file. The results are ready for computation: numbers are normalised, texts are hashed, and
+//! ids are deduplicated once per batch for all their lookups.
 
 mod bucketized;
 mod categorical;
@@ -14,7 +14,6 @@ mod identity;
 mod ids;
 mod numeric;
 mod pool;
-mod unique;
 mod vocabulary;
 
 pub use categorical::Categorical;

@@ -1,4 +1,4 @@
-//! `numeric_column`: numbers, normalised.
+//! `numeric_column`: normalised numbers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,44 +8,44 @@ use trainyard_run_config::{LOG_MIN, Normalizer, Numbers, Time};
 
 use crate::Error;
 
-/// Whole numbers whose logarithm is remembered.
+/// Number of integers, from 0, whose logarithm is cached.
 const COUNTS: u16 = 1024;
 
-/// What a whole number that is missing is read as.
+/// Placeholder of a missing integer.
 const MISSING: i64 = -1;
 
 /// A numeric feature.
 #[derive(Debug, Clone)]
 pub struct Numeric {
-    /// Its name.
+    /// Name of the feature.
     pub name: String,
-    /// Whether it feeds the linear part.
+    /// Whether the feature feeds the linear part.
     pub wide: bool,
-    /// Whether it feeds the deep part.
+    /// Whether the feature feeds the deep part.
     pub deep: bool,
-    /// First of its places in a row of [`crate::Features::numbers`].
+    /// First column of the feature in a row of [`crate::Features::numbers`].
     pub begin: usize,
-    /// Its places in a row, at least 1.
+    /// Number of columns in a row, at least 1.
     pub width: usize,
-    /// What the job says of its numbers.
+    /// Configuration of the numbers in the job.
     pub numbers: Numbers,
     pub(crate) source: Source,
 }
 
-/// Where numbers come from, and what is made of them.
+/// Source of numbers, with their transformations.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) field: usize,
-    /// The field of the other column, where there is one.
+    /// Field of the other column, if there is one.
     pub(crate) operand_field: Option<usize>,
     pub(crate) width: usize,
     numbers: Numbers,
-    /// What log1p makes of the whole numbers from 0: its numbers are mostly small counts.
+    /// log1p of the integers from 0. Most numbers under log1p are small counts.
     logarithms: Arc<[f32]>,
 }
 
 impl Source {
-    /// Adds the fields that the numbers are made of to a schema.
+    /// Adds the fields of the numbers to a schema.
     pub(crate) fn new(numbers: &Numbers, separator: Option<u8>, schema: &mut Schema) -> Self {
         let floats = || FieldKind::Float {
             width: numbers.width,
@@ -53,7 +53,7 @@ impl Source {
             default: numbers.default.clone(),
         };
         let kind = match numbers.time {
-            // The seconds of today have more digits than a float of 32 bits.
+            // Times of today in seconds have more digits than a 32-bit float.
             Some(_) => FieldKind::Int {
                 separator: None,
                 truncate: true,
@@ -81,10 +81,10 @@ impl Source {
         }
     }
 
-    /// Returns the numbers of a batch before they are normalised, `rows x width`.
+    /// Returns the numbers of a batch before normalisation, `rows x width`.
     ///
     /// # Errors
-    /// A row holds another number of them, or no time.
+    /// A row holds another count of numbers, or no time.
     pub(crate) fn values<'a>(&self, batch: &'a Batch) -> Result<Cow<'a, [f32]>, Error> {
         if let Some(time) = self.numbers.time {
             return Ok(Cow::Owned(self.parts_of_times(time, batch)?));
@@ -137,7 +137,7 @@ impl Source {
                 self.width
             )));
         }
-        // Every row holds as many.
+        // All rows hold the same count of numbers.
         match column.row(0, batch.rows).len() {
             held if held == self.width => Ok(values),
             held => Err(wrong(format!(
@@ -154,7 +154,7 @@ impl Source {
         }
     }
 
-    /// Returns the number within its bounds, normalised.
+    /// Returns the number, clipped to its bounds and normalised.
     #[inline]
     pub(crate) fn normalize(&self, value: f32) -> f32 {
         let value = match self.numbers.clip {
@@ -180,17 +180,17 @@ impl Source {
 }
 
 impl Numeric {
-    /// Returns the field that its numbers come from.
+    /// Returns the field of the numbers.
     pub fn field(&self) -> usize {
         self.source.field
     }
 
-    /// Returns the field of the other column that they are combined with, if there is one.
+    /// Returns the field of the other column with which the numbers are combined, if there is one.
     pub fn operand_field(&self) -> Option<usize> {
         self.source.operand_field
     }
 
-    /// Writes the numbers of a batch into rows of `total` places.
+    /// Writes the numbers of a batch into rows of `total` columns.
     pub(crate) fn fill(&self, batch: &Batch, total: usize, out: &mut [f32]) -> Result<(), Error> {
         let values = self.source.values(batch)?;
         for (row, values) in out
@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// What is made of a column, and of a second one where it is combined.
+    /// Transforms a column, together with a second column if the numbers are combined.
     fn made(numbers: Numbers, columns: Vec<Column>) -> Result<Vec<f32>, Error> {
         let mut schema = Schema::default();
         let source = Source::new(&numbers, None, &mut schema);
@@ -293,7 +293,7 @@ mod tests {
                 vec![Column::ints(times.to_vec())],
             )
         };
-        // 2026-11-23, a Monday, 23:59:59 and a second later; 1969-12-31, a Wednesday, 22:00.
+        // 2026-11-23, a Monday, 23:59:59, and one second later; 1969-12-31, a Wednesday, 22:00.
         let times = [1_795_478_399, 1_795_478_400, -7200];
         let hours = of(TimePart::Hour, TimeUnit::Seconds, &times, None).expect("times");
         assert_eq!(hours, [23.0, 0.0, 22.0]);

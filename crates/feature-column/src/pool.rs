@@ -1,24 +1,24 @@
-//! Memory that one batch leaves to the next.
+//! Buffers that are reused from batch to batch.
 
 use std::sync::Mutex;
 
 use crate::ids::Raw;
-use crate::unique::Unique;
+use crate::ids::Unique;
 
-/// What is needed while a batch is made ready.
+/// Buffers of one transformation.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// The ids of each categorical feature, as they stand in the rows.
+    /// The ids of each categorical feature by row, before deduplication.
     pub(crate) raw: Vec<Raw>,
     pub(crate) unique: Unique,
 }
 
-/// Holds the memory of the last batch that was finished. Threads that work at once have memory of their own.
+/// Holds the buffers of the last batch. Threads that transform at the same time have buffers of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Mutex<Option<Box<Work>>>);
 
 impl Pool {
-    /// Returns memory of any content.
+    /// Returns buffers, with any content.
     pub(crate) fn take(&self) -> Box<Work> {
         // No code panics while it holds the lock.
         self.0
@@ -28,7 +28,7 @@ impl Pool {
             .unwrap_or_default()
     }
 
-    /// Keeps memory for the next batch. After an error it is dropped instead: it may be in disorder.
+    /// Keeps buffers for the next batch. After an error they are dropped instead, because they may be inconsistent.
     pub(crate) fn give_back(&self, work: Box<Work>) {
         if let Ok(mut place) = self.0.lock() {
             *place = Some(work);
@@ -37,7 +37,7 @@ impl Pool {
 }
 
 impl Clone for Pool {
-    /// The copy starts without memory.
+    /// The copy starts without buffers.
     fn clone(&self) -> Self {
         Self::default()
     }

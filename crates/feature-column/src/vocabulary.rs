@@ -1,5 +1,5 @@
-//! `categorical_column_with_vocabulary_list`: the place of a value in a list; others share the buckets behind it, or
-//! have the default id, or none.
+//! `categorical_column_with_vocabulary_list`: the id of a listed value is its index. Other values share the buckets
+//! after the list, or have the default id, or none.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ impl Vocabulary {
         place.or_else(|| self.other(|buckets| hashed::bucket(text, buckets)))
     }
 
-    /// Returns the id of a whole number, if it has one.
+    /// Returns the id of an integer, if it has one.
     pub(crate) fn id_of_int(&self, number: i64) -> Option<u32> {
         let place = self.ints.get(&number).copied();
         place.or_else(|| self.other(|buckets| hashed::bucket_of_int(number, buckets)))

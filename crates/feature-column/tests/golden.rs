@@ -1,4 +1,4 @@
-//! Fingerprints and crosses equal TensorFlow's.
+//! Fingerprints and crosses compared with TensorFlow's.
 #![expect(
     clippy::unwrap_used,
     reason = "a recorded case that is not as its README says fails the test"
@@ -12,7 +12,7 @@ fn number(value: &Value) -> u64 {
     value.as_str().unwrap().parse().unwrap()
 }
 
-/// Standard base64.
+/// Decodes standard base64.
 fn decode(text: &str) -> Vec<u8> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digit = |byte: u8| DIGITS.iter().position(|digit| *digit == byte).unwrap() as u32;
@@ -91,7 +91,7 @@ fn golden_whole_numbers_have_the_buckets_of_their_text() {
     golden.assert_counts("fingerprint64.json, ints", &[("equal", cases.len(), 10)]);
 }
 
-/// The decimal text of an i64 that is recorded as text.
+/// Returns the decimal text of an i64 that is recorded as text.
 fn number_text(value: &Value) -> String {
     value.as_str().unwrap().parse::<i64>().unwrap().to_string()
 }
@@ -101,7 +101,7 @@ fn golden_crosses_are_those_of_sparse_cross_hashed() {
     let golden = Golden::find();
     let cases = golden.cases("fingerprint64.json", "sparse_cross_hashed");
     for case in &cases {
-        // TensorFlow takes its default for a key of 0, too.
+        // TensorFlow also uses its default for a key of 0.
         let key = case["hash_key"]
             .as_str()
             .map_or(0, |key| key.parse().unwrap());

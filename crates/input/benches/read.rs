@@ -67,14 +67,14 @@ fn best(mut run: impl FnMut(u64) -> usize) -> (usize, f64) {
     (rows, least)
 }
 
-fn deal(batch_size: usize, shuffle_rows: usize) -> Deal {
+fn planner(batch_size: usize, shuffle_rows: usize) -> ShardPlanner {
     let count = |number: usize| {
         let number = u32::try_from(number)
             .ok()
             .and_then(std::num::NonZeroU32::new);
         number.expect("the bench's counts are not 0")
     };
-    Deal {
+    ShardPlanner {
         batch_size: count(batch_size),
         lanes: count(1),
         batches_per_shard: count(16),
@@ -84,9 +84,9 @@ fn deal(batch_size: usize, shuffle_rows: usize) -> Deal {
     }
 }
 
-fn indexed(options: &Options, deal: &Deal) -> usize {
+fn indexed(options: &Options, planner: &ShardPlanner) -> usize {
     let mut indexer =
-        Indexer::open(options.clone(), deal.batch_size).expect("the bench's data is there");
+        Indexer::open(options.clone(), planner.batch_size).expect("the bench's data is there");
     indexer
         .advance(u64::MAX)
         .expect("the bench's data is read")
@@ -104,18 +104,23 @@ fn dataset(options: &Options, schema: &Schema) -> usize {
     rows
 }
 
-fn dealt(reader: &mut ShardReader, deal: &Deal, index: &RecordIndex, pass: u64) -> usize {
+fn planned(
+    reader: &mut ShardReader,
+    planner: &ShardPlanner,
+    index: &RecordIndex,
+    pass: u64,
+) -> usize {
     let mut batch = Batch::default();
     let mut rows = 0;
-    let mut hand = 0;
-    while let Answer::Shard(shard) = deal.shard(index, pass, hand, 0) {
+    let mut round = 0;
+    while let Answer::Shard(shard) = planner.shard(index, pass, round, 0) {
         reader
             .begin(shard, 0..u32::MAX, Direction::Forward)
             .expect("the data shard is sound");
         while reader.read(&mut batch).expect("the bench's data is good") {
             rows += batch.rows;
         }
-        hand += 1;
+        round += 1;
     }
     rows
 }
@@ -191,17 +196,17 @@ fn main() {
                     "{name}, batch {batch_size}, shuffle {shuffle_rows}, {what}: {rate:.0} rows/s, {megabytes:.0} MB/s"
                 );
             };
-            let deal = deal(batch_size, shuffle_rows);
-            let mut indexer =
-                Indexer::open(options.clone(), deal.batch_size).expect("the bench's data is there");
-            told("index", best(|_| indexed(&options, &deal)));
+            let planner = planner(batch_size, shuffle_rows);
+            let mut indexer = Indexer::open(options.clone(), planner.batch_size)
+                .expect("the bench's data is there");
+            told("index", best(|_| indexed(&options, &planner)));
             indexer.advance(u64::MAX).expect("the bench's data is read");
             told("dataset", best(|_| dataset(&options, &schema)));
             let mut reader =
                 ShardReader::open(options.clone(), schema.clone()).expect("the bench's data opens");
             told(
                 "data shards",
-                best(|pass| dealt(&mut reader, &deal, indexer.index(), pass)),
+                best(|pass| planned(&mut reader, &planner, indexer.index(), pass)),
             );
         }
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::permutation::{Key, permute};
-use crate::{Error, Piece};
+use crate::{Error, FileRange};
 
 /// Kind of [`Key`] of the order of a data shard's rows.
 const ROWS: u64 = 1;
@@ -17,7 +17,7 @@ pub struct DataShard {
     /// Pass over the data, from 0.
     pub pass: u64,
     /// Hand of the pass, from 0.
-    pub hand: u64,
+    pub round: u64,
     /// Lane of the hand, below `lanes`.
     pub lane: u32,
     /// Lanes, at least 1.
@@ -29,7 +29,7 @@ pub struct DataShard {
     /// Batches of the shard, at least 1.
     pub batches: u32,
     /// Batches of all lanes of the hand.
-    pub hand_batches: u32,
+    pub round_batches: u32,
     /// Rows of the shard.
     pub rows: u64,
     /// Rows of every batch that is not the pass's last.
@@ -39,7 +39,7 @@ pub struct DataShard {
     /// Seed of that order.
     pub seed: u64,
     /// Where the rows are, in file order.
-    pub pieces: Vec<Piece>,
+    pub ranges: Vec<FileRange>,
 }
 
 impl DataShard {
@@ -59,7 +59,7 @@ impl DataShard {
     pub fn slots(&self, nth: u32) -> u32 {
         let before = u64::from(nth) * u64::from(self.lanes);
         // At most the number of lanes.
-        u64::from(self.hand_batches)
+        u64::from(self.round_batches)
             .saturating_sub(before)
             .min(u64::from(self.lanes)) as u32
     }
@@ -78,7 +78,7 @@ impl DataShard {
         order.extend(0..self.rows as u32);
         if self.shuffle {
             let number = self
-                .hand
+                .round
                 .wrapping_mul(u64::from(self.lanes))
                 .wrapping_add(u64::from(self.lane));
             permute(
@@ -99,15 +99,15 @@ impl DataShard {
     /// [`Error::Shard`] with the value that cannot be.
     pub fn check(&self, files: usize) -> Result<(), Error> {
         let rows = self
-            .pieces
+            .ranges
             .iter()
-            .map(|piece| u64::from(piece.rows))
+            .map(|range| u64::from(range.rows))
             .sum::<u64>();
         let batches = self.rows.div_ceil(u64::from(self.batch_size.max(1)));
         let beyond = self
-            .pieces
+            .ranges
             .iter()
-            .find(|piece| piece.file as usize >= files);
+            .find(|range| range.file as usize >= files);
         let reason = if self.batch_size == 0 {
             "its batches have no row".to_owned()
         } else if self.lane >= self.lanes {
@@ -124,10 +124,10 @@ impl DataShard {
                 "{rows} rows are {batches} batches of {size}, it has {}",
                 self.batches
             )
-        } else if let Some(piece) = beyond {
+        } else if let Some(range) = beyond {
             format!(
                 "it names file {} of an input of {files}: have all tasks the same files?",
-                piece.file
+                range.file
             )
         } else {
             return Ok(());
@@ -139,7 +139,7 @@ impl DataShard {
     pub(crate) fn error(&self, reason: String) -> Error {
         Error::Shard {
             pass: self.pass,
-            hand: self.hand,
+            round: self.round,
             lane: self.lane,
             reason,
         }

@@ -143,12 +143,12 @@ pub enum Error {
         what: String,
     },
     /// A data shard makes no sense.
-    #[error("data shard {hand}, lane {lane}, of pass {pass} cannot be read: {reason}")]
+    #[error("data shard {round}, lane {lane}, of pass {pass} cannot be read: {reason}")]
     Shard {
         /// Its pass.
         pass: u64,
-        /// Its hand.
-        hand: u64,
+        /// Its round of the pass.
+        round: u64,
         /// Its lane.
         lane: u32,
         /// What is wrong with it.

@@ -4,7 +4,7 @@
 //! gives each step. The same options give the same batches, so a batch is known by its [`Position`] alone.
 //!
 //! That is a [`Dataset`], where each worker has a fixed share. Where work is dealt as it is done, an [`Indexer`] finds the
-//! records, a [`Deal`] cuts them into [`DataShard`]s, and a [`ShardReader`] reads the batches of any of them.
+//! records, a [`ShardPlanner`] cuts them into [`DataShard`]s, and a [`ShardReader`] reads the batches of any of them.
 
 mod batch;
 mod block;
@@ -13,17 +13,17 @@ mod compression;
 mod data_shard;
 mod dataset;
 mod dead_letter;
-mod deal;
 mod delimiter;
 mod error;
 mod example;
+mod file_range;
 mod file_stamp;
 mod indexer;
+mod inline_records;
 mod libsvm;
 mod lines;
 mod number;
 mod options;
-mod parcel;
 #[cfg(not(feature = "parquet"))]
 mod parquet_absent;
 #[cfg(feature = "parquet")]
@@ -34,7 +34,6 @@ mod parquet_rows;
 mod parquet_writer;
 mod parser;
 mod permutation;
-mod piece;
 mod prefetch;
 mod quoted;
 mod record;
@@ -46,6 +45,7 @@ mod row_writer;
 mod sample_check;
 mod scan;
 mod schema;
+mod shard_planner;
 mod shard_reader;
 mod shuffle;
 mod source;
@@ -58,18 +58,18 @@ pub use batch::{Batch, Bytes, Cells, Column, Position};
 pub use compression::Compression;
 pub use data_shard::DataShard;
 pub use dataset::{Dataset, Statistics};
-pub use deal::{Answer, Deal, Dealt};
 pub use error::{BadRow, Error};
+pub use file_range::FileRange;
 pub use indexer::Indexer;
+pub use inline_records::{Fault, Header, InlineRecords};
 pub use options::{BadRows, Format, IndexBase, Interleave, Options, Sharding};
-pub use parcel::{Fault, Header, Parcel};
-pub use piece::Piece;
 pub use prefetch::{Batches, Prefetch, PrefetchError};
 pub use record_fetcher::RecordFetcher;
 pub use record_index::RecordIndex;
 pub use sample_check::{Alike, Checked, check};
 pub use scan::{Scan, Scanned};
 pub use schema::{Field, FieldKind, Schema};
+pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};
 pub use shard_reader::{Direction, ShardReader};
 pub use table::{
     Cell, ColumnKind, ColumnLayout, ColumnProfile, Layout, Numbers, Profile, TableReader,

@@ -4,7 +4,7 @@ use trainyard_storage::Storage;
 
 use crate::record::RecordReader;
 use crate::source::{has_header, open_records};
-use crate::{DataShard, Error, Options, Parcel, Piece, Schema};
+use crate::{DataShard, Error, FileRange, InlineRecords, Options, Schema};
 
 /// Files that stay open: those that data shards of one window are likely to be in.
 const OPEN_FILES_MAX: usize = 4;
@@ -47,7 +47,7 @@ impl RecordFetcher {
         }
     }
 
-    /// Reads the records of a data shard into `parcel`, whose memory is used again, whatever it held.
+    /// Reads the records of a data shard into `inline_records`, whose memory is used again, whatever it held.
     ///
     /// # Errors
     /// A file cannot be read, or is not the one that was indexed; the data shard makes no sense; its records are more
@@ -56,18 +56,18 @@ impl RecordFetcher {
         &mut self,
         shard: &DataShard,
         bytes_max: u64,
-        parcel: &mut Parcel,
+        inline_records: &mut InlineRecords,
     ) -> Result<(), Error> {
         shard.check(self.options.files.len())?;
-        self.load(shard, bytes_max, parcel)?;
-        for piece in &shard.pieces {
-            let known = parcel
+        self.load(shard, bytes_max, inline_records)?;
+        for range in &shard.ranges {
+            let known = inline_records
                 .headers
                 .last()
-                .is_some_and(|header| header.file == piece.file);
-            if let (false, Some(columns)) = (known, self.columns(piece.file)) {
-                parcel.headers.push(crate::Header {
-                    file: piece.file,
+                .is_some_and(|header| header.file == range.file);
+            if let (false, Some(columns)) = (known, self.columns(range.file)) {
+                inline_records.headers.push(crate::Header {
+                    file: range.file,
                     columns: columns.to_vec(),
                 });
             }
@@ -98,21 +98,23 @@ impl RecordFetcher {
         &mut self,
         shard: &DataShard,
         bytes_max: u64,
-        parcel: &mut Parcel,
+        inline_records: &mut InlineRecords,
     ) -> Result<(), Error> {
-        parcel.clear();
-        for piece in &shard.pieces {
-            self.read(piece, parcel, |parcel| match parcel.bytes.len() as u64 {
-                bytes if bytes > bytes_max => {
-                    let rows = parcel.lengths.len() as u64;
-                    Err(Error::ShardBytes {
-                        rows,
-                        of: shard.rows,
-                        bytes,
-                        most: bytes_max,
-                    })
+        inline_records.clear();
+        for range in &shard.ranges {
+            self.read(range, inline_records, |inline_records| {
+                match inline_records.bytes.len() as u64 {
+                    bytes if bytes > bytes_max => {
+                        let rows = inline_records.lengths.len() as u64;
+                        Err(Error::ShardBytes {
+                            rows,
+                            of: shard.rows,
+                            bytes,
+                            most: bytes_max,
+                        })
+                    }
+                    _ => Ok(()),
                 }
-                _ => Ok(()),
             })?;
         }
         Ok(())
@@ -120,16 +122,16 @@ impl RecordFetcher {
 
     fn read(
         &mut self,
-        piece: &Piece,
-        parcel: &mut Parcel,
-        check: impl Fn(&Parcel) -> Result<(), Error>,
+        range: &FileRange,
+        inline_records: &mut InlineRecords,
+        check: impl Fn(&InlineRecords) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.select(piece.file)?;
-        let file = self.options.files[piece.file as usize].as_path();
+        self.select(range.file)?;
+        let file = self.options.files[range.file as usize].as_path();
         let Some((_, reader)) = self.open.last_mut() else {
             return Ok(());
         };
-        reader.seek(file, piece.offset, piece.line, piece.end())?;
+        reader.seek(file, range.offset, range.line, range.end())?;
         let changed = |what: String| {
             Err(Error::Changed {
                 file: file.to_owned(),
@@ -137,25 +139,25 @@ impl RecordFetcher {
             })
         };
         let mut lost = false;
-        for row in 0..piece.rows {
+        for row in 0..range.rows {
             if !reader.next(file, true)? {
-                let expected = piece.rows;
+                let expected = range.rows;
                 return changed(format!(
                     "expected {expected} records from byte {} on, found {row}",
-                    piece.offset
+                    range.offset
                 ));
             }
             let record = reader.record(0);
             lost = record.fault.is_some();
-            parcel.push(record);
-            check(parcel)?;
+            inline_records.push(record);
+            check(inline_records)?;
         }
-        if reader.end() == piece.end() || lost {
+        if reader.end() == range.end() || lost {
             Ok(())
         } else {
             changed(format!(
                 "expected a record to end at byte {}, found {}",
-                piece.end(),
+                range.end(),
                 reader.end()
             ))
         }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::Piece;
+use crate::FileRange;
 
 /// The places of all records known so far, cut into runs. Run `i` holds the records `i * batch_size` and on of all
 /// files end to end, so that all runs but the last are full, and those that cross a file's end have several pieces.
@@ -10,7 +10,7 @@ use crate::Piece;
 pub struct RecordIndex {
     batch_size: NonZeroU32,
     /// No piece crosses a run's end; there is none for a file without records.
-    pieces: Vec<Piece>,
+    ranges: Vec<FileRange>,
     /// Records before each file that was begun.
     before: Vec<u64>,
     rows: u64,
@@ -21,7 +21,7 @@ impl RecordIndex {
     pub(crate) fn new(batch_size: NonZeroU32) -> Self {
         Self {
             batch_size,
-            pieces: Vec::new(),
+            ranges: Vec::new(),
             before: Vec::new(),
             rows: 0,
             complete: false,
@@ -64,20 +64,20 @@ impl RecordIndex {
     }
 
     /// Returns the pieces of a run that is known, none of another.
-    pub fn pieces(&self, run: u64) -> &[Piece] {
+    pub fn ranges(&self, run: u64) -> &[FileRange] {
         if run >= self.runs() {
             return &[];
         }
-        let begin = self.pieces.partition_point(|piece| self.run(piece) < run);
-        let count = self.pieces[begin..]
+        let begin = self.ranges.partition_point(|range| self.run(range) < run);
+        let count = self.ranges[begin..]
             .iter()
-            .take_while(|piece| self.run(piece) == run)
+            .take_while(|range| self.run(range) == run)
             .count();
-        &self.pieces[begin..begin + count]
+        &self.ranges[begin..begin + count]
     }
 
-    fn run(&self, piece: &Piece) -> u64 {
-        (self.before[piece.file as usize] + piece.record) / u64::from(self.batch_size.get())
+    fn run(&self, range: &FileRange) -> u64 {
+        (self.before[range.file as usize] + range.record) / u64::from(self.batch_size.get())
     }
 
     pub(crate) fn begin_file(&mut self) {
@@ -90,14 +90,14 @@ impl RecordIndex {
         let border = self.rows.is_multiple_of(u64::from(self.batch_size.get()));
         let file = self.before.len() - 1;
         self.rows += 1;
-        match self.pieces.last_mut() {
-            Some(piece) if !border && piece.file as usize == file => {
-                (piece.rows, piece.bytes) = (piece.rows + 1, end - piece.offset);
+        match self.ranges.last_mut() {
+            Some(range) if !border && range.file as usize == file => {
+                (range.rows, range.bytes) = (range.rows + 1, end - range.offset);
             }
             _ => {
                 let record = self.rows - 1 - self.before[file];
                 let bytes = end - offset;
-                self.pieces.push(Piece {
+                self.ranges.push(FileRange {
                     file: file as u32,
                     rows: 1,
                     record,

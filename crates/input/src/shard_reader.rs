@@ -11,7 +11,9 @@ use crate::parser::Parser;
 use crate::record::{Place, Record};
 use crate::record_fetcher::RecordFetcher;
 use crate::source::{has_header, open_parser};
-use crate::{BadRows, Batch, DataShard, Error, Options, Parcel, Position, Schema, Statistics};
+use crate::{
+    BadRows, Batch, DataShard, Error, InlineRecords, Options, Position, Schema, Statistics,
+};
 
 /// Most bytes of the records of a data shard, which are in memory together.
 const SHARD_BYTES_MAX: u64 = 4 << 30;
@@ -42,7 +44,7 @@ pub struct ShardReader {
     direction: Direction,
     /// Whether the parcel holds the shard's records.
     loaded: bool,
-    parcel: Parcel,
+    inline_records: InlineRecords,
     records: Vec<Entry>,
     order: Vec<u32>,
     /// Files with the same columns share a parser.
@@ -95,7 +97,7 @@ impl ShardReader {
             batches: 0..0,
             direction: Direction::Forward,
             loaded: false,
-            parcel: Parcel::default(),
+            inline_records: InlineRecords::default(),
             records: Vec::new(),
             order: Vec::new(),
             parsers: Vec::new(),
@@ -144,14 +146,14 @@ impl ShardReader {
     pub fn begin_parcel(
         &mut self,
         shard: DataShard,
-        parcel: Parcel,
+        inline_records: InlineRecords,
         batches: Range<u32>,
         direction: Direction,
     ) -> Result<(), Error> {
         let files = shard
-            .pieces
+            .ranges
             .iter()
-            .map(|piece| piece.file as usize + 1)
+            .map(|range| range.file as usize + 1)
             .max()
             .unwrap_or(0);
         if files > FILES_MAX {
@@ -163,10 +165,10 @@ impl ShardReader {
         self.parser_of
             .resize(self.fetcher.options().files.len(), None);
         self.begin(shard, 0..0, direction)?;
-        if let Some(flaw) = parcel.flaw(self.shard.rows) {
+        if let Some(flaw) = inline_records.flaw(self.shard.rows) {
             return Err(self.shard.error(flaw));
         }
-        for header in &parcel.headers {
+        for header in &inline_records.headers {
             if let Some(place @ None) = self.parser_of.get_mut(header.file as usize) {
                 let options = self.fetcher.options();
                 let columns = Some(header.columns.as_slice());
@@ -179,7 +181,7 @@ impl ShardReader {
                 )?);
             }
         }
-        self.parcel = parcel;
+        self.inline_records = inline_records;
         self.prepare()?;
         let end = batches.end.min(self.shard.batches);
         self.batches = batches.start.min(end)..end;
@@ -208,7 +210,7 @@ impl ShardReader {
     fn load(&mut self) -> Result<(), Error> {
         if !self.loaded {
             self.fetcher
-                .load(&self.shard, SHARD_BYTES_MAX, &mut self.parcel)?;
+                .load(&self.shard, SHARD_BYTES_MAX, &mut self.inline_records)?;
             self.prepare()?;
         }
         Ok(())
@@ -217,19 +219,19 @@ impl ShardReader {
     /// Notes where the parcel's records are, and the order in which they are read.
     fn prepare(&mut self) -> Result<(), Error> {
         self.records.clear();
-        let mut lengths = self.parcel.lengths.iter();
+        let mut lengths = self.inline_records.lengths.iter();
         let mut begin = 0;
-        for piece in &self.shard.pieces {
-            let place = &mut self.parser_of[piece.file as usize];
+        for range in &self.shard.ranges {
+            let place = &mut self.parser_of[range.file as usize];
             let parser = match *place {
                 Some(parser) => parser,
                 None => {
                     let options = self.fetcher.options();
-                    let columns = self.fetcher.columns(piece.file);
+                    let columns = self.fetcher.columns(range.file);
                     if has_header(options) && columns.is_none() {
                         let reason = format!(
                             "its parcel does not name the columns of file {}",
-                            piece.file
+                            range.file
                         );
                         return Err(self.shard.error(reason));
                     }
@@ -237,16 +239,16 @@ impl ShardReader {
                         &mut self.parsers,
                         options,
                         &self.schema,
-                        piece.file,
+                        range.file,
                         columns,
                     )?;
                     *place.insert(parser)
                 }
             };
-            for length in lengths.by_ref().take(piece.rows as usize) {
+            for length in lengths.by_ref().take(range.rows as usize) {
                 self.records.push(Entry {
                     begin,
-                    file: piece.file,
+                    file: range.file,
                     parser,
                 });
                 begin += *length as usize;
@@ -275,7 +277,7 @@ impl ShardReader {
                 file,
                 parser,
             } = self.records[place];
-            let length = self.parcel.lengths[place] as usize;
+            let length = self.inline_records.lengths[place] as usize;
             bytes += length as u64;
             if bytes > BATCH_BYTES_MAX {
                 return Err(Error::Batch {
@@ -285,14 +287,14 @@ impl ShardReader {
                 });
             }
             let record = Record {
-                bytes: &self.parcel.bytes[begin..begin + length],
+                bytes: &self.inline_records.bytes[begin..begin + length],
                 place: Place {
                     file: file as usize,
-                    line: self.parcel.lines[place],
-                    offset: self.parcel.offsets[place],
+                    line: self.inline_records.lines[place],
+                    offset: self.inline_records.offsets[place],
                     pass: position.pass,
                 },
-                fault: self.parcel.fault(row),
+                fault: self.inline_records.fault(row),
             };
             self.statistics
                 .bytes_read

@@ -1,7 +1,7 @@
-//! Milliseconds of a forward and backward pass of the click-through model, by one thread and by two:
-//! `cargo bench -p trainyard-model`.
+//! Benchmark of a forward and backward pass of the click-through model, with one thread and with two: `cargo bench -p
+//! trainyard-model`.
 //!
-//! Of several rounds the best counts: the others measure what else the machine was doing.
+//! The fastest of several rounds counts, because slower rounds also measure other load of the machine.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use trainyard_model::{Canned, Model};
 use trainyard_run_config::Job;
 use trainyard_variable::Read;
 
-/// Rounds, and steps of a round.
+/// Number of rounds, and steps per round.
 const ROUNDS: u32 = 800;
 const STEPS: u32 = 2;
 
@@ -77,7 +77,7 @@ fn main() {
                 .num_threads(threads)
                 .build()
                 .expect("threads start");
-            // As training does: each step enters the pool.
+            // Each step enters the thread pool, as in training.
             let step = time(&mut || {
                 let done =
                     pool.install(|| model.train(&features, &values, &mut gradients, &mut scratch));

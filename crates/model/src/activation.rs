@@ -1,4 +1,4 @@
-//! Functions between dense layers, and their derivatives.
+//! Activation functions between dense layers, and their derivatives.
 
 use trainyard_run_config::Activation;
 use trainyard_tensor::sigmoid;
@@ -8,12 +8,12 @@ pub(crate) const SELU_ALPHA: f32 = 1.673_263_2;
 /// Slope of `leaky_relu` below 0.
 pub(crate) const LEAK: f32 = 0.2;
 
-/// Returns whether the derivative needs what went in; otherwise what came out is enough.
+/// Returns whether the derivative is computed from the input of the function. Otherwise it is computed from the output.
 pub(crate) fn needs_input(activation: Activation) -> bool {
     activation == Activation::Swish
 }
 
-/// Replaces each value by its function.
+/// Applies the function to each value.
 pub(crate) fn apply(activation: Activation, values: &mut [f32]) {
     let each = |function: fn(f32) -> f32, values: &mut [f32]| {
         values
@@ -40,7 +40,8 @@ pub(crate) fn apply(activation: Activation, values: &mut [f32]) {
     }
 }
 
-/// Multiplies each gradient by the derivative. `kept` is what went in where [`needs_input`], else what came out.
+/// Multiplies each gradient by the derivative. `kept` is the input of the function if [`needs_input`], otherwise its
+/// output.
 pub(crate) fn backward(activation: Activation, kept: &[f32], gradient: &mut [f32]) {
     let each = |derivative: fn(f32) -> f32, gradient: &mut [f32]| {
         gradient

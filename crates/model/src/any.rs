@@ -1,5 +1,5 @@
-//! A model of any kind behind one type, so that what trains, scores and serves models is compiled once and not for each of
-//! them. What that costs is a call through a pointer a step, and a box a batch.
+//! Type erasure of models, so that code that trains, evaluates or serves models is compiled once instead of once per
+//! model. The cost is a virtual call per step and a box per batch.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -14,31 +14,32 @@ use crate::{
     Scores,
 };
 
-/// What a model keeps for itself: its features, buffers or sums.
+/// Type-erased features, buffers or metrics of a model.
 pub type Own = Box<dyn Any + Send>;
 
-/// A [`Model`] of any kind, with its own types out of sight.
+/// A [`Model`] of any kind, with its associated types erased.
 pub type AnyModel = dyn Model<Features = Own, Scratch = Option<Own>, Metrics = Own>;
 
-/// Makes the model of a job.
+/// Builds the model of a job.
 pub type Build = &'static (dyn Fn(&Job) -> Result<Box<AnyModel>, Error> + Send + Sync);
 
-/// The premade estimators, each as its job says.
+/// Builds the premade estimator that the job names.
 pub const PREMADE: Build = &|job| Ok(any(Canned::from_job(job)?));
 
-/// Hides what kind a model is of.
+/// Erases the type of a model.
 pub fn any(model: impl Model) -> Box<AnyModel> {
     Box::new(Hidden(model))
 }
 
-/// Hides what kind the models are of that a function makes. It lives as long as the process, which is of that kind.
+/// Erases the type of the models that a function builds. The function is leaked, because a process has a single kind of
+/// model.
 pub fn any_of<M: Model>(build: fn(&Job) -> Result<M, Error>) -> Build {
     Box::leak(Box::new(move |job: &Job| Ok(any(build(job)?))))
 }
 
 struct Hidden<M>(M);
 
-/// Why a box always holds what is looked for in it.
+/// Reason why a downcast cannot fail.
 const OWN: &str = "a model is given what it has made";
 
 fn own<T: 'static>(held: &Own) -> &T {

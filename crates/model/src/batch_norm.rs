@@ -1,16 +1,16 @@
 //! Batch normalisation (Ioffe and Szegedy 2015; `tf.keras.layers.BatchNormalization` with momentum 0.999).
 //!
-//! The moving mean and variance are variables like others: their "gradient" is `(1 - momentum) (moving - batch)`, and
-//! the rule of their optimizer group is gradient descent at rate 1, so that they mix the same way wherever they live.
+//! The moving mean and variance are ordinary variables. Their "gradient" is `(1 - momentum) (moving - batch)`, and
+//! their optimizer group applies gradient descent with rate 1, so that parameter servers and workers update them alike.
 
 use trainyard_variable::{Access, Gradients, Initializer, MOVING_AVERAGE, Values, VariableSpec};
 
-/// How much of a moving value stays at each step.
+/// Share of a moving value that remains at each step.
 const MOMENTUM: f32 = 0.999;
-/// Added to the variance.
+/// Constant that is added to the variance.
 pub(crate) const EPSILON: f32 = 1e-3;
 
-/// The variables of one layer, by index.
+/// Indices of the variables of one layer.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchNorm {
     pub(crate) gamma: usize,
@@ -20,7 +20,7 @@ pub(crate) struct BatchNorm {
     units: usize,
 }
 
-/// What the way back needs, and room for the batch's mean and variance.
+/// Values that the backward pass needs, with buffers for the mean and variance of the batch.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     mean: Vec<f32>,
@@ -55,7 +55,7 @@ impl BatchNorm {
         }
     }
 
-    /// Normalises by the moving values.
+    /// Normalises by the moving mean and variance.
     pub(crate) fn infer(&self, values: &Values, rows: &mut [f32]) {
         let gamma = &values[self.gamma];
         let beta = &values[self.beta];
@@ -69,7 +69,7 @@ impl BatchNorm {
         }
     }
 
-    /// Normalises by the batch, and writes the "gradients" of the moving values.
+    /// Normalises by the mean and variance of the batch, and writes the "gradients" of the moving values.
     pub(crate) fn train(
         &self,
         values: &Values,
@@ -122,7 +122,7 @@ impl BatchNorm {
         }
     }
 
-    /// Turns the gradient of the output into that of the input, and writes those of gamma and beta.
+    /// Replaces the gradient of the output by the gradient of the input, and writes the gradients of gamma and beta.
     pub(crate) fn backward(
         &self,
         values: &Values,
@@ -131,7 +131,7 @@ impl BatchNorm {
         kept: &Kept,
     ) {
         let count = (delta.len() / self.units).max(1) as f32;
-        // They are zero until now.
+        // These gradients are zero so far.
         let mut by_gamma = std::mem::take(&mut gradients[self.gamma]);
         let mut by_beta = std::mem::take(&mut gradients[self.beta]);
         let rows = delta

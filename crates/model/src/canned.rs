@@ -1,4 +1,4 @@
-//! The premade estimators: a linear part, a deep part or both, under a head.
+//! The premade estimators: a linear part, a deep part, or both, with a head.
 
 use std::collections::BTreeMap;
 
@@ -25,10 +25,10 @@ use crate::{
 const LINEAR: &str = "linear";
 /// Optimizer group of the deep part.
 const DNN: &str = "dnn";
-/// Scope of the tables of the deep part.
+/// Scope of the embedding tables of the deep part.
 const INPUT_SCOPE: &str = "dnn/input_from_feature_columns/input_layer";
 
-/// A premade estimator, as a job describes it: baseline, linear, DNN, combined, factorization machine, DeepFM or DCN.
+/// A premade estimator as a job describes it: baseline, linear, DNN, combined, factorization machine, DeepFM or DCN.
 #[derive(Debug, Clone)]
 pub struct Canned {
     pub(crate) columns: FeatureColumns,
@@ -43,7 +43,7 @@ pub struct Canned {
     pub(crate) linear: Option<LinearModel>,
     pub(crate) deep: Option<Deep>,
     pub(crate) head: Head,
-    /// Whether a step writes all of a variable's gradient, so that it need not be zero before.
+    /// Whether a step overwrites all of a variable's gradient, which then need not be cleared.
     written: Vec<bool>,
     description: serde_json::Value,
 }
@@ -57,18 +57,18 @@ pub(crate) struct Deep {
     pub(crate) tower: Option<Tower>,
 }
 
-/// A batch made ready for a premade estimator.
+/// A batch of features, prepared for a premade estimator.
 #[derive(Debug, Clone)]
 pub struct Example {
     /// Numbers and ids.
     pub columns: Features,
-    /// Labels, where the batch has them.
+    /// Labels, if the batch has them.
     pub labels: Option<Vec<f32>>,
-    /// Weights, where the job names a column of them.
+    /// Weights, if the job names a weight column.
     pub weights: Option<Vec<f32>>,
-    /// Which examples belong together, for the group AUC.
+    /// Group of each example, for the group AUC.
     pub groups: Option<Vec<u64>>,
-    /// Where the batch stands, from which dropout draws.
+    /// Position of the batch, which seeds dropout.
     pub position: Position,
 }
 
@@ -87,7 +87,8 @@ impl Canned {
     /// Builds the model of a job.
     ///
     /// # Errors
-    /// An optimizer out of range, no feature for a part, a head that the model cannot have, or a job of a custom model.
+    /// An optimizer value is out of range, a part has no feature, the model cannot have the head, or the job has a
+    /// custom model.
     pub fn from_job(job: &Job) -> Result<Self, Error> {
         if job.model.kind.is_custom() {
             let message = "model.kind says that the program brings the model along; this one has premade models";
@@ -133,7 +134,7 @@ impl Canned {
             .iter()
             .any(|variable| variable.optimizer_group == FROZEN)
         {
-            // Their gradients are zeros, and a learning rate of 0 keeps any value as it is.
+            // The gradients are zeros, and a learning rate of 0 keeps any value unchanged.
             optimizers.insert(FROZEN.to_owned(), OptimizerConfig::sgd(0.0));
         }
         table::check_rules(&variables, &optimizers)?;
@@ -177,7 +178,7 @@ impl Canned {
         &self.columns
     }
 
-    /// Computes the logits, `rows x units`, into the scratch. With `gradients`, as training does.
+    /// Computes the logits, `rows x units`, into the scratch. Training passes `gradients`.
     fn forward(
         &self,
         example: &Example,
@@ -236,7 +237,7 @@ impl Canned {
         }
     }
 
-    /// Writes the gradients, given that of the logits and what the way there left.
+    /// Writes the gradients, given the gradient of the logits and the values that the forward pass has kept.
     fn backward(
         &self,
         features: &Features,
@@ -501,7 +502,7 @@ impl Model for Canned {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
         gradients.resize_with(values.len(), Vec::new);
         for ((gradient, value), written) in gradients.iter_mut().zip(values).zip(&self.written) {
-            // Others are added to.
+            // Gradients that are not overwritten are added to.
             if !written {
                 gradient.clear();
             }
@@ -571,11 +572,11 @@ impl Model for Canned {
     }
 }
 
-/// Returns the optimizer of `[model.optimizer]`, TensorFlow's defaults filled in; Adagrad with a learning rate of 0.05
-/// where the job names none.
+/// Returns the optimizer of `[model.optimizer]`, completed with TensorFlow's defaults. Without that section, it is
+/// Adagrad with a learning rate of 0.05.
 ///
 /// # Errors
-/// A hyper-parameter out of range.
+/// A hyper-parameter is out of range.
 pub fn custom_optimizer(job: &Job) -> Result<OptimizerConfig, Error> {
     optimizer(
         job.model.optimizer.as_ref(),
@@ -585,7 +586,7 @@ pub fn custom_optimizer(job: &Job) -> Result<OptimizerConfig, Error> {
     )
 }
 
-/// Fills TensorFlow's defaults into an optimizer as written, or into the usual one.
+/// Completes an optimizer section, or the default optimizer, with TensorFlow's defaults.
 fn optimizer(
     section: Option<&OptimizerSection>,
     usual: &str,

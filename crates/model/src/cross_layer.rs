@@ -6,7 +6,7 @@ use trainyard_tensor::{
 };
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
-/// The variables of the layers: kernel and bias each.
+/// Kernel and bias of each layer.
 #[derive(Debug, Clone)]
 pub(crate) struct CrossLayers {
     pub(crate) layers: Vec<(usize, usize)>,
@@ -25,7 +25,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Returns what came out of the last layer.
+    /// Returns the output of the last layer.
     pub(crate) fn output(&self) -> &[f32] {
         self.inputs.last().map_or(&[], Vec::as_slice)
     }
@@ -70,7 +70,7 @@ impl CrossLayers {
         Self { layers, width }
     }
 
-    /// Leaves what comes out of the last layer in [`Workspace::output`].
+    /// Computes the layers. [`Workspace::output`] then holds the output of the last layer.
     pub(crate) fn forward(
         &self,
         rows: usize,
@@ -106,7 +106,8 @@ impl CrossLayers {
         }
     }
 
-    /// Turns the gradient of the output, in `delta`, into that of the input, and writes those of the variables.
+    /// Replaces the gradient of the output, in `delta`, by the gradient of the input, and writes the gradients of the
+    /// variables.
     pub(crate) fn backward(
         &self,
         rows: usize,

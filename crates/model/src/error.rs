@@ -2,7 +2,7 @@
 
 use trainyard_diagnostic::{Code, Diagnostic};
 
-/// Why a batch cannot be used, or a model not be built.
+/// Why a batch cannot be used, or a model cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The job describes a model that cannot be built.
@@ -16,39 +16,39 @@ pub enum Error {
         /// Rule, then value.
         message: String,
     },
-    /// Training or evaluation was asked for on features without label.
+    /// Training or evaluation needs labels, and the batch has none.
     #[error("the batch has no label column, as training and evaluation need")]
     NoLabel,
-    /// ONNX cannot say what features of the job are made of.
+    /// ONNX lacks an operation that features of the job need.
     #[error("ONNX has no operation for {} of the model's features: {}", features.len(), quoted(features))]
     NotInOnnx {
-        /// Name of each such feature, and what it needs.
+        /// Names of these features, and the missing operation of each.
         features: Vec<(String, &'static str)>,
-        /// Exporter of the job that asks for the graph; absent = the command line.
+        /// Exporter of the job that requests the graph; absent = the command line.
         exporter: Option<String>,
     },
-    /// A graph cannot hold dynamic tables.
+    /// An ONNX graph cannot hold dynamic tables.
     #[error("an ONNX graph cannot hold the dynamic tables of {}", listed(features))]
     DynamicInOnnx {
-        /// Name of each such feature.
+        /// Names of the features with dynamic tables.
         features: Vec<String>,
-        /// Exporter of the job that asks for the graph; absent = the command line.
+        /// Exporter of the job that requests the graph; absent = the command line.
         exporter: Option<String>,
     },
-    /// The model has no graph to write.
+    /// The model does not describe itself as a graph.
     #[error("this model cannot be exported as ONNX: it does not describe itself as a graph")]
     NoGraph,
-    /// Values do not fit the model.
+    /// The number of values differs from the shape of a variable.
     #[error("variable `{variable}` must hold {wanted} values, given {given}")]
     Values {
         /// Name of the variable.
         variable: String,
-        /// Values of its shape.
+        /// Number of values of the variable's shape.
         wanted: usize,
-        /// Values there are.
+        /// Number of values that were given.
         given: usize,
     },
-    /// The graph cannot be written.
+    /// The graph cannot be encoded.
     #[error(transparent)]
     Onnx(#[from] trainyard_onnx::Error),
 }

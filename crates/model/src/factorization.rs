@@ -1,11 +1,11 @@
-//! Products of all pairs of embeddings: `½ Σ ((Σᵢ vᵢ)² - Σᵢ vᵢ²)` (Rendle 2010).
+//! Factorization machine: products of all pairs of embeddings, `½ Σ ((Σᵢ vᵢ)² - Σᵢ vᵢ²)` (Rendle 2010).
 
-/// The embeddings of a row: first places, and the dimension that they share.
+/// The embeddings of a row: their first columns, and their common dimension.
 #[derive(Debug, Clone)]
 pub(crate) struct Factorization {
     pub(crate) begins: Vec<usize>,
     pub(crate) dimension: usize,
-    /// Values of a row.
+    /// Number of values of a row.
     pub(crate) width: usize,
 }
 

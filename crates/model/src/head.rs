@@ -1,8 +1,8 @@
-//! Heads: what logits mean. Loss, predictions and metrics of classification and regression (`tf.estimator.*Head`).
+//! Heads: loss, predictions and metrics of classification and regression (`tf.estimator.*Head`).
 //!
-//! The training loss is the weighted sum over the batch, divided by its number of labels unless the job says
-//! otherwise; `average_loss` is the mean weighted by the weights; `loss` of an evaluation is the plain mean of the
-//! batches'.
+//! The training loss is the weighted sum over the batch, divided by its number of labels unless the job says otherwise.
+//! Of the evaluation metrics, `average_loss` is the mean weighted by the weights, and `loss` is the plain mean over the
+//! batches.
 
 mod labels;
 mod loss;
@@ -18,11 +18,11 @@ use trainyard_tensor::{sigmoid, softmax_in_place};
 use crate::Prediction;
 pub use metrics::HeadMetrics;
 
-/// What the logits of a model mean.
+/// A head: it turns logits into loss, predictions and metrics.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     kind: HeadKind,
-    /// Classes, or numbers of a label.
+    /// Number of classes, or of numbers in a label.
     size: usize,
     /// Names of the classes, if labels are texts.
     names: Option<Vec<String>>,
@@ -31,21 +31,21 @@ pub struct Head {
     separator: u8,
     label_column: String,
     thresholds: Vec<f32>,
-    /// Classes that are reported one by one.
+    /// Classes with metrics of their own.
     classes: Vec<usize>,
-    /// Numbers of the highest predictions that are reported.
+    /// Values of k for which the head reports precision and recall of the k highest predictions.
     top_k: Vec<usize>,
     calibration_buckets: usize,
     loss: LossConfig,
-    /// What an example of each class counts in training; empty where all count the same.
+    /// Training weight of an example, by its class; empty if all are equal.
     class_weights: Vec<f32>,
     reduction: LossReduction,
-    /// Whether the area under the precision-recall curve is interpolated; TensorFlow 1 took trapezoids.
+    /// Whether the area under the precision-recall curve is interpolated. TensorFlow 1 uses trapezoids instead.
     interpolate: bool,
 }
 
 impl Head {
-    /// Returns the head that a job's model and label call for.
+    /// Returns the head for a job's model and label.
     pub fn new(model: &ModelConfig, label: &LabelConfig) -> Self {
         let names = label.vocabulary.clone();
         let positive = match (&names, model.head) {
@@ -74,7 +74,7 @@ impl Head {
         }
     }
 
-    /// Returns the number of logits of a record.
+    /// Returns the number of logits per record.
     pub fn units(&self) -> usize {
         if self.kind == HeadKind::Binary {
             1
@@ -83,8 +83,8 @@ impl Head {
         }
     }
 
-    /// Returns the number of labels of a record: one per class of a multi-label head, one per number of a regression,
-    /// 1 otherwise.
+    /// Returns the number of labels per record: one per class of a multi-label head, one per number of a regression, 1
+    /// otherwise.
     pub fn label_width(&self) -> usize {
         match self.kind {
             HeadKind::Binary | HeadKind::MultiClass => 1,
@@ -92,12 +92,12 @@ impl Head {
         }
     }
 
-    /// Returns what the head is.
+    /// Returns the kind of the head.
     pub fn kind(&self) -> HeadKind {
         self.kind
     }
 
-    /// Returns the number of losses of a record that the reduction counts.
+    /// Returns the number of losses per record that the reduction counts.
     fn losses(&self) -> usize {
         if self.kind.has_classes() {
             1
@@ -106,7 +106,7 @@ impl Head {
         }
     }
 
-    /// Returns what each loss of a batch with these labels counts in that of the batch.
+    /// Returns the factor of each loss in the loss of the batch.
     fn share(&self, labels: &[f32]) -> f32 {
         let rows = labels.len() / self.label_width();
         match self.reduction {
@@ -116,7 +116,7 @@ impl Head {
     }
 
     /// Writes the gradient of the loss with respect to each logit, and returns the loss. `labels` holds
-    /// [`Head::label_width`] numbers a record.
+    /// [`Head::label_width`] numbers per record.
     pub fn loss(
         &self,
         logits: &[f32],
@@ -138,7 +138,8 @@ impl Head {
         sum * f64::from(share)
     }
 
-    /// Returns what an example of this label counts in training: between two classes, what lies between theirs.
+    /// Returns the training weight of an example with this label. A label between two classes interpolates their
+    /// weights.
     fn class_weight(&self, label: f32) -> f32 {
         match (self.class_weights.as_slice(), self.kind) {
             ([], _) => 1.0,
@@ -147,8 +148,8 @@ impl Head {
         }
     }
 
-    /// Replaces an example's logits by their gradient, and returns its loss: a sum over the numbers of a label, a mean
-    /// over the classes of a multi-label head.
+    /// Replaces an example's logits by their gradient, and returns its loss. The loss is a sum over the numbers of a
+    /// label, and a mean over the classes of a multi-label head.
     fn example(&self, logits: &mut [f32], labels: &[f32]) -> f32 {
         fn each(logits: &mut [f32], labels: &[f32], loss: impl Fn(f32, f32) -> (f32, f32)) -> f32 {
             let mut sum = 0.0;
@@ -182,7 +183,7 @@ impl Head {
         }
     }
 
-    /// Turns a logit into what it predicts.
+    /// Returns the prediction of a logit.
     fn mean(&self, logit: f32) -> f32 {
         match self.kind {
             HeadKind::Poisson => logit.exp(),
@@ -253,7 +254,7 @@ impl Head {
     }
 }
 
-/// The first of the largest logits.
+/// Returns the first of the largest logits.
 fn largest(logits: &[f32]) -> usize {
     (0..logits.len())
         .rev()
@@ -261,7 +262,7 @@ fn largest(logits: &[f32]) -> usize {
         .unwrap_or(0)
 }
 
-/// Stirling's approximation of `ln z!`, 0 up to 1 (`tf.nn.log_poisson_loss` with the full loss).
+/// Returns Stirling's approximation of `ln z!`, or 0 up to 1 (`tf.nn.log_poisson_loss` with the full loss).
 fn stirling(label: f32) -> f32 {
     if label > 1.0 {
         label * label.ln() - label + 0.5 * (std::f32::consts::TAU * label).ln()

@@ -1,4 +1,4 @@
-//! The input function (`input_fn`): from a job to the options of one worker's input.
+//! The input function (`input_fn`): input options of one worker, made from a job.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,27 @@ use trainyard_input as input;
 use trainyard_run_config as job;
 use trainyard_run_config::{InputPart, Job, resolve_files};
 
-/// Which input of a job.
+/// An input of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// `[input.train]`.
     Train,
     /// `[input.eval]`.
     Eval,
-    /// The `[[evaluation]]` of this place in the job.
+    /// The `[[evaluation]]` with this index in the job.
     Evaluation(usize),
-    /// `[input.train]`, read once and in order, to score it.
+    /// `[input.train]`, read once and in order, for evaluation.
     TrainForEvaluation,
 }
 
-/// A worker's share of the input.
+/// A worker's part of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
-    /// Below `count`.
+    /// Index of the worker, below `count`.
     pub index: usize,
-    /// At least 1.
+    /// Number of workers, at least 1.
     pub count: usize,
-    /// Batches already applied: the first one delivered has this number.
+    /// Number of batches that were applied already. The first delivered batch has this number.
     pub skip_batches: u64,
 }
 
@@ -40,18 +40,18 @@ impl Shard {
     };
 }
 
-/// Returns the options of a worker that reads no file: the records of `[input.train]` are sent to it. The files keep the
-/// names that the job gives them, and need not be there.
+/// Returns the options of a worker that reads no file, because the records of `[input.train]` are sent to it. The files
+/// keep their names in the job, and need not exist.
 pub fn parcel_options(job: &Job, dead_letter: Option<PathBuf>) -> input::Options {
     let section = &job.input.train;
     let files = section.files.iter().map(PathBuf::from).collect();
     options(job, section, Part::Train, files, Shard::WHOLE, dead_letter)
 }
 
-/// Returns the options of an input. `dead_letter` is where bad rows go, under `bad_rows = "skip"`.
+/// Returns the options of an input. `dead_letter` is the file of bad rows, under `bad_rows = "skip"`.
 ///
 /// # Errors
-/// A file that does not exist, or no such input in the job.
+/// A file does not exist, or the job has no such input.
 pub fn input_options(
     job: &Job,
     part: Part,
@@ -125,7 +125,7 @@ fn options(
             job::Sharding::None => input::Sharding::None,
             job::Sharding::File => input::Sharding::File,
             job::Sharding::Row => input::Sharding::Row,
-            // Its data shards are handed out by number: no reader divides anything.
+            // The chief hands out the data shards, so the reader divides nothing.
             job::Sharding::Dynamic => input::Sharding::None,
         },
         shard_index: shard.index,

@@ -1,4 +1,5 @@
-//! Numbers, indicators and embeddings side by side, one row per example (`tf.compat.v1.feature_column.input_layer`).
+//! The input layer: numbers, indicators and embeddings side by side, one row per example
+//! (`tf.compat.v1.feature_column.input_layer`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,26 +11,26 @@ use trainyard_variable::{FROZEN, Gradients, Initializer, Reads, Values, Variable
 
 use crate::table::{self, access};
 
-/// Rows that are written piece by piece before the next ones: few enough to stay in the first cache.
+/// Rows that are filled piece by piece before the next rows. They are few enough to stay in the first-level cache.
 const BLOCK_ROWS: usize = 16;
-/// Rows that are worth a thread.
+/// Fewest rows for which another thread is used.
 const PART_ROWS_MIN: usize = 64;
 
-/// One piece of a row.
+/// One piece of a row: the columns of one feature.
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
-    /// Numbers of [`Features::numbers`]: first place and width.
+    /// Numbers of [`Features::numbers`]: first column and width.
     Numbers(usize, usize),
-    /// Ids by place, and how many there may be: one position per id, its count or summed weight.
+    /// Indicator: index of the ids, and number of ids. Each id has one column with its count or summed weight.
     Indicator(usize, usize),
     /// A learned vector per id.
     Embedding(Lookup),
 }
 
-/// An embedding: ids by place, and the variable they look up.
+/// An embedding: its ids, and the variable that holds its table.
 #[derive(Debug, Clone)]
 pub(crate) struct Lookup {
-    /// The feature, by place among the categorical ones.
+    /// Index of the feature among the categorical features.
     pub(crate) feature: usize,
     ids: usize,
     pub(crate) variable: usize,
@@ -39,17 +40,17 @@ pub(crate) struct Lookup {
     trainable: bool,
 }
 
-/// The layer: which pieces a row has, in ascending order of TensorFlow's column name.
+/// The input layer. The pieces of a row are in ascending order of TensorFlow's column names.
 #[derive(Debug, Clone)]
 pub struct InputLayer {
-    /// (first place in the row, piece).
+    /// First column in the row, and piece.
     pub(crate) pieces: Vec<(usize, Piece)>,
-    /// Those that training changes, in ascending order of their variables.
+    /// Trainable tables, in ascending order of their variables.
     tables: Vec<Table>,
     width: usize,
 }
 
-/// A table, and the pieces that look it up, by place.
+/// A table, and the indices of the pieces that look it up.
 #[derive(Debug, Clone)]
 struct Table {
     variable: usize,
@@ -57,9 +58,9 @@ struct Table {
 }
 
 impl InputLayer {
-    /// Adds the tables of the layer to `variables`, named `<scope>/<column>_embedding/embedding_weights` as TensorFlow
-    /// does, updated by `optimizer_group`. Vectors start from a normal distribution of deviation `1/√dimension`, cut at
-    /// two deviations.
+    /// Makes the layer, and adds its tables to `variables`. The tables are named
+    /// `<scope>/<column>_embedding/embedding_weights` as in TensorFlow, and updated by `optimizer_group`. Vectors start
+    /// from a normal distribution of deviation `1/√dimension`, truncated at two deviations.
     pub fn new(
         columns: &FeatureColumns,
         scope: &str,
@@ -116,7 +117,7 @@ impl InputLayer {
                     ));
                 }
                 Some(deep) => {
-                    // A bucketized column is dense by itself; all others need an indicator around them.
+                    // A bucketized column is dense by itself. All other columns need an indicator around them.
                     named.push((
                         deep.column_name(&column.name),
                         Piece::Indicator(place, column.buckets as usize),
@@ -152,13 +153,13 @@ impl InputLayer {
         }
     }
 
-    /// Returns the values of a row.
+    /// Returns the number of values of a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Returns the columns of the output from the first to the last that a table gave, whose gradient
-    /// [`InputLayer::backward`] reads; none where no piece has something to learn.
+    /// Returns the output columns from the first to the last trainable embedding, whose gradient
+    /// [`InputLayer::backward`] reads. The range is empty if no piece is trainable.
     pub fn learned(&self) -> Range<usize> {
         let learned = || {
             self.pieces.iter().filter_map(|(begin, piece)| match piece {
@@ -174,7 +175,7 @@ impl InputLayer {
         }
     }
 
-    /// Returns the first place and the dimension of each embedding of a row.
+    /// Returns the first column and the dimension of each embedding of a row.
     pub fn embeddings(&self) -> impl Iterator<Item = (usize, usize)> {
         self.pieces.iter().filter_map(|(begin, piece)| match piece {
             Piece::Embedding(lookup) => Some((*begin, lookup.dimension)),
@@ -182,7 +183,7 @@ impl InputLayer {
         })
     }
 
-    /// Names the rows of the tables that a batch reads.
+    /// Writes the rows of the tables that a batch reads into `reads`.
     pub fn reads(&self, features: &Features, reads: &mut Reads) {
         for (_, piece) in &self.pieces {
             if let Piece::Embedding(lookup) = piece {
@@ -193,7 +194,7 @@ impl InputLayer {
 
     /// Writes the layer's output, `rows x width`.
     pub fn forward(&self, features: &Features, values: &Values, out: &mut Vec<f32>) {
-        // What stands there is written over.
+        // All earlier values are overwritten.
         out.resize(features.rows * self.width, 0.0);
         if self.width == 0 {
             return;
@@ -222,7 +223,7 @@ impl InputLayer {
         });
     }
 
-    /// Writes a piece of some rows, the first of which is row `first` of the batch.
+    /// Writes a piece of some rows. The first of them is row `first` of the batch.
     fn fill(
         &self,
         features: &Features,
@@ -277,8 +278,8 @@ impl InputLayer {
         }
     }
 
-    /// Adds the gradients of the tables, given that of the output: of [`InputLayer::learned`], other columns are not
-    /// read.
+    /// Adds the gradients of the tables, given the gradient of the output. Columns outside of [`InputLayer::learned`]
+    /// are not read.
     pub fn backward(
         &self,
         features: &Features,
@@ -289,7 +290,7 @@ impl InputLayer {
         self.scatter(&self.tables, features, values, delta, 0, gradients);
     }
 
-    /// Adds the gradients of some tables. `gradients` are those of the variables from `from` on.
+    /// Adds the gradients of some tables. `gradients` holds those of the variables from `from` on.
     fn scatter(
         &self,
         tables: &[Table],
@@ -342,7 +343,7 @@ impl InputLayer {
             scatter_add(delta, self.width, begin, places, gradient, dimension);
             return;
         }
-        // Of a table that is clipped, this piece's gradient is taken apart from that of others that share it.
+        // The clipping of this piece applies to its own gradient, not to that of other pieces that share the table.
         let mut own = scales.as_ref().map(|_| vec![0.0; gradient.len()]);
         let target = own.as_deref_mut().unwrap_or(gradient);
         for (row, delta) in delta.chunks_exact(self.width).enumerate() {
@@ -361,7 +362,7 @@ impl InputLayer {
 }
 
 impl Lookup {
-    /// With a bound on the norm, what each vector is multiplied by to keep it (`tf.clip_by_norm`).
+    /// With a bound on the norm, returns the factor that brings each vector within it (`tf.clip_by_norm`).
     pub(crate) fn scales(&self, table: &[f32]) -> Option<Vec<f32>> {
         let most = self.max_norm?;
         let scale = |vector: &[f32]| {
@@ -371,7 +372,8 @@ impl Lookup {
         Some(table.chunks_exact(self.dimension).map(scale).collect())
     }
 
-    /// Adds the gradient of the vectors, given that of the clipped ones: `s (g - x (x·g) / |x|²)` where clipped.
+    /// Adds the gradient of the vectors, given that of the clipped vectors: `s (g - x (x·g) / |x|²)` for a clipped
+    /// vector.
     fn through_clip(&self, table: &[f32], scales: &[f32], clipped: &[f32], gradient: &mut [f32]) {
         let vectors = table
             .chunks_exact(self.dimension)

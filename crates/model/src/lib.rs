@@ -1,8 +1,8 @@
-//! Models: what they compute for a batch, and the premade estimators.
+//! Models: the interface between a model and the rest of Trainyard, and the premade estimators.
 //!
-//! [`Model`] is the one interface between a model and everything that trains, scores or serves it. [`Canned`] is
-//! every premade estimator: a linear part, a deep part or both, under a head. Its pieces, [`InputLayer`],
-//! [`LinearModel`], [`Head`] and the metrics, serve a model of the user's own as well.
+//! [`Model`] is the only interface between a model and the code that trains, evaluates or serves it. [`Canned`] is
+//! every premade estimator: a linear part, a deep part, or both, with a head. Its pieces [`InputLayer`],
+//! [`LinearModel`], [`Head`] and the metrics can also be used in custom models.
 
 mod activation;
 mod any;

@@ -7,18 +7,18 @@ use trainyard_variable::{Access, Gradients, Initializer, Reads, Values, Variable
 
 use crate::table::{access, lookup};
 
-/// Which variables the linear part has, by index.
+/// Indices of the variables of the linear part.
 #[derive(Debug, Clone)]
 pub struct LinearModel {
     units: usize,
     pub(crate) combiner: Combiner,
     pub(crate) numeric: Vec<Dense>,
-    /// (ids by place, variable).
+    /// Index of the ids, and variable.
     pub(crate) categorical: Vec<(usize, usize)>,
     pub(crate) bias: usize,
 }
 
-/// The numbers of a feature: first place, width, variable.
+/// The numbers of a feature: first column, width, variable.
 #[derive(Debug, Clone)]
 pub(crate) struct Dense {
     pub(crate) begin: usize,
@@ -27,8 +27,8 @@ pub(crate) struct Dense {
 }
 
 impl LinearModel {
-    /// Adds the variables of the `wide` features, zeros all, named `<scope>/<column>/weights`, and the bias,
-    /// `<scope>/bias_weights`, updated by `optimizer_group`.
+    /// Adds the variables of the `wide` features, `<scope>/<column>/weights`, and the bias, `<scope>/bias_weights`. All
+    /// start at zero, and `optimizer_group` updates them.
     pub fn new(
         columns: &FeatureColumns,
         units: usize,
@@ -70,7 +70,7 @@ impl LinearModel {
         }
     }
 
-    /// Adds a bias of this name, and nothing else.
+    /// Makes a linear part that has only a bias of this name.
     pub fn bias_only(
         units: usize,
         name: String,
@@ -89,14 +89,14 @@ impl LinearModel {
         }
     }
 
-    /// Names the rows that a batch reads.
+    /// Writes the rows that a batch reads into `reads`.
     pub fn reads(&self, features: &Features, reads: &mut Reads) {
         for &(ids, variable) in &self.categorical {
             reads[variable] = lookup(&features.ids[ids]);
         }
     }
 
-    /// Adds the part's logits, `rows x units`.
+    /// Adds the logits of the linear part, `rows x units`.
     pub fn forward(&self, features: &Features, values: &Values, logits: &mut [f32]) {
         let units = self.units;
         let width = features
@@ -152,7 +152,7 @@ impl LinearModel {
         }
     }
 
-    /// Adds the part's gradients, given that of the logits.
+    /// Adds the gradients of the linear part, given the gradient of the logits.
     pub fn backward(&self, features: &Features, delta: &[f32], gradients: &mut Gradients) {
         let units = self.units;
         let width = features

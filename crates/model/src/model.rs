@@ -1,4 +1,5 @@
-//! The model function (`model_fn`): the one interface between a model and everything that trains, scores or serves it.
+//! The model function (`model_fn`): the only interface between a model and the code that trains, evaluates or serves
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ pub enum Prediction {
     Texts(Vec<String>),
 }
 
-/// What a training step says of its batch.
+/// Result of a training step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// Training loss, before the update.
@@ -31,40 +32,40 @@ pub struct Outcome {
     pub examples: usize,
 }
 
-/// Told of the number of a variable and its gradient, once that is final.
+/// Callback with the number of a variable and its final gradient.
 pub type OnGradient<'a> = dyn FnMut(usize, &[f32]) + Send + 'a;
 
-/// A model. The canned estimators use nothing else, so a model of the user's own loses nothing.
+/// A model. The premade estimators use this interface alone, so a custom model has the same capabilities.
 ///
 /// Data flows one way: [`Model::features`] runs on an input thread, [`Model::reads`] names the parameters, then
 /// [`Model::train`], [`Model::evaluate`] or [`Model::predict`] see features and parameters together.
 pub trait Model: Send + Sync + 'static {
-    /// A batch made ready for arithmetic: hashed, bucketed, deduplicated.
+    /// A batch after feature processing: hashed, bucketed, deduplicated.
     type Features: Send + 'static;
-    /// Buffers that live from step to step, so that a step allocates nothing per row.
+    /// Buffers that are reused from step to step, so that a step allocates nothing per row.
     type Scratch: Send + Default;
     /// Running sums of the metrics of one evaluation.
     type Metrics: Send;
 
-    /// Returns the variables, in the order that indices refer to.
+    /// Returns the variables. Indices of variables refer to this order.
     fn variables(&self) -> &[VariableSpec];
 
     /// Returns the update rule of each optimizer group that the variables name.
     fn optimizers(&self) -> BTreeMap<String, OptimizerConfig>;
 
-    /// Returns the columns wanted from each training or evaluation record, label and weight included.
+    /// Returns the columns to read from each training or evaluation record, with label and weight.
     fn schema(&self) -> &Schema;
 
-    /// Returns the columns wanted from each record to predict: the schema without label.
+    /// Returns the columns to read from each record to predict: the schema without the label.
     fn serving_schema(&self) -> &Schema;
 
-    /// Prepares a batch of [`Model::schema`] (labels present) or [`Model::serving_schema`] (none).
+    /// Prepares a batch of [`Model::schema`] (with labels) or [`Model::serving_schema`] (without labels).
     ///
     /// # Errors
-    /// Names the column and the value that it could not use.
+    /// A value cannot be used. The error names its column.
     fn features(&self, batch: &Batch) -> Result<Self::Features, Error>;
 
-    /// Returns what a step over these features reads, one entry per variable.
+    /// Returns the parameters that a step over these features reads, one entry per variable.
     fn reads(&self, features: &Self::Features) -> Reads;
 
     /// Computes the loss, and the gradient of each variable into `gradients`, laid out like `values`.
@@ -79,9 +80,9 @@ pub trait Model: Send + Sync + 'static {
         scratch: &mut Self::Scratch,
     ) -> Result<Outcome, Error>;
 
-    /// As [`Model::train`], and tells of each variable, by number, as soon as its gradient is final, so that it can travel
-    /// while the rest is computed. Nobody need tell of all, or (so without an implementation) of any: the others' gradients
-    /// are taken at the end.
+    /// Trains as [`Model::train`], and calls `tell` for a variable as soon as its gradient is final, so that the
+    /// gradient can be sent while the others are computed. An implementation may report only some variables, and the
+    /// default reports none. The caller takes the other gradients at the end.
     ///
     /// # Errors
     /// As [`Model::train`].
@@ -122,18 +123,18 @@ pub trait Model: Send + Sync + 'static {
         scratch: &mut Self::Scratch,
     ) -> Vec<BTreeMap<String, Prediction>>;
 
-    /// Returns a description of the model for an exported signature: what a stranger needs to rebuild it.
+    /// Returns a description of the model for an exported signature, from which other programs can rebuild the model.
     fn describe(&self) -> serde_json::Value;
 
-    /// Returns the model as an ONNX graph that predicts with these values, which are those of whole variables.
+    /// Returns the model as an ONNX graph that predicts with these values of whole variables.
     ///
     /// # Errors
-    /// The model has no graph (so without an implementation), or ONNX cannot say it.
+    /// The model has no graph (the default), or ONNX cannot express it.
     fn to_onnx(&self, _values: &Values, _hashed: HashedColumns) -> Result<OnnxModel, Error> {
         Err(Error::NoGraph)
     }
 
-    /// Returns what the graph with [`HashedColumns::AsIds`] takes of each row of a batch, and the ids of every
+    /// Returns the inputs of the graph with [`HashedColumns::AsIds`] for each row of a batch, and the ids of every
     /// categorical feature.
     ///
     /// # Errors

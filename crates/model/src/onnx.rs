@@ -1,8 +1,8 @@
-//! A premade estimator as an ONNX graph: from the columns of a record to TensorFlow's predictions.
+//! Premade estimators as ONNX graphs: from the columns of a record to TensorFlow's predictions.
 //!
-//! The graph computes what [`crate::Model::predict`] computes, feature columns included. What ONNX has no operation
-//! for is the hash (FarmHash) behind hashed and crossed features and the buckets of unlisted values; such features
-//! become inputs that take ids.
+//! The graph computes the same as [`crate::Model::predict`], including the feature columns. ONNX has no operation for
+//! the hash (FarmHash) of hashed and crossed features and of the buckets of unlisted values. Such features become
+//! inputs that take ids.
 
 mod columns;
 mod hashing;
@@ -26,26 +26,26 @@ pub use inputs::{GraphInput, Source};
 use lookup::Bag;
 pub(crate) use rows::rows;
 
-/// What to do with features whose ids are hashes.
+/// Treatment of features whose ids are hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HashedColumns {
-    /// Tell them, and write nothing.
+    /// Refuse the model, with the names of these features.
     Refuse,
     /// Take their ids as inputs, `<feature>/ids`.
     AsIds,
 }
 
-/// What a graph takes of a record: lists of values by name of input.
+/// Inputs of a graph for one record: lists of values by name of the input.
 pub type GraphRow = serde_json::Map<String, serde_json::Value>;
 
-/// A graph, and what a caller must know of it.
+/// A graph with its inputs and outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OnnxModel {
-    /// The file, and a second where tables do not fit into one.
+    /// The file, with a second file if the tables do not fit into one.
     pub file: File,
-    /// What it takes.
+    /// Inputs of the graph.
     pub inputs: Vec<GraphInput>,
-    /// What it gives.
+    /// Outputs of the graph.
     pub outputs: Vec<Port>,
 }
 
@@ -67,9 +67,9 @@ struct Builder<'a> {
     values: &'a Values,
     graph: Graph,
     inputs: Inputs,
-    /// Values of the inputs, by place.
+    /// Values of the inputs, by index.
     given: Vec<Name>,
-    /// Numbers by numeric feature, normalised, `batch x width`.
+    /// Normalised numbers by numeric feature, `batch x width`.
     numbers: BTreeMap<usize, Name>,
     /// Ids by categorical feature.
     bags: BTreeMap<usize, Bag>,
@@ -80,7 +80,7 @@ struct Builder<'a> {
 /// Returns the graph of a model with the values of its whole variables.
 ///
 /// # Errors
-/// A feature that ONNX cannot say, values of another size, or a graph too large for one file.
+/// ONNX cannot express a feature, a variable has another number of values, or the graph is too large for one file.
 pub(crate) fn model(
     canned: &Canned,
     values: &Values,

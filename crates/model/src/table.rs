@@ -1,4 +1,4 @@
-//! The tables that categorical features look up: with a row for each bucket, or for each id that has been seen.
+//! Tables of categorical features: with a row for each bucket, or dynamic tables.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use trainyard_variable::{Access, DynamicTable, Read, VariableSpec};
 
 use crate::Error;
 
-/// Returns how a step reads the tables of a feature.
+/// Returns how a step accesses the table of a feature.
 pub(crate) fn access(column: &Categorical) -> Access {
     match column.dynamic() {
         None => Access::Rows,
@@ -20,7 +20,7 @@ pub(crate) fn access(column: &Categorical) -> Access {
     }
 }
 
-/// Returns what a batch reads of the table in which these ids are looked up.
+/// Returns the rows that a batch reads from the table of these ids.
 pub(crate) fn lookup(ids: &Ids) -> Read {
     match &ids.fingerprints {
         None => Read::Rows(ids.unique.clone()),
@@ -28,11 +28,11 @@ pub(crate) fn lookup(ids: &Ids) -> Read {
     }
 }
 
-/// Checks that no rule moves all rows of a dynamic table: it would touch rows that are not in use, and rows that come
-/// back would have missed steps.
+/// Refuses optimizers that move all rows of a dynamic table at each step. They would touch rows that are not in use,
+/// and rows that return would have missed steps.
 ///
 /// # Errors
-/// Names the first such table, the rule, and what to say instead.
+/// Names the first such table, its rule, and a remedy.
 pub(crate) fn check_rules(
     variables: &[VariableSpec],
     optimizers: &BTreeMap<String, OptimizerConfig>,

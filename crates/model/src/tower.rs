@@ -1,6 +1,7 @@
-//! Dense layers, one on the other, up to the logits (`tf.estimator.DNN*`).
+//! The tower: stacked dense layers up to the logits (`tf.estimator.DNN*`).
 //!
-//! As in TensorFlow, a hidden layer is a product, a bias and an activation, then dropout, then batch normalisation.
+//! As in TensorFlow, a hidden layer is a matrix product, a bias and an activation, then dropout, then batch
+//! normalisation.
 
 use std::ops::Range;
 
@@ -27,7 +28,7 @@ pub(crate) struct Layer {
     pub(crate) norm: Option<BatchNorm>,
 }
 
-/// Which variables the layers have. The last one gives the logits.
+/// The layers. The last layer gives the logits.
 #[derive(Debug, Clone)]
 pub(crate) struct Tower {
     pub(crate) layers: Vec<Layer>,
@@ -35,15 +36,15 @@ pub(crate) struct Tower {
     dropout: f32,
 }
 
-/// What each layer leaves for the way back.
+/// Values of a layer that the backward pass needs.
 #[derive(Debug, Default)]
 struct Pass {
-    /// What the activation's derivative needs.
+    /// Values for the derivative of the activation.
     kept: Vec<f32>,
-    /// What dropout multiplied by.
+    /// Factors of dropout.
     mask: Vec<f32>,
     norm: Kept,
-    /// What the next layer reads.
+    /// Output of the layer, which the next layer reads.
     output: Vec<f32>,
 }
 
@@ -117,8 +118,8 @@ impl Tower {
         }
     }
 
-    /// Adds the logits of `rows` rows of input. In training (`seed` given), outputs are dropped and the batch
-    /// normalises itself; `gradients` then takes those of the moving averages.
+    /// Adds the logits of `rows` rows of input. In training, `training` holds a seed: outputs are dropped, the batch
+    /// normalises itself, and the gradients of the moving averages are written.
     pub(crate) fn forward(
         &self,
         rows: usize,
@@ -166,7 +167,7 @@ impl Tower {
         }
     }
 
-    /// Whether a layer's output is what its activation gave.
+    /// Returns whether the output of a layer is that of its activation.
     fn plain(&self, layer: &Layer) -> bool {
         self.dropout == 0.0 && layer.norm.is_none()
     }
@@ -207,9 +208,9 @@ impl Tower {
             .for_each(|(value, factor)| *value *= factor);
     }
 
-    /// Writes the gradients, given that of the logits and what the way there left. With `of_input`, that of these
-    /// columns of the input is written there; what stands in the others stays. Tells of each layer's gradients when they
-    /// are there, the last layer's first.
+    /// Writes the gradients, given the gradient of the logits and the values that the forward pass has kept. With
+    /// `of_input`, it also writes the gradient of these input columns, and leaves the other columns unchanged. It calls
+    /// `tell` for each layer as soon as its gradients are final, from the last layer to the first.
     pub(crate) fn backward(
         &self,
         input: &[f32],
@@ -273,7 +274,7 @@ impl Tower {
         }
     }
 
-    /// Back through batch normalisation, dropout and activation.
+    /// Propagates the gradient back through batch normalisation, dropout and activation.
     fn backward_output(
         &self,
         layer: &Layer,

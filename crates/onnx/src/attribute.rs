@@ -1,21 +1,21 @@
-//! The settings of a node.
+//! Attributes of a node.
 
 use crate::message::AttributeProto;
 
-/// The value of an attribute, with its number in `AttributeProto.AttributeType`.
+/// Value of an attribute, with its number in `AttributeProto.AttributeType`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
-    /// A number with a fraction.
+    /// A float.
     Float(f32),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Several whole numbers.
+    /// Several integers.
     Ints(Vec<i64>),
     /// Several texts.
     Strings(Vec<String>),
 }
 
-/// Returns an attribute of this name.
+/// Makes an attribute with this name.
 pub fn attribute(name: &str, value: Attribute) -> AttributeProto {
     let mut out = AttributeProto {
         name: name.to_owned(),

@@ -1,14 +1,14 @@
-//! Why a model cannot be written.
+//! Errors of writing a model.
 
-/// A model that its file format cannot hold.
+/// A model that the file format cannot hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Protocol buffers hold less than 2 GiB, and texts cannot lie in another file.
+    /// The model is too large. Protocol buffers hold less than 2 GiB, and texts cannot be in the second file.
     #[error("an ONNX file holds at most {most} bytes, the model needs {needed}")]
     TooLarge {
         /// Bytes of the model.
         needed: usize,
-        /// Bytes that a file holds.
+        /// Most bytes of a file.
         most: usize,
     },
 }

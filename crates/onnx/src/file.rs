@@ -1,29 +1,29 @@
-//! A model as bytes: one file, or a second with the large tables where one cannot hold them.
+//! Encoded models: one file, or a second file with the large tables if one cannot hold them.
 
 use prost::Message as _;
 
 use crate::Error;
 use crate::message::{ModelProto, StringStringEntryProto, TensorProto};
 
-/// Least bytes of a table that is moved to the second file.
+/// Least size of a table that is moved to the second file, in bytes.
 const TABLE_BYTES_MIN: usize = 1024;
 
-/// What is to be written.
+/// Content of the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct File {
-    /// The model.
+    /// The encoded model.
     pub bytes: Vec<u8>,
-    /// The contents of [`File::DATA`], end to end; empty where the model holds everything.
+    /// The contents of [`File::DATA`], end to end; empty if the model holds everything.
     pub data: Vec<Vec<u8>>,
 }
 
 impl File {
     /// Name of the second file, which must lie beside the first.
     pub const DATA: &str = "model.onnx.data";
-    /// Most bytes of the first: lengths of protocol buffers are 32-bit numbers with a sign.
+    /// Most bytes of the first file: protocol buffers have signed 32-bit lengths.
     pub(crate) const BYTES_MAX: usize = i32::MAX as usize;
 
-    /// Encodes a model in at most `most` bytes; where that is too few, its tables go to the second file.
+    /// Encodes a model in at most `most` bytes. If that is too few, its tables move to the second file.
     pub(crate) fn of(mut model: ModelProto, most: usize) -> Result<Self, Error> {
         let mut data = Vec::new();
         if model.encoded_len() > most {
@@ -49,7 +49,7 @@ impl File {
     }
 }
 
-/// Says where in the second file a tensor lies.
+/// Sets the location of a tensor in the second file.
 fn point(tensor: &mut TensorProto, offset: usize, length: usize) {
     let entry = |key: &str, value: String| StringStringEntryProto {
         key: key.to_owned(),

@@ -1,4 +1,4 @@
-//! A graph that grows: inputs, constants and nodes, each with a name of its own.
+//! Builder of graphs: inputs, constants and nodes, each with a unique name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::message::{
 };
 use crate::{Error, File, IR_VERSION, ML_DOMAIN, ML_OPSET, OPSET, Port, Tensor};
 
-/// The name of a value of a graph.
+/// Name of a value in a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(String);
 
@@ -19,7 +19,7 @@ impl Name {
     }
 }
 
-/// A graph under construction. Where a name is taken, a number is put behind it.
+/// A graph under construction. A name that is taken gets a number appended.
 #[derive(Debug, Default)]
 pub struct Graph {
     name: String,
@@ -28,7 +28,7 @@ pub struct Graph {
     inputs: Vec<ValueInfoProto>,
     outputs: Vec<ValueInfoProto>,
     taken: BTreeSet<String>,
-    /// Lists of whole numbers that are constants already: axes and shapes come again and again.
+    /// Integer lists that are constants already, because axes and shapes repeat.
     lists: BTreeMap<Vec<i64>, Name>,
 }
 
@@ -41,12 +41,12 @@ impl Graph {
         }
     }
 
-    /// Keeps a name for an output that comes later.
+    /// Reserves a name for a later output.
     pub fn reserve(&mut self, name: &str) {
         self.taken.insert(name.to_owned());
     }
 
-    /// Returns the name, or the first `<name>_2`, `<name>_3`... that is free, and takes it.
+    /// Returns the name, or the first free one of `<name>_2`, `<name>_3`..., and takes it.
     fn unique(&mut self, wanted: &str) -> String {
         let numbered = (2_u64..).map(|number| format!("{wanted}_{number}"));
         let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
@@ -88,7 +88,7 @@ impl Graph {
         self.constant(name, Tensor::Double, shape, bytes, Vec::new())
     }
 
-    /// Adds a constant of whole numbers, row-major.
+    /// Adds a constant of integers, row-major.
     pub fn ints(&mut self, name: &str, shape: &[usize], values: &[i64]) -> Name {
         let bytes = values
             .iter()
@@ -106,7 +106,7 @@ impl Graph {
         self.constant(name, Tensor::String, shape, Vec::new(), texts)
     }
 
-    /// Returns a list of whole numbers, as axes and shapes are given. Equal lists are one constant.
+    /// Returns a constant with a list of integers, for axes and shapes. Equal lists share a constant.
     pub fn list(&mut self, values: &[i64]) -> Name {
         if let Some(have) = self.lists.get(values) {
             return have.clone();
@@ -147,7 +147,7 @@ impl Graph {
         Name(name)
     }
 
-    /// Adds a node of `ai.onnx` with one output, and returns that.
+    /// Adds a node of `ai.onnx` with one output, and returns the output.
     pub fn node(
         &mut self,
         operator: &str,
@@ -158,7 +158,7 @@ impl Graph {
         self.node_of("", operator, name, inputs, attributes)
     }
 
-    /// Adds a node of a domain with one output, and returns that.
+    /// Adds a node of a domain with one output, and returns the output.
     pub fn node_of(
         &mut self,
         domain: &str,
@@ -196,17 +196,17 @@ impl Graph {
         });
     }
 
-    /// Makes a value an output. Its name must have been reserved, or be free.
+    /// Makes a value an output. Its name must be reserved or free.
     pub fn output(&mut self, port: &Port, value: &Name) {
         self.push("", "Identity", &port.name, &[value], Vec::new());
         self.taken.insert(port.name.clone());
         self.outputs.push(port.value_info());
     }
 
-    /// Returns the file.
+    /// Finishes the graph, and returns its file.
     ///
     /// # Errors
-    /// The model is larger than a file can be, even with its tables in another.
+    /// The model is too large for a file, even with its tables in a second file.
     pub fn finish(self) -> Result<File, Error> {
         let operators = |domain: &str, version: i64| OperatorSetIdProto {
             domain: domain.to_owned(),

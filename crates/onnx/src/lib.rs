@@ -1,8 +1,8 @@
-//! ONNX models, written without ONNX: the messages of its file format, and a builder of graphs.
+//! ONNX models, written without the ONNX library: the messages of the file format, and a builder of graphs.
 //!
-//! The crate exists so that a trained model can leave Trainyard as one file that any ONNX runtime loads. It knows
-//! nothing of training: [`Graph`] takes tensors and nodes and gives a [`ModelProto`]. Files are written for
-//! [`IR_VERSION`], [`OPSET`] and [`ML_OPSET`], which onnxruntime reads since release 1.12.
+//! The crate exists so that a trained model can be exported as one file that any ONNX runtime loads. It knows nothing
+//! of training: [`Graph`] takes tensors and nodes, and gives a [`ModelProto`]. Files are written for [`IR_VERSION`],
+//! [`OPSET`] and [`ML_OPSET`], which onnxruntime reads since release 1.12.
 //!
 //! ```
 //! # fn main() -> Result<(), trainyard_onnx::Error> {

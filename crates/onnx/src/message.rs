@@ -1,20 +1,20 @@
-//! The protocol buffers of a model, as far as writing needs them, by the field numbers of `onnx/onnx.proto3`.
+//! Protocol buffers of a model, limited to the fields that are written, with the field numbers of `onnx/onnx.proto3`.
 
 use prost::Message;
 
-/// `ModelProto`: what a file holds.
+/// `ModelProto`: the content of a file.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelProto {
     /// Version of the format.
     #[prost(int64, tag = "1")]
     pub ir_version: i64,
-    /// Name of the program that wrote it.
+    /// Name of the program that wrote the file.
     #[prost(string, tag = "2")]
     pub producer_name: String,
     /// Version of that program.
     #[prost(string, tag = "3")]
     pub producer_version: String,
-    /// What is computed.
+    /// The graph.
     #[prost(message, optional, tag = "7")]
     pub graph: Option<GraphProto>,
     /// Versions of the operators, by domain.
@@ -50,7 +50,7 @@ pub struct StringStringEntryProto {
 /// `GraphProto`.
 #[derive(Clone, PartialEq, Message)]
 pub struct GraphProto {
-    /// In an order in which every value is made before it is read.
+    /// Nodes, in an order in which every value is computed before it is read.
     #[prost(message, repeated, tag = "1")]
     pub node: Vec<NodeProto>,
     /// Name of the graph.
@@ -59,10 +59,10 @@ pub struct GraphProto {
     /// Constants.
     #[prost(message, repeated, tag = "5")]
     pub initializer: Vec<TensorProto>,
-    /// What a caller gives.
+    /// Inputs of the graph.
     #[prost(message, repeated, tag = "11")]
     pub input: Vec<ValueInfoProto>,
-    /// What a caller gets.
+    /// Outputs of the graph.
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfoProto>,
 }
@@ -70,10 +70,10 @@ pub struct GraphProto {
 /// `NodeProto`: one operation.
 #[derive(Clone, PartialEq, Message)]
 pub struct NodeProto {
-    /// Names of values.
+    /// Names of the inputs.
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
-    /// Names of values.
+    /// Names of the outputs.
     #[prost(string, repeated, tag = "2")]
     pub output: Vec<String>,
     /// Name of the node.
@@ -82,7 +82,7 @@ pub struct NodeProto {
     /// Operator.
     #[prost(string, tag = "4")]
     pub op_type: String,
-    /// Settings.
+    /// Attributes.
     #[prost(message, repeated, tag = "5")]
     pub attribute: Vec<AttributeProto>,
     /// Domain of the operator; empty for `ai.onnx`.
@@ -93,7 +93,7 @@ pub struct NodeProto {
 /// `AttributeProto`.
 #[derive(Clone, PartialEq, Message)]
 pub struct AttributeProto {
-    /// Name of the setting.
+    /// Name of the attribute.
     #[prost(string, tag = "1")]
     pub name: String,
     /// Value of type 1.
@@ -108,7 +108,7 @@ pub struct AttributeProto {
     /// Values of type 8.
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub strings: Vec<Vec<u8>>,
-    /// Which of the values counts.
+    /// Type of the attribute, which tells the field that counts.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
 }
@@ -131,10 +131,10 @@ pub struct TensorProto {
     /// Elements that are numbers, row-major, little-endian.
     #[prost(bytes = "vec", tag = "9")]
     pub raw_data: Vec<u8>,
-    /// Where the elements lie in another file: `location`, `offset` and `length`.
+    /// Location of the elements in another file: `location`, `offset` and `length`.
     #[prost(message, repeated, tag = "13")]
     pub external_data: Vec<StringStringEntryProto>,
-    /// 1 where the elements lie in another file.
+    /// 1 if the elements are in another file.
     #[prost(int32, tag = "14")]
     pub data_location: i32,
 }
@@ -153,12 +153,12 @@ pub struct ValueInfoProto {
 /// `TypeProto`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypeProto {
-    /// Which type.
+    /// The type.
     #[prost(oneof = "type_proto::Value", tags = "1")]
     pub value: Option<type_proto::Value>,
 }
 
-/// What a [`TypeProto`] holds.
+/// Content of a [`TypeProto`].
 pub mod type_proto {
     /// `TypeProto.value`.
     #[derive(Clone, PartialEq, prost::Oneof)]
@@ -196,15 +196,15 @@ pub struct DimensionProto {
     pub value: Option<dimension_proto::Value>,
 }
 
-/// What a [`DimensionProto`] holds.
+/// Content of a [`DimensionProto`].
 pub mod dimension_proto {
     /// `TensorShapeProto.Dimension.value`.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum Value {
-        /// Always as many.
+        /// A fixed length.
         #[prost(int64, tag = "1")]
         DimValue(i64),
-        /// Known when the graph runs.
+        /// A name for a length that is known when the graph runs.
         #[prost(string, tag = "2")]
         DimParam(String),
     }

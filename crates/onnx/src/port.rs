@@ -1,4 +1,4 @@
-//! What goes into a graph and what comes out: names, types and shapes.
+//! Inputs and outputs of a graph: names, types and shapes.
 
 use crate::message::{
     DimensionProto, ShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, dimension_proto,
@@ -14,12 +14,12 @@ pub enum Tensor {
     Int64 = 7,
     /// Texts.
     String = 8,
-    /// 64-bit floats, inside of a graph only.
+    /// 64-bit floats, used inside of a graph only.
     Double = 11,
 }
 
 impl Tensor {
-    /// Returns the name that numpy has for it.
+    /// Returns numpy's name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Self::Float => "float32",
@@ -29,7 +29,7 @@ impl Tensor {
         }
     }
 
-    /// Returns its number in `TensorProto.DataType`.
+    /// Returns the number of the type in `TensorProto.DataType`.
     pub fn number(self) -> i32 {
         self as i32
     }
@@ -38,25 +38,25 @@ impl Tensor {
 /// A dimension of a shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dimension {
-    /// Always as many.
+    /// A fixed length.
     Fixed(usize),
-    /// As many as the caller gives; equal names are equal numbers.
+    /// A length that the caller chooses. Equal names are equal lengths.
     Any(String),
 }
 
 /// An input or output of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// Unique among the inputs and outputs.
+    /// Name, unique among the inputs and outputs.
     pub name: String,
-    /// Type of its elements.
+    /// Type of the elements.
     pub tensor: Tensor,
     /// Dimensions, outermost first.
     pub shape: Vec<Dimension>,
 }
 
 impl Port {
-    /// Returns a matrix of one row a record: `batch x width`, or `batch x` any number where there is no width.
+    /// Returns a matrix with one row per record: `batch x width`, or `batch x` any number without `width`.
     pub fn matrix(name: impl Into<String>, tensor: Tensor, width: Option<usize>) -> Self {
         let name = name.into();
         let columns = match width {

@@ -1,15 +1,15 @@
 //! Bytes per second of each rule beside a memory copy: `cargo bench -p trainyard-optimizer`.
 //!
-//! Bytes are those that an update must move: values and slots read and written, gradients read. The copy moves as many,
-//! half of them read and half written. A share of the copy is what a rule keeps of the memory's speed; 64 MiB of values
-//! are beyond every cache, 256 KiB are not.
+//! Bytes are those that an update must move: values and slots read and written, gradients read. The copy moves as many
+//! bytes, half of them read and half written. The ratio to the copy shows how much of the memory's speed a rule keeps.
+//! 64 MiB of values exceed every cache, 256 KiB do not.
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
 use serde_json::json;
 use trainyard_optimizer::OptimizerConfig;
 
-/// As in the daemons: blocks of the default allocator do not begin at a line of the cache.
+/// The allocator of the daemons. The default allocator does not align blocks to cache lines.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -39,7 +39,7 @@ fn rule(kind: &str) -> OptimizerConfig {
         .expect("every rule has defaults")
 }
 
-/// Bytes that an update of `length` values moves.
+/// Returns the bytes that an update of `length` values moves.
 fn moved(rule: &OptimizerConfig, length: usize) -> usize {
     length * 4 * (2 * (1 + rule.slots().len()) + 1)
 }
@@ -71,7 +71,7 @@ fn update<const LENGTH: usize>(bencher: Bencher<'_, '_>, kind: &str) {
         });
 }
 
-/// As many bytes as Adagrad moves.
+/// Copies as many bytes as Adagrad moves.
 #[divan::bench(consts = LENGTHS, sample_count = 20)]
 fn memory_copy<const LENGTH: usize>(bencher: Bencher<'_, '_>) {
     let bytes = moved(&rule("adagrad"), LENGTH);

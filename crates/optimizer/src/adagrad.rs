@@ -12,7 +12,7 @@ use crate::{Error, LearningRate, Slot};
 pub struct Adagrad {
     /// Above 0.
     pub learning_rate: LearningRate,
-    /// First value of `a`, above 0 (with an ε, 0 too); 0.1 by default.
+    /// Initial value of `a`, above 0 (with an ε, 0 is allowed, too); 0.1 by default.
     #[serde(default = "default_accumulator")]
     pub initial_accumulator_value: f32,
     /// `ε`, at least 0; 0 by default.

@@ -13,7 +13,7 @@ use crate::{Error, LearningRate, Slot};
 pub struct AdagradDa {
     /// Above 0.
     pub learning_rate: LearningRate,
-    /// First value of `q`, above 0; 0.1 by default.
+    /// Initial value of `q`, above 0; 0.1 by default.
     #[serde(default = "default_accumulator")]
     pub initial_gradient_squared_accumulator_value: f32,
     /// At least 0; 0 by default.

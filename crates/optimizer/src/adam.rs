@@ -26,8 +26,8 @@ pub struct Adam {
     /// False by default.
     #[serde(default)]
     pub amsgrad: bool,
-    /// Whether rows outside the batch rest. False by default: as in TensorFlow, each step decays the moments of the
-    /// whole table and moves all of it.
+    /// Whether rows outside the batch stay unchanged. False by default: as in TensorFlow, each step decays the moments
+    /// of the whole table and changes all of its rows.
     #[serde(default)]
     pub lazy: bool,
     /// Share of each value that the learning rate takes away at each step, at least 0; 0 by default.
@@ -51,7 +51,7 @@ fn default_epsilon() -> f32 {
     1e-8
 }
 
-/// Adam without AMSGrad, which needs a slot less.
+/// Adam without AMSGrad, which needs one slot less.
 pub(crate) struct Plain<'a>(pub(crate) &'a Adam);
 
 impl Adam {
@@ -135,7 +135,7 @@ impl Rule<2> for Plain<'_> {
 mod tests {
     use crate::OptimizerConfig;
 
-    /// Two steps with the gradients 1 and -0.5, of a value that is 2.
+    /// Returns what a value of 2 becomes in two steps with the gradients 1 and -0.5.
     fn stepped(text: &str) -> f32 {
         let config: OptimizerConfig = serde_json::from_str(text).expect("a rule");
         let mut value = [2.0_f32];
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn weight_decay_takes_its_share_of_the_value_before_each_step() {
         let plain = r#"{"kind": "adam", "learning_rate": 0.1}"#;
-        // By the formula, in double precision.
+        // The expected values follow the formula, in double precision.
         let decayed = r#"{"kind": "adam", "learning_rate": 0.1, "weight_decay": 0.5}"#;
         let first = 0.1;
         let second =

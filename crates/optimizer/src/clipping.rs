@@ -32,13 +32,13 @@ impl Clipping {
     /// Checks the bound.
     ///
     /// # Errors
-    /// It is not above 0.
+    /// The bound is not above 0.
     pub fn validate(&self) -> Result<(), Error> {
         let (Self::Value { clip } | Self::Norm { clip } | Self::GlobalNorm { clip }) = *self;
         positive("clip", clip)
     }
 
-    /// Clips the gradients of a step, one buffer per variable, of those variables that `counts` names by place.
+    /// Clips the gradients of a step, one buffer per variable. `counts` selects the variables by index.
     pub fn apply(&self, gradients: &mut [Vec<f32>], counts: impl Fn(usize) -> bool) {
         let chosen = gradients
             .iter_mut()
@@ -71,7 +71,7 @@ impl Clipping {
 }
 
 fn square(gradient: &[f32]) -> f64 {
-    // In pieces, so that the sum vectorises and keeps its precision.
+    // The sum is formed in pieces, so that it vectorises and keeps its precision.
     gradient
         .chunks(256)
         .map(|part| f64::from(part.iter().map(|value| value * value).sum::<f32>()))

@@ -50,7 +50,7 @@ pub enum OptimizerConfig {
     ProximalAdagrad(ProximalAdagrad),
 }
 
-/// Evaluates an expression with `$rule` bound to the rule, in the form that has the slots it needs.
+/// Evaluates an expression with `$rule` bound to the rule, in the form that has only the slots it needs.
 macro_rules! with_rule {
     ($config:expr, $rule:ident => $body:expr) => {
         match $config {
@@ -99,7 +99,7 @@ impl OptimizerConfig {
     /// Checks the hyper-parameters.
     ///
     /// # Errors
-    /// The first that is out of range.
+    /// The first hyper-parameter that is out of range.
     pub fn validate(&self) -> Result<(), Error> {
         with_rule!(self, rule => rule.validate())
     }
@@ -127,8 +127,8 @@ impl OptimizerConfig {
         }
     }
 
-    /// Returns the same rule with a learning rate `factor` times as high at every step (P. Goyal et al., "Accurate, Large
-    /// Minibatch SGD", 2017: the linear scaling rule).
+    /// Returns the same rule with a learning rate `factor` times as high at every step (P. Goyal et al., "Accurate,
+    /// Large Minibatch SGD", 2017: the linear scaling rule).
     pub fn with_learning_rate_times(mut self, factor: f32) -> Self {
         let rate = match &mut self {
             Self::Sgd(rule) => &mut rule.learning_rate,
@@ -172,11 +172,11 @@ impl OptimizerConfig {
         with_rule!(self, rule => State::new(values, slots).whole(rule, step, gradient));
     }
 
-    /// Updates `rows` of a table of rows of `width` values. `gradient` holds `rows.len() x width` values; `rows` are
-    /// places in the slices, ascending, each once.
+    /// Updates `rows` of a table of rows of `width` values. `gradient` holds `rows.len() x width` values. `rows` are
+    /// row numbers in `values`, ascending, each once.
     ///
     /// # Panics
-    /// A row lies outside, or there are fewer slots than [`OptimizerConfig::slots`] names.
+    /// A row lies outside `values`, or there are fewer slots than [`OptimizerConfig::slots`] names.
     pub fn apply_rows(
         &self,
         step: u64,

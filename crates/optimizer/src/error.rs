@@ -1,6 +1,6 @@
-//! Hyper-parameters out of range.
+//! Errors: hyper-parameters that are out of range.
 
-/// A hyper-parameter out of range.
+/// A hyper-parameter that is out of range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{name} must be {rule}, given {given}")]
 pub struct Error {
@@ -12,7 +12,7 @@ pub struct Error {
     pub given: f32,
 }
 
-/// Holds `given` to a rule.
+/// Returns an error unless the rule `holds`.
 pub(crate) fn require(
     holds: bool,
     name: &'static str,
@@ -26,17 +26,17 @@ pub(crate) fn require(
     }
 }
 
-/// At least 0, and a number.
+/// Checks that `given` is finite and at least 0.
 pub(crate) fn not_negative(name: &'static str, given: f32) -> Result<(), Error> {
     require(given >= 0.0 && given.is_finite(), name, ">= 0", given)
 }
 
-/// Above 0, and a number.
+/// Checks that `given` is finite and above 0.
 pub(crate) fn positive(name: &'static str, given: f32) -> Result<(), Error> {
     require(given > 0.0 && given.is_finite(), name, "> 0", given)
 }
 
-/// At least 0 and below 1.
+/// Checks that `given` is at least 0 and below 1.
 pub(crate) fn fraction(name: &'static str, given: f32) -> Result<(), Error> {
     require((0.0..1.0).contains(&given), name, "in [0, 1)", given)
 }

@@ -10,7 +10,7 @@ use crate::{Error, LearningRate, Slot};
 /// `g' = g + 2 s v; n = a + g²; z += g' - (n^-p - a^-p)/lr v; v = |z| > l1 ? (sign(z) l1 - z)/(n^-p/lr + 2 l2) : 0;
 /// a = n` (`tf.compat.v1.train.FtrlOptimizer`, `ApplyFtrlV2`).
 ///
-/// The first update of a row rebuilds its value from `z`: a first value other than 0 does not survive it.
+/// The first update of a row rebuilds its value from `z`, so that an initial value other than 0 is lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ftrl {
     /// Above 0.
@@ -18,7 +18,7 @@ pub struct Ftrl {
     /// `p`, at most 0; -0.5 by default.
     #[serde(default = "default_power")]
     pub learning_rate_power: f32,
-    /// First value of `a`, at least 0; 0.1 by default.
+    /// Initial value of `a`, at least 0; 0.1 by default.
     #[serde(default = "default_accumulator")]
     pub initial_accumulator_value: f32,
     /// At least 0; 0 by default.
@@ -84,7 +84,7 @@ impl Rule<2> for Ftrl {
         #[inline(always)]
         move |values, slots, gradient| {
             if power == 0.5 {
-                // The default power, as a root: a tenth of the cost of powf, and it vectorises.
+                // The default power is a root, which costs a tenth of powf and vectorises.
                 terms.apply(|x: f32| x.sqrt(), values, slots, gradient);
             } else {
                 terms.apply(|x: f32| x.powf(power), values, slots, gradient);
@@ -93,7 +93,7 @@ impl Rule<2> for Ftrl {
     }
 }
 
-/// The hyper-parameters, ready for arithmetic.
+/// The hyper-parameters, prepared for the kernel.
 #[derive(Debug, Clone, Copy)]
 struct Terms {
     inverse_rate: f32,

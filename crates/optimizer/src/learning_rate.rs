@@ -9,14 +9,14 @@ use crate::{Error, Schedule};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LearningRate {
-    /// The same at every step, above 0.
+    /// The same rate at every step, above 0.
     Constant(f32),
     /// A function of the global step.
     Scheduled(Schedule),
 }
 
 impl LearningRate {
-    /// Returns the rate of the update that counts `step`, from 1: TensorFlow's schedules see `step - 1`.
+    /// Returns the rate of update `step`, counted from 1. TensorFlow's schedules see `step - 1`.
     pub fn at(&self, step: u64) -> f32 {
         match self {
             Self::Constant(rate) => *rate,

@@ -1,7 +1,7 @@
 //! Update rules: pure arithmetic on slices of values, slots and gradients.
 //!
-//! A rule is a formula and the slots it needs; where the values live, and who may change them, is the parameter
-//! store's business. Formulas are TensorFlow's (`tensorflow/core/kernels/training_ops.cc`), in single precision.
+//! A rule is a formula and the slots that it needs. The parameter store decides where the values live and which updates
+//! are applied. Formulas are TensorFlow's (`tensorflow/core/kernels/training_ops.cc`), in single precision.
 
 mod adadelta;
 mod adagrad;

@@ -20,8 +20,8 @@ pub struct Momentum {
     pub use_nesterov: bool,
 }
 
-/// `a = m a - lr g; v += a`, or `v += m a - lr g` with Nesterov (`tf.keras.optimizers.SGD`): the same as
-/// [`Momentum`] while the learning rate stays.
+/// `a = m a - lr g; v += a`, or `v += m a - lr g` with Nesterov (`tf.keras.optimizers.SGD`): the same as [`Momentum`]
+/// while the learning rate is constant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KerasMomentum {
     /// Above 0.

@@ -27,7 +27,7 @@ pub struct ProximalSgd {
 pub struct ProximalAdagrad {
     /// Above 0.
     pub learning_rate: LearningRate,
-    /// First value of `a`, above 0; 0.1 by default.
+    /// Initial value of `a`, above 0; 0.1 by default.
     #[serde(default = "default_accumulator")]
     pub initial_accumulator_value: f32,
     /// At least 0; 0 by default.

@@ -22,13 +22,13 @@ pub struct RmsProp {
     /// `ε`, above 0; 1e-10 by default.
     #[serde(default = "default_epsilon")]
     pub epsilon: f32,
-    /// Whether the variance divides, not the second moment; false by default.
+    /// Whether the variance divides instead of the second moment; false by default.
     #[serde(default)]
     pub centered: bool,
 }
 
-/// `tf.keras.optimizers.legacy.RMSprop`: `s` starts at 0, and without momentum `v -= lr g / (√s + ε)`, with every row
-/// of a table decaying at each step.
+/// `tf.keras.optimizers.legacy.RMSprop`: `s` starts at 0. Without momentum, the update is `v -= lr g / (√s + ε)`, and
+/// every row of a table decays at each step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KerasRmsProp {
     /// Above 0; 0.001 by default.
@@ -43,7 +43,7 @@ pub struct KerasRmsProp {
     /// `ε`, above 0; 1e-7 by default.
     #[serde(default = "default_keras_epsilon")]
     pub epsilon: f32,
-    /// Whether the variance divides, not the second moment; false by default.
+    /// Whether the variance divides instead of the second moment; false by default.
     #[serde(default)]
     pub centered: bool,
 }
@@ -94,7 +94,7 @@ impl Rule<3> for RmsProp {
     }
 }
 
-/// RMSProp that is not centered, which needs a slot less.
+/// RMSProp without centering, which needs one slot less.
 pub(crate) struct Plain<'a>(pub(crate) &'a RmsProp);
 
 impl Rule<2> for Plain<'_> {

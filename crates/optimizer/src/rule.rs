@@ -1,4 +1,4 @@
-//! What every rule says of itself, and the ways in which one is applied.
+//! The trait of all rules, and the ways of applying a rule.
 
 use crate::Error;
 use crate::vectorize::vectorize;
@@ -11,7 +11,7 @@ pub const SLOTS_MAX: usize = 3;
 pub struct Slot {
     /// TensorFlow's name of the slot.
     pub name: &'static str,
-    /// What it starts from.
+    /// Initial value.
     pub initial: f32,
 }
 
@@ -35,7 +35,7 @@ pub(crate) trait Rule<const N: usize> {
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; N], &[f32]);
 }
 
-/// Zero gradients of rows that a batch does not name.
+/// Zero gradients, for rows that a batch does not name.
 static ZEROS: [f32; 1024] = [0.0; 1024];
 
 /// The values and slots of one slice.
@@ -61,7 +61,7 @@ impl<'a, const N: usize> State<'a, N> {
         }
     }
 
-    /// Updates everything.
+    /// Updates all values.
     pub(crate) fn whole(self, rule: &impl Rule<N>, step: u64, gradient: &[f32]) {
         let kernel = rule.kernel(step);
         vectorize(
@@ -70,7 +70,7 @@ impl<'a, const N: usize> State<'a, N> {
         );
     }
 
-    /// Updates the rows that are named.
+    /// Updates the named rows.
     pub(crate) fn rows(
         &mut self,
         rule: &impl Rule<N>,
@@ -90,7 +90,7 @@ impl<'a, const N: usize> State<'a, N> {
         );
     }
 
-    /// Updates the rows that are named, ascending, and all others as if by a gradient of zero.
+    /// Updates the named rows, which must ascend, and all other rows as if by a gradient of zero.
     pub(crate) fn rows_and_rest(
         &mut self,
         rule: &impl Rule<N>,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{positive, require};
 use crate::{Error, LearningRate};
 
-/// A learning rate as a function of the global step `s`, under TensorFlow's names and defaults. `r` is the rate to
-/// start from; `p = s / decay_steps`, rounded down with `staircase`.
+/// A learning rate as a function of the global step `s`, under TensorFlow's names and defaults. `r` is the initial
+/// rate; `p = s / decay_steps`, rounded down with `staircase`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Schedule {
@@ -48,7 +48,7 @@ pub enum Schedule {
         #[serde(default)]
         staircase: bool,
     },
-    /// `(r - end) (1 - s / decay_steps)^power + end`, at `end` afterwards, or begun anew with `cycle`.
+    /// `(r - end) (1 - s / decay_steps)^power + end`; afterwards `end`, or a new decay with `cycle`.
     PolynomialDecay {
         /// `r`, above 0.
         learning_rate: f32,
@@ -74,7 +74,7 @@ pub enum Schedule {
         #[serde(default)]
         alpha: f64,
     },
-    /// Cosine decay begun anew, each time `t_mul` times as long and `m_mul` times as high.
+    /// Cosine decay that restarts, each time `t_mul` times as long and `m_mul` times as high.
     CosineDecayRestarts {
         /// `r`, above 0.
         learning_rate: f32,
@@ -106,19 +106,20 @@ pub enum Schedule {
         #[serde(default = "thousandth")]
         beta: f64,
     },
-    /// `r s / warmup_steps` below `warmup_steps`, where `r` is the rate that follows at its beginning; behind them the rate that
-    /// follows, at `s - warmup_steps` (the warm-up of `tf.keras.optimizers.schedules.CosineDecay`, before any rate).
+    /// `r s / warmup_steps` below `warmup_steps`, where `r` is the first value of the rate that follows. Afterwards the
+    /// rate that follows, at `s - warmup_steps` (the warm-up of `tf.keras.optimizers.schedules.CosineDecay`, before any
+    /// rate).
     Warmup {
         /// Above 0.
         warmup_steps: f64,
-        /// What follows: a number or a schedule.
+        /// The rate that follows: a number or a schedule.
         learning_rate: Box<LearningRate>,
     },
-    /// `values[i]` for the first `boundaries[i]` that is not below `s`, the last value behind them all.
+    /// `values[i]` for the first `boundaries[i]` that is not below `s`; the last value after all boundaries.
     PiecewiseConstant {
         /// Ascending.
         boundaries: Vec<f64>,
-        /// One more than there are boundaries.
+        /// One value more than boundaries.
         values: Vec<f64>,
     },
 }
@@ -255,7 +256,7 @@ impl Schedule {
                 warmup_steps,
                 learning_rate,
             } => {
-                // Schedules see the step before the one that is counted.
+                // A schedule sees the step before the one that is counted.
                 f64::from(learning_rate.at((s - warmup_steps) as u64 + 1))
             }
             Self::PiecewiseConstant { boundaries, values } => {
@@ -356,7 +357,7 @@ fn cosine(done: f64) -> f64 {
     0.5 * (1.0 + (PI * done).cos())
 }
 
-/// Restarts so far, and the share of the present period that is done.
+/// Returns the number of restarts so far, and the finished share of the current period.
 fn restart(periods: f64, t_mul: f64) -> (f64, f64) {
     if t_mul == 1.0 {
         return (periods.floor(), periods.fract());

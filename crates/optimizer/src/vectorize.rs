@@ -2,12 +2,12 @@
 
 use pulp::Arch;
 
-/// Runs `work` compiled for AVX2 and FMA where the processor has them, else for what every processor has: more than
-/// twice the speed of what the compiler may assume of every x86-64. Closures and what they call are to be marked
-/// `#[inline(always)]`, or they stay as they were compiled. Results are the same bits either way.
+/// Runs `work`, compiled for AVX2 and FMA if the processor has them, else for every processor. AVX2 is more than twice
+/// as fast as the baseline of x86-64. Closures and the functions that they call must be marked `#[inline(always)]`, or
+/// they stay as they were compiled. The results have the same bits either way.
 ///
-/// AVX-512 is passed over: on Zen 4, the update rules from momentum to Adam ran at 0.75 to 0.95 of AVX2's speed with
-/// it, only FTRL and proximal descent faster, by 2 % and 15 % (`cargo bench -p trainyard-optimizer`).
+/// AVX-512 is not used: on Zen 4, the update rules from momentum to Adam ran at 0.75 to 0.95 of AVX2's speed with it.
+/// Only FTRL and proximal descent were faster, by 2 % and 15 % (`cargo bench -p trainyard-optimizer`).
 #[inline(always)]
 pub(crate) fn vectorize<T>(work: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]

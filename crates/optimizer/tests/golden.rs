@@ -10,7 +10,7 @@ use trainyard_optimizer::{OptimizerConfig, Schedule};
 use trainyard_tensor::IndexedSlices;
 use trainyard_testing::{Golden, difference, flat, list};
 
-/// TensorFlow's arguments under our names, with the defaults that differ from ours.
+/// Returns TensorFlow's arguments under our names, with the defaults that differ from ours.
 fn config(case: &Value) -> OptimizerConfig {
     let class = case["optimizer"].as_str().unwrap();
     let args = case["args"].as_object().unwrap();
@@ -55,7 +55,7 @@ fn assert_close(name: &str, given: &[f32], expected: &[f32], relative: f32) {
     assert_eq!(difference, None, "{name}");
 }
 
-/// The name of a slot in TensorFlow: Keras's Ftrl calls its first one `accumulator`.
+/// Returns a slot by its name in TensorFlow. Keras's Ftrl calls its first slot `accumulator`.
 fn slot<'a>(slots: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     slots
         .get(name)

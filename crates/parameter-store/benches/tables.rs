@@ -77,7 +77,7 @@ fn open(access: Access) -> Store {
     store
 }
 
-/// Numbers of a batch, ascending: the same for rows and, spread out, for ids.
+/// Returns the numbers of a batch, ascending. Rows use them directly, ids use them spread out.
 fn numbers(batch: u64, all: u64) -> Vec<u64> {
     let mut numbers: Vec<u64> = (0..BATCH)
         .map(|row| hash(batch * BATCH + row) % all)
@@ -153,7 +153,7 @@ fn main() {
                 batch,
                 batches: 1,
                 pulled_version: step,
-                contribution: None,
+                micro_batch: None,
                 selection: None,
                 gradients: &values[..],
                 rejected: None,

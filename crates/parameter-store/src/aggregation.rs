@@ -1,77 +1,77 @@
-//! The parts of one synchronous step, and their mean (`tf.compat.v1.train.SyncReplicasOptimizer`).
+//! The micro-batches of one synchronous step, and their mean (`tf.compat.v1.train.SyncReplicasOptimizer`).
 //!
-//! Parts are kept until all are there and then summed in the order of their slots, so that the sum has the same bits
-//! whatever order they came in.
+//! Micro-batches are kept until every lane has one, and then summed in the order of the lanes. The sum has the same
+//! bits in whatever order they arrived.
 
 use std::sync::Arc;
 
 use trainyard_variable::{add_by_key, union_of_keys};
 
 use crate::selection::Resolved;
-use crate::{BatchId, Contribution, Error, PartStanding, Selection};
+use crate::{BatchId, Error, MicroBatch, MicroBatchRecord, Selection};
 
-/// Most parts of a step: far more than there may be tasks.
+/// Most lanes of a step, far above any number of tasks.
 const PARTS_MAX: u32 = 1 << 16;
 
-/// One part: the gradients of one batch.
+/// A micro-batch: the gradients of one push.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) batch: BatchId,
-    /// Batches that it is of, from that one on.
+    /// Number of its batches, from `batch` on.
     pub(crate) batches: u32,
     pub(crate) resolved: Arc<Resolved>,
     /// Gradients, in the order of the selection.
     pub(crate) values: Vec<f32>,
 }
 
-/// What became of a part.
+/// Outcome of adding a micro-batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// Others are missing.
+    /// Other lanes are still missing.
     Waits,
-    /// It was the last: the step is complete.
+    /// The last lane is filled: the step is complete.
     Complete,
-    /// Its place is taken: somebody else has computed the same.
+    /// The lane was filled already, by another push of the same batch.
     Taken,
 }
 
-/// The parts of the step that is under way.
+/// Micro-batches of the synchronous step in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Aggregation {
     slots: Vec<Option<Part>>,
     filled: usize,
-    /// Slot that was filled last in the latest step.
+    /// The last lane that was filled in the latest step.
     last: Option<u32>,
 }
 
 impl Aggregation {
-    /// Takes a part in.
+    /// Adds a micro-batch to the step.
     ///
     /// # Errors
-    /// Its slot is out of range, or the step has another number of parts.
-    pub(crate) fn put(&mut self, place: Contribution, part: Part) -> Result<Put, Error> {
-        let Contribution { slot, of } = place;
-        if of > PARTS_MAX {
+    /// The lane is out of range, or the step has another number of lanes.
+    pub(crate) fn put(&mut self, place: MicroBatch, part: Part) -> Result<Put, Error> {
+        let MicroBatch { lane, lanes } = place;
+        if lanes > PARTS_MAX {
             return Err(Error::BadRequest(format!(
-                "a step has at most {PARTS_MAX} parts, given {of}"
+                "a step has at most {PARTS_MAX} lanes, given {lanes}"
             )));
         }
-        if slot >= of {
+        if lane >= lanes {
             return Err(Error::BadRequest(format!(
-                "slot must be below {of}, the parts of the step, given {slot}"
+                "lane must be below {lanes}, the lanes of the step, given {lane}"
             )));
         }
         if self.filled == 0 {
             self.slots.clear();
-            self.slots.resize_with(of as usize, || None);
+            self.slots.resize_with(lanes as usize, || None);
         }
         let parts = self.slots.len();
-        if parts != of as usize {
+        if parts != lanes as usize {
             return Err(Error::BadRequest(format!(
-                "the step under way has {parts} parts, given one of {of}"
+                "the step in progress has {parts} lanes, given a micro-batch of {lanes}"
             )));
         }
-        let held = &mut self.slots[slot as usize];
+        let held = &mut self.slots[lane as usize];
         if held.is_some() {
             return Ok(Put::Taken);
         }
@@ -80,27 +80,27 @@ impl Aggregation {
         if self.filled < parts {
             return Ok(Put::Waits);
         }
-        self.last = Some(slot);
+        self.last = Some(lane);
         Ok(Put::Complete)
     }
 
-    /// Returns whether a slot of the step under way is filled.
-    pub(crate) fn holds(&self, slot: u32) -> bool {
-        self.filled > 0 && self.slots.get(slot as usize).is_some_and(Option::is_some)
+    /// Returns whether a lane of the step in progress is filled.
+    pub(crate) fn holds(&self, lane: u32) -> bool {
+        self.filled > 0 && self.slots.get(lane as usize).is_some_and(Option::is_some)
     }
 
-    /// Returns the slot that the latest step waited for longest.
+    /// Returns the lane for which the latest step waited longest.
     pub(crate) fn last(&self) -> Option<u32> {
         self.last
     }
 
-    /// Returns the parts that are there.
-    pub(crate) fn standing(&self) -> Vec<PartStanding> {
-        let of = self.slots.len() as u32;
+    /// Returns the micro-batches that have arrived.
+    pub(crate) fn metadata(&self) -> Vec<MicroBatchRecord> {
+        let lanes = self.slots.len() as u32;
         let parts = self.slots.iter().zip(0..).filter(|_| self.filled > 0);
-        let part = |(part, slot): (&Option<Part>, u32)| {
-            part.as_ref().map(|part| PartStanding {
-                place: Contribution { slot, of },
+        let part = |(part, lane): (&Option<Part>, u32)| {
+            part.as_ref().map(|part| MicroBatchRecord {
+                place: MicroBatch { lane, lanes },
                 batch: part.batch,
                 batches: part.batches,
                 selection: Arc::clone(&part.resolved.selection),
@@ -110,15 +110,15 @@ impl Aggregation {
         parts.filter_map(part).collect()
     }
 
-    /// Takes all parts out, by slot.
+    /// Removes and returns all micro-batches, in the order of their lanes.
     pub(crate) fn take(&mut self) -> Vec<Part> {
         self.filled = 0;
         self.slots.drain(..).flatten().collect()
     }
 }
 
-/// Returns the mean of the parts of a step: what it updates, and the gradients. A part that does not name something
-/// counts as zeros there, so that the mean is that of one batch that holds all of them.
+/// Returns the mean of the micro-batches of a step: the slices, rows and ids that it updates, and the gradients. A
+/// micro-batch counts as zeros where it names nothing, so that the mean is that of one batch that holds all of them.
 pub(crate) fn mean(parts: &[Part]) -> (Resolved, Vec<f32>) {
     let mut merged = Resolved::default();
     let mut selection = Selection::default();
@@ -176,24 +176,25 @@ pub(crate) fn mean(parts: &[Part]) -> (Resolved, Vec<f32>) {
     (merged, values)
 }
 
-/// A slice, and where each part names it: part, place among its kind, begin of its values.
+/// A slice, and where each micro-batch names it: index of the micro-batch, index among the slices of its kind, start of
+/// the values.
 struct Named {
     number: u32,
     places: Vec<(usize, usize, usize)>,
 }
 
-/// Puts together what the parts name of one kind, by slice number and then by slot. `lengths` tells where the values of
-/// that kind begin in a part, and the numbers and lengths of what it names.
+/// Groups the slices of one kind that the micro-batches name, by slice number and then by lane. `lengths` returns the
+/// position at which the values of that kind start in a micro-batch, and the number and length of each slice.
 fn by_number(parts: &[Part], lengths: impl Fn(&Part) -> (usize, Vec<(u32, usize)>)) -> Vec<Named> {
     let mut found: Vec<(u32, (usize, usize, usize))> = Vec::new();
-    for (slot, part) in parts.iter().enumerate() {
+    for (lane, part) in parts.iter().enumerate() {
         let (mut begin, named) = lengths(part);
         for (place, (number, length)) in named.into_iter().enumerate() {
-            found.push((number, (slot, place, begin)));
+            found.push((number, (lane, place, begin)));
             begin += length;
         }
     }
-    found.sort_by_key(|(number, (slot, ..))| (*number, *slot));
+    found.sort_by_key(|(number, (lane, ..))| (*number, *lane));
     let groups = found.chunk_by(|one, next| one.0 == next.0);
     let named = |group: &[(u32, (usize, usize, usize))]| Named {
         number: group[0].0,
@@ -206,8 +207,8 @@ fn sum(lengths: impl Iterator<Item = (u32, usize)>) -> usize {
     lengths.map(|(_, length)| length).sum()
 }
 
-/// Sums rows that several parts name, each in the order of the slots. Appends the sums to `values` and returns the
-/// rows, ascending.
+/// Sums the rows that several micro-batches name, each in the order of the lanes. Appends the sums to `values` and
+/// returns the keys of the rows, ascending.
 fn sum_by_key<'a, K: Ord + Copy + 'a>(
     parts: &'a [Part],
     places: &[(usize, usize, usize)],

@@ -1,19 +1,19 @@
-//! Which batches have been applied: all below a floor, and some above it.
+//! Sets of applied batches: all below a floor, and some above it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Batches above the floor that a set remembers, at most: 2 MiB of bits. Who is farther ahead is refused until the
-/// slowest has caught up.
+/// Most batches above the floor that a set remembers: 2 MiB of bits. A push that is further ahead is refused until the
+/// slowest one has caught up.
 pub(crate) const AHEAD_MAX: u64 = 1 << 24;
 
-/// A set of the numbers 0, 1, 2, ... that grows from below. Memory is one bit a number between the floor and the
+/// A set of the numbers 0, 1, 2, ... that grows from below. It takes one bit for each number between the floor and the
 /// highest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BatchSet {
-    /// All numbers below have been seen.
+    /// All numbers below the floor have been seen.
     floor: u64,
-    /// By number / 64; words below the floor's are gone.
+    /// Bits of the seen numbers, by number / 64. Words below the floor's are removed.
     words: BTreeMap<u64, u64>,
 }
 
@@ -44,7 +44,7 @@ impl BatchSet {
         number < self.floor.saturating_add(AHEAD_MAX)
     }
 
-    /// Remembers `number`, for which there must be room.
+    /// Adds `number`, if the set has room for it.
     pub(crate) fn insert(&mut self, number: u64) {
         if number < self.floor || !self.has_room_for(number) {
             return;
@@ -57,7 +57,7 @@ impl BatchSet {
         self.raise();
     }
 
-    /// Remembers all numbers of a range, as far as there is room, a word at a time.
+    /// Adds all numbers of a range for which there is room, a word at a time.
     pub(crate) fn insert_all(&mut self, numbers: &Range<u64>) {
         let begin = numbers.start.max(self.floor);
         let end = numbers.end.min(self.floor.saturating_add(AHEAD_MAX));
@@ -77,7 +77,7 @@ impl BatchSet {
         }
     }
 
-    /// Raises the floor past what has been seen above it.
+    /// Raises the floor past the numbers above it that have been seen.
     fn raise(&mut self) {
         while let Some(word) = self.words.get(&(self.floor / 64)) {
             let seen = (word >> (self.floor % 64)).trailing_ones();
@@ -96,7 +96,7 @@ impl BatchSet {
         }
     }
 
-    /// Returns the numbers above the floor that have been seen, as ranges that ascend and do not touch.
+    /// Returns the seen numbers above the floor, as ascending ranges that do not touch.
     pub(crate) fn ahead(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for (&place, &word) in &self.words {
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// As a damaged file may have it.
+    /// A damaged file may hold such a range.
     #[test]
     fn the_longest_range_takes_a_moment() {
         let mut set = BatchSet::starting_at(7);

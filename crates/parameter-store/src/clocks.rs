@@ -1,14 +1,14 @@
-//! Clocks of stale-synchronous training: how far each task has come, and who may go on.
+//! Clocks of stale-synchronous training: the finished steps of each task, and the staleness bound.
 //!
 //! Q. Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", 2013: a task at
-//! clock `c` may begin its next step while `c` is at most the bound ahead of the slowest live task. What it then reads
-//! holds all updates of clocks below `c - bound`.
+//! clock `c` may begin its next step while `c` is at most the bound ahead of the slowest live task. The values that it
+//! then reads include all updates of clocks below `c - bound`.
 
 use std::collections::BTreeMap;
 
 use trainyard_cluster_spec::Task;
 
-/// Steps that each live task has finished, counted on from where the slowest was when it joined.
+/// Finished steps of each live task, counted from the slowest clock when the task joined.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clocks {
     by_task: BTreeMap<Task, Clock>,
@@ -17,15 +17,15 @@ pub(crate) struct Clocks {
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     steps: u64,
-    /// It has nothing under way and asks for nothing: it holds no values that could grow old.
+    /// The task is idle: it has no step in progress and requests none, so it holds no values that could become stale.
     rests: bool,
 }
 
 impl Clocks {
-    /// Takes a task in, or back from its rest. It goes on at the slowest clock at least, so that it does not hold the
-    /// others up, and never below its own, so that it does not run ahead.
+    /// Adds a task, or ends its idle time. Its clock becomes at least that of the slowest task, so that it does not
+    /// hold up the others. It never decreases, so that the task does not run ahead.
     ///
-    /// Returns whether that changed anything.
+    /// Returns whether anything changed.
     pub(crate) fn join(&mut self, task: Task) -> bool {
         let slowest = self.slowest().unwrap_or(0);
         let clock = self.by_task.entry(task).or_insert(Clock {
@@ -42,35 +42,35 @@ impl Clocks {
         true
     }
 
-    /// Lets a task rest: nobody waits for it until it joins again. Returns whether that changed anything.
+    /// Excludes an idle task from the staleness bound until it joins again. Returns whether anything changed.
     pub(crate) fn rest(&mut self, task: Task) -> bool {
         self.by_task
             .get_mut(&task)
             .is_some_and(|clock| !std::mem::replace(&mut clock.rests, true))
     }
 
-    /// Lets all go.
+    /// Removes all tasks.
     pub(crate) fn clear(&mut self) {
         self.by_task.clear();
     }
 
-    /// Returns every task with its steps, and whether it rests.
-    pub(crate) fn standing(&self) -> Vec<(Task, u64, bool)> {
+    /// Returns every task with its finished steps, and whether it is idle.
+    pub(crate) fn metadata(&self) -> Vec<(Task, u64, bool)> {
         self.by_task
             .iter()
             .map(|(task, clock)| (*task, clock.steps, clock.rests))
             .collect()
     }
 
-    /// Returns the clocks of a standing.
-    pub(crate) fn at(standing: &[(Task, u64, bool)]) -> Self {
+    /// Restores the clocks from `metadata`.
+    pub(crate) fn at(metadata: &[(Task, u64, bool)]) -> Self {
         let clock = |&(task, steps, rests): &(Task, u64, bool)| (task, Clock { steps, rests });
         Self {
-            by_task: standing.iter().map(clock).collect(),
+            by_task: metadata.iter().map(clock).collect(),
         }
     }
 
-    /// Lets a task go: nobody waits for it any more.
+    /// Removes a task, so that no other task waits for it.
     pub(crate) fn leave(&mut self, task: Task) {
         self.by_task.remove(&task);
     }
@@ -82,7 +82,7 @@ impl Clocks {
         }
     }
 
-    /// Returns by how many steps a task that has begun `outstanding` others is ahead of the slowest.
+    /// Returns by how many steps a task is ahead of the slowest, if it has begun `outstanding` further steps.
     pub(crate) fn lead(&self, task: Task, outstanding: u64) -> u64 {
         let clock = self.by_task.get(&task).map_or(0, |clock| clock.steps) + outstanding;
         clock - self.slowest().unwrap_or(0).min(clock)
@@ -112,13 +112,13 @@ mod tests {
     }
 
     proptest! {
-        /// Tasks join, rest, leave, begin and finish in any order.
+        /// Tasks join, become idle, leave, begin steps and finish steps in any order.
         #[test]
         fn nobody_who_begins_is_farther_ahead_than_the_bound(
             bound in 0_u64..4, events in prop::collection::vec((0_usize..5, 0_u8..5), 1..400),
         ) {
             let mut clocks = Clocks::default();
-            // Steps begun and not finished, and steps finished; of those who are here, and of those who rest.
+            // Steps begun and steps finished of the active tasks, and steps finished of the idle tasks.
             let mut here: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
             let mut resting: BTreeMap<usize, u64> = BTreeMap::new();
             for (index, event) in events {
@@ -156,7 +156,7 @@ mod tests {
                         clocks.tick(task(index));
                     }
                 }
-                // Somebody may always begin: the slowest, if it has nothing under way.
+                // The slowest task may always begin a step, if it has none in progress.
                 if let Some((slowest, _)) = here.iter().min_by_key(|(_, (_, finished))| *finished) {
                     prop_assert_eq!(clocks.lead(task(*slowest), 0), 0);
                 }

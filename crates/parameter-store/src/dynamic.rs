@@ -1,10 +1,12 @@
-//! A slice of a dynamic table: ids get rows at first touch and lose them when unused, in bounded memory.
+//! One slice of a dynamic table: ids get rows once they occur often enough and lose them when unused, in bounded
+//! memory.
 //!
-//! Every push is a sighting of each id it names. An id sighted often enough gets a row, with first values and slots;
-//! its gradient is applied from that push on, and dropped before. When there is no room, the row unused for longest
-//! goes. Reads change nothing: an id without a row reads the first values that a row of it would have.
+//! Each push counts one occurrence of every id that it names. An id whose occurrence count reaches the admission
+//! threshold gets a row with initial values and slots. Its gradients are applied from that push on; earlier gradients
+//! are dropped. When the slice is full, the least recently used row is evicted. Reads change nothing: an id without a
+//! row reads the initial values that its row would have.
 
-mod aside;
+mod copy_on_write;
 mod reading;
 mod rest;
 mod state;
@@ -16,28 +18,28 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicTable, InitialRows};
 
 use crate::Error;
-use crate::recency::Moment;
+use crate::lru::Timestamp;
 use crate::sync::RwLock;
 use state::{Admission, State};
 
-/// What a slice of a dynamic table holds, and what it has given up since the store was made.
+/// Status of one slice of a dynamic table. The counters start when the store is created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DynamicStatus {
     /// Name of the variable.
     pub variable: String,
     /// Rows in use.
     pub rows: u64,
-    /// Rows there may be.
+    /// Most rows of the slice.
     pub rows_max: u64,
-    /// Rows taken from the ids unused for longest, to make room.
+    /// Least recently used rows that were evicted to make room.
     pub evicted: u64,
-    /// Rows of ids unused for too long.
+    /// Rows that were removed because their ids were unused for too long.
     pub expired: u64,
-    /// Rows of gradients that were dropped, since their ids had no row.
+    /// Rows of gradients that were dropped because their ids had no row.
     pub gradients_dropped: u64,
 }
 
-/// Counted under the slice's lock, and read without it.
+/// Counters, written under the slice's lock and read without it.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     rows: AtomicU64,
@@ -47,11 +49,11 @@ pub(crate) struct Counts {
     gradients_dropped: AtomicU64,
     /// Bytes of values and slots.
     values: AtomicU64,
-    /// Bytes that are set aside for a checkpoint.
+    /// Bytes of copy-on-write copies for a checkpoint.
     aside: AtomicU64,
 }
 
-/// One slice of a dynamic table. Its lock covers ids, values and slots together.
+/// One slice of a dynamic table. One lock covers its ids, values and slots.
 #[derive(Debug)]
 pub(crate) struct DynamicSlice {
     pub(crate) variable: usize,
@@ -59,7 +61,7 @@ pub(crate) struct DynamicSlice {
     pub(crate) width: usize,
     pub(crate) optimizer: OptimizerConfig,
     name: String,
-    /// Rows there may be.
+    /// Most rows of the slice.
     capacity: usize,
     ids: Range<u128>,
     table: DynamicTable,
@@ -68,15 +70,15 @@ pub(crate) struct DynamicSlice {
     counts: Counts,
 }
 
-/// Bytes that a row takes in a checkpoint, besides its values: id and time of last use.
+/// Bytes of a row in a checkpoint besides its values: its id and the time of its last use.
 const ROW_BYTES: u64 = 24;
-/// Bytes that an id without a row takes in a checkpoint.
+/// Bytes of an id without a row in a checkpoint.
 const CANDIDATE_BYTES: u64 = 32;
-/// Bytes that an id takes in memory: its place in the order of last use, in the map to it, and its count of sightings.
+/// Bytes of an id in memory: its node in the LRU list, its entry in the map from id to place, and its occurrence count.
 const ID_BYTES: u64 = 68;
 
 impl DynamicSlice {
-    /// Returns what it holds and has given up.
+    /// Returns the rows in use and the counters.
     pub(crate) fn status(&self) -> DynamicStatus {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         DynamicStatus {
@@ -89,35 +91,35 @@ impl DynamicSlice {
         }
     }
 
-    /// Returns the bytes that it takes in a checkpoint, nearly.
+    /// Returns the approximate bytes of the slice in a checkpoint.
     pub(crate) fn bytes(&self) -> u64 {
         self.counts.rows.load(Ordering::Relaxed) * (self.row_bytes() + ROW_BYTES)
             + self.counts.candidates.load(Ordering::Relaxed) * CANDIDATE_BYTES
     }
 
-    /// Returns the bytes that it takes in memory, nearly.
+    /// Returns the approximate bytes of the slice in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.counts.values.load(Ordering::Relaxed) + self.places() * ID_BYTES
     }
 
-    /// Returns the bytes that it needs at most if so many ids are new.
+    /// Returns the most bytes by which the slice grows if `ids` ids are new.
     pub(crate) fn growth_max(&self, ids: usize) -> u64 {
         let rows = (self.counts.rows.load(Ordering::Relaxed) as usize + ids).min(self.capacity);
         let held = self.counts.values.load(Ordering::Relaxed);
         (rows as u64 * self.row_bytes()).saturating_sub(held) + ids as u64 * ID_BYTES
     }
 
-    /// Returns the bytes that are set aside for a checkpoint.
+    /// Returns the bytes of copy-on-write copies for a checkpoint.
     pub(crate) fn aside_bytes(&self) -> u64 {
         self.counts.aside.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that are set aside at most for a push that names so many ids: each takes the place of another.
+    /// Returns the most bytes that a push of `ids` ids copies for a checkpoint. Each of them may replace another id.
     pub(crate) fn aside_max(&self, ids: usize) -> u64 {
         2 * ids as u64 * (self.row_bytes() + ROW_BYTES)
     }
 
-    /// Returns the number of ids, with a row and without one.
+    /// Returns the number of ids, with and without a row.
     fn places(&self) -> u64 {
         self.counts.rows.load(Ordering::Relaxed) + self.counts.candidates.load(Ordering::Relaxed)
     }
@@ -127,7 +129,7 @@ impl DynamicSlice {
         (self.width * (1 + self.optimizer.slots().len()) * 4) as u64
     }
 
-    /// Returns how many of checked ids have no row.
+    /// Returns how many of the checked `ids` have no row.
     pub(crate) fn count_new(&self, ids: &[u64]) -> usize {
         let state = self.state.read();
         ids.iter()
@@ -159,7 +161,8 @@ impl DynamicSlice {
         }
     }
 
-    /// Copies the values of checked ids: of an id without a row, its first values. `out` is as long as they are.
+    /// Copies the values of checked `ids` into `out`, which must be exactly as long. An id without a row reads its
+    /// initial values.
     pub(crate) fn read(&self, ids: &[u64], out: &mut [f32]) {
         let state = self.state.read();
         for (&id, out) in ids.iter().zip(out.chunks_exact_mut(self.width.max(1))) {
@@ -173,12 +176,18 @@ impl DynamicSlice {
         }
     }
 
-    /// Takes note of a push that names checked `ids`, and applies its gradients to those that have or get a row. A row
-    /// that has been unused for long enough is forgotten at the next push, unless that one names it. `now` is the
-    /// moment after the push.
-    pub(crate) fn apply(&self, now: Moment, ids: &[u64], gradient: &[f32], scratch: &mut Vec<u32>) {
+    /// Counts an occurrence of each of the checked `ids`, and applies the gradients of the ids that have a row or get
+    /// one now. A row that has been unused for too long is removed at the next push, unless that push names it. `now`
+    /// is the time after this push.
+    pub(crate) fn apply(
+        &self,
+        now: Timestamp,
+        ids: &[u64],
+        gradient: &[f32],
+        scratch: &mut Vec<u32>,
+    ) {
         let state = &mut *self.state.write();
-        // Pushes may come here in another order than they were counted in.
+        // Pushes may arrive here in another order than that of their versions.
         let now = now.latest(state.now);
         state.now = now;
         scratch.clear();
@@ -207,7 +216,7 @@ impl DynamicSlice {
             }
         }
         if named > known {
-            // In the order of ids, whether they are new or not: a restored table has no other to go by.
+            // Rows are touched in the order of ids, new or not, because a restored table knows no other order.
             scratch
                 .iter()
                 .filter(|place| **place != u32::MAX)
@@ -228,8 +237,8 @@ impl DynamicSlice {
         self.forget(state);
     }
 
-    /// Takes note of a push that names none of its ids.
-    pub(crate) fn pass(&self, now: Moment) {
+    /// Advances the time for a push that names none of the slice's ids.
+    pub(crate) fn pass(&self, now: Timestamp) {
         if self.table.expire_after_steps.is_none() && self.table.expire_after_secs.is_none() {
             return;
         }
@@ -238,9 +247,9 @@ impl DynamicSlice {
         self.forget(state);
     }
 
-    /// Counts a sighting of an id without a row, and gives it one if it is due and there is room. `named` rows belong
-    /// to ids of this push, and stay.
-    fn admit(&self, state: &mut State, id: u64, now: Moment, named: usize) -> Option<u32> {
+    /// Counts an occurrence of an id without a row, and gives it a row if it is due and there is room. `named` rows
+    /// belong to ids of this push and are not evicted.
+    fn admit(&self, state: &mut State, id: u64, now: Timestamp, named: usize) -> Option<u32> {
         match state.sight(id, now, self.table.admit_after, self.capacity) {
             Admission::Later => None,
             Admission::Due if self.capacity == named => None,
@@ -269,7 +278,7 @@ impl DynamicSlice {
         );
     }
 
-    /// Removes what has been unused for too long, by now.
+    /// Removes ids that have been unused for too long.
     fn forget(&self, state: &mut State) {
         let expired = state.expire(&self.table, self.width);
         self.counts.expired.fetch_add(expired, Ordering::Relaxed);

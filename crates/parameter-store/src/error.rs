@@ -1,18 +1,18 @@
-//! Why the store refuses a request. A refused request has changed nothing.
+//! Reasons for which the store refuses a request. A refused request has applied nothing.
 
 use trainyard_cluster_spec::Task;
 
 use crate::{BatchId, Held};
 
-/// A refusal.
+/// The reason why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A newer chief has claimed this ps.
     #[error("cluster_epoch must be at least {current}, given {given}")]
     StaleEpoch {
-        /// Epoch of the ps.
+        /// Term of the server.
         current: u64,
-        /// Epoch of the request.
+        /// Term of the request.
         given: u64,
     },
     /// The task has a newer session, or this one was closed.
@@ -20,20 +20,20 @@ pub enum Error {
     Fenced {
         /// The task.
         task: Task,
-        /// Its latest session here; 0 = none.
+        /// Latest session of the task on this server; 0 = none.
         current: u64,
         /// Session of the request.
         given: u64,
     },
-    /// The store has no variables yet, or lets nobody in.
+    /// The store has no variables yet, or does not admit workers.
     #[error("the ps is not open for training yet: {0}")]
     NotReady(&'static str),
-    /// A sequence number beyond the window.
+    /// The sequence number lies beyond the window.
     #[error("seq must be at most {most}, given {given}")]
     SequenceGap {
-        /// Highest number that would be taken.
+        /// Highest number that is accepted.
         most: u64,
-        /// The number given.
+        /// Number of the request.
         given: u64,
     },
     /// The peer computed another layout.
@@ -57,49 +57,49 @@ pub enum Error {
     /// The request does not fit the slices it names.
     #[error("{0}")]
     BadRequest(String),
-    /// The answer would not fit a message.
+    /// The reply would not fit a message.
     #[error("an answer holds at most {max} values, these reads ask for {given}")]
     TooLarge {
-        /// Values asked for.
+        /// Requested values.
         given: usize,
-        /// Most values of an answer.
+        /// Most values of a reply.
         max: usize,
     },
-    /// The store may not hold as much.
+    /// The request would exceed the memory budget.
     #[error(
         "the ps may hold {max} bytes ({bound}) and holds {}: {held}; {asked} more are needed for {what}: {} times as many servers, or as much memory, would do",
         held.total(),
         held.total().saturating_add(*asked).div_ceil((*max).max(1))
     )]
     NoRoom {
-        /// Most bytes.
+        /// Most bytes that may be held.
         max: u64,
-        /// What says so.
+        /// The setting or limit that gives the bound.
         bound: &'static str,
         /// Bytes held.
         held: Held,
-        /// Bytes that were asked for.
+        /// Requested bytes.
         asked: u64,
-        /// What they are for.
+        /// Purpose of the requested bytes.
         what: &'static str,
     },
-    /// A gradient holds NaN or infinity, and the job is to halt.
+    /// A gradient holds NaN or infinity, and the job halts on such values.
     #[error("gradients must be finite: of {task} in batch {batch}, {what}")]
     NotFinite {
-        /// Whose push it is.
+        /// Task that pushed.
         task: Task,
-        /// Its batch.
+        /// Batch of the push.
         batch: BatchId,
-        /// Which value of which variable it is.
+        /// The value and its variable.
         what: String,
     },
-    /// A push names nothing, and what its pull named is not known here: the store was brought back since.
+    /// The push has no selection, and that of its pull is unknown because the store was restored since.
     #[error("what the pull of seq {seq} has named is not known here: the push must name it")]
     Forgotten {
         /// The sequence number.
         seq: u64,
     },
-    /// The step was pushed without the right to.
+    /// The step was pushed without a ticket.
     #[error("step of {task} seq {seq} has no ticket: the last step has been applied or given away")]
     NoTicket {
         /// The task.
@@ -110,12 +110,12 @@ pub enum Error {
     /// The job has ended.
     #[error("the job has ended")]
     Ended,
-    /// Values to restore from could not be read.
+    /// The values to restore could not be read.
     #[error("cannot restore: {0}")]
     Restore(String),
 }
 
-/// Says that a task has joined again, where it has.
+/// Returns a note that names a newer session of the task, if there is one.
 fn newer(current: u64, given: u64) -> String {
     if current > given {
         format!("; its latest one is {current}")

@@ -1,4 +1,4 @@
-//! Gradients of a push, wherever they lie: in one piece of memory, or as a connection brought them.
+//! Gradients of a push, in one piece of memory or in the pieces that a connection delivered.
 
 use std::ops::Range;
 
@@ -6,30 +6,32 @@ use bytes::Bytes;
 
 use crate::Written;
 
-/// Values of one step, end to end, in the order of a [`Selection`](crate::Selection).
+/// Values of one step, concatenated in the order of a [`Selection`](crate::Selection).
 pub trait Gradients: Sync {
     /// Returns the number of values.
     fn values(&self) -> usize;
 
-    /// Returns the place of the first value that is no number, or not below [`GRADIENT_ABS_BOUND`].
+    /// Returns the position of the first value that is NaN, or whose absolute value is not below
+    /// [`GRADIENT_ABS_BOUND`].
     fn unfit(&self) -> Option<usize>;
 
-    /// Returns by how much of itself a value may be larger than the one that was computed, for the rounding on its way:
-    /// that of this step, and what was left over from that of earlier ones.
+    /// Returns the largest relative error that rounding has added to a value: the rounding error of this step, and the
+    /// residual of earlier steps.
     fn rounding(&self) -> f32 {
         0.0
     }
 
-    /// Returns the values at `place`: the memory that holds them if there is such, else a copy in `scratch`.
+    /// Returns the values in the range `place`: borrowed where they are contiguous in memory, else copied into
+    /// `scratch`.
     ///
     /// # Panics
-    /// Never, as long as `place` lies within the values.
+    /// `place` lies outside the values.
     fn get<'a>(&'a self, place: Range<usize>, scratch: &'a mut Vec<f32>) -> &'a [f32];
 
     /// Returns a copy of all values.
     fn copy(&self) -> Vec<f32>;
 
-    /// Returns the values as a journal keeps them: as they came, if they came as bytes.
+    /// Returns the values for a journal, in the encoding in which they arrived.
     fn written(&self) -> Written {
         Written {
             encoding: 0,
@@ -56,16 +58,16 @@ impl Gradients for [f32] {
     }
 }
 
-/// Absolute values of gradients are below it: 2^50, about 1.1e15. Update rules add up squares of gradients in float32, which
-/// holds 3.4e38; a hundred million of the largest squares fit. An infinite sum would make infinity or no number of the
-/// parameters, although each gradient was finite.
+/// Exclusive bound on the absolute values of gradients: 2^50, about 1.1e15. Update rules sum squares of gradients in
+/// float32, which holds 3.4e38. A hundred million of the largest squares fit. An infinite sum would turn parameters
+/// into infinity or NaN, although each gradient was finite.
 pub const GRADIENT_ABS_BOUND: f32 = 1_125_899_906_842_624.0;
 
-/// Returns the place of the first value that is no number, or not below [`GRADIENT_ABS_BOUND`]. First it looks at all
-/// together, which vectorises: there hardly ever is one.
+/// Returns the position of the first value that is NaN, or whose absolute value is not below [`GRADIENT_ABS_BOUND`].
+/// Such values are rare, so a vectorised check of all values comes first.
 pub fn unfit(values: &[f32]) -> Option<usize> {
-    // The bits of a number without its sign are in its order, those of infinity and of what is no number above all. A
-    // difference that is negative shows in the sign of all differences together.
+    // Without the sign, the bits of floats are ordered like the numbers, with infinity and NaN above all others. A
+    // negative difference sets the sign of all differences combined.
     let last = GRADIENT_ABS_BOUND.to_bits().cast_signed() - 1;
     let room = |value: &f32| last - (value.to_bits().cast_signed() & i32::MAX);
     let signs = values.iter().fold(0, |signs, value| signs | room(value));

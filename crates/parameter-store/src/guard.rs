@@ -1,51 +1,51 @@
-//! What values a push may hold, and what is done with one that holds others.
+//! The guard: the bounds that the values of a push must keep, and what happens to a push that violates them.
 
 use crate::{BatchId, Gradients, unfit};
 
-/// Values that are looked at together.
+/// Values that are checked together.
 const BLOCK_VALUES: usize = 4 << 10;
-/// Sums of squares that are kept side by side, so that they vectorise.
+/// Number of partial sums of squares, which vectorise.
 const LANES: usize = 16;
 
-/// What is done with a push that holds infinity or no number.
+/// Handling of a push that holds infinity or NaN.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Nonfinite {
-    /// It is refused, its batch is done with, and its worker goes on.
+    /// The push is rejected, its batch is done, and its worker continues.
     #[default]
     Reject,
-    /// Such values become 0, and the others count.
+    /// Infinity and NaN become 0, and the other values count.
     Zero,
-    /// It is refused, and its worker ends.
+    /// The push is refused, and its worker ends.
     Halt,
 }
 
-/// The rule for the values of a push.
+/// The bounds of the values of a push.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Guard {
-    /// What is done with infinity and what is no number.
+    /// Handling of infinity and NaN.
     pub nonfinite: Nonfinite,
-    /// Most Euclidean norm of all values of a push together; absent = any.
+    /// Largest Euclidean norm of all values of a push together; absent = any.
     pub max_norm: Option<f32>,
-    /// Most absolute value; absent = any below [`GRADIENT_ABS_BOUND`](crate::GRADIENT_ABS_BOUND).
+    /// Largest absolute value; absent = any below [`GRADIENT_ABS_BOUND`](crate::GRADIENT_ABS_BOUND).
     pub max_abs: Option<f32>,
 }
 
-/// What is wrong with the values of a push.
+/// A violation of the guard by the values of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// One is infinite or no number.
+    /// A value is infinite or NaN.
     Nonfinite,
-    /// Their norm is too large.
+    /// The norm of the values is too large.
     Norm,
-    /// One is too large.
+    /// A value is too large.
     Abs,
 }
 
 impl Fault {
-    /// Every one.
+    /// All faults.
     pub const ALL: [Self; 3] = [Self::Nonfinite, Self::Norm, Self::Abs];
 
-    /// Returns its name in telemetry.
+    /// Returns the name of the fault in telemetry.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nonfinite => "nonfinite",
@@ -55,16 +55,16 @@ impl Fault {
     }
 }
 
-/// Why the values of a push were refused.
+/// The reason why the values of a push were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rejection {
-    /// What is wrong with them.
+    /// Fault of the values.
     pub fault: Fault,
-    /// The variable whose value it is, by number; absent = it is of no single one.
+    /// Number of the variable that the value belongs to; absent = no single variable.
     pub variable: Option<u32>,
-    /// Place of the value among those pushed of the variable.
+    /// Position of the value among the pushed values of the variable.
     pub position: u64,
-    /// Bits of the value, or of the norm: what is no number equals nothing, not itself either.
+    /// Bits of the value, or of the norm. Bits can be compared, whereas NaN equals nothing.
     pub bits: u32,
 }
 
@@ -74,7 +74,7 @@ impl Rejection {
         f32::from_bits(self.bits)
     }
 
-    /// Says what is wrong. `name` tells the variables' names.
+    /// Describes the fault. `name` returns the name of a variable.
     pub fn describe<'a>(&self, name: impl Fn(usize) -> Option<&'a str>) -> String {
         let position = self.position;
         let value = self.value();
@@ -92,23 +92,23 @@ impl Rejection {
     }
 }
 
-/// A push whose values were refused.
+/// A push whose values were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RejectedPush {
-    /// Its sequence number.
+    /// Sequence number of the push.
     pub seq: u64,
-    /// Its batch.
+    /// Batch of the push.
     pub batch: BatchId,
-    /// Why.
+    /// Reason of the rejection.
     pub rejection: Rejection,
 }
 
-/// A value that may not be, or the norm: the place among all values, and what it is.
+/// A value, or the norm, that violates the guard.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
-    /// What is wrong.
+    /// Its fault.
     pub fault: Fault,
-    /// Place of the value.
+    /// Position of the value among all values.
     pub position: usize,
     /// The value, or the norm.
     pub value: f32,
@@ -130,8 +130,8 @@ impl Found {
 }
 
 impl Guard {
-    /// Looks at all values of a push. The bounds give way by as much as values may have grown in being rounded: whoever
-    /// computed them has looked at them before, and all servers leave a batch out, or none.
+    /// Checks all values of a push. The bounds are relaxed by the largest rounding error. The worker has checked the
+    /// values before they were rounded, and all servers must accept a batch, or none.
     pub fn find<G: Gradients + ?Sized>(&self, gradients: &G) -> Option<Found> {
         let mut scratch = Vec::new();
         if self.max_norm.is_none() && self.max_abs.is_none() {
@@ -162,7 +162,7 @@ impl Guard {
     }
 }
 
-/// A look at values that come in pieces.
+/// A check of values that arrive in pieces.
 #[derive(Debug)]
 pub struct Look {
     guard: Guard,
@@ -170,7 +170,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Begins.
+    /// Begins a check.
     pub fn new(guard: Guard) -> Self {
         Self {
             guard,
@@ -178,7 +178,7 @@ impl Look {
         }
     }
 
-    /// Looks at the next piece. What is found lies at a place of this piece.
+    /// Checks the next piece. The position in the result counts from the start of this piece.
     pub fn at(&mut self, values: &[f32]) -> Option<Found> {
         let found = |position: usize| Found::unfit(position, values[position]);
         if let Some(position) = unfit(values) {
@@ -196,7 +196,7 @@ impl Look {
             }
         }
         if self.guard.max_norm.is_some() {
-            // Of few values together, so that little is lost to rounding; squares of finite values fit doubles.
+            // Squares are summed in small blocks, so that rounding loses little. Squares of finite values fit doubles.
             for block in values.chunks(BLOCK_VALUES) {
                 self.squares += squares(block);
             }
@@ -204,7 +204,7 @@ impl Look {
         None
     }
 
-    /// Looks at all of them together.
+    /// Checks the norm of all pieces together.
     pub fn end(self) -> Option<Found> {
         let norm = self.squares.sqrt();
         let most = self.guard.max_norm?;
@@ -232,7 +232,7 @@ fn squares(values: &[f32]) -> f64 {
             .sum::<f64>()
 }
 
-/// Makes 0 of what is infinite or no number. Returns how many values that were.
+/// Replaces infinity and NaN by 0. Returns the number of replaced values.
 pub fn zero_nonfinite(values: &mut [f32]) -> usize {
     if unfit(values).is_none() {
         return 0;
@@ -316,7 +316,7 @@ mod tests {
         }
     }
 
-    /// Gradients that have been rounded on their way.
+    /// Gradients that were rounded on the wire.
     struct Rounded(Vec<f32>);
 
     impl Gradients for Rounded {
@@ -357,7 +357,7 @@ mod tests {
                 ..ANY
             },
         ] {
-            // bfloat16 makes 1 of 0.9985.
+            // bfloat16 rounds 0.9985 to 1.
             assert_eq!(guard.find(&Rounded(vec![1.0])), None, "{guard:?}");
             assert!(
                 guard.find([1.0_f32].as_slice()).is_some(),

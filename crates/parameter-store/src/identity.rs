@@ -1,34 +1,34 @@
-//! Who asks, and for which batch.
+//! The sender of a request, and the id of a batch.
 
 use std::fmt;
 
 use trainyard_cluster_spec::Task;
 
-/// Carried by every request that changes something.
+/// The sender of a request. Every request that changes something carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// Minted once per model directory.
+    /// Cluster id, drawn once per model directory.
     pub cluster_id: u128,
-    /// Incarnation of the chief, from 1.
+    /// Term of the chief, from 1.
     pub epoch: u64,
-    /// The asking task.
+    /// Task that sends the request.
     pub task: Task,
-    /// Random per process start.
+    /// Random number of a process start.
     pub incarnation: u64,
-    /// Granted by the chief per task, strictly increasing; 0 for the chief's control calls.
+    /// Session number, granted by the chief and strictly increasing per task; 0 for the chief's control calls.
     pub session: u64,
-    /// Per session and ps, from 1; 0 where nothing is counted.
+    /// Sequence number per session and server, from 1; 0 for requests that are not counted.
     pub seq: u64,
 }
 
-/// A batch of training data: the same batch has the same id whoever computes it, and however often.
+/// A batch of training data. The same batch has the same id, whichever worker computes it and however often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchId {
-    /// Pass over the data that its first record belongs to.
+    /// Pass that its first record belongs to.
     pub pass: u64,
     /// Data shard.
     pub shard: u64,
-    /// Running number in the shard, from 0.
+    /// Number of the batch in its shard, from 0.
     pub batch: u64,
 }
 

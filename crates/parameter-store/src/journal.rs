@@ -1,8 +1,8 @@
-//! What somebody else needs to know to bring a store back: its changes, in the order in which they count.
+//! The journal: the ordered changes from which a store can be restored.
 //!
-//! The store has no files. It tells a [`Journal`] of each change under the lock that orders it, and of its standing at
-//! the instants from which changes may be counted anew. Changes that are made again in that order, on a store that was
-//! brought to such a standing, lead to the same store.
+//! The store has no files. It reports each change to a [`Journal`] under the lock that orders the change, and its
+//! metadata at the instants from which a log may begin. Replaying the changes in that order, on a store with that
+//! metadata, restores the same store.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,29 +10,28 @@ use std::sync::Arc;
 use bytes::Bytes;
 use trainyard_cluster_spec::Task;
 
-use crate::{BatchId, Contribution, RejectedPush, Rejection, Selection, ShardPosition};
+use crate::{BatchId, MicroBatch, RejectedPush, Rejection, Selection, ShardPosition};
 
-/// Takes a record in that has been drawn up, with the version that the change led to. Called under a lock: it must not
-/// wait.
-pub type Take = Box<dyn FnOnce(u64) + Send>;
+/// Appends a prepared record, with the version that the change led to. It is called under a lock and must not wait.
+pub type AppendRecord = Box<dyn FnOnce(u64) + Send>;
 
-/// Told of what changes. Whoever acknowledges a change sees to it first that its record is safe.
+/// Receives the changes of a store. A server acknowledges a change only after its record is safe.
 pub trait Journal: Debug + Send + Sync {
-    /// Draws up the record of a change, while no lock of others is held.
-    fn draw_up(&self, change: &Change<'_>) -> Take;
+    /// Prepares the record of a change. For a push it is called before the lock that orders changes is taken.
+    fn prepare_record(&self, change: &Change<'_>) -> AppendRecord;
 
-    /// Begins anew: the store has been prepared, and holds nothing of before. `memory` names what it remembers from
-    /// here on.
-    fn begin(&self, memory: u64, standing: Standing);
+    /// Begins a new log: the store has been prepared and keeps nothing from before. `prepared_epoch` identifies its new
+    /// values.
+    fn begin(&self, prepared_epoch: u64, metadata: StoreMetadata);
 
-    /// The instant of a snapshot: what comes now is counted from there. Called under a lock: it must not wait.
-    fn cut(&self, standing: Standing);
+    /// Marks the instant of a snapshot: a new part of the log begins here. It is called under a lock and must not wait.
+    fn cut(&self, metadata: StoreMetadata);
 }
 
-/// The gradients of a push as they came.
+/// The gradients of a push, encoded as they arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
-    /// How they are written, as the journal knows it; 0 = little-endian `f32`.
+    /// The encoding, as numbered by the journal; 0 = little-endian `f32`.
     pub encoding: i32,
     /// The bytes.
     pub pieces: Vec<Bytes>,
@@ -41,88 +40,97 @@ pub struct Written {
 /// A change of the store.
 #[derive(Debug)]
 pub enum Change<'a> {
-    /// It was claimed for an epoch.
+    /// A chief claimed the store for a term.
     Claim {
-        /// The epoch.
+        /// The term.
         epoch: u64,
     },
-    /// Workers were let in.
+    /// The store was opened to workers.
     Open,
     /// The job has ended.
     Finish,
-    /// A session was opened behind a sequence number.
+    /// A session was opened.
     OpenSession {
-        /// Its task.
+        /// Task of the session.
         task: Task,
-        /// Its number.
+        /// Number of the session.
         session: u64,
-        /// That sequence number.
+        /// Sequence number after which its numbers begin.
         seq: u64,
     },
-    /// The task's sessions up to this one were closed.
+    /// The sessions of a task were closed, up to this one.
     CloseSession {
         /// The task.
         task: Task,
         /// The session.
         session: u64,
     },
-    /// A step was asked for, whether it was granted or not.
+    /// A ticket was requested, whether it was granted or not.
     Reserve {
-        /// By this task.
+        /// The task.
         task: Task,
-        /// In this session.
+        /// Its session.
         session: u64,
-        /// Its number.
+        /// Sequence number of the step.
         seq: u64,
     },
-    /// A sequence number was used up by a push that changed nothing else, and its ticket given back.
+    /// A ticket was granted for a batch that other servers have applied: it holds even beyond the last step.
+    ReserveBeyond {
+        /// The task.
+        task: Task,
+        /// Its session.
+        session: u64,
+        /// Sequence number of the step.
+        seq: u64,
+    },
+    /// A push used up its sequence number, returned its ticket and changed nothing else.
     Use {
-        /// By this task.
+        /// The task.
         task: Task,
-        /// In this session.
+        /// Its session.
         session: u64,
-        /// The number.
+        /// The sequence number.
         seq: u64,
     },
-    /// A task asks for nothing for now.
+    /// A task is idle: it requests nothing for now.
     Rest {
         /// The task.
         task: Task,
     },
-    /// A push was applied, or taken in as part of a synchronous step.
+    /// A push was applied, or added to a synchronous step.
     Push(PushRecord<'a>),
 }
 
-/// A push, as far as it has to be made again.
+/// A push, with all that replay needs.
 #[derive(Debug)]
 pub struct PushRecord<'a> {
-    /// Whose it is.
+    /// Task that pushed.
     pub task: Task,
-    /// In which session.
+    /// Its session.
     pub session: u64,
-    /// Its number there.
+    /// Sequence number of the push.
     pub seq: u64,
-    /// As [`crate::Push`] has it.
+    /// See [`crate::Push::batch`].
     pub batch: BatchId,
-    /// As [`crate::Push`] has it.
+    /// See [`crate::Push::batches`].
     pub batches: u32,
-    /// As [`crate::Push`] has it.
+    /// See [`crate::Push::pulled_version`].
     pub pulled_version: u64,
-    /// As [`crate::Push`] has it.
-    pub contribution: Option<Contribution>,
+    /// See [`crate::Push::micro_batch`].
+    pub micro_batch: Option<MicroBatch>,
     /// Seconds of training.
     pub secs: u64,
-    /// Why its values were refused, if they were: then it names nothing, and has none.
+    /// Why the values were rejected, if they were. A rejected push has an empty selection and no values.
     pub rejected: Option<Rejection>,
-    /// What it updates.
+    /// Slices, rows and ids that the push updates.
     pub selection: &'a Selection,
-    /// Its gradients.
+    /// Gradients of the push.
     pub gradients: Written,
 }
 
-/// Everything of a store at one instant, but its values and slots.
+/// The state of a store at one instant, without values and slots.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Standing {
+pub struct StoreMetadata {
     /// Pushes applied.
     pub version: u64,
     /// Steps applied.
@@ -130,58 +138,58 @@ pub struct Standing {
     /// Seconds of training.
     pub secs: u64,
     /// Sessions, by task.
-    pub sessions: Vec<SessionStanding>,
-    /// Data applied.
+    pub sessions: Vec<SessionMetadata>,
+    /// Positions of the data shards.
     pub positions: Vec<ShardPosition>,
-    /// Steps that may be pushed: task, session, seq.
+    /// Outstanding tickets: task, session, sequence number.
     pub tickets: Vec<(Task, u64, u64)>,
-    /// Clocks of stale-synchronous training: task, steps finished, whether it rests.
+    /// Clocks of stale-synchronous training: task, finished steps, whether the task is idle.
     pub clocks: Vec<(Task, u64, bool)>,
-    /// Parts of the synchronous step under way.
-    pub parts: Vec<PartStanding>,
-    /// What the latest synchronous step has replaced.
+    /// Micro-batches of the synchronous step in progress.
+    pub parts: Vec<MicroBatchRecord>,
+    /// Values that the latest synchronous step has replaced.
     pub replaced: Option<Replaced>,
 }
 
 /// A session at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionStanding {
-    /// Its task.
+pub struct SessionMetadata {
+    /// Task of the session.
     pub task: Task,
-    /// Its number.
+    /// Number of the session.
     pub number: u64,
-    /// Whether it is open.
+    /// Whether the session is open.
     pub open: bool,
-    /// Highest sequence number used.
+    /// Highest sequence number that has been used.
     pub highest: u64,
     /// Bit `i` says that `highest - i` has been used.
     pub seen: u64,
-    /// Pushes whose values were refused, as far as they are remembered.
+    /// Rejected pushes that are still remembered.
     pub rejected: Vec<RejectedPush>,
 }
 
-/// A part of a synchronous step.
+/// A micro-batch of a synchronous step.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PartStanding {
-    /// Its place.
-    pub place: Contribution,
-    /// Its batch, or the first of several.
+pub struct MicroBatchRecord {
+    /// Its lane, and the number of lanes.
+    pub place: MicroBatch,
+    /// The first of its batches.
     pub batch: BatchId,
-    /// Their number.
+    /// Number of its batches.
     pub batches: u32,
-    /// What it updates.
+    /// Slices, rows and ids that it updates.
     pub selection: Arc<Selection>,
-    /// Its gradients.
+    /// Gradients of the micro-batch.
     pub values: Vec<f32>,
 }
 
-/// Values before the latest synchronous step, as far as it has changed them.
+/// Values before the latest synchronous step, restricted to those that the step changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replaced {
-    /// Their version.
+    /// Version of the values.
     pub version: u64,
-    /// What they are of.
+    /// Slices, rows and ids that the values belong to.
     pub selection: Arc<Selection>,
-    /// In the order of the selection.
+    /// The values, in the order of the selection.
     pub values: Vec<f32>,
 }

@@ -1,8 +1,9 @@
-//! The storage of a parameter server: slices, slots, sessions and their rules, with no network in it.
+//! The storage of a parameter server, without a network: slices, optimizer slots, sessions and their rules.
 //!
-//! A [`Store`] decides everything that exactness rests on: which epoch and session may write, whether a push or its
-//! batch was applied before, who may push the last steps. It is told the time, and has no sockets and no files, so
-//! that every rule is driven directly by a test, and the same store serves a daemon or a single process.
+//! A [`Store`] makes every decision that exactness depends on: which term and session may write, whether a push or its
+//! batch was applied before, and which task may push the last steps. Time is an argument, and the store opens no
+//! sockets and no files. Tests therefore drive every rule directly, and a daemon and a single process use the same
+//! store.
 
 mod aggregation;
 mod batch_set;
@@ -13,9 +14,10 @@ mod gradients;
 mod guard;
 mod identity;
 mod journal;
-mod memory;
+mod lru;
+mod memory_budget;
+mod pending_pulls;
 mod reading;
-mod recency;
 mod selection;
 mod sessions;
 mod slice;
@@ -25,7 +27,6 @@ mod steps;
 mod store;
 mod stripe;
 mod sync;
-mod turn;
 mod update;
 mod window;
 
@@ -35,9 +36,10 @@ pub use gradients::{GRADIENT_ABS_BOUND, Gradients, unfit};
 pub use guard::{Fault, Found, Guard, Look, Nonfinite, RejectedPush, Rejection, zero_nonfinite};
 pub use identity::{BatchId, Identity};
 pub use journal::{
-    Change, Journal, PartStanding, PushRecord, Replaced, SessionStanding, Standing, Take, Written,
+    AppendRecord, Change, Journal, MicroBatchRecord, PushRecord, Replaced, SessionMetadata,
+    StoreMetadata, Written,
 };
-pub use memory::Held;
+pub use memory_budget::Held;
 pub use reading::Reading;
 pub use selection::Selection;
 pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};
@@ -47,5 +49,5 @@ pub use store::{
     Restore, ShardPosition, SnapshotAt, State, Status, Store, TensorSource,
 };
 pub use stripe::SliceValues;
-pub use update::{Contribution, Update};
+pub use update::{MicroBatch, Update};
 pub use window::WINDOW;

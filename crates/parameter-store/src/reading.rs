@@ -1,23 +1,23 @@
-//! An answer to a pull, read bit by bit: values are copied when they are sent, not all before.
+//! The reply to a pull, read in pieces: values are copied while the reply is sent, not before.
 
 use std::sync::Arc;
 
 use crate::selection::Resolved;
 
-/// Values that a pull was granted, from the front, each as new as the moment at which it is read. No row is ever read
-/// in halves.
+/// Values that a pull was granted, in order. Each value is as recent as the moment at which it is read. A row is always
+/// read as a whole.
 #[derive(Debug, Default)]
 pub struct Reading {
     resolved: Arc<Resolved>,
-    /// Places in the selection's whole slices that the reader has already, ascending.
+    /// Whole slices that the reader already has, as indices into the selection, ascending.
     unchanged: Vec<u32>,
-    /// Number of the slice that is being read, in the order of the selection.
+    /// Index of the slice that is being read, in the order of the selection.
     slice: usize,
-    /// Rows of it that have been read.
+    /// Rows of that slice that have been read.
     rows: usize,
     left: usize,
     widest: usize,
-    /// What was read beforehand, and how much of it has been passed on.
+    /// Values that [`Reading::read_all`] has read, and how many of them have been returned.
     copied: Option<(Vec<f32>, usize)>,
 }
 
@@ -53,33 +53,33 @@ impl Reading {
         self.left
     }
 
-    /// Returns the values of the longest row, the least that can be read at once.
+    /// Returns the width of the widest row, which is the smallest buffer that is certain to make progress.
     pub fn row_values_max(&self) -> usize {
         self.widest
     }
 
-    /// Returns the whole slices whose values the reader has already, as places in the selection, ascending. They are
-    /// not read.
+    /// Returns the whole slices that the reader already has, as indices into the selection, ascending. They are not
+    /// read.
     pub fn unchanged(&self) -> &[u32] {
         &self.unchanged
     }
 
-    /// Reads everything now, so that it is all of this moment.
+    /// Reads all remaining values now, so that all of them are of this moment.
     pub(crate) fn read_all(&mut self) {
         let mut values = vec![0.0; self.left];
         let count = self.read(&mut values);
         (self.left, self.copied) = (count, Some((values, 0)));
     }
 
-    /// Changes what [`Reading::read_all`] has read.
+    /// Modifies the values that [`Reading::read_all`] has read.
     pub(crate) fn change(&mut self, change: impl FnOnce(&Resolved, &mut [f32])) {
         if let Some((values, _)) = &mut self.copied {
             change(&self.resolved, values);
         }
     }
 
-    /// Copies the next rows into the front of `out`, as many as fit, and returns the number of their values: 0 at the
-    /// end, or where `out` is too short for the next row.
+    /// Copies as many of the next rows as fit into the front of `out`, and returns the number of their values. It is 0
+    /// at the end, or if `out` is too short for the next row.
     pub fn read(&mut self, out: &mut [f32]) -> usize {
         let Self {
             resolved,
@@ -102,7 +102,7 @@ impl Reading {
             let place = *slice;
             let whole = resolved.whole.len();
             let by_row = resolved.rows.len();
-            // Rows there are, and the values and rows that have been read now.
+            // Rows of this slice, and the values and rows that were read now.
             let (all, (count, now)) = if let Some(source) = resolved.whole.get(place) {
                 match unchanged.binary_search(&(place as u32)) {
                     Ok(_) => (*rows, (0, 0)),
@@ -138,7 +138,7 @@ impl Reading {
     }
 }
 
-/// Returns the rows that fit, from the front.
+/// Returns as many of the first rows as fit.
 fn fitting<T>(rows: &[T], width: usize, room: usize) -> &[T] {
     let fit = room.checked_div(width).unwrap_or(rows.len());
     &rows[..rows.len().min(fit)]

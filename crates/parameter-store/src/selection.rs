@@ -1,4 +1,4 @@
-//! What a request names, and the slices found for it.
+//! Selections: what a request names, and the slices found for it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Selection {
     pub id_sets: Vec<Vec<u64>>,
 }
 
-/// A selection whose slices exist and hold what it names.
+/// A selection whose slices exist and contain its rows and ids.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
     pub(crate) selection: Arc<Selection>,
@@ -31,7 +31,7 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    /// Returns each slice that rows are named of: its number, itself, the rows.
+    /// Returns each slice of which rows are named: its number, the slice, and the rows.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, &Slice, &[u32])> {
         let named = self.selection.rows.iter().zip(&self.rows);
         named.map(|(&(number, set), slice)| {
@@ -39,7 +39,7 @@ impl Resolved {
         })
     }
 
-    /// Returns each slice of a dynamic table that ids are named of: its number, itself, the ids.
+    /// Returns each slice of a dynamic table of which ids are named: its number, the slice, and the ids.
     pub(crate) fn ids(&self) -> impl Iterator<Item = (u32, &DynamicSlice, &[u64])> {
         let named = self.selection.ids.iter().zip(&self.ids);
         named.map(|(&(number, set), slice)| {
@@ -47,7 +47,7 @@ impl Resolved {
         })
     }
 
-    /// Returns the variable of everything named, in the order of its payload.
+    /// Returns the variable of each named slice, in the order of the values.
     pub(crate) fn variables(&self) -> impl Iterator<Item = usize> {
         let named = self
             .whole
@@ -57,14 +57,14 @@ impl Resolved {
         named.chain(self.ids.iter().map(|slice| slice.variable))
     }
 
-    /// Returns slice number and values of everything named, in the order of its payload.
+    /// Returns the slice number and the number of values of each named slice, in the order of the values.
     pub(crate) fn lengths(&self) -> impl Iterator<Item = (u32, usize)> {
         self.whole_lengths()
             .chain(self.row_lengths())
             .chain(self.id_lengths())
     }
 
-    /// The same of the whole slices, which come first.
+    /// As [`Resolved::lengths`], of the whole slices, which come first.
     pub(crate) fn whole_lengths(&self) -> impl Iterator<Item = (u32, usize)> {
         self.selection
             .whole
@@ -73,13 +73,13 @@ impl Resolved {
             .map(|(number, slice)| (*number, slice.len()))
     }
 
-    /// The same of the rows, which come next.
+    /// As [`Resolved::lengths`], of the rows, which come next.
     pub(crate) fn row_lengths(&self) -> impl Iterator<Item = (u32, usize)> {
         self.rows()
             .map(|(number, slice, rows)| (number, slice.width * rows.len()))
     }
 
-    /// The same of the ids.
+    /// As [`Resolved::lengths`], of the ids, which come last.
     pub(crate) fn id_lengths(&self) -> impl Iterator<Item = (u32, usize)> {
         self.ids()
             .map(|(number, slice, ids)| (number, slice.width * ids.len()))

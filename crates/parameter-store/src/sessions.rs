@@ -1,4 +1,4 @@
-//! Sessions: one writer per task, each push once.
+//! Sessions: each task has one writer, and each push is applied once.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use trainyard_cluster_spec::Task;
 use crate::batch_set::{AHEAD_MAX, BatchSet};
 use crate::window::{WINDOW, Window};
 use crate::{
-    BatchId, Error, Identity, RejectedPush, Rejection, Rejections, SessionStanding, ShardPosition,
-    Standing,
+    BatchId, Error, Identity, RejectedPush, Rejection, Rejections, SessionMetadata, ShardPosition,
+    StoreMetadata,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -18,21 +18,21 @@ struct Session {
     pushes: Window,
 }
 
-/// The sessions of a ps and the batches it has applied. Not synchronised: the store holds it behind a lock, in the
-/// same critical section as the update it admits.
+/// The sessions of a parameter server and the batches that it has applied. It is not synchronised: the store locks it
+/// in the same critical section as the update that it admits.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     by_task: BTreeMap<Task, Session>,
-    /// Batches applied, by data shard; and the pass of the latest.
+    /// Applied batches and the latest pass, by data shard.
     batches: BTreeMap<u64, (BatchSet, u64)>,
-    /// Of each task's session, the pushes within its window whose values were refused.
+    /// Rejected pushes of each task's session that lie within its window.
     rejected: BTreeMap<Task, Vec<RejectedPush>>,
 }
 
-/// Batches that are told of a session whose pushes were refused.
+/// Most batches that are reported of a session with rejected pushes.
 const BATCHES_TOLD: usize = 8;
 
-/// What a push is, before it is applied.
+/// Whether a push is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
     New,
@@ -40,8 +40,8 @@ pub(crate) enum Admission {
 }
 
 impl Sessions {
-    /// Starts a session behind the `seq` given, and fences the earlier ones of its task. Opening the current one again
-    /// changes nothing.
+    /// Opens a session whose sequence numbers follow `identity.seq`, and fences earlier sessions of its task. Opening
+    /// the current session again changes nothing.
     /// Returns whether anything changed.
     pub(crate) fn open(&mut self, identity: &Identity) -> Result<bool, Error> {
         let current = self.by_task.get(&identity.task).copied();
@@ -65,7 +65,7 @@ impl Sessions {
         }
     }
 
-    /// Ends a session: nothing more is accepted from it. Returns whether the task has no later one.
+    /// Closes a session: its later requests are refused. Returns whether the task has no later session.
     pub(crate) fn close(&mut self, task: Task, number: u64) -> bool {
         let session = self.by_task.entry(task).or_insert(Session {
             number,
@@ -91,7 +91,7 @@ impl Sessions {
         }
     }
 
-    /// Decides whether a push is new, was applied before, or may not be applied.
+    /// Decides whether a push is new or a duplicate, or refuses it.
     pub(crate) fn admit(&self, identity: &Identity, batch: &BatchId) -> Result<Admission, Error> {
         self.check(identity)?;
         let session = &self.by_task[&identity.task];
@@ -119,7 +119,7 @@ impl Sessions {
         Ok(Admission::New)
     }
 
-    /// Uses up a push's sequence number. Returns whether it had not been used.
+    /// Uses up the sequence number of a push. Returns whether the number was unused.
     pub(crate) fn consume(&mut self, identity: &Identity) -> bool {
         let Some(session) = self.by_task.get_mut(&identity.task) else {
             return false;
@@ -129,8 +129,8 @@ impl Sessions {
         fresh
     }
 
-    /// Remembers that a push's values were refused, whose sequence number has been used up, for as long as it may be
-    /// repeated.
+    /// Remembers that the values of a push were rejected, for as long as the push may be repeated. Its sequence number
+    /// must have been used up.
     pub(crate) fn reject(&mut self, identity: &Identity, batch: BatchId, rejection: Rejection) {
         let Some(session) = self.by_task.get(&identity.task) else {
             return;
@@ -145,7 +145,7 @@ impl Sessions {
         });
     }
 
-    /// Returns why the values of a push were refused, if they were and it is remembered.
+    /// Returns why the values of a push were rejected, if they were and the rejection is still remembered.
     pub(crate) fn rejection(&self, identity: &Identity) -> Option<Rejection> {
         let found = self
             .rejected
@@ -155,7 +155,7 @@ impl Sessions {
         found.map(|push| push.rejection)
     }
 
-    /// Tells the open sessions some of whose latest pushes were refused.
+    /// Returns the open sessions that have rejected pushes within their window.
     pub(crate) fn rejections(&self) -> Vec<Rejections> {
         let told = |(task, rejected): (&Task, &Vec<RejectedPush>)| {
             let session = self.by_task.get(task).filter(|session| session.open)?;
@@ -178,9 +178,9 @@ impl Sessions {
         self.rejected.iter().filter_map(told).collect()
     }
 
-    /// Takes up what others had come to.
-    pub(crate) fn resume(&mut self, standing: &Standing) {
-        let session = |known: &SessionStanding| {
+    /// Restores sessions and batches from `metadata`.
+    pub(crate) fn resume(&mut self, metadata: &StoreMetadata) {
+        let session = |known: &SessionMetadata| {
             let pushes = Window::of(known.highest, known.seen);
             (
                 known.task,
@@ -191,8 +191,8 @@ impl Sessions {
                 },
             )
         };
-        self.by_task = standing.sessions.iter().map(session).collect();
-        let rejected = standing
+        self.by_task = metadata.sessions.iter().map(session).collect();
+        let rejected = metadata
             .sessions
             .iter()
             .filter(|known| !known.rejected.is_empty());
@@ -200,18 +200,18 @@ impl Sessions {
             .map(|known| (known.task, known.rejected.clone()))
             .collect();
         self.batches.clear();
-        standing
+        metadata
             .positions
             .iter()
             .for_each(|position| self.restore_position(position));
     }
 
-    /// Tells what [`Sessions::resume`] takes up.
-    pub(crate) fn stand(&self, standing: &mut Standing) {
+    /// Writes the state that [`Sessions::resume`] restores into `metadata`.
+    pub(crate) fn stand(&self, metadata: &mut StoreMetadata) {
         let session = |(&task, session): (&Task, &Session)| {
             let (highest, seen) = session.pushes.bits();
             let rejected = self.rejected.get(&task).cloned().unwrap_or_default();
-            SessionStanding {
+            SessionMetadata {
                 task,
                 number: session.number,
                 open: session.open,
@@ -220,11 +220,11 @@ impl Sessions {
                 rejected,
             }
         };
-        standing.sessions = self.by_task.iter().map(session).collect();
-        standing.positions = self.positions();
+        metadata.sessions = self.by_task.iter().map(session).collect();
+        metadata.positions = self.positions();
     }
 
-    /// Remembers that `count` batches from this one on have been applied.
+    /// Records that `count` batches from `batch` on have been applied.
     pub(crate) fn record(&mut self, batch: &BatchId, count: u32) {
         let (applied, pass) = self.batches.entry(batch.shard).or_default();
         (batch.batch..batch.batch.saturating_add(count.into()))
@@ -239,14 +239,14 @@ impl Sessions {
             .map_or(0, |(applied, _)| applied.floor())
     }
 
-    /// Returns whether a push of this sequence number has been applied, or used it up.
+    /// Returns whether the sequence number has been used up, by an applied push or otherwise.
     pub(crate) fn used(&self, identity: &Identity) -> bool {
         self.by_task
             .get(&identity.task)
             .is_some_and(|session| session.pushes.contains(identity.seq))
     }
 
-    /// Returns how far every data shard has been applied.
+    /// Returns the position of each data shard.
     pub(crate) fn positions(&self) -> Vec<ShardPosition> {
         let position = |(&shard, (applied, pass)): (&u64, &(BatchSet, u64))| {
             let batch = applied.floor();
@@ -261,7 +261,7 @@ impl Sessions {
         self.batches.iter().map(position).collect()
     }
 
-    /// Starts a data shard at a batch: all before it have been applied, and some behind it.
+    /// Restores the position of a data shard: all batches before it have been applied, and some after it.
     pub(crate) fn restore_position(&mut self, position: &ShardPosition) {
         let mut applied = BatchSet::starting_at(position.batch);
         position

@@ -1,4 +1,4 @@
-//! The values and slots of one slice, and how gradients are applied to them.
+//! One slice of a variable: its values and slots, and the application of gradients.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -9,26 +9,27 @@ use rayon::iter::{
 use trainyard_optimizer::{OptimizerConfig, SLOTS_MAX};
 use trainyard_variable::InitialRows;
 
-use crate::memory::grow;
+use crate::memory_budget::grow;
 use crate::stripe::{Rows, SliceValues, Stripe};
 use crate::sync::{AtomicU64, RwLock};
 use crate::{Error, Gradients};
 
-/// Values of a stripe, nearly: 508 KiB of them. Small enough that no reader waits for long, large enough that a step
-/// which reads a few rows of each of many small tables takes one lock a table. Of 512 KiB the allocator makes 640.
+/// Approximate number of values of a stripe: 508 KiB. It is small enough that no reader waits long, and large enough
+/// that a step which reads a few rows of each of many small tables takes one lock for each table. For 512 KiB the
+/// allocator would take 640 KiB.
 const STRIPE_VALUES: usize = 127 << 10;
-/// Values that are updated at once: gradients that had to be copied are still in the first cache then.
+/// Values that are updated in one block, so that gradients that were copied are still in the L1 cache.
 const BLOCK_VALUES: usize = 4 << 10;
-/// Rows that are fetched before they are used: as many as a first cache has room for, with their slots.
+/// Rows that are prefetched together: as many as fit into the L1 cache with their slots.
 const FETCH_ROWS: usize = 64;
-/// Values of a slice from which the stripes of one push are updated side by side.
+/// Values of a slice from which on a push updates its stripes in parallel.
 const PARALLEL_VALUES: usize = 4 << 20;
-/// Stripes of a small slice: as soon as one of its rows is changed, all rows of that stripe are held. To look up where a row
-/// lies costs more than the memory is worth.
+/// Most stripes of a small slice. A stripe of a small slice holds all of its rows as soon as one of them changes:
+/// looking up places would cost more than the memory is worth.
 const SMALL_STRIPES: usize = 8;
 
-/// One slice, in stripes of rows with a lock each. A lock covers values and slots of its rows, so that no reader sees
-/// half of a row's update, and pushes to other rows go on beside.
+/// One slice, in stripes of rows with one lock each. A lock covers the values and slots of its rows, so that no reader
+/// sees a partly updated row, while pushes to other stripes proceed.
 #[derive(Debug)]
 pub(crate) struct Slice {
     pub(crate) variable: usize,
@@ -36,27 +37,27 @@ pub(crate) struct Slice {
     pub(crate) rows: Range<usize>,
     pub(crate) width: usize,
     pub(crate) optimizer: OptimizerConfig,
-    /// What rows have that nobody has changed.
+    /// Initial values of rows that have not changed.
     pub(crate) first: InitialRows,
-    /// The same of each slot.
+    /// Initial value of each slot.
     pub(crate) first_slots: Vec<f32>,
-    /// Rows of a stripe from which on all of them are held.
+    /// Most rows that a stripe lists. A stripe with more of them holds all of its rows.
     all_from: usize,
     stripes: Vec<RwLock<Stripe>>,
-    /// Rows of a stripe; the last one has what is left.
+    /// Rows of a stripe; the last stripe may have fewer.
     in_stripe: usize,
-    /// Updates that are over, from 1. Counted behind an update, never before: who reads the count first and values
-    /// after it has at least what it stands for.
+    /// Number of finished updates, from 1. It is increased after an update, never before: a reader that reads first the
+    /// count and then the values has values that are at least as recent as the count.
     updates: AtomicU64,
-    /// Bytes that are set aside for a checkpoint.
+    /// Bytes of copy-on-write copies for a checkpoint.
     aside: AtomicU64,
-    /// Rows that are held.
+    /// Number of held rows.
     held: AtomicU64,
-    /// Bytes that they take, with their slots.
+    /// Bytes of the held rows, with their slots.
     bytes: AtomicU64,
 }
 
-/// What a slice is made of.
+/// Arguments of [`Slice::new`].
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) variable: usize,
@@ -67,10 +68,10 @@ pub(crate) struct Parts {
     pub(crate) first: InitialRows,
 }
 
-/// Returns how many rows of a slice of `rows` rows a stripe of `in_stripe` may hold without holding all of its rows.
+/// Returns the most rows that a stripe of `in_stripe` rows may list, in a slice of `rows` rows.
 pub(crate) fn listed_max(rows: usize, width: usize, in_stripe: usize) -> usize {
     let stripes = rows.div_ceil(rows_of_stripe(width));
-    // Beyond half of the rows the memory that the list takes is more than that of the others.
+    // Beyond half of the rows, the list takes more memory than the rows that it saves.
     if stripes > SMALL_STRIPES {
         in_stripe / 2
     } else {
@@ -78,7 +79,7 @@ pub(crate) fn listed_max(rows: usize, width: usize, in_stripe: usize) -> usize {
     }
 }
 
-/// Returns the rows of a stripe.
+/// Returns the number of rows of a full stripe.
 pub(crate) fn rows_of_stripe(width: usize) -> usize {
     (STRIPE_VALUES / width.max(1)).max(1)
 }
@@ -90,7 +91,7 @@ pub(crate) fn stripe_rows(rows: usize, width: usize) -> impl Iterator<Item = Ran
 }
 
 impl Slice {
-    /// Returns the slice that holds `stripes`, each of the rows that [`stripe_rows`] gives it.
+    /// Returns a slice of `stripes`, which must have the rows that [`stripe_rows`] returns.
     pub(crate) fn new(parts: Parts, stripes: impl IntoIterator<Item = Stripe>) -> Self {
         let Parts {
             variable,
@@ -127,12 +128,12 @@ impl Slice {
         self.rows.len() * self.width
     }
 
-    /// Returns the count of updates: as long as it stays the same, so do the values.
+    /// Returns the number of updates. While it stays the same, so do the values.
     pub(crate) fn updates(&self) -> u64 {
         self.updates.load(Ordering::Acquire)
     }
 
-    /// Counts on from where nobody has ever seen the count: of other values, that is.
+    /// Sets the number of updates to one that no reader has seen, because the values are different ones.
     pub(crate) fn count_from(&self, updates: u64) {
         self.updates.store(updates, Ordering::Release);
     }
@@ -162,8 +163,8 @@ impl Slice {
         }
     }
 
-    /// Copies rows from place `begin` on into the front of `out`, as many as fit and lie in one stripe. Returns the
-    /// number of their values and their own.
+    /// Copies rows from index `begin` on into the front of `out`, as many as fit and lie in one stripe. Returns the
+    /// number of values and the number of rows.
     pub(crate) fn read_whole(&self, begin: usize, out: &mut [f32]) -> (usize, usize) {
         if self.len() == 0 {
             return (0, self.rows.len() - begin);
@@ -205,12 +206,12 @@ impl Slice {
         self.rows.start + stripe * self.in_stripe
     }
 
-    /// Copies the values of checked `rows`; `out` is as long as they are.
+    /// Copies the values of checked `rows` into `out`, which must be exactly as long.
     pub(crate) fn read_rows(&self, rows: &[u32], out: &mut [f32]) {
         if self.width == 0 {
             return;
         }
-        // Places among `rows` of those that are not held. They are computed when no lock is held.
+        // Indices into `rows` of those that are not held. Their values are computed while no lock is held.
         let mut absent: Vec<usize> = Vec::new();
         let mut done = 0;
         self.by_stripe(rows, |stripe, rows| {
@@ -256,7 +257,7 @@ impl Slice {
         }
     }
 
-    /// Calls `each` with every stripe that holds some of `rows`, and those rows.
+    /// Calls `each` with every stripe that contains some of `rows`, and with those rows.
     fn by_stripe<'a>(&self, rows: &'a [u32], mut each: impl FnMut(usize, &'a [u32])) {
         let mut rest = rows;
         while let Some(first) = rest.first() {
@@ -269,7 +270,7 @@ impl Slice {
         }
     }
 
-    /// Applies a gradient of the whole slice, which lies from `begin` on in `gradients`. `step` counts from 1.
+    /// Applies a gradient of the whole slice, which starts at `begin` in `gradients`. `step` counts from 1.
     pub(crate) fn apply_whole<G: Gradients + ?Sized>(
         &self,
         step: u64,
@@ -316,7 +317,7 @@ impl Slice {
         self.updates.fetch_add(1, Ordering::Release);
     }
 
-    /// Applies a gradient of checked rows, which lies from `begin` on in `gradients`.
+    /// Applies a gradient of checked `rows`, which starts at `begin` in `gradients`.
     pub(crate) fn apply_rows<G: Gradients + ?Sized>(
         &self,
         step: u64,
@@ -389,16 +390,16 @@ impl Slice {
         self.stripes.len()
     }
 
-    /// The instant of a checkpoint: what changes from now on is set aside, until the stripe is read by
-    /// [`Slice::take`].
+    /// Marks the instant of a checkpoint. From now on rows are copied before they change, until [`Slice::take`] reads
+    /// their stripe.
     pub(crate) fn cut(&self) {
         self.stripes
             .iter()
             .for_each(|stripe| stripe.write().cut(self.width));
     }
 
-    /// Returns the rows that a checkpoint has to hold, as ranges of rows of the variable, ascending: from its instant on
-    /// until it is read they are the same.
+    /// Returns the rows that a checkpoint must write, as ranges of rows of the variable, ascending. They do not change
+    /// between the instant of the checkpoint and its reading.
     pub(crate) fn held_rows(&self) -> Vec<Range<usize>> {
         let mut held: Vec<Range<usize>> = Vec::new();
         let mut add = |rows: Range<usize>| match held.last_mut() {
@@ -420,7 +421,8 @@ impl Slice {
         held
     }
 
-    /// Copies the rows of a stripe that are held, as they were at the instant of the checkpoint, which is then done with it.
+    /// Copies the held rows of a stripe, as they were at the instant of the checkpoint. The checkpoint then no longer
+    /// needs the stripe.
     pub(crate) fn take(&self, stripe: usize, out: &mut SliceValues) {
         let mut stripe = self.stripes[stripe].write();
         stripe.read(out, self.width);
@@ -433,7 +435,7 @@ impl Slice {
         let before = stripe.aside_bytes();
         set(stripe);
         let after = stripe.aside_bytes();
-        // All rows together take less than each of them by itself.
+        // A copy of all rows takes less memory than copies of single rows.
         match after.checked_sub(before) {
             Some(0) => {}
             Some(added) => drop(self.aside.fetch_add(added, Ordering::Relaxed)),
@@ -441,17 +443,17 @@ impl Slice {
         }
     }
 
-    /// Returns the bytes that are set aside for a checkpoint.
+    /// Returns the bytes of copy-on-write copies for a checkpoint.
     pub(crate) fn aside_bytes(&self) -> u64 {
         self.aside.load(Ordering::Relaxed)
     }
 
-    /// Has a stripe hold these rows, and turns their numbers into their places.
+    /// Makes a stripe hold these rows, and replaces their numbers by their places.
     fn hold_rows(&self, number: usize, stripe: &mut Stripe, rows: &mut [u32]) {
         let Rows::Listed(places) = &stripe.rows else {
             return;
         };
-        // Mostly there is room for as many, and none needs to be looked up before.
+        // Usually all rows fit even if each is new, and no lookup is needed.
         let fits = places.len() + rows.len() <= self.all_from || {
             let new = rows.iter().filter(|row| !places.contains_key(row)).count();
             new == 0 || places.len() + new <= self.all_from
@@ -463,7 +465,7 @@ impl Slice {
         }
     }
 
-    /// The same of a stripe that lists the rows which it holds.
+    /// Adds rows to a stripe that lists its rows, and replaces their numbers by their places.
     fn list_rows(&self, number: usize, stripe: &mut Stripe, rows: &mut [u32]) {
         let before = (stripe.held(self.width), stripe.bytes());
         let Rows::Listed(places) = &mut stripe.rows else {
@@ -501,7 +503,7 @@ impl Slice {
         self.count(before, stripe);
     }
 
-    /// Has a stripe hold all of its rows, those too that nobody has changed.
+    /// Makes a stripe hold all of its rows, including unchanged ones.
     fn hold_all(&self, number: usize, stripe: &mut Stripe) {
         if matches!(stripe.rows, Rows::All) {
             return;
@@ -514,7 +516,7 @@ impl Slice {
         let begin = self.stripe_begin(number);
         let rows = self.stripe_len(number);
         let mut values = vec![0.0; rows * self.width];
-        // Where all are listed, none is computed.
+        // If all rows are listed, no initial values are needed.
         if places.len() < rows {
             self.first
                 .fill_rows((begin..begin + rows).map(|row| row as u64), &mut values);
@@ -540,7 +542,7 @@ impl Slice {
     fn count(&self, (held, bytes): (usize, u64), stripe: &Stripe) {
         self.held
             .fetch_add((stripe.held(self.width) - held) as u64, Ordering::Relaxed);
-        // A list may take more than the array that it turns into.
+        // A list may take more memory than the array that replaces it.
         match stripe.bytes().checked_sub(bytes) {
             Some(more) => self.bytes.fetch_add(more, Ordering::Relaxed),
             None => self
@@ -549,22 +551,22 @@ impl Slice {
         };
     }
 
-    /// Returns the bytes of the rows that are held, with their slots.
+    /// Returns the bytes of the held rows, with their slots.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of rows that are held.
+    /// Returns the number of held rows.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed) as usize
     }
 
-    /// Returns the most bytes by which it may grow.
+    /// Returns the most bytes by which the slice may grow.
     pub(crate) fn growth_max(&self) -> u64 {
         self.row_bytes(self.rows.len()).saturating_sub(self.bytes())
     }
 
-    /// Returns the bytes by which a push of these rows makes it grow.
+    /// Returns the bytes by which a push of these rows makes the slice grow.
     pub(crate) fn growth(&self, rows: &[u32]) -> u64 {
         let mut growth = 0;
         self.by_stripe(rows, |number, rows| {
@@ -580,7 +582,7 @@ impl Slice {
             let then = if places.len() + new > self.all_from {
                 self.row_bytes(self.stripe_len(number))
             } else {
-                // Lists grow by half of themselves.
+                // Listed rows are allocated in advance by half of their number.
                 self.row_bytes(places.len() + places.len() / 2 + new)
                     + 18 * (places.len() + new) as u64
             };
@@ -593,12 +595,12 @@ impl Slice {
         growth
     }
 
-    /// Returns the bytes of so many rows, with their slots.
+    /// Returns the bytes of `rows` rows, with their slots.
     pub(crate) fn row_bytes(&self, rows: usize) -> u64 {
         (rows * self.width * (1 + self.optimizer.slots().len()) * 4) as u64
     }
 
-    /// Forgets the checkpoint.
+    /// Discards the state of the checkpoint.
     pub(crate) fn forget(&self) {
         for stripe in &self.stripes {
             let mut stripe = stripe.write();
@@ -609,8 +611,8 @@ impl Slice {
     }
 }
 
-/// Reads the ends of rows and nothing more. Rows of a large table are hardly ever in a cache; looked at one behind the
-/// other they come from memory many at a time, where updating or copying each as it comes would wait for each.
+/// Prefetches rows by reading both ends of each. Rows of a large table are hardly ever in a cache. Consecutive reads
+/// load many of them from memory at once, whereas updating or copying row after row would wait for each.
 fn fetch(values: &[f32], begins: impl Iterator<Item = usize>, width: usize) {
     if width > 0 {
         let ends =
@@ -619,7 +621,7 @@ fn fetch(values: &[f32], begins: impl Iterator<Item = usize>, width: usize) {
     }
 }
 
-/// Memory that one push after another uses.
+/// Buffers that are reused within a push.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) places: Vec<u32>,

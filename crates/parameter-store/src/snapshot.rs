@@ -1,4 +1,4 @@
-//! A store at one instant, read while it goes on.
+//! A snapshot: the store at one instant, read while training goes on.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_variable::{DynamicRows, FirstRows};
 
 use crate::dynamic::DynamicSlice;
-use crate::memory::Loan;
+use crate::memory_budget::Reservation;
 use crate::slice::Slice;
 use crate::{ShardPosition, SliceValues};
 
-/// One slice at the instant of a snapshot. It is read in stripes, each once: what training changes meanwhile is set
-/// aside for those that have not been read.
+/// One slice at the instant of a snapshot. It is read in stripes, each of them once. Training copies a row of an unread
+/// stripe before it changes the row.
 #[derive(Debug)]
 pub struct SnapshotSlice {
     /// Name of the variable.
     pub variable: String,
-    /// Part of the variable.
+    /// Index of the slice among the slices of the variable.
     pub part: usize,
-    /// Rows of the variable.
+    /// Rows of the variable that the slice covers.
     pub rows: Range<usize>,
     /// Values in a row.
     pub width: usize,
@@ -45,18 +45,18 @@ impl SnapshotSlice {
         }
     }
 
-    /// Returns the rows of the variable that it holds, ascending: to be asked before anything is read. The others have their
-    /// first values.
+    /// Returns the held rows, by their number in the variable, ascending. It must be called before anything is read.
+    /// Other rows have their initial values.
     pub fn held(&self) -> Vec<Range<usize>> {
         self.slice.held_rows()
     }
 
-    /// Returns what decides the first values of the others.
+    /// Returns the rule for the initial values of other rows.
     pub fn first_rows(&self) -> &FirstRows {
         self.slice.first.rule()
     }
 
-    /// Returns the first value of each slot.
+    /// Returns the initial value of each slot.
     pub fn first_slots(&self) -> &[f32] {
         &self.slice.first_slots
     }
@@ -66,16 +66,16 @@ impl SnapshotSlice {
         self.slice.stripes()
     }
 
-    /// Copies the values and slots of the rows of a stripe that are held into `out`, in ascending order. A stripe that was read
-    /// before may be newer than the snapshot.
+    /// Copies the values and slots of the held rows of a stripe into `out`, in ascending order. A stripe that is read
+    /// again may be newer than the snapshot.
     ///
     /// # Panics
-    /// There is no such stripe.
+    /// The stripe does not exist.
     pub fn read(&self, stripe: usize, out: &mut SliceValues) {
         self.slice.take(stripe, out);
     }
 
-    /// Copies everything, those rows too that have their first values.
+    /// Copies all rows, including those that have their initial values.
     pub fn read_all(&self) -> SliceValues {
         let length = self.rows.len() * self.width;
         let mut values = vec![0.0; length];
@@ -116,7 +116,7 @@ impl Drop for SnapshotSlice {
 pub struct SnapshotTable {
     /// Name of the variable.
     pub variable: String,
-    /// Part of the variable.
+    /// Index of the slice among the slices of the variable.
     pub part: usize,
     /// Values in a row.
     pub width: usize,
@@ -126,21 +126,21 @@ pub struct SnapshotTable {
 }
 
 impl SnapshotTable {
-    /// Returns what decides the first values of ids without a row.
+    /// Returns the rule for the initial values of ids without a row.
     pub fn first_rows(&self) -> &FirstRows {
         self.slice.first_rows()
     }
 
-    /// Returns the number of rows, and of ids without one.
+    /// Returns the number of rows, and the number of ids without a row.
     pub fn counts(&self) -> (usize, usize) {
         self.slice.counts_at_cut()
     }
 
-    /// Hands on ids, values and slots in parts, in ascending order of id, while training goes on. They are read once: nothing
-    /// is left for another time.
+    /// Passes ids, values and slots to `each` in parts, in ascending order of id, while training goes on. The table can
+    /// be read only once.
     ///
     /// # Errors
-    /// That of `each`.
+    /// The error of `each`.
     pub fn read<E>(&self, each: &mut dyn FnMut(DynamicRows) -> Result<(), E>) -> Result<(), E> {
         self.slice.read_cut(each)
     }
@@ -152,36 +152,36 @@ impl Drop for SnapshotTable {
     }
 }
 
-/// A store at one instant. There is one at a time: it ends when it is dropped.
+/// A store at one instant. Only one snapshot exists at a time. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Snapshot {
     /// Pushes applied.
     pub version: u64,
     /// Steps applied.
     pub global_step: u64,
-    /// Data applied.
+    /// Positions of the data shards.
     pub positions: Vec<ShardPosition>,
     /// Slices, by number.
     pub slices: Vec<SnapshotSlice>,
     /// Slices of dynamic tables, by number.
     pub tables: Vec<SnapshotTable>,
-    /// Given back behind the slices, which are declared before it.
-    pub(crate) _turn: (Turn, Loan),
+    /// Released after the slices, which are declared before it.
+    pub(crate) _permit: (SnapshotPermit, Reservation),
 }
 
-/// The right to take a snapshot.
+/// The exclusive right to take a snapshot.
 #[derive(Debug)]
-pub(crate) struct Turn(Arc<AtomicBool>);
+pub(crate) struct SnapshotPermit(Arc<AtomicBool>);
 
-impl Turn {
-    /// Takes the right, if nobody has it.
+impl SnapshotPermit {
+    /// Acquires the right, if it is free.
     pub(crate) fn take(taken: &Arc<AtomicBool>) -> Option<Self> {
         let free = taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire);
         free.ok().map(|_| Self(Arc::clone(taken)))
     }
 }
 
-impl Drop for Turn {
+impl Drop for SnapshotPermit {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

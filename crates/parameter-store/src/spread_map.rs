@@ -1,14 +1,15 @@
-//! A hash map that never takes long to grow: it is many small ones, of which one at a time does.
+//! A hash map that never pauses for long to grow. It consists of many small maps, and only one of them grows at a time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// Maps that it consists of: of a hundred million keys each has four hundred thousand, and moves them within milliseconds.
+/// Number of small maps. With a hundred million keys each holds four hundred thousand, and grows within milliseconds.
 const MAPS: usize = 256;
-/// What a key is multiplied by, to spread neighbours (2^64 divided by the golden ratio).
+/// Multiplier that spreads neighbouring keys (2^64 divided by the golden ratio).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Keys are hashes already, or numbers without gaps; only their order must not decide the bucket, since a slice holds neighbours.
+/// Hasher for keys that are already hashes, or numbers without gaps. It only removes the order of the keys, because a
+/// slice holds neighbouring keys.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct IdHasher(u64);
 
@@ -35,7 +36,7 @@ impl Hasher for IdHasher {
 
 type Small<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
-/// Values by id, or by place.
+/// Values by id or by place.
 #[derive(Debug)]
 pub(crate) struct SpreadMap<K, V> {
     maps: Vec<Small<K, V>>,
@@ -52,7 +53,8 @@ impl<K, V> Default for SpreadMap<K, V> {
 }
 
 impl<K: Copy + Eq + Hash + Into<u64>, V> SpreadMap<K, V> {
-    /// Which of the maps has the key. These bits decide neither the bucket in it nor the tag.
+    /// Returns the index of the small map for a key. Its bits of the hash decide neither the bucket in that map nor the
+    /// tag.
     fn map_of(key: K) -> usize {
         (key.into().wrapping_mul(SPREAD) >> 40) as usize % MAPS
     }

@@ -1,24 +1,24 @@
-//! The global step and the tickets for the steps that remain, so that the last step is never overshot.
+//! The global step, and tickets for the remaining steps, so that the last step is never overshot.
 
 use std::collections::BTreeSet;
 
 use trainyard_cluster_spec::Task;
 
 use crate::clocks::Clocks;
-use crate::{Identity, Standing, Update};
+use crate::{Identity, StoreMetadata, Update};
 
-/// Answer to the wish to push one more step.
+/// Reply to a request for a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ticket {
     /// The step may be pushed.
     Granted,
-    /// All remaining steps are in others' hands; one of them may come back.
+    /// The step must wait for slower tasks, or for a ticket that another task may return.
     Wait,
     /// The last step has been applied.
     Finished,
 }
 
-/// Counts applied steps and hands out the right to push the next ones. Lives on `ps:0`.
+/// Counts applied steps and grants tickets for the next ones. Only `ps:0` counts.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     global_step: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Steps {
     max: u64,
     update: Update,
     outstanding: BTreeSet<(Task, u64, u64)>,
-    /// Steps that were asked for and have to wait: for slower tasks, or for a step of another task that may come back.
+    /// Steps that were requested and must wait: for slower tasks, or for a ticket that another task may return.
     waiting: BTreeSet<(Task, u64, u64)>,
     clocks: Clocks,
 }
@@ -50,48 +50,48 @@ impl Steps {
         self.max > 0 && self.global_step >= self.max
     }
 
-    /// Takes a task in, whose earlier sessions are over.
+    /// Adds a task whose earlier sessions have ended.
     pub(crate) fn join(&mut self, task: Task, session: u64) {
         self.release_below(task, session);
-        // Nobody waits for it before it asks for its first step: it may have no data for a long time.
+        // The task is idle until it requests its first step, because it may have no data for a long time.
         self.clocks.rest(task);
     }
 
-    /// Lets a task rest that has nothing under way: it waits for data, perhaps for that of those who would wait for it.
-    /// Returns whether that changed anything.
+    /// Excludes an idle task from the staleness bound, unless it holds a ticket. An idle task waits for input, so
+    /// waiting for its clock could deadlock. Returns whether anything changed.
     pub(crate) fn rest(&mut self, task: Task) -> bool {
         !self.outstanding.iter().any(|(owner, ..)| *owner == task) && self.clocks.rest(task)
     }
 
-    /// Lets all tasks go: their sessions are over.
+    /// Removes all tasks, because their sessions have ended.
     pub(crate) fn clear(&mut self) {
         self.outstanding.clear();
         self.waiting.clear();
         self.clocks.clear();
     }
 
-    /// Takes up what another had come to.
-    pub(crate) fn resume(&mut self, standing: &Standing) {
-        self.global_step = standing.global_step;
-        self.outstanding = standing.tickets.iter().copied().collect();
-        self.clocks = Clocks::at(&standing.clocks);
+    /// Restores the steps from `metadata`.
+    pub(crate) fn resume(&mut self, metadata: &StoreMetadata) {
+        self.global_step = metadata.global_step;
+        self.outstanding = metadata.tickets.iter().copied().collect();
+        self.clocks = Clocks::at(&metadata.clocks);
     }
 
-    /// Tells what [`Steps::resume`] takes up.
-    pub(crate) fn stand(&self, standing: &mut Standing) {
-        standing.global_step = self.global_step;
-        standing.tickets = self.outstanding.iter().copied().collect();
-        standing.clocks = self.clocks.standing();
+    /// Writes the state that [`Steps::resume`] restores into `metadata`.
+    pub(crate) fn stand(&self, metadata: &mut StoreMetadata) {
+        metadata.global_step = self.global_step;
+        metadata.tickets = self.outstanding.iter().copied().collect();
+        metadata.clocks = self.clocks.metadata();
     }
 
-    /// Lets a task go, whose sessions up to this one are over.
+    /// Removes a task whose sessions up to this one have ended.
     pub(crate) fn leave(&mut self, task: Task, session: u64) {
         self.release_below(task, session.saturating_add(1));
         self.clocks.leave(task);
     }
 
-    /// Gives the session the right to push its `seq`, once: asking again returns the same ticket. Tells whether
-    /// anything changed, too.
+    /// Grants the session a ticket for its step `seq`. A repeated request gets the same ticket. Also returns whether
+    /// anything changed.
     pub(crate) fn reserve(&mut self, identity: &Identity) -> (Ticket, bool) {
         let key = (identity.task, identity.session, identity.seq);
         if self.outstanding.contains(&key) {
@@ -102,7 +102,7 @@ impl Steps {
         }
         let joined = self.clocks.join(identity.task);
         match self.update {
-            // All parts of a step are the same step: whoever comes too late is told when it pushes.
+            // All micro-batches of a step are one global step. A late micro-batch is found stale when it is pushed.
             Update::Sync => {}
             Update::Async | Update::StaleSynchronous { .. } => {
                 let none_is_left =
@@ -124,8 +124,8 @@ impl Steps {
         (Ticket::Granted, true)
     }
 
-    /// Gives the session the right to push its `seq`, also behind the last step and however far ahead it is: its batch has been
-    /// applied on other servers already.
+    /// Grants the session a ticket for its step `seq`, even beyond the last step and the staleness bound, because other
+    /// servers have already applied its batch.
     pub(crate) fn reserve_beyond(&mut self, identity: &Identity) -> (Ticket, bool) {
         let key = (identity.task, identity.session, identity.seq);
         let joined = self.clocks.join(identity.task);
@@ -133,8 +133,8 @@ impl Steps {
         (Ticket::Granted, self.outstanding.insert(key) || joined)
     }
 
-    /// Whether an earlier step of the same session waits. A session pushes its steps in order: one that is given the last ticket
-    /// before the step in front of it could use it never.
+    /// Returns whether an earlier step of the same session is waiting. A session pushes its steps in order, so a step
+    /// could never use the last ticket while an earlier one has none.
     fn would_overtake(&self, (task, session, seq): (Task, u64, u64)) -> bool {
         self.waiting
             .range((task, session, 0)..(task, session, seq))
@@ -142,10 +142,10 @@ impl Steps {
             .is_some()
     }
 
-    /// Returns by how many steps a task is ahead of the slowest live one where it begins this one.
+    /// Returns by how many steps a task is ahead of the slowest live task when it begins this step.
     pub(crate) fn lead(&self, identity: &Identity) -> u64 {
         let this = (identity.task, identity.session, identity.seq);
-        // One that was asked for earlier comes first, although it waits: the task waits for it, too.
+        // Earlier requests of the task count even if they wait, because the task must push them first.
         let before = self.outstanding.iter().chain(&self.waiting);
         let own = before
             .filter(|ticket| ticket.0 == identity.task && **ticket < this)
@@ -159,7 +159,7 @@ impl Steps {
             .contains(&(identity.task, identity.session, identity.seq))
     }
 
-    /// Counts a push that is about to be applied. Its task has come on by a step when it has been: see [`Steps::tick`].
+    /// Counts a push that is about to be applied. The clock of its task advances afterwards, by [`Steps::tick`].
     pub(crate) fn advance(&mut self, identity: &Identity) {
         let key = (identity.task, identity.session, identity.seq);
         self.outstanding.remove(&key);
@@ -167,18 +167,18 @@ impl Steps {
         self.global_step += 1;
     }
 
-    /// Takes note that a push which was counted has been applied: others may go on because of it.
+    /// Advances the clock of a task after its push has been applied. Other tasks may then continue.
     pub(crate) fn tick(&mut self, task: Task) {
         self.clocks.tick(task);
     }
 
-    /// Counts a step of all together.
+    /// Counts a synchronous step.
     pub(crate) fn advance_all(&mut self) {
         self.global_step += 1;
     }
 
-    /// Takes one ticket back. The task has come on by a step, whether it counts or somebody else has done the same.
-    /// Returns whether there was one.
+    /// Takes a ticket back. The clock of the task advances, whether its own push was applied or another push of the
+    /// same batch. Returns whether there was a ticket.
     pub(crate) fn give_back(&mut self, identity: &Identity) -> bool {
         let key = (identity.task, identity.session, identity.seq);
         self.waiting.remove(&key);
@@ -231,10 +231,10 @@ mod tests {
             "asked again"
         );
         assert!(steps.holds(&step(2)));
-        // Of this server, the batch was missing.
+        // The batch was missing on this server.
         steps.advance(&step(2));
         assert_eq!((steps.global_step(), steps.holds(&step(2))), (2, false));
-        // Of this one, it was not.
+        // The batch was not missing on this server.
         assert_eq!(steps.reserve_beyond(&step(3)).0, Ticket::Granted);
         assert!(steps.give_back(&step(3)));
         assert_eq!(steps.global_step(), 2);
@@ -259,7 +259,7 @@ mod tests {
         let mut steps = Steps::new(0, 1, Update::Async);
         assert_eq!(steps.reserve(&of(1, 1)).0, Ticket::Granted);
         assert_eq!(steps.reserve(&of(0, 1)).0, Ticket::Wait);
-        // Somebody else had that batch, and the ticket comes back.
+        // Another task has applied that batch, so the ticket is returned.
         assert!(steps.give_back(&of(1, 1)));
         assert_eq!(
             steps.reserve(&of(0, 2)).0,
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(steps.reserve(&of(0, 1)).0, Ticket::Granted);
         steps.advance(&of(0, 1));
         assert_eq!(steps.reserve(&of(0, 2)).0, Ticket::Finished);
-        // One that is used up without a ticket holds nobody up.
+        // A waiting step that is used up without a ticket blocks no other step.
         let mut steps = Steps::new(0, 1, Update::Async);
         assert_eq!(steps.reserve(&of(1, 1)).0, Ticket::Granted);
         assert_eq!(steps.reserve(&of(0, 1)).0, Ticket::Wait);

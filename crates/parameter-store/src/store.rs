@@ -3,13 +3,13 @@
 mod build;
 mod closing;
 mod cut;
+mod memory_accounting;
 mod position;
 mod preparing;
 mod previous;
 mod push;
 mod request;
 mod resume;
-mod room;
 mod tables;
 
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use trainyard_cluster_spec::Task;
 use trainyard_variable::VariableSpec;
 
 use crate::aggregation::Aggregation;
-use crate::memory::Memory;
-use crate::recency::Moment;
+use crate::lru::Timestamp;
+use crate::memory_budget::MemoryBudget;
+use crate::pending_pulls::PendingPulls;
 use crate::selection::Resolved;
 use crate::sessions::Sessions;
 use crate::slice::Slice;
 use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
-use crate::turn::Turn;
 use crate::{
     Change, Error, Guard, Identity, Journal, Reading, Selection, Snapshot, Ticket, Update,
 };
@@ -41,36 +41,36 @@ pub use request::{
 };
 use tables::Tables;
 
-/// Most values of one answer: what fits a message of 256 MiB. Rows of a dynamic table may be asked for that are not
-/// there, so that not the store's own size bounds what is asked.
+/// Most values of one reply, which fit a message of 256 MiB. A pull may name ids without rows in a dynamic table, so
+/// the size of the store does not bound it.
 const ANSWER_VALUES_MAX: usize = 64 << 20;
 
-/// What the chief has told this ps.
+/// State that the chief controls.
 #[derive(Debug, Default)]
 struct Control {
     state: State,
     cluster_id: Option<u128>,
     epoch: u64,
-    /// Epoch in which it was prepared; 0 = it was not.
-    memory: u64,
+    /// Term in which the store was prepared; 0 = not prepared.
+    prepared_epoch: u64,
     layout_fingerprint: u64,
     counts_steps: bool,
     update: Update,
     guard: Guard,
 }
 
-/// What is counted: sessions, batches, steps. One lock, held for a moment.
+/// Counters: sessions, batches and steps. One lock, held only for a moment.
 #[derive(Debug, Default)]
 struct Ledger {
     sessions: Sessions,
     steps: Steps,
     /// Pushes applied.
     version: u64,
-    /// Pushes that the latest committed checkpoint holds, as far as the chief has told.
+    /// Version in the latest committed checkpoint, as reported by the chief.
     saved_version: Option<u64>,
 }
 
-/// The version at which a snapshot is to be taken, and that snapshot, once it has been.
+/// The version of a requested snapshot, and the snapshot once it has been taken.
 #[derive(Debug, Default)]
 struct Awaited {
     version: Option<u64>,
@@ -79,37 +79,37 @@ struct Awaited {
 
 /// The slices, sessions and steps of one parameter server.
 ///
-/// A push is checked whole before anything of it is applied. Lock order: `control`, `cut`, a task's turn,
+/// A push is checked as a whole before any of it is applied. Lock order: `control`, `cut`, the pending pulls of a task,
 /// `aggregation`, `step`, `awaited`, `ledger`, `previous`, one stripe at a time.
 #[derive(Debug)]
 pub struct Store {
     ps: usize,
     control: RwLock<Control>,
-    /// Pushes share it; a snapshot takes it alone, so that it sees each push whole or not at all.
+    /// Pushes hold it shared. A snapshot holds it exclusively, so that it includes each push as a whole or not at all.
     cut: RwLock<()>,
-    turns: DashMap<Task, Arc<Mutex<Turn>>>,
+    pending_pulls: DashMap<Task, Arc<Mutex<PendingPulls>>>,
     ledger: Mutex<Ledger>,
-    /// Parts of the synchronous step under way.
+    /// Micro-batches of the synchronous step in progress.
     aggregation: Mutex<Aggregation>,
-    /// What the latest synchronous step has replaced.
+    /// Values that the latest synchronous step has replaced.
     previous: Mutex<Previous>,
-    /// Reads share it; a synchronous step takes it alone, so that each read is of one version.
+    /// Reads hold it shared. A synchronous step holds it exclusively, so that each read is of one version.
     step: RwLock<()>,
     awaited: Mutex<Awaited>,
     variables: RwLock<Arc<[VariableSpec]>>,
     slices: DashMap<u32, Arc<Slice>>,
-    /// Parts of tables whose rule moves all rows at each step.
-    restless: RwLock<Vec<(u32, Arc<Slice>)>>,
+    /// Slices of tables whose rule changes all rows at each step.
+    dense_update_tables: RwLock<Vec<(u32, Arc<Slice>)>>,
     tables: Tables,
     snapshot_taken: Arc<AtomicBool>,
-    /// Whether others take the same synchronous steps: one of them may be a step behind.
+    /// Whether other servers apply the same synchronous steps, so that one of them may be a step behind.
     has_company: AtomicBool,
-    /// Seconds of training, as told.
+    /// Seconds of training, set by [`Store::set_clock`].
     clock_secs: AtomicU64,
-    /// No push is taken in any more.
+    /// Whether pushes are refused, because the process is about to end.
     closed: AtomicBool,
     journal: RwLock<Option<Arc<dyn Journal>>>,
-    memory: Memory,
+    memory_budget: MemoryBudget,
     building: BuildStanding,
 }
 
@@ -120,7 +120,7 @@ impl Store {
             ps,
             control: RwLock::default(),
             cut: RwLock::new(()),
-            turns: DashMap::new(),
+            pending_pulls: DashMap::new(),
             ledger: Mutex::new(Ledger::default()),
             aggregation: Mutex::default(),
             previous: Mutex::default(),
@@ -128,36 +128,36 @@ impl Store {
             awaited: Mutex::default(),
             variables: RwLock::new(Arc::from([])),
             slices: DashMap::new(),
-            restless: RwLock::new(Vec::new()),
+            dense_update_tables: RwLock::new(Vec::new()),
             tables: Tables::default(),
             snapshot_taken: Arc::default(),
             has_company: AtomicBool::new(false),
             clock_secs: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             journal: RwLock::default(),
-            memory: Memory::default(),
+            memory_budget: MemoryBudget::default(),
             building: BuildStanding::default(),
         }
     }
 
-    /// Tells the time, in seconds since any start that stays the same. It decides when unused rows of dynamic tables
-    /// are forgotten, and nothing else; a time before the latest told is not taken.
+    /// Sets the time, in seconds since any fixed start. The time only decides when unused rows of dynamic tables
+    /// expire. A time before the latest one is ignored.
     pub fn set_clock(&self, secs: u64) {
         self.clock_secs.fetch_max(secs, Ordering::Relaxed);
     }
 
-    fn moment(&self, pushes: u64) -> Moment {
+    fn timestamp(&self, pushes: u64) -> Timestamp {
         let secs = self.clock_secs.load(Ordering::Relaxed);
-        Moment {
+        Timestamp {
             pushes,
             secs: i64::try_from(secs).unwrap_or(i64::MAX),
         }
     }
 
-    /// Returns what the store is and does.
+    /// Returns the status of the store.
     pub fn status(&self) -> Status {
         let control = self.control.read();
-        let slowest_slot = self.aggregation.lock().last();
+        let slowest_lane = self.aggregation.lock().last();
         let ledger = self.ledger.lock();
         let bytes: u64 = self
             .slices
@@ -168,7 +168,7 @@ impl Store {
             state: control.state,
             cluster_id: control.cluster_id,
             epoch: control.epoch,
-            memory: control.memory,
+            prepared_epoch: control.prepared_epoch,
             layout_fingerprint: control.layout_fingerprint,
             version: ledger.version,
             saved_version: ledger.saved_version,
@@ -178,23 +178,23 @@ impl Store {
                 State::Preparing => self.building.progress(),
                 _ => Progress::default(),
             },
-            slowest_slot,
+            slowest_lane,
             dynamic: self.tables.status(),
             rejections: ledger.sessions.rejections(),
             held: self.held(),
-            memory_max: self.memory.max(),
+            memory_max: self.memory_budget.max(),
         }
     }
 
-    /// Returns how far the data has been applied.
+    /// Returns the positions of the data shards.
     pub fn positions(&self) -> Vec<ShardPosition> {
         self.ledger.lock().sessions.positions()
     }
 
-    /// Takes the store over for an epoch. The same epoch may claim again, from the same chief.
+    /// Claims the store for a term. A chief may claim it again for the same term.
     ///
     /// # Errors
-    /// Another cluster, or an epoch lower than the current one.
+    /// Another cluster, or a term lower than the current one.
     pub fn claim(&self, claim: &Claim) -> Result<(), Error> {
         let mut control = self.control.write();
         match control.cluster_id {
@@ -215,8 +215,8 @@ impl Store {
         control.cluster_id = Some(claim.cluster_id);
         if claim.epoch > control.epoch {
             control.epoch = claim.epoch;
-            // Whoever was let in for an earlier epoch is refused from now on. A step that it may have taken and not
-            // pushed would be missing at the end, if its task never comes back.
+            // Sessions of earlier terms are refused from now on. If a task never returns, a ticket that it holds would
+            // leave a step missing at the end.
             let mut ledger = self.ledger.lock();
             ledger.steps.clear();
             self.note(ledger.version, &Change::Claim { epoch: claim.epoch });
@@ -224,18 +224,18 @@ impl Store {
         Ok(())
     }
 
-    /// Checks that a chief speaks for the epoch that this store is claimed for.
+    /// Checks that a chief's request belongs to the claimed term of this store.
     ///
     /// # Errors
-    /// Another cluster, or another epoch.
+    /// Another cluster, or another term.
     pub fn check_chief(&self, identity: &Identity) -> Result<(), Error> {
         check_control(&self.control.read(), identity)
     }
 
-    /// Lets workers in.
+    /// Opens the store to workers.
     ///
     /// # Errors
-    /// A stale epoch, or no variables yet.
+    /// A stale term, or no variables yet.
     pub fn open(&self, identity: &Identity) -> Result<(), Error> {
         let mut control = self.control.write();
         check_control(&control, identity)?;
@@ -251,10 +251,11 @@ impl Store {
         }
     }
 
-    /// Starts a worker's session, whose next sequence number is one more than that of `identity`, and tells the first batch of `data_shard` that has not been applied here.
+    /// Opens a worker's session, whose next sequence number is one more than that of `identity`. Returns the first
+    /// batch of `data_shard` that has not been applied here.
     ///
     /// # Errors
-    /// Not open, another layout, or an older session than the task's latest.
+    /// Not open, another layout, or a session older than the task's latest.
     pub fn open_session(
         &self,
         identity: &Identity,
@@ -284,10 +285,10 @@ impl Store {
         })
     }
 
-    /// Ends a session on the chief's word: nothing more is accepted from it, and its tickets return.
+    /// Closes a session at the chief's request: its later requests are refused, and its tickets are taken back.
     ///
     /// # Errors
-    /// A stale epoch.
+    /// A stale term.
     pub fn close_session(
         &self,
         identity: &Identity,
@@ -304,8 +305,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes note that a worker has pushed and asks for nothing more for now: under stale-synchronous updates, nobody
-    /// waits for it until it asks again.
+    /// Records that a worker has pushed and is idle. Under stale-synchronous updates no task waits for it until its
+    /// next request for a step.
     ///
     /// # Errors
     /// Not open, or not the open session.
@@ -324,12 +325,12 @@ impl Store {
         Ok(())
     }
 
-    /// Reads slices and rows, unless there is something to wait for: the ticket for `identity.seq`, with `reserve_step`,
-    /// or the version asked for.
+    /// Reads slices and rows. Reads nothing before the version `at_least` is reached and, with `reserve_step`, the
+    /// ticket for `identity.seq` is granted.
     ///
     /// # Errors
-    /// Not open, not the open session, or slices and rows that do not exist: then the ticket that was asked for is given
-    /// back, and the sequence number used up.
+    /// Not open, or not the open session; slices or rows do not exist. In the last case the requested ticket is taken
+    /// back, and the sequence number is used up.
     pub fn pull(&self, identity: &Identity, pull: &Pull) -> Result<(Pulled, Reading), Error> {
         let synchronous = {
             let control = self.control.read();
@@ -340,14 +341,14 @@ impl Store {
         let mut pulled = {
             let mut ledger = self.ledger.lock();
             ledger.sessions.check(identity)?;
-            // A late copy of a pull whose step has been pushed: a ticket would be nobody's.
+            // The pull is a late copy and its step has been pushed, so a ticket would never be used.
             let wanted = pull.reserve_step && !ledger.sessions.used(identity);
             let before = one_version.is_some()
                 && pull.or_before
                 && ledger.version == pull.at_least.saturating_add(1)
                 && self.previous.lock().is_of(pull.at_least);
             let ticket = match wanted {
-                // Its part of the last step may be missing elsewhere, even where the job has come to its end here.
+                // Other servers may lack its micro-batch of the last step, even if the job has ended here.
                 _ if before => Ticket::Granted,
                 _ if ledger.steps.has_ended() && wanted && !pull.half_applied => Ticket::Finished,
                 _ if ledger.version < pull.at_least => Ticket::Wait,
@@ -361,7 +362,12 @@ impl Store {
                         let Identity {
                             task, session, seq, ..
                         } = *identity;
-                        self.note(ledger.version, &Change::Reserve { task, session, seq });
+                        let change = if pull.half_applied {
+                            Change::ReserveBeyond { task, session, seq }
+                        } else {
+                            Change::Reserve { task, session, seq }
+                        };
+                        self.note(ledger.version, &change);
                     }
                     ticket
                 }
@@ -391,14 +397,14 @@ impl Store {
         let resolved = match self.resolve_answer(&pull.selection) {
             Ok(resolved) => Arc::new(resolved),
             Err(error) => {
-                // Nobody would push the step that was just given.
+                // The step that was just granted would never be pushed.
                 if pull.reserve_step {
                     self.use_up(&mut self.ledger.lock(), identity);
                 }
                 return Err(error);
             }
         };
-        // Older values stand for no count: the next pull reads all again.
+        // Values before the latest step have no count of updates, so the next pull reads all of them again.
         let count = |slice: &Arc<Slice>| if before { 0 } else { slice.updates() };
         pulled.updates = resolved.whole.iter().map(count).collect();
         let known = pull.known.iter().zip(&pulled.updates).zip(0_u32..);
@@ -415,16 +421,18 @@ impl Store {
         }
         drop(one_version);
         if identity.seq > 0 {
-            self.turn(identity.task).lock().remember(identity, resolved);
+            self.pending_pulls(identity.task)
+                .lock()
+                .remember(identity, resolved);
         }
         Ok((pulled, reading))
     }
 
-    fn turn(&self, task: Task) -> Arc<Mutex<Turn>> {
-        Arc::clone(&self.turns.entry(task).or_default())
+    fn pending_pulls(&self, task: Task) -> Arc<Mutex<PendingPulls>> {
+        Arc::clone(&self.pending_pulls.entry(task).or_default())
     }
 
-    /// The same as [`Store::resolve`], of what fits an answer.
+    /// As [`Store::resolve`], for a selection that fits a reply.
     fn resolve_answer(&self, selection: &Arc<Selection>) -> Result<Resolved, Error> {
         let resolved = self.resolve(selection)?;
         let given = resolved.lengths().map(|(_, length)| length).sum();
@@ -438,7 +446,7 @@ impl Store {
         }
     }
 
-    /// Finds everything that a request names, and checks its rows and ids.
+    /// Finds all slices that a request names, and checks its rows and ids.
     fn resolve(&self, selection: &Arc<Selection>) -> Result<Resolved, Error> {
         let find = |number: u32| {
             let slice = self

@@ -1,4 +1,4 @@
-//! Some rows of a slice, and what a checkpoint under way still needs of them.
+//! A stripe of a slice: some rows, and the copies that a checkpoint in progress needs of them.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -26,13 +26,13 @@ impl SliceValues {
         parts.map(|part| part.len() as u64 * 4).sum()
     }
 
-    /// Returns the bytes that there is memory for.
+    /// Returns the allocated bytes of values and slots.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         let parts = std::iter::once(&self.values).chain(&self.slots);
         parts.map(|part| part.capacity() as u64 * 4).sum()
     }
 
-    /// Takes the first `length` values of `from`, and of each slot, into the memory that it has.
+    /// Copies the first `length` values of `from`, and of each slot, into memory that is allocated already.
     fn copy_front(&mut self, from: &Self, length: usize) {
         self.slots.resize_with(from.slots.len(), Vec::new);
         let parts = std::iter::once(&from.values).chain(&from.slots);
@@ -42,13 +42,13 @@ impl SliceValues {
         }
     }
 
-    /// Appends `range` of values and slots to `out`, one behind the other.
+    /// Appends `range` of the values, and then of each slot, to `out`.
     fn copy_row(&self, range: Range<usize>, out: &mut Vec<f32>) {
         let parts = std::iter::once(&self.values).chain(&self.slots);
         parts.for_each(|part| out.extend_from_slice(&part[range.clone()]));
     }
 
-    /// Puts back what [`SliceValues::copy_row`] has copied.
+    /// Writes back what [`SliceValues::copy_row`] has copied.
     fn put_row(&mut self, range: Range<usize>, row: &[f32]) {
         for (part, row) in self.parts().zip(row.chunks_exact(range.len().max(1))) {
             part[range.clone()].copy_from_slice(row);
@@ -56,13 +56,14 @@ impl SliceValues {
     }
 }
 
-/// Which rows of a stripe are held: values and slots lie at places, each row's `width` values behind those of the place before.
-/// The other rows have their first values, which nobody needs to hold.
+/// The rows of a stripe that are held in memory. Values and slots are stored by place, `width` values for each place.
+/// Other rows have their initial values, which can be computed at any time.
 #[derive(Debug)]
 pub(crate) enum Rows {
-    /// All of them: the place of a row is its number in the stripe.
+    /// All rows are held. The place of a row is its number in the stripe.
     All,
-    /// Those that have been changed: the place of each, by its number in the stripe. Places are given as rows come.
+    /// Only changed rows are held: maps the number of a row in the stripe to its place. Places are assigned in the
+    /// order in which rows are added.
     Listed(HashMap<u32, u32, BuildHasherDefault<IdHasher>>),
 }
 
@@ -72,36 +73,36 @@ impl Default for Rows {
     }
 }
 
-/// What a checkpoint under way still needs.
+/// The state that a checkpoint in progress still needs.
 #[derive(Debug)]
 struct Before {
-    /// Places that there were at its instant.
+    /// Number of places at the instant of the checkpoint.
     places: usize,
     changed: Changed,
-    /// Rows and places that there were, where the stripe holds all rows by now.
+    /// Rows and places at that instant, if the stripe has come to hold all rows since.
     listed: Option<Vec<(u32, u32)>>,
 }
 
-/// What has changed since, as it was then.
+/// Values that have changed since that instant, as they were then.
 #[derive(Debug)]
 enum Changed {
-    /// Some rows: where each begins among the copies, by place.
+    /// Some rows: the position of each among the copies, by place.
     Rows {
         begins: HashMap<u32, u32, BuildHasherDefault<IdHasher>>,
         copies: Vec<f32>,
     },
-    /// Everything.
+    /// All rows.
     All(SliceValues),
 }
 
 /// The rows under one lock.
 ///
-/// A checkpoint is of one instant, and is written while training goes on: from that instant until the stripe is
-/// written, a row that is about to change is set aside first. No more is held twice than what changes meanwhile.
+/// A checkpoint captures one instant and is written while training goes on. From that instant until the stripe is
+/// written, a row is copied before it changes (copy-on-write). Only rows that change meanwhile are held twice.
 #[derive(Debug, Default)]
 pub(crate) struct Stripe {
     pub(crate) rows: Rows,
-    /// Values and slots of the rows that are held, by place.
+    /// Values and slots of the held rows, by place.
     pub(crate) now: SliceValues,
     before: Option<Before>,
 }
@@ -115,7 +116,7 @@ impl Stripe {
         }
     }
 
-    /// Returns the number of rows that are held.
+    /// Returns the number of held rows.
     pub(crate) fn held(&self, width: usize) -> usize {
         match &self.rows {
             Rows::All => self.now.values.len().checked_div(width).unwrap_or(0),
@@ -123,17 +124,17 @@ impl Stripe {
         }
     }
 
-    /// Returns the bytes that it takes, but for what is set aside.
+    /// Returns the bytes of the stripe, without copy-on-write copies.
     pub(crate) fn bytes(&self) -> u64 {
         let listed = match &self.rows {
             Rows::All => 0,
-            // An entry, and a byte of the map's own.
+            // One entry takes 8 bytes, and one byte of the map's metadata.
             Rows::Listed(places) => places.capacity() as u64 * 9,
         };
         self.now.capacity_bytes() + listed
     }
 
-    /// The instant of a checkpoint.
+    /// Marks the instant of a checkpoint.
     pub(crate) fn cut(&mut self, width: usize) {
         let changed = Changed::Rows {
             begins: HashMap::default(),
@@ -146,23 +147,23 @@ impl Stripe {
         });
     }
 
-    /// Forgets the checkpoint.
+    /// Discards the state of the checkpoint.
     pub(crate) fn forget(&mut self) {
         self.before = None;
     }
 
-    /// Returns the bytes that are set aside.
+    /// Returns the bytes of copy-on-write copies.
     pub(crate) fn aside_bytes(&self) -> u64 {
         let floats = match self.before.as_ref().map(|before| &before.changed) {
             None => 0,
-            // A place among the copies takes as much as three values do, nearly.
+            // A map entry takes about as much as three values.
             Some(Changed::Rows { begins, copies }) => copies.len() + begins.len() * 3,
             Some(Changed::All(all)) => all.values.len() * (1 + all.slots.len()),
         };
         floats as u64 * 4
     }
 
-    /// To be called before what lies at these places changes.
+    /// Copies the rows at these places for the checkpoint. It must be called before they change.
     pub(crate) fn set_places_aside(&mut self, places: &[u32], width: usize) {
         let Some(before) = &mut self.before else {
             return;
@@ -171,7 +172,7 @@ impl Stripe {
             return;
         };
         let there = before.places;
-        // Rows that have come since are none of the checkpoint's.
+        // Rows that were added later are not part of the checkpoint.
         for &place in places.iter().filter(|place| (**place as usize) < there) {
             let begin = place as usize * width;
             begins.entry(place).or_insert_with(|| {
@@ -182,7 +183,7 @@ impl Stripe {
         }
     }
 
-    /// To be called before everything changes.
+    /// Copies all rows for the checkpoint. It must be called before all of them change.
     pub(crate) fn set_all_aside(&mut self, width: usize) {
         if let Some(Before {
             changed: Changed::Rows { .. },
@@ -199,7 +200,8 @@ impl Stripe {
         }
     }
 
-    /// To be called before the stripe holds all rows, where it has listed those that it holds.
+    /// Copies all rows and their list for the checkpoint. It must be called before the stripe changes from listed rows
+    /// to all rows.
     pub(crate) fn set_list_aside(&mut self, width: usize) {
         let listed = self.listed();
         self.set_all_aside(width);
@@ -208,7 +210,7 @@ impl Stripe {
         }
     }
 
-    /// Returns what lay at the first `places` at the instant of the checkpoint.
+    /// Returns the first `places` places as they were at the instant of the checkpoint.
     fn before_now(&self, places: usize, width: usize) -> SliceValues {
         let mut out = SliceValues::default();
         out.copy_front(&self.now, places * width);
@@ -216,7 +218,7 @@ impl Stripe {
         out
     }
 
-    /// Puts back the rows of `out` that have changed since the instant of the checkpoint.
+    /// Overwrites the changed rows in `out` by their values at the instant of the checkpoint.
     fn put_back(&self, out: &mut SliceValues, width: usize) {
         if let Some(Before {
             changed: Changed::Rows { begins, copies },
@@ -234,8 +236,8 @@ impl Stripe {
         }
     }
 
-    /// Returns the rows that a checkpoint has to hold, by their number in the stripe, ascending, and the place of each. Nothing
-    /// stands for all of them.
+    /// Returns the rows that a checkpoint must write and their places, by number in the stripe, ascending. `None` means
+    /// all rows.
     pub(crate) fn listed(&self) -> Option<Vec<(u32, u32)>> {
         if let Some(Before {
             listed: Some(listed),
@@ -259,8 +261,8 @@ impl Stripe {
         Some(listed)
     }
 
-    /// Copies the rows that are held, in ascending order, as they were at the instant of the checkpoint, or as they are, if
-    /// there is none.
+    /// Copies the held rows in ascending order: as they were at the instant of the checkpoint, or as they are if there
+    /// is none.
     pub(crate) fn read(&self, out: &mut SliceValues, width: usize) {
         let changed = self.before.as_ref().map(|before| &before.changed);
         let Some(listed) = self.listed() else {

@@ -1,4 +1,4 @@
-//! The locks of the store: real ones, or those of a checker that tries many orders of threads.
+//! The locks of the store: real locks, or those of a checker that tries many interleavings of threads.
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::atomic::AtomicU64;

@@ -1,25 +1,25 @@
-//! When a push takes effect.
+//! Update modes: when a push takes effect.
 
-/// How the pushes of several tasks become updates.
+/// The way in which the pushes of several tasks become updates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Update {
-    /// Each push is an update of its own, as soon as it comes.
+    /// Each push is an update of its own, applied when it arrives.
     #[default]
     Async,
-    /// The same, but nobody begins a step while it is more than so many ahead of the slowest live task.
+    /// As `Async`, but no task begins a step while it is further ahead of the slowest live task than the bound.
     StaleSynchronous {
-        /// Steps between the fastest and the slowest, at most; 0 = all keep step.
+        /// Most steps between the fastest task and the slowest; 0 = all keep step.
         staleness_max: u64,
     },
     /// The pushes of one step are one update: their mean (`tf.compat.v1.train.SyncReplicasOptimizer`).
     Sync,
 }
 
-/// What a synchronous push is to its step.
+/// The contribution of one push to a synchronous step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Contribution {
-    /// Place in the step, below `of`; parts are summed in this order.
-    pub slot: u32,
-    /// Parts of the step, at least 1.
-    pub of: u32,
+pub struct MicroBatch {
+    /// Lane, below `of`. Micro-batches are summed in the order of the lanes.
+    pub lane: u32,
+    /// Number of lanes, at least 1.
+    pub lanes: u32,
 }

@@ -1,9 +1,9 @@
-//! A sliding window over numbers that should arrive once each: what has been seen, and what has not.
+//! A deduplication window: remembers which sequence numbers have been used.
 
-/// Numbers below the highest that the window remembers one by one.
+/// Number of sequence numbers that the window remembers one by one, up to the highest.
 pub const WINDOW: u64 = 64;
 
-/// Which of the numbers 1, 2, 3, ... have been seen. Everything more than [`WINDOW`] below the highest counts as seen.
+/// The seen numbers among 1, 2, 3, ... A number that is [`WINDOW`] or more below the highest counts as seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     /// Highest number seen; 0 = none.
@@ -21,12 +21,12 @@ impl Window {
         }
     }
 
-    /// Returns the window with this highest number and these bits.
+    /// Returns the window with the given highest number and bits.
     pub(crate) fn of(highest: u64, seen: u64) -> Self {
         Self { highest, seen }
     }
 
-    /// Returns highest number and bits.
+    /// Returns the highest number and the bits.
     pub(crate) fn bits(&self) -> (u64, u64) {
         (self.highest, self.seen)
     }
@@ -37,12 +37,12 @@ impl Window {
             && (self.highest - number >= WINDOW || self.seen >> (self.highest - number) & 1 == 1)
     }
 
-    /// Returns the highest number that is not too far ahead.
+    /// Returns the highest number that the window accepts.
     pub(crate) fn most(&self) -> u64 {
         self.highest.saturating_add(WINDOW)
     }
 
-    /// Remembers `number`. A jump ahead by more than the window makes everything below count as seen.
+    /// Marks `number` as seen. Numbers that leave the window count as seen.
     pub(crate) fn insert(&mut self, number: u64) {
         if number > self.highest {
             let shift = number - self.highest;

@@ -1,5 +1,6 @@
-//! The store's locking under a checker that drives the threads through thousands of orders, each by a seed:
-//! `cargo test -p trainyard-parameter-store --features shuttle --test interleavings`. A failure prints the order.
+//! The store's locking, under a checker that runs the threads in thousands of interleavings, each given by a seed:
+//! `cargo test -p trainyard-parameter-store --features shuttle --test interleavings`. A failure prints the
+//! interleaving.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use trainyard_parameter_store::{
 };
 use trainyard_variable::{Access, Initializer, Slice, VariableSpec};
 
-/// Orders that are tried.
+/// Number of interleavings.
 const ORDERS: usize = 2_000;
 /// Values of the dense variable: two stripes.
 const DENSE: usize = (128 << 10) + 3;
@@ -48,7 +49,7 @@ fn worker(index: usize, session: u64, seq: u64) -> Identity {
     }
 }
 
-/// `dense` values in one column, and a table of 4 rows of 2; every push adds its negative.
+/// A store with `dense` values in one column, and a table of 4 rows of 2. Every push adds its negative.
 fn open(dense: usize, global_step_max: u64) -> Arc<Store> {
     let spec = |name: &str, shape: Vec<usize>, access: Access| VariableSpec {
         name: name.into(),
@@ -123,14 +124,14 @@ fn push(
         shard,
         batch,
     };
-    let contribution = None;
+    let micro_batch = None;
     let selection = None;
     let rejected = None;
     let push = Push {
         batch,
         batches: 1,
         pulled_version: 0,
-        contribution,
+        micro_batch,
         selection,
         gradients,
         rejected,
@@ -150,8 +151,8 @@ fn table(store: &Store) -> Vec<f32> {
         .values
 }
 
-/// One task, whose answer was lost, sends its push again while the first one is still on its way; meanwhile the chief
-/// gives the task's batch to another. It counts once.
+/// A task whose reply was lost repeats its push while the first one is still in progress. Meanwhile the chief gives the
+/// task's batch to another task. The batch counts once.
 #[test]
 fn a_batch_counts_once_whoever_sends_it_and_however_often() {
     let run = || {
@@ -204,8 +205,8 @@ fn a_batch_counts_once_whoever_sends_it_and_however_often() {
     shuttle::check_random(run, ORDERS);
 }
 
-/// Pushes of several tasks to the same rows and stripes, and a checkpoint among them: nothing is lost, and the
-/// checkpoint holds each push whole or not at all.
+/// Several tasks push to the same rows and stripes while a checkpoint is taken. No update is lost, and the checkpoint
+/// holds each push as a whole or not at all.
 #[test]
 fn updates_add_up_and_a_checkpoint_sees_each_whole_or_not_at_all() {
     let run = || {
@@ -263,7 +264,7 @@ fn updates_add_up_and_a_checkpoint_sees_each_whole_or_not_at_all() {
     shuttle::check_pct(run, ORDERS / 20, 3);
 }
 
-/// A reader that is told "unchanged" has what the store holds, also while pushes are under way.
+/// A reader that is told "unchanged" has the values of the store, even while pushes are in progress.
 #[test]
 fn what_is_said_to_be_unchanged_is() {
     let run = || {
@@ -316,7 +317,7 @@ fn what_is_said_to_be_unchanged_is() {
     shuttle::check_pct(run, ORDERS, 3);
 }
 
-/// With two steps left and three tasks that want one, exactly two are given and applied.
+/// Two steps are left and three tasks request one. Exactly two are granted and applied.
 #[test]
 fn the_last_step_is_never_overshot() {
     let run = || {

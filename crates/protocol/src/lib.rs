@@ -8,11 +8,11 @@ pub mod convert;
 pub mod framing;
 pub mod limits;
 pub mod message_stream;
-pub mod own_body;
 pub mod payload;
 mod pool;
 mod status;
 mod text;
+pub mod unary_call;
 
 pub use channel::Channel;
 pub use pool::{Pool, Pooled};

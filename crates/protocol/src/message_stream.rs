@@ -99,11 +99,11 @@ mod tests {
     use super::*;
     use crate::v1;
 
-    fn deposit(number: usize) -> v1::Deposit {
-        v1::Deposit {
+    fn deposit(number: usize) -> v1::GroupMessage {
+        v1::GroupMessage {
             step: number as u64,
             part: 1,
-            ..v1::Deposit::default()
+            ..v1::GroupMessage::default()
         }
     }
 
@@ -112,7 +112,7 @@ mod tests {
         mut rest: Bytes,
         sizes: &[usize],
         bytes_max: usize,
-    ) -> Result<Vec<(v1::Deposit, Vec<u8>)>, Status> {
+    ) -> Result<Vec<(v1::GroupMessage, Vec<u8>)>, Status> {
         let mut frames = Vec::new();
         for size in sizes.iter().cycle() {
             if rest.is_empty() {
@@ -125,7 +125,7 @@ mod tests {
         let mut messages = Messages::new(body, bytes_max);
         futures_util::FutureExt::now_or_never(async {
             let mut found = Vec::new();
-            while let Some((fields, payload)) = messages.next::<v1::Deposit>().await? {
+            while let Some((fields, payload)) = messages.next::<v1::GroupMessage>().await? {
                 found.push((fields, payload.concat()));
             }
             Ok(found)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::{error, info, warn};
 use trainyard_checkpoint::{known_cluster_id, prepared_epoch};
-use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::Task;
 use trainyard_daemon::Context;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -14,7 +14,7 @@ use trainyard_run_config::{DurabilityConfig, UpdateConfig};
 use trainyard_runtime::has_threads;
 use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
 
-use crate::journal::{Course, LogJournal};
+use crate::journal::{LogJournal, LogState};
 use crate::recovery::{Expected, Problem, Recovered, owner, recover};
 
 /// Folder of the logs in the job's folder on this machine.
@@ -103,22 +103,22 @@ fn log_of(context: &Context) -> PathBuf {
 ///
 /// # Errors
 /// The folder of the log cannot be used.
-pub(crate) fn remember(
+pub(crate) fn open_log(
     context: &Context,
-    shard: &LocalShard,
+    shard: &LocalServer,
 ) -> Result<Option<Arc<LogJournal>>, Diagnostic> {
-    remember_at(context, &log_of(context), context.task, shard)
+    open_log_at(context, &log_of(context), context.task, shard)
 }
 
 /// The same, of the log in a folder, of the shard that `task` is the first to hold.
 ///
 /// # Errors
 /// As there.
-pub(crate) fn remember_at(
+pub(crate) fn open_log_at(
     context: &Context,
     path: &Path,
     task: Task,
-    shard: &LocalShard,
+    shard: &LocalServer,
 ) -> Result<Option<Arc<LogJournal>>, Diagnostic> {
     let durability = match context.job.parameter_servers.durability {
         DurabilityConfig::None => Durability::None,
@@ -143,7 +143,7 @@ pub(crate) fn remember_at(
     let expected = Expected {
         model_dir: &context.job.model_dir,
         owner: known_cluster_id(&context.job.model_dir)?,
-        memory: prepared_epoch(&context.job.model_dir)?,
+        prepared_epoch: prepared_epoch(&context.job.model_dir)?,
         task,
     };
     let recovered = recover(shard, &folder, expected).and_then(|recovered| match recovered {
@@ -204,11 +204,11 @@ fn open(
         Log::open_without_thread
     };
     let log = open(folder, durability, recovered.map(|found| &found.last))?;
-    let (owner, course) = recovered.map_or((0, Course::default()), |found| {
-        (found.owner, found.course.clone())
+    let (owner, log_state) = recovered.map_or((0, LogState::default()), |found| {
+        (found.owner, found.log_state.clone())
     });
     let changes = recovered.map(|found| found.changes);
-    Ok(LogJournal::new(log, owner, member, course, changes))
+    Ok(LogJournal::new(log, owner, member, log_state, changes))
 }
 
 fn tell(problem: &Problem, aside: &std::path::Path) {
@@ -225,7 +225,7 @@ fn tell(problem: &Problem, aside: &std::path::Path) {
     }
 }
 
-fn say(found: &Recovered, shard: &LocalShard) {
+fn say(found: &Recovered, shard: &LocalServer) {
     let seconds = found.took.as_secs_f64();
     let rate = if seconds > 0.0 {
         found.bytes as f64 / 1e6 / seconds

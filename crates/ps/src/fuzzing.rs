@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_write_ahead_log::Folder;
 
@@ -17,10 +17,10 @@ pub fn recover_store(
     model_dir: &Path,
     log: &Path,
     owner: u128,
-    memory: u64,
+    prepared_epoch: u64,
 ) -> Result<Option<(u64, u64)>, String> {
     let folder = Folder::open(log).map_err(|error| error.to_string())?;
-    let shard = LocalShard::new(0, 1, 1, 1);
+    let shard = LocalServer::new(0, 1, 1, 1);
     let task = Task {
         role: Role::Ps,
         index: 0,
@@ -28,7 +28,7 @@ pub fn recover_store(
     let expected = Expected {
         model_dir,
         owner: Some(owner),
-        memory,
+        prepared_epoch,
         task,
     };
     let recovered = recover(&shard, &folder, expected).map_err(|problem| problem.to_string())?;

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trainyard_checkpoint::{Checkpoint, ShardRecord, list};
 use trainyard_daemon::free_bytes;
-use trainyard_parameter_store::{Change, Journal, Standing, Take};
+use trainyard_parameter_store::{AppendRecord, Change, Journal, StoreMetadata};
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::{Entry, Error, Log, Origin};
 
-use crate::feed::{Feed, Unsettled};
 use crate::record::{self, Head};
+use crate::replication_log::{NotCommitted, ReplicationLog};
 
 /// What the heads of segments say besides the store's standing.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Course {
+pub(crate) struct LogState {
     /// What the store was prepared with.
     pub(crate) prepare: v1::PrepareRequest,
     /// For which it is claimed.
@@ -25,7 +25,7 @@ pub(crate) struct Course {
     /// How often it was brought back.
     pub(crate) restarts: u64,
     /// Epoch in which it was prepared; 0 = it was not.
-    pub(crate) memory: u64,
+    pub(crate) prepared_epoch: u64,
     /// Segments that begin with a checkpoint of which it is not known whether it was committed: number, version.
     pub(crate) cuts: Vec<(u64, u64)>,
 }
@@ -34,10 +34,10 @@ pub(crate) struct Course {
 #[derive(Debug)]
 pub(crate) struct LogJournal {
     log: Arc<Log>,
-    feed: Arc<Feed>,
+    replication_log: Arc<ReplicationLog>,
     owner: Mutex<u128>,
     member: u32,
-    course: Arc<Mutex<Course>>,
+    log_state: Arc<Mutex<LogState>>,
     /// Held while the files are read.
     reading: Arc<tokio::sync::RwLock<()>>,
     /// The request that the store is being prepared with.
@@ -57,24 +57,30 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl LogJournal {
-    /// Returns the journal of server `member` in a log that has come to `course`.
+    /// Returns the journal of server `member` in a log that has come to `log_state`.
     pub(crate) fn new(
         log: Log,
         owner: u128,
         member: usize,
-        course: Course,
+        log_state: LogState,
         changes: Option<u64>,
     ) -> Self {
-        Self::of(Arc::new(log), owner, member, course, changes)
+        Self::of(Arc::new(log), owner, member, log_state, changes)
     }
 
-    fn of(log: Arc<Log>, owner: u128, member: usize, course: Course, changes: Option<u64>) -> Self {
+    fn of(
+        log: Arc<Log>,
+        owner: u128,
+        member: usize,
+        log_state: LogState,
+        changes: Option<u64>,
+    ) -> Self {
         Self {
             log,
-            feed: Arc::new(Feed::new(changes)),
+            replication_log: Arc::new(ReplicationLog::new(changes)),
             owner: Mutex::new(owner),
             member: member as u32,
-            course: Arc::new(Mutex::new(course)),
+            log_state: Arc::new(Mutex::new(log_state)),
             reading: Arc::default(),
             staged: Mutex::default(),
             free: AtomicU64::new(u64::MAX),
@@ -85,12 +91,12 @@ impl LogJournal {
     /// Returns another journal in the same log, which begins anew. This one is closed: nothing that its store still does
     /// is written, or acknowledged.
     pub(crate) fn succeed(&self, owner: u128) -> Self {
-        self.feed.close();
+        self.replication_log.close();
         Self::of(
             Arc::clone(&self.log),
             owner,
             self.member as usize,
-            Course::default(),
+            LogState::default(),
             None,
         )
     }
@@ -101,8 +107,8 @@ impl LogJournal {
     }
 
     /// Returns the order of what it takes in.
-    pub(crate) fn feed(&self) -> &Feed {
-        &self.feed
+    pub(crate) fn replication_log(&self) -> &ReplicationLog {
+        &self.replication_log
     }
 
     /// Takes note of what the store is about to be prepared with.
@@ -115,19 +121,23 @@ impl LogJournal {
     /// is the first.
     pub(crate) fn follow(
         &self,
-        course: Option<Course>,
+        log_state: Option<LogState>,
         version: u64,
         changes: u64,
         head: Vec<Entry>,
     ) {
-        let mut own = locked(&self.course);
-        let alone = course.is_some();
-        if let Some(course) = course {
-            *own = course;
+        let mut own = locked(&self.log_state);
+        let alone = log_state.is_some();
+        if let Some(log_state) = log_state {
+            *own = log_state;
         }
-        let number = self
-            .feed
-            .follow(&self.log, self.origin(own.memory), alone, changes, head);
+        let number = self.replication_log.follow(
+            &self.log,
+            self.origin(own.prepared_epoch),
+            alone,
+            changes,
+            head,
+        );
         if !alone && number > 0 {
             own.cuts.push((number, version));
         }
@@ -135,37 +145,37 @@ impl LogJournal {
 
     /// Takes a record of another log in.
     pub(crate) fn follow_record(&self, entry: Entry) {
-        self.feed.add(&self.log, entry);
+        self.replication_log.add(&self.log, entry);
     }
 
     /// Takes up what another log has come to.
-    pub(crate) fn resume(&self, course: &Course) {
-        let mut own = locked(&self.course);
-        *own = Course {
+    pub(crate) fn resume(&self, log_state: &LogState) {
+        let mut own = locked(&self.log_state);
+        *own = LogState {
             cuts: std::mem::take(&mut own.cuts),
-            ..course.clone()
+            ..log_state.clone()
         };
     }
 
     /// Writes that the server was brought back, and how often.
     pub(crate) fn restarted(&self) -> u64 {
-        let mut course = locked(&self.course);
-        course.restarts += 1;
-        self.feed
-            .add(&self.log, record::of_restart(course.restarts));
-        course.restarts
+        let mut log_state = locked(&self.log_state);
+        log_state.restarts += 1;
+        self.replication_log
+            .add(&self.log, record::of_restart(log_state.restarts));
+        log_state.restarts
     }
 
     /// Waits until everything that the store has told so far is safe: written, and with the backup, if there is one.
-    pub(crate) async fn settle(&self) -> Result<(), Unsettled> {
-        let items = self.feed.end();
-        self.log.settle(self.log.end()).await?;
-        self.feed.settle(items).await
+    pub(crate) async fn commit(&self) -> Result<(), NotCommitted> {
+        let items = self.replication_log.end();
+        self.log.commit(self.log.end()).await?;
+        self.replication_log.commit(items).await
     }
 
     /// Writes everything that the store has told so far.
     pub(crate) async fn write(&self) -> Result<(), Error> {
-        self.log.settle(self.log.end()).await
+        self.log.commit(self.log.end()).await
     }
 
     /// Returns why nothing can be made safe any more.
@@ -175,7 +185,7 @@ impl LogJournal {
 
     /// Returns the fingerprint of the settings that the store was prepared with.
     pub(crate) fn settings(&self) -> u64 {
-        locked(&self.course).prepare.settings
+        locked(&self.log_state).prepare.settings
     }
 
     /// Returns the bytes of the log.
@@ -206,16 +216,20 @@ impl LogJournal {
 
     /// Removes the log: the job is over.
     pub(crate) fn clear(&self) -> Result<(), Error> {
-        locked(&self.course).memory = 0;
-        self.feed.forget();
+        locked(&self.log_state).prepared_epoch = 0;
+        self.replication_log.forget();
         self.log.clear()
     }
 
     /// Removes what no checkpoint needs that has been committed. Returns the bytes that were.
     pub(crate) fn retire(&self, model_dir: &Path) -> Result<u64, Error> {
-        let (prepare, memory, cuts) = {
-            let course = locked(&self.course);
-            (course.prepare.clone(), course.memory, course.cuts.clone())
+        let (prepare, prepared_epoch, cuts) = {
+            let log_state = locked(&self.log_state);
+            (
+                log_state.prepare.clone(),
+                log_state.prepared_epoch,
+                log_state.cuts.clone(),
+            )
         };
         // A backup that is brought level reads the files.
         let Some(_retiring) = self.reading.try_write().ok() else {
@@ -225,13 +239,14 @@ impl LogJournal {
             let place = prepare.place as usize;
             let num_ps = prepare.num_ps as usize;
             // What cannot be looked at stays, and is looked at again.
-            committed(model_dir, place, num_ps, memory, *version).is_ok_and(|found| found.is_some())
+            committed(model_dir, place, num_ps, prepared_epoch, *version)
+                .is_ok_and(|found| found.is_some())
         });
         let Some(&(segment, _)) = found else {
             return Ok(0);
         };
         let before = self.log.bytes();
-        locked(&self.course)
+        locked(&self.log_state)
             .cuts
             .retain(|(number, _)| *number > segment);
         self.log.retire(segment)?;
@@ -244,19 +259,19 @@ impl LogJournal {
 
     /// Returns whether it waits for a checkpoint to be committed.
     pub(crate) fn waits_for_checkpoint(&self) -> bool {
-        !locked(&self.course).cuts.is_empty()
+        !locked(&self.log_state).cuts.is_empty()
     }
 
-    fn origin(&self, memory: u64) -> Origin {
+    fn origin(&self, prepared_epoch: u64) -> Origin {
         Origin {
             owner: *locked(&self.owner),
             member: self.member,
-            memory,
+            prepared_epoch,
         }
     }
 }
 
-/// Finds the committed checkpoint that holds a server's store at a version. Epochs before `memory` wrote those of other
+/// Finds the committed checkpoint that holds a server's store at a version. Epochs before `prepared_epoch` wrote those of other
 /// values. Of two that were cut at the same version, either will do: they differ in how long rows of dynamic tables have
 /// been idle, by the time in which nothing was pushed.
 ///
@@ -266,14 +281,14 @@ pub(crate) fn committed(
     model_dir: &Path,
     place: usize,
     num_ps: usize,
-    memory: u64,
+    prepared_epoch: u64,
     version: u64,
 ) -> Result<Option<PathBuf>, trainyard_checkpoint::Error> {
     let found = list(model_dir)?;
     let since = found
         .into_iter()
         .rev()
-        .take_while(|found| found.epoch >= memory);
+        .take_while(|found| found.epoch >= prepared_epoch);
     for path in since.map(|found| found.path) {
         let checkpoint = match Checkpoint::open(&path) {
             Ok(checkpoint) => checkpoint,
@@ -291,51 +306,51 @@ pub(crate) fn committed(
 }
 
 impl Journal for LogJournal {
-    fn draw_up(&self, change: &Change<'_>) -> Take {
+    fn prepare_record(&self, change: &Change<'_>) -> AppendRecord {
         let log = Arc::clone(&self.log);
-        let feed = Arc::clone(&self.feed);
+        let replication_log = Arc::clone(&self.replication_log);
         let entry = record::of_change(change);
-        let course = match change {
+        let log_state = match change {
             Change::Claim { epoch } => Some((*epoch, false)),
             Change::Open => Some((0, true)),
             _ => None,
         };
-        match course {
-            None => Box::new(move |version| feed.add(&log, entry.numbered(version))),
+        match log_state {
+            None => Box::new(move |version| replication_log.add(&log, entry.numbered(version))),
             Some((epoch, open)) => {
-                let course = Arc::clone(&self.course);
+                let log_state = Arc::clone(&self.log_state);
                 // Whether the checkpoint of an earlier chief is committed yet, nobody knows.
                 self.covered_bytes.store(0, Ordering::Relaxed);
                 Box::new(move |version| {
-                    let mut course = locked(&course);
-                    course.epoch = course.epoch.max(epoch);
-                    course.open |= open;
-                    feed.add(&log, entry.numbered(version));
+                    let mut log_state = locked(&log_state);
+                    log_state.epoch = log_state.epoch.max(epoch);
+                    log_state.open |= open;
+                    replication_log.add(&log, entry.numbered(version));
                 })
             }
         }
     }
 
-    fn begin(&self, memory: u64, standing: Standing) {
-        let mut course = locked(&self.course);
+    fn begin(&self, prepared_epoch: u64, metadata: StoreMetadata) {
+        let mut log_state = locked(&self.log_state);
         let prepare = locked(&self.staged).clone();
-        *course = Course {
+        *log_state = LogState {
             prepare,
-            epoch: memory,
-            memory,
-            ..Course::default()
+            epoch: prepared_epoch,
+            prepared_epoch,
+            ..LogState::default()
         };
-        let Course {
+        let LogState {
             prepare,
             epoch,
             open,
             restarts,
             ..
-        } = &*course;
+        } = &*log_state;
         let epoch = *epoch;
         let open = *open;
         let restarts = *restarts;
-        let standing = &standing;
+        let metadata = &metadata;
         let entries = |changes| {
             record::of_head(&Head {
                 prepare,
@@ -344,30 +359,30 @@ impl Journal for LogJournal {
                 restarts,
                 prepared_only: true,
                 changes,
-                standing,
+                metadata,
             })
         };
-        self.feed
-            .begin(&self.log, self.origin(memory), true, entries);
+        self.replication_log
+            .begin(&self.log, self.origin(prepared_epoch), true, entries);
     }
 
-    fn cut(&self, standing: Standing) {
-        let mut course = locked(&self.course);
-        if course.memory == 0 {
+    fn cut(&self, metadata: StoreMetadata) {
+        let mut log_state = locked(&self.log_state);
+        if log_state.prepared_epoch == 0 {
             return;
         }
-        let Course {
+        let LogState {
             prepare,
             epoch,
             open,
             restarts,
-            memory,
+            prepared_epoch,
             ..
-        } = &*course;
+        } = &*log_state;
         let epoch = *epoch;
         let open = *open;
         let restarts = *restarts;
-        let standing = &standing;
+        let metadata = &metadata;
         let entries = |changes| {
             record::of_head(&Head {
                 prepare,
@@ -376,16 +391,16 @@ impl Journal for LogJournal {
                 restarts,
                 prepared_only: false,
                 changes,
-                standing,
+                metadata,
             })
         };
         let bytes = self.bytes();
-        let number = self
-            .feed
-            .begin(&self.log, self.origin(*memory), false, entries);
+        let number =
+            self.replication_log
+                .begin(&self.log, self.origin(*prepared_epoch), false, entries);
         if number > 0 {
             self.covered_bytes.store(bytes, Ordering::Relaxed);
-            course.cuts.push((number, standing.version));
+            log_state.cuts.push((number, metadata.version));
         }
     }
 }

@@ -5,27 +5,38 @@
 
 mod answer;
 mod durable;
-mod feed;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod gradients;
 mod journal;
-mod link;
 mod machine;
-mod pair;
-mod pair_telemetry;
-mod post;
 mod preparation;
 mod record;
 mod recovery;
 mod replay;
-mod replica;
-mod replica_service;
+mod replication;
+mod replication_log;
 mod run;
 mod service;
-mod shard_service;
-mod shipping;
 mod telemetry;
 mod tensor_service;
 
-pub use run::run;
+use futures_util::future::BoxFuture;
+use trainyard_daemon::{CancellationToken, Context};
+use trainyard_diagnostic::Diagnostic;
+
+/// Serves parameters until the job ends, or until the token stops this server and it has drained.
+///
+/// # Errors
+/// The port is taken, or the server failed.
+pub fn run(
+    context: Context,
+    stop: CancellationToken,
+) -> BoxFuture<'static, Result<(), Diagnostic>> {
+    // Boxed, so that it is compiled here and not once more in each program that is a parameter server.
+    if context.job.is_replicated() {
+        Box::pin(replication::run_pair(context, stop))
+    } else {
+        Box::pin(run::run_alone(context, stop))
+    }
+}

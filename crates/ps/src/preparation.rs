@@ -14,7 +14,7 @@ use trainyard_protocol::{Reason, Refusal, v1};
 
 /// Longest time that a call waits before it is told how far the work has come: less than
 /// [`trainyard_protocol::limits::CALL_TIMEOUT`] by far.
-pub(crate) const HOLD: Duration = Duration::from_secs(1);
+pub(crate) const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The outcome of a preparation, once it is known.
 type Outcome = watch::Receiver<Option<Result<(), Status>>>;
@@ -143,14 +143,25 @@ mod tests {
         let work = Arc::new(Work::default());
         for _ in 0..3 {
             let mut outcome = joined(preparation.ask(&request(1), false, || work.begin()));
-            assert_eq!(within(HOLD, &mut outcome).await.expect("under way"), None);
+            assert_eq!(
+                within(LONG_POLL_TIMEOUT, &mut outcome)
+                    .await
+                    .expect("under way"),
+                None
+            );
         }
         let mut outcome = joined(preparation.ask(&request(1), false, || work.begin()));
         work.end.notify_one();
-        assert_eq!(within(HOLD, &mut outcome).await.expect("done"), Some(()));
+        assert_eq!(
+            within(LONG_POLL_TIMEOUT, &mut outcome).await.expect("done"),
+            Some(())
+        );
         // A late copy of it changes nothing, as long as the store has what it made.
         let mut late = joined(preparation.ask(&request(1), true, || work.begin()));
-        assert_eq!(within(HOLD, &mut late).await.expect("done"), Some(()));
+        assert_eq!(
+            within(LONG_POLL_TIMEOUT, &mut late).await.expect("done"),
+            Some(())
+        );
         assert_eq!(work.begun.load(Ordering::Relaxed), 1);
         drop(joined(preparation.ask(&request(1), false, || work.begin())));
         assert_eq!(
@@ -169,7 +180,10 @@ mod tests {
             panic!("two at once");
         };
         work.end.notify_one();
-        assert_eq!(within(HOLD, &mut before).await.expect("done"), Some(()));
+        assert_eq!(
+            within(LONG_POLL_TIMEOUT, &mut before).await.expect("done"),
+            Some(())
+        );
         drop(joined(preparation.ask(&request(2), false, || work.begin())));
         assert_eq!(work.begun.load(Ordering::Relaxed), 2);
     }
@@ -185,7 +199,9 @@ mod tests {
             [(); 2].map(|()| joined(preparation.ask(&request(1), false, || work.begin())));
         work.end.notify_one();
         for outcome in &mut outcomes {
-            let told = within(HOLD, outcome).await.expect_err("it cannot be read");
+            let told = within(LONG_POLL_TIMEOUT, outcome)
+                .await
+                .expect_err("it cannot be read");
             assert_eq!(told.message(), "it cannot be read");
         }
         drop(joined(preparation.ask(&request(1), true, || work.begin())));
@@ -197,7 +213,9 @@ mod tests {
         let preparation = PreparationWork::default();
         let panics = || async { panic!("expected") };
         let mut outcome = joined(preparation.ask(&request(1), false, panics));
-        let told = within(HOLD, &mut outcome).await.expect_err("it panics");
+        let told = within(LONG_POLL_TIMEOUT, &mut outcome)
+            .await
+            .expect_err("it panics");
         assert!(told.message().contains("without an outcome"), "{told}");
     }
 }

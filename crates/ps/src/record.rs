@@ -3,14 +3,14 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
 use trainyard_cluster_client::wire::{
-    batch_from_wire, batch_to_wire, contribution_from_wire, position_from_wire, position_to_wire,
+    batch_from_wire, batch_to_wire, micro_batch_from_wire, position_from_wire, position_to_wire,
     push_to_wire, selection_from_wire, selection_to_wire,
 };
 use trainyard_cluster_client::{rejection_from_wire, rejection_to_wire};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
-    BatchId, Change, Contribution, PartStanding, RejectedPush, Rejection, Replaced, Selection,
-    SessionStanding, Standing,
+    BatchId, Change, MicroBatch, MicroBatchRecord, RejectedPush, Rejection, Replaced, Selection,
+    SessionMetadata, StoreMetadata,
 };
 use trainyard_protocol::payload::{Payload, float_bytes};
 use trainyard_protocol::{convert, v1};
@@ -48,8 +48,11 @@ pub(crate) fn of_change(change: &Change<'_>) -> Entry {
         }
         Change::CloseSession { task, session } => Logged::CloseSession(ticket(task, *session, 0)),
         Change::Reserve { task, session, seq } => Logged::Reserve(ticket(task, *session, *seq)),
+        Change::ReserveBeyond { task, session, seq } => {
+            Logged::ReserveBeyond(ticket(task, *session, *seq))
+        }
         Change::Use { task, session, seq } => Logged::Use(ticket(task, *session, *seq)),
-        Change::Rest { task } => Logged::Rest(convert::task_to_wire(*task)),
+        Change::Rest { task } => Logged::Idle(convert::task_to_wire(*task)),
         Change::Push(push) => {
             let head = v1::LoggedPush {
                 task: Some(convert::task_to_wire(push.task)),
@@ -61,7 +64,7 @@ pub(crate) fn of_change(change: &Change<'_>) -> Entry {
                         push.seq,
                         push.batch,
                         push.pulled_version,
-                        push.contribution,
+                        push.micro_batch,
                         Some(selection_to_wire(push.selection)),
                     )
                 }),
@@ -117,12 +120,12 @@ pub(crate) struct Head<'a> {
     pub(crate) prepared_only: bool,
     /// Changes since the log was begun.
     pub(crate) changes: u64,
-    pub(crate) standing: &'a Standing,
+    pub(crate) metadata: &'a StoreMetadata,
 }
 
 /// Returns the records that a segment begins with.
 pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
-    let Standing {
+    let StoreMetadata {
         version,
         global_step,
         secs,
@@ -132,8 +135,8 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         clocks,
         parts,
         replaced,
-    } = head.standing;
-    let session = |known: &SessionStanding| v1::LoggedSession {
+    } = head.metadata;
+    let session = |known: &SessionMetadata| v1::LoggedSession {
         task: Some(convert::task_to_wire(known.task)),
         number: known.number,
         open: known.open,
@@ -149,7 +152,7 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
     let clock = |&(task, steps, rests): &(Task, u64, bool)| v1::LoggedClock {
         task: Some(convert::task_to_wire(task)),
         steps,
-        rests,
+        idle: rests,
     };
     let first = v1::LoggedHead {
         prepare: Some(head.prepare.clone()),
@@ -169,7 +172,7 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         changes: head.changes,
     };
     let mut entries = vec![message(HEAD, &first)];
-    for PartStanding {
+    for MicroBatchRecord {
         place,
         batch,
         batches,
@@ -230,16 +233,16 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
 ///
 /// # Errors
 /// It is none.
-pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, Standing), String> {
+pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, StoreMetadata), String> {
     let head = v1::LoggedHead::decode(body)
         .map_err(|error| format!("a head that cannot be read: {error}"))?;
     let task =
         |task: Option<v1::Task>| convert::task_from_wire(task).map_err(|error| error.to_string());
-    let mut standing = Standing {
+    let mut metadata = StoreMetadata {
         version: head.version,
         global_step: head.global_step,
         secs: head.seconds,
-        ..Standing::default()
+        ..StoreMetadata::default()
     };
     for known in &head.sessions {
         let v1::LoggedSession {
@@ -259,7 +262,7 @@ pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, Standing), String> {
         });
         let task = task(known.task)?;
         let rejected = rejected.collect();
-        standing.sessions.push(SessionStanding {
+        metadata.sessions.push(SessionMetadata {
             task,
             number,
             open,
@@ -268,18 +271,18 @@ pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, Standing), String> {
             rejected,
         });
     }
-    standing.positions = head.positions.iter().map(position_from_wire).collect();
+    metadata.positions = head.positions.iter().map(position_from_wire).collect();
     for ticket in &head.tickets {
-        standing
+        metadata
             .tickets
             .push((task(ticket.task)?, ticket.session, ticket.seq));
     }
     for clock in &head.clocks {
-        standing
+        metadata
             .clocks
-            .push((task(clock.task)?, clock.steps, clock.rests));
+            .push((task(clock.task)?, clock.steps, clock.idle));
     }
-    Ok((head, standing))
+    Ok((head, metadata))
 }
 
 /// A push as it was logged.
@@ -290,7 +293,7 @@ pub(crate) struct LoggedPush {
     pub(crate) batch: BatchId,
     pub(crate) batches: u32,
     pub(crate) pulled_version: u64,
-    pub(crate) contribution: Option<Contribution>,
+    pub(crate) micro_batch: Option<MicroBatch>,
     pub(crate) secs: u64,
     pub(crate) rejected: Option<Rejection>,
     pub(crate) selection: std::sync::Arc<Selection>,
@@ -328,7 +331,7 @@ pub(crate) fn push(body: &Bytes) -> Result<LoggedPush, String> {
         batch: batch_from_wire(push.batch.unwrap_or_default()),
         batches: head.batches,
         pulled_version: push.pulled_version,
-        contribution: contribution_from_wire(&push),
+        micro_batch: micro_batch_from_wire(&push),
         secs: head.seconds,
         rejected: push.rejected.as_ref().map(rejection_from_wire),
         selection: selection_from_wire(named).map_err(|error| wrong(&error.to_string()))?,

@@ -11,15 +11,15 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::Task;
-use trainyard_parameter_store::Standing;
+use trainyard_parameter_store::StoreMetadata;
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::{
     Folder, Next, Origin, ReadAhead, Reader, Record, SegmentFile, SegmentHeader, boot,
 };
 
-use crate::journal::Course;
+use crate::journal::LogState;
 use crate::record::{HEAD, head};
 use crate::replay::{Replay, Source, base, complete};
 
@@ -55,7 +55,7 @@ pub(crate) enum Problem {
 pub(crate) struct Expected<'a> {
     pub(crate) model_dir: &'a Path,
     pub(crate) owner: Option<u128>,
-    pub(crate) memory: u64,
+    pub(crate) prepared_epoch: u64,
     pub(crate) task: Task,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Expected<'a> {
 pub(crate) struct Recovered {
     /// The segment that the log goes on in.
     pub(crate) last: SegmentFile,
-    pub(crate) course: Course,
+    pub(crate) log_state: LogState,
     pub(crate) owner: u128,
     /// Changes since the log was begun.
     pub(crate) changes: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Begun {
     pub(crate) file: SegmentFile,
     pub(crate) header: SegmentHeader,
     pub(crate) head: v1::LoggedHead,
-    pub(crate) standing: Standing,
+    pub(crate) metadata: StoreMetadata,
     /// The records that this was read from.
     pub(crate) records: Vec<Record>,
     pub(crate) reader: SegmentReader,
@@ -113,7 +113,7 @@ pub(crate) fn owner(folder: &Folder) -> Result<Option<u128>, trainyard_write_ahe
 /// # Errors
 /// The log cannot be used. The store may hold anything then: it must not be served.
 pub(crate) fn recover(
-    shard: &LocalShard,
+    shard: &LocalServer,
     folder: &Folder,
     expected: Expected<'_>,
 ) -> Result<Option<Recovered>, Problem> {
@@ -133,7 +133,11 @@ pub(crate) fn recover(
             folder.remove(&segment)?;
             continue;
         };
-        if let Some(prepare) = base(&found.head, found.header.origin.memory, expected.model_dir)? {
+        if let Some(prepare) = base(
+            &found.head,
+            found.header.origin.prepared_epoch,
+            expected.model_dir,
+        )? {
             begun = Some((found, prepare));
             break;
         }
@@ -153,18 +157,22 @@ pub(crate) fn recover(
             )));
         }
     }
-    let Origin { owner, memory, .. } = found.header.origin;
+    let Origin {
+        owner,
+        prepared_epoch,
+        ..
+    } = found.header.origin;
     let source = Source {
         owner,
         shard: expected.task.index,
-        memory,
+        prepared_epoch,
     };
-    let replay = Replay::prepare(shard, source, &found.head, &found.standing, &prepare);
+    let replay = Replay::prepare(shard, source, &found.head, &found.metadata, &prepare);
     let mut replay = replay.map_err(|what| damaged(&found.file, 0, what))?;
     let files = segments[place..].to_vec();
     let mut last = files.last().cloned().unwrap_or_else(|| found.file.clone());
     let other_boot = found.header.boot != boot();
-    replay.course.cuts = cuts;
+    replay.log_state.cuts = cuts;
     let prepared = started.elapsed();
     let end = make_again(&mut replay, found, files)?;
     if let Some((place, rest)) = end {
@@ -173,7 +181,7 @@ pub(crate) fn recover(
     }
     shard.go_on();
     let Replay {
-        course,
+        log_state,
         records,
         bytes,
         changes,
@@ -182,7 +190,7 @@ pub(crate) fn recover(
     let took = started.elapsed().saturating_sub(prepared);
     Ok(Some(Recovered {
         last,
-        course,
+        log_state,
         owner,
         changes,
         prepared,
@@ -231,7 +239,7 @@ pub(crate) fn begin(
     let header = reader.header();
     let Expected {
         owner,
-        memory,
+        prepared_epoch,
         task,
         ..
     } = expected;
@@ -250,10 +258,10 @@ pub(crate) fn begin(
             origin.member
         )));
     }
-    if origin.memory != memory {
+    if origin.prepared_epoch != prepared_epoch {
         let message = format!(
-            "the job has gone on without it: its values were prepared in epoch {}, those of the job in epoch {memory}",
-            origin.memory
+            "the job has gone on without it: its values were prepared in epoch {}, those of the job in epoch {prepared_epoch}",
+            origin.prepared_epoch
         );
         return Err(Problem::Foreign(message));
     }
@@ -281,7 +289,7 @@ pub(crate) fn begin(
             return Err(damaged(file, bad.place, bad.fault));
         }
     };
-    let (head, mut standing) =
+    let (head, mut metadata) =
         head(record.body.clone()).map_err(|what| damaged(file, record.place, what))?;
     let mut records = vec![record];
     for part in 0..head.parts + u32::from(head.replaced) {
@@ -292,7 +300,7 @@ pub(crate) fn begin(
             Next::End => return Err(damaged(file, reader.place(), "it ends within its head")),
             Next::Bad(bad) => return Err(damaged(file, bad.place, bad.fault)),
         };
-        let completed = complete(&mut standing, &head, part, record.kind, &record.body);
+        let completed = complete(&mut metadata, &head, part, record.kind, &record.body);
         completed.map_err(|what| damaged(file, record.place, what))?;
         records.push(record);
     }
@@ -300,7 +308,7 @@ pub(crate) fn begin(
         file: file.clone(),
         header,
         head,
-        standing,
+        metadata,
         records,
         reader,
     }))

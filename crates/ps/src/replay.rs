@@ -6,14 +6,14 @@ use std::path::Path;
 use bytes::Bytes;
 use prost::Message as _;
 use trainyard_checkpoint::{Error, absolute, is_committed};
-use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_parameter_store::{
-    Claim, Gradients as _, Identity, PartStanding, Push, Replaced, Standing, State, Update,
+    Claim, Gradients as _, Identity, MicroBatchRecord, Push, Replaced, State, StoreMetadata, Update,
 };
 use trainyard_protocol::{convert, v1};
 
-use crate::journal::{Course, committed};
+use crate::journal::{LogState, committed};
 use crate::record::{CHANGE, HEAD, LoggedPush, PART, PUSH, REPLACED, push};
 use crate::service::plan_of;
 
@@ -25,15 +25,15 @@ pub(crate) struct Source {
     /// Index of the shard.
     pub(crate) shard: usize,
     /// Epoch in which the store was prepared.
-    pub(crate) memory: u64,
+    pub(crate) prepared_epoch: u64,
 }
 
 /// A store whose changes are being made again.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    shard: LocalShard,
+    shard: LocalServer,
     owner: u128,
-    pub(crate) course: Course,
+    pub(crate) log_state: LogState,
     synchronous: bool,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Replay {
 /// # Errors
 /// It is neither, or not in its place.
 pub(crate) fn complete(
-    standing: &mut Standing,
+    metadata: &mut StoreMetadata,
     head: &v1::LoggedHead,
     place: u32,
     kind: u16,
@@ -58,13 +58,13 @@ pub(crate) fn complete(
         batch,
         batches,
         pulled_version,
-        contribution,
+        micro_batch,
         selection,
         ..
     } = given;
-    match (kind, contribution) {
+    match (kind, micro_batch) {
         (PART, Some(of)) if place < head.parts => {
-            standing.parts.push(PartStanding {
+            metadata.parts.push(MicroBatchRecord {
                 place: of,
                 batch,
                 batches,
@@ -73,7 +73,7 @@ pub(crate) fn complete(
             });
         }
         (REPLACED, _) if place == head.parts => {
-            standing.replaced = Some(Replaced {
+            metadata.replaced = Some(Replaced {
                 version: pulled_version,
                 selection,
                 values,
@@ -91,7 +91,7 @@ pub(crate) fn complete(
 /// The model folder cannot be looked at.
 pub(crate) fn base(
     head: &v1::LoggedHead,
-    memory: u64,
+    prepared_epoch: u64,
     model_dir: &Path,
 ) -> Result<Option<v1::PrepareRequest>, Error> {
     let Some(prepare) = head.prepare.clone() else {
@@ -104,7 +104,7 @@ pub(crate) fn base(
     }
     let place = prepare.place as usize;
     let num_ps = prepare.num_ps as usize;
-    let Some(path) = committed(model_dir, place, num_ps, memory, head.version)? else {
+    let Some(path) = committed(model_dir, place, num_ps, prepared_epoch, head.version)? else {
         return Ok(None);
     };
     let path = absolute(&path);
@@ -142,33 +142,33 @@ impl Replay {
     /// # Errors
     /// It cannot hold what the head says.
     pub(crate) fn prepare(
-        shard: &LocalShard,
+        shard: &LocalServer,
         source: Source,
         head: &v1::LoggedHead,
-        standing: &Standing,
+        metadata: &StoreMetadata,
         prepare: &v1::PrepareRequest,
     ) -> Result<Self, String> {
         let Source {
             owner,
             shard: index,
-            memory,
+            prepared_epoch,
         } = source;
         let store = shard.store();
         let (plan, place, slices) =
             plan_of(prepare, index).map_err(|status| status.message().to_owned())?;
         let synchronous = plan.update == Update::Sync;
-        store.set_clock(standing.secs);
+        store.set_clock(metadata.secs);
         let claim = Claim {
             cluster_id: owner,
             epoch: head.cluster_epoch,
         };
         store.claim(&claim).map_err(|error| error.to_string())?;
-        let course = Course {
+        let log_state = LogState {
             prepare: prepare.clone(),
             epoch: head.cluster_epoch,
             open: head.open,
             restarts: head.restarts,
-            memory,
+            prepared_epoch,
             cuts: Vec::new(),
         };
         let shard = shard.clone();
@@ -176,7 +176,7 @@ impl Replay {
         let replay = Self {
             shard,
             owner,
-            course,
+            log_state,
             synchronous,
             records: 0,
             bytes: 0,
@@ -199,7 +199,7 @@ impl Replay {
         } else {
             State::Prepared
         };
-        let resumed = replay.shard.store().resume(memory, state, standing);
+        let resumed = replay.shard.store().resume(prepared_epoch, state, metadata);
         resumed.map_err(|error| error.to_string())?;
         Ok(replay)
     }
@@ -207,7 +207,7 @@ impl Replay {
     fn identity(&self, task: Task, session: u64, seq: u64) -> Identity {
         Identity {
             cluster_id: self.owner,
-            epoch: self.course.epoch,
+            epoch: self.log_state.epoch,
             task,
             incarnation: 0,
             session,
@@ -240,7 +240,7 @@ impl Replay {
             batch: logged.batch,
             batches: logged.batches,
             pulled_version: logged.pulled_version,
-            contribution: logged.contribution,
+            micro_batch: logged.micro_batch,
             selection: Some(logged.selection),
             gradients: &logged.gradients,
             rejected: logged.rejected,
@@ -278,14 +278,14 @@ impl Replay {
         );
         let made = match change.change.ok_or("a change that says nothing")? {
             Change::Claim(epoch) => {
-                self.course.epoch = epoch;
+                self.log_state.epoch = epoch;
                 self.shard.store().claim(&Claim {
                     cluster_id: self.owner,
                     epoch,
                 })
             }
             Change::Open(_) => {
-                self.course.open = true;
+                self.log_state.open = true;
                 self.shard.store().open(&chief)
             }
             Change::Finish(_) => self.shard.store().finish(&chief),
@@ -302,15 +302,18 @@ impl Replay {
                 self.shard.store().close_session(&chief, task, session)
             }
             Change::Reserve(ticket) => self.shard.store().reserve_again(&named(ticket)?),
+            Change::ReserveBeyond(ticket) => {
+                self.shard.store().reserve_beyond_again(&named(ticket)?)
+            }
             Change::Use(ticket) => self.shard.store().use_again(&named(ticket)?),
-            Change::Rest(task) => {
+            Change::Idle(task) => {
                 let task =
                     convert::task_from_wire(Some(task)).map_err(|error| error.to_string())?;
                 self.shard.store().rest_again(task);
                 Ok(())
             }
             Change::Restart(restarts) => {
-                self.course.restarts = restarts;
+                self.log_state.restarts = restarts;
                 Ok(())
             }
         };

@@ -3,55 +3,38 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::watch::channel;
 use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
 use tracing::{debug, info, warn};
-use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_parameter_store::{State, Status};
 use trainyard_runtime::blocking;
 
-use crate::durable::{Undecided, cannot, has_log, remember, undecided};
+use crate::durable::{Undecided, cannot, has_log, open_log, undecided};
 use crate::journal::LogJournal;
 use crate::machine::memory_bytes;
-use crate::pair::run_pair;
 use crate::service::Service;
-use crate::tensor_service::{Room, TensorService};
+use crate::tensor_service::{MemoryBudget, TensorService};
 
 /// Time between looks at the store's state.
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time between looks whether a checkpoint was committed.
-pub(crate) const RETIRE: Duration = Duration::from_millis(500);
+pub(crate) const LOG_RETIRE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which a server with a log that is told to stop waits for the workers to stop too.
-const STOPS: Duration = Duration::from_secs(2);
+const STOP_GRACE: Duration = Duration::from_secs(2);
 /// Silence of a chief after which a server that is told to stop, and has a log, waits for no checkpoint of it.
 const CHIEF_SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Pushes that are no further apart are those of workers that go on.
-const GOES_ON: Duration = Duration::from_millis(500);
+const PUSH_INTERVAL_MAX: Duration = Duration::from_millis(500);
 /// Time for the last answers to leave, before the server closes.
-pub(crate) const FAREWELL: Duration = Duration::from_millis(100);
+pub(crate) const REPLY_FLUSH_DELAY: Duration = Duration::from_millis(100);
 
-/// Serves a shard until the job ends, or until told to stop and drained.
-///
-/// # Errors
-/// The port is taken, or the server failed.
-pub fn run(
-    context: Context,
-    stop: CancellationToken,
-) -> BoxFuture<'static, Result<(), Diagnostic>> {
-    // Boxed, so that it is compiled here and not once more in each program that is a parameter server.
-    if context.job.is_replicated() {
-        Box::pin(run_pair(context, stop))
-    } else {
-        Box::pin(run_alone(context, stop))
-    }
-}
-
-async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diagnostic> {
+/// Serves one unreplicated part of the parameters.
+pub(crate) async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diagnostic> {
     let task = context.task;
     let address = context
         .cluster
@@ -68,7 +51,7 @@ async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diag
     let num_ps = context.cluster.num_ps();
     let incarnation = context.incarnation;
     let fingerprint = context.cluster.fingerprint();
-    let shard = LocalShard::new(index, num_ps, incarnation, fingerprint);
+    let shard = LocalServer::new(index, num_ps, incarnation, fingerprint);
     info!(%task, %address, "serving");
     context
         .readiness
@@ -82,8 +65,8 @@ async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diag
         journal,
         most,
     ));
-    let room = Room::new(context.job.parameter_servers.memory_bytes_max);
-    let served = TensorService::new(Arc::clone(&service), room);
+    let budget = MemoryBudget::new(context.job.parameter_servers.memory_bytes_max);
+    let served = TensorService::new(Arc::clone(&service), budget);
     let closing = CancellationToken::new();
     let server = serve(
         listener,
@@ -105,8 +88,8 @@ async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diag
                 .set("recovering", false, vec!["its log".to_owned()]);
             let given = context.clone();
             let of = shard.clone();
-            let remembered = blocking(move || remember(&given, &of)).await;
-            let kept = remembered.map_err(|panic| {
+            let opened = blocking(move || open_log(&given, &of)).await;
+            let kept = opened.map_err(|panic| {
                 Diagnostic::error(Code::E9001, format!("the log could not be read: {panic}"))
             })??;
             context
@@ -121,7 +104,7 @@ async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diag
             watch(&context, &shard, &service, kept.as_ref(), &stop).await
         };
         let worked = worked.await;
-        sleep(FAREWELL).await;
+        sleep(REPLY_FLUSH_DELAY).await;
         closing.cancel();
         worked
     };
@@ -139,7 +122,7 @@ async fn wait_for_model_dir(
 ) -> Result<bool, Diagnostic> {
     let mut claimant = service.claimant();
     let mut told = None;
-    let mut pause = LOOK;
+    let mut pause = POLL_INTERVAL;
     loop {
         let given = context.clone();
         let claims = *claimant.borrow_and_update();
@@ -158,7 +141,7 @@ async fn wait_for_model_dir(
         }
         tokio::select! {
             // In a new job the chief is there soon; a mount may take long, and each look in a bucket is a request.
-            () = sleep(pause) => pause = (pause * 2).min(RETIRE),
+            () = sleep(pause) => pause = (pause * 2).min(LOG_RETIRE_INTERVAL),
             _ = claimant.changed() => {}
             () = stop.cancelled() => return Ok(false),
         }
@@ -211,7 +194,7 @@ fn tell_undecided(context: &Context, service: &Service, why: Undecided) -> Resul
 /// Follows the store, and closes the server when the job has ended or the drain has.
 async fn watch(
     context: &Context,
-    shard: &LocalShard,
+    shard: &LocalServer,
     service: &Service,
     journal: Option<&Arc<LogJournal>>,
     stop: &CancellationToken,
@@ -241,7 +224,7 @@ async fn watch(
         if let Some(failure) = service.failure() {
             return Err(failure);
         }
-        if retired.elapsed() >= RETIRE {
+        if retired.elapsed() >= LOG_RETIRE_INTERVAL {
             if let Some(journal) = journal {
                 retire(journal, context).await;
             }
@@ -293,7 +276,7 @@ async fn watch(
             );
             break;
         }
-        let goes_on = stopping.elapsed() >= STOPS && moved.elapsed() < GOES_ON;
+        let goes_on = stopping.elapsed() >= STOP_GRACE && moved.elapsed() < PUSH_INTERVAL_MAX;
         if drain_until.is_some() && journal.is_some() && goes_on {
             // The others train on and wait for the server's return: no checkpoint will ever hold all of its updates.
             shard.store().close();
@@ -304,7 +287,7 @@ async fn watch(
         }
         if drain_until.is_some()
             && journal.is_some()
-            && stopping.elapsed() >= STOPS
+            && stopping.elapsed() >= STOP_GRACE
             && service.chief_silence() >= CHIEF_SILENCE_MAX
         {
             shard.store().close();
@@ -324,7 +307,7 @@ async fn watch(
             }
             break;
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }

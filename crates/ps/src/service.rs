@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use trainyard_checkpoint::WarmStart;
 use trainyard_cluster_client::wire::{
-    batch_from_wire, batch_to_wire, contribution_from_wire, part_read_to_wire, position_to_wire,
+    batch_from_wire, batch_to_wire, micro_batch_from_wire, part_read_to_wire, position_to_wire,
     selection_from_wire,
 };
 use trainyard_cluster_client::{
-    Error, LocalShard, Plan, Stepped, guard_from_wire, rejection_from_wire, rejection_to_wire,
+    Error, LocalServer, Plan, Stepped, guard_from_wire, rejection_from_wire, rejection_to_wire,
 };
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::Caller;
@@ -27,16 +27,16 @@ use trainyard_protocol::{Pool, Reason, Refusal, convert, limits, shown, v1};
 use trainyard_variable::{Layout, Partitioner, Placement};
 
 use crate::answer::AnswerTensor;
-use crate::feed::Unsettled;
 use crate::gradients::WireGradients;
 use crate::journal::LogJournal;
-use crate::preparation::{Asked, HOLD, PreparationWork, within};
+use crate::preparation::{Asked, LONG_POLL_TIMEOUT, PreparationWork, within};
+use crate::replication_log::NotCommitted;
 use crate::telemetry::Telemetry;
 
 /// The service of one shard.
 #[derive(Debug)]
 pub(crate) struct Service {
-    shard: LocalShard,
+    shard: LocalServer,
     task: Task,
     incarnation: u64,
     telemetry: Telemetry,
@@ -170,7 +170,7 @@ pub(crate) type Slices = Vec<(u32, trainyard_variable::Slice)>;
 
 impl Service {
     pub(crate) fn new(
-        shard: LocalShard,
+        shard: LocalServer,
         index: usize,
         incarnation: u64,
         journal: SharedJournal,
@@ -263,12 +263,12 @@ impl Service {
     ///
     /// # Errors
     /// It never will be: nothing may be acknowledged, and this process ends.
-    async fn settle(&self) -> Result<(), Status> {
+    async fn commit(&self) -> Result<(), Status> {
         match self.journal()? {
-            Some(journal) => journal.settle().await.map_err(|error| match error {
-                Unsettled::Log(error) => Status::unavailable(error.to_string()),
-                Unsettled::Deposed => Refusal::new(Reason::NotPrimary, error.to_string()).into(),
-                Unsettled::Unconfirmed { .. } => {
+            Some(journal) => journal.commit().await.map_err(|error| match error {
+                NotCommitted::Log(error) => Status::unavailable(error.to_string()),
+                NotCommitted::Deposed => Refusal::new(Reason::NotPrimary, error.to_string()).into(),
+                NotCommitted::Unconfirmed { .. } => {
                     let message = format!("{} waits for its backup: {error}", self.task);
                     Refusal::new(Reason::NotReady, message).into()
                 }
@@ -298,7 +298,7 @@ impl Service {
                 .batch
                 .ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
             let batch = batch_from_wire(batch);
-            let contribution = contribution_from_wire(&push);
+            let micro_batch = micro_batch_from_wire(&push);
             let pulled_version = push.pulled_version;
             let gradients = &gradients;
             let rejected = push.rejected.as_ref().map(rejection_from_wire);
@@ -316,7 +316,7 @@ impl Service {
                 batch,
                 batches: 1,
                 pulled_version,
-                contribution,
+                micro_batch,
                 selection,
                 gradients,
                 rejected,
@@ -368,7 +368,7 @@ impl Service {
             fail::fail_point!("ps.push.after_apply_before_wal");
         }
         // Nor may values be told that a restart would take back.
-        self.settle().await?;
+        self.commit().await?;
         if pushed.is_some() {
             #[cfg(feature = "failpoints")]
             fail::fail_point!("ps.push.after_wal_before_ack");
@@ -498,10 +498,10 @@ impl Service {
             global_step: store.global_step,
             value_bytes: store.value_bytes,
             release: trainyard_protocol::RELEASE.into(),
-            slowest_slot: store.slowest_slot,
+            slowest_lane: store.slowest_lane,
             positions: Vec::new(),
             parts_read: Vec::new(),
-            memory: store.memory,
+            prepared_epoch: store.prepared_epoch,
             settings: journal.as_ref().map_or(0, |journal| journal.settings()),
             wants_checkpoint: journal
                 .is_some_and(|journal| journal.wants_checkpoint(self.log_bytes_max)),
@@ -542,7 +542,7 @@ impl ParameterService for Service {
                 .claim(identity, request.cluster_fingerprint, model_dir)
                 .await,
         )?;
-        self.settle().await?;
+        self.commit().await?;
         Ok(Response::new(self.standing()))
     }
 
@@ -557,16 +557,16 @@ impl ParameterService for Service {
         let journal = self.journal()?;
         self.check_chief(&identity)?;
         let store = self.shard.store().status();
-        if store.memory == identity.epoch
+        if store.prepared_epoch == identity.epoch
             && matches!(store.state, State::Open | State::Draining | State::Finished)
         {
             // A late copy: what it has made trains already.
             return Ok(Response::new(self.standing()));
         }
-        let until = Instant::now() + HOLD;
+        let until = Instant::now() + LONG_POLL_TIMEOUT;
         let mut outcome = loop {
             // An epoch has one preparation: what was prepared in it is what this request has made.
-            let still_holds = self.shard.store().status().memory == identity.epoch;
+            let still_holds = self.shard.store().status().prepared_epoch == identity.epoch;
             let begin = || {
                 let shard = self.shard.clone();
                 let plan = plan.clone();
@@ -614,7 +614,7 @@ impl ParameterService for Service {
         if within(left, &mut outcome).await?.is_none() {
             return Ok(Response::new(self.standing()));
         }
-        self.settle().await?;
+        self.commit().await?;
         let parts_read = self
             .shard
             .parts_read()
@@ -637,7 +637,7 @@ impl ParameterService for Service {
         )?;
         self.journal()?;
         self.answer(self.shard.open(identity).await)?;
-        self.settle().await?;
+        self.commit().await?;
         Ok(Response::new(self.standing()))
     }
 
@@ -666,7 +666,7 @@ impl ParameterService for Service {
             ..self.standing()
         };
         // The chief ends a job by what it is told here: a restart must not take it back.
-        self.settle().await?;
+        self.commit().await?;
         Ok(Response::new(reply))
     }
 
@@ -689,7 +689,7 @@ impl ParameterService for Service {
             version,
             batches_applied,
         } = self.answer(opened)?;
-        self.settle().await?;
+        self.commit().await?;
         tracing::info!(task = %identity.task, session = identity.session, batches_applied, "session opened");
         let global_step = self.shard.store().status().global_step;
         Ok(Response::new(v1::OpenSessionReply {
@@ -733,7 +733,7 @@ impl ParameterService for Service {
                 .close_session(identity, task, request.session)
                 .await,
         )?;
-        self.settle().await?;
+        self.commit().await?;
         tracing::info!(%task, session = request.session, "session closed");
         Ok(Response::new(self.standing()))
     }
@@ -753,7 +753,7 @@ impl ParameterService for Service {
                 .save(identity, Path::new(&request.directory), request.at_version)
                 .await,
         )?;
-        self.settle().await?;
+        self.commit().await?;
         self.telemetry.save_seconds.record(started.elapsed());
         Ok(Response::new(v1::SaveShardReply {
             record: saved.record,
@@ -771,14 +771,14 @@ impl ParameterService for Service {
         let journal = self.journal()?;
         if request.failed {
             self.check_chief(&identity)?;
-            self.settle().await?;
+            self.commit().await?;
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.get_or_insert_with(|| shown(&request.reason));
             drop(failed);
             return Ok(Response::new(self.standing()));
         }
         self.answer(self.shard.finish(identity, &request.reason, false).await)?;
-        self.settle().await?;
+        self.commit().await?;
         if let Some(Err(error)) = journal.map(|journal| journal.clear()) {
             tracing::warn!(%error, "the log of a job that has ended stays: it may be removed by hand");
         }

@@ -13,7 +13,7 @@ use tonic::server::NamedService;
 use trainyard_daemon::Caller;
 use trainyard_protocol::framing::{Outgoing, read_admitted};
 use trainyard_protocol::limits::{TENSOR_BYTES_IN_FLIGHT_MAX, TENSOR_MESSAGE_BYTES_MAX};
-use trainyard_protocol::own_body::answer;
+use trainyard_protocol::unary_call::answer;
 use trainyard_protocol::v1::parameter_service_server::{ParameterServiceServer, SERVICE_NAME};
 
 use crate::service::Service;
@@ -23,7 +23,7 @@ use crate::service::Service;
 pub(crate) struct TensorService {
     service: Arc<Service>,
     others: ParameterServiceServer<Service>,
-    room: Room,
+    budget: MemoryBudget,
 }
 
 /// Bytes of a permit.
@@ -33,13 +33,13 @@ const MESSAGES_PART: u64 = 4;
 
 /// Room for the messages that are being read, applied and made safe: whoever finds none leaves his on the connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Room {
+pub(crate) struct MemoryBudget {
     free: Arc<Semaphore>,
     units: usize,
     held: Gauge,
 }
 
-impl Room {
+impl MemoryBudget {
     pub(crate) fn new(memory_bytes_max: Option<u64>) -> Self {
         let most = memory_bytes_max.map_or(u64::MAX, |max| max / MESSAGES_PART);
         let most = usize::try_from(most)
@@ -66,14 +66,14 @@ impl Room {
 }
 
 impl TensorService {
-    pub(crate) fn new(service: Arc<Service>, room: Room) -> Self {
+    pub(crate) fn new(service: Arc<Service>, budget: MemoryBudget) -> Self {
         let others = ParameterServiceServer::from_arc(Arc::clone(&service))
             .max_decoding_message_size(TENSOR_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(TENSOR_MESSAGE_BYTES_MAX);
         Self {
             service,
             others,
-            room,
+            budget,
         }
     }
 }
@@ -96,10 +96,10 @@ impl TowerService<http::Request<Body>> for TensorService {
         match request.uri().path().rsplit('/').next() {
             Some("Step") => {
                 let caller = Caller::of(request.extensions());
-                let room = self.room.clone();
+                let budget = self.budget.clone();
                 Box::pin(async move {
                     Ok(answer(
-                        step(&service, caller, request.into_body(), room).await,
+                        step(&service, caller, request.into_body(), budget).await,
                     ))
                 })
             }
@@ -112,9 +112,9 @@ async fn step(
     service: &Service,
     caller: Caller,
     body: Body,
-    room: Room,
+    budget: MemoryBudget,
 ) -> Result<Outgoing, Status> {
-    let admit = |bytes: usize| room.enter(bytes);
+    let admit = |bytes: usize| budget.enter(bytes);
     let (request, payload, _room) = read_admitted(body, TENSOR_MESSAGE_BYTES_MAX, admit).await?;
     let (reply, tensor) = service.apply(caller, request, payload).await?;
     Ok(Outgoing::reply(&reply, tensor))

@@ -1,4 +1,4 @@
-//! What all tasks of a run must have been told alike, and what may differ from host to host.
+//! The agreement: the settings of a job that all its tasks must share.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -7,21 +7,21 @@ use serde_json::Value;
 
 use crate::Job;
 
-/// Keys that may differ, with all below them: where things lie on a host, what decides nothing but how a host does its part, and
-/// what one role alone reads.
+/// Keys that may differ between tasks, with all keys below them: paths on a host, settings that affect only how a host
+/// does its part, and keys that a single role reads.
 const MAY_DIFFER: [&str; 19] = [
     "path",
-    // Whether it is the same folder is told by the cluster's identity in it.
+    // The cluster id in the directory shows whether all tasks use the same one.
     "model_dir",
     "local_dir",
-    // The chief compares what is read of them, where it hands the data out.
+    // The chief compares the records of these files when it hands out data shards.
     "input.train.files",
     "input.eval.files",
     "input.train.prefetch_batches",
     "run.intra_op_parallelism_threads",
     "run.log_step_count_steps",
     "run.session_creation_timeout_secs",
-    // The chief decides these for all.
+    // The chief decides these settings for all tasks.
     "run.save_checkpoints_steps",
     "run.save_checkpoints_secs",
     "run.keep_checkpoint_max",
@@ -29,12 +29,13 @@ const MAY_DIFFER: [&str; 19] = [
     "run.save_summary_steps",
     "run.summary_histograms",
     "strategy.chief_trains",
-    // The evaluator does.
+    // The evaluator decides these settings.
     "eval",
     "evaluation",
     "exporter",
 ];
-/// Keys, with all below them, by which a checkpoint is scored: an evaluator that was told others scores another model.
+/// Keys, with all keys below them, that determine evaluation. With other values, an evaluator would evaluate another
+/// model.
 const DECIDE_SCORES: [&str; 9] = [
     "feature",
     "model",
@@ -46,32 +47,32 @@ const DECIDE_SCORES: [&str; 9] = [
     "input.missing",
     "input.trim",
 ];
-/// Of these, what only training reads.
+/// Those of `DECIDE_SCORES` that only training reads.
 const DECIDE_TRAINING: [&str; 4] = [
     "model.linear_optimizer",
     "model.dnn_optimizer",
     "model.optimizer",
     "model.dropout",
 ];
-/// Longest value that is sent, in bytes of JSON: of a longer one its length and a hash are.
+/// Longest value that is sent, in bytes of JSON. Of a longer value, its length and a hash are sent.
 const VALUE_BYTES_MAX: usize = 120;
 /// Longest name of a feature in a key, in bytes.
 const NAME_BYTES_MAX: usize = 60;
-/// Most characters of a key or value that a message shows: all of those that are sent.
+/// Most characters of a key or value in a message. They suffice for every value that is sent.
 const VALUE_CHARS_SHOWN: usize = VALUE_BYTES_MAX + 20;
-/// Most differences that a message names.
+/// Most differences in a message.
 const DIFFERENCES_MAX: usize = 4;
 
-/// The keys of a job and their values, those that were left out too, in JSON. Keys are those of the job file, with the place of a
-/// feature in their order, and its name: `feature.0(city).buckets`.
+/// The keys of a job and their values in JSON, with defaults filled in. Keys are those of the job file, with the index
+/// of a feature in the job and its name: `feature.0(city).buckets`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agreement(BTreeMap<String, String>);
 
 impl Agreement {
-    /// Returns what the tasks of a job must agree on.
+    /// Returns the agreement of a job.
     pub fn of(job: &Job) -> Self {
         let mut keys = BTreeMap::new();
-        // A job is made of numbers, texts and lists of them: JSON has a form of all.
+        // A job consists of numbers, texts and lists of them, and JSON can express all of these.
         if let Ok(value) = serde_json::to_value(job) {
             flatten(String::new(), &value, &mut keys);
         }
@@ -79,13 +80,13 @@ impl Agreement {
         Self(keys)
     }
 
-    /// Returns the keys by which a checkpoint is scored.
+    /// Returns the keys that determine evaluation.
     #[must_use]
     pub fn of_scores(&self) -> Self {
         self.keeping(|key| is_below(key, &DECIDE_SCORES) && !is_below(key, &DECIDE_TRAINING))
     }
 
-    /// Returns these keys, and those below them.
+    /// Returns these keys, with all keys below them.
     #[must_use]
     pub fn only(&self, names: &[&str]) -> Self {
         self.keeping(|key| is_below(key, names))
@@ -99,7 +100,7 @@ impl Agreement {
         )
     }
 
-    /// Returns one line a key, `label.positive=">50K"`.
+    /// Returns one line per key, such as `label.positive=">50K"`.
     pub fn lines(&self) -> Vec<String> {
         self.0
             .iter()
@@ -107,12 +108,12 @@ impl Agreement {
             .collect()
     }
 
-    /// Reads the lines that a chief has recorded in the model folder.
+    /// Parses the lines that a chief has recorded in the model directory.
     pub fn recorded(lines: &[String]) -> Self {
         Self::from_lines(lines.iter().map(String::as_str))
     }
 
-    /// Reads what [`Agreement::lines`] wrote. A line without `=` is a key without value.
+    /// Parses the result of [`Agreement::lines`]. A line without `=` is a key without value.
     pub fn from_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Self {
         let pairs = lines
             .into_iter()
@@ -124,7 +125,8 @@ impl Agreement {
         )
     }
 
-    /// Says in what the job of another, known as `theirs`, differs from this one, known as `ours`: nothing where it does not.
+    /// Describes the differences between this job, called `ours`, and another job, called `theirs`. Returns `None` if
+    /// they agree.
     pub fn differences(&self, other: &Self, ours: &str, theirs: &str) -> Option<String> {
         let keys = self
             .0
@@ -152,7 +154,7 @@ impl Agreement {
     }
 }
 
-/// Whether a key is one of these, or below one.
+/// Returns whether a key is one of these names, or below one of them.
 fn is_below(key: &str, names: &[&str]) -> bool {
     let below = |name: &str| {
         key.strip_prefix(name)
@@ -161,7 +163,7 @@ fn is_below(key: &str, names: &[&str]) -> bool {
     names.iter().any(|name| below(name))
 }
 
-/// Adds a value, and all values below it, by their keys. A list of plain values is one value.
+/// Adds a value, and all values below it, by their keys. A list of plain values counts as one value.
 fn flatten(key: String, value: &Value, keys: &mut BTreeMap<String, String>) {
     let below = |name: &str| {
         if key.is_empty() {
@@ -173,7 +175,7 @@ fn flatten(key: String, value: &Value, keys: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                // The job file has the keys of a kind beside its name.
+                // In the job file, the keys of a kind are siblings of the kind.
                 let inner = match name.as_str() {
                     "kind" | "values" if value.is_object() => key.clone(),
                     name => below(file_key(name)),
@@ -183,7 +185,8 @@ fn flatten(key: String, value: &Value, keys: &mut BTreeMap<String, String>) {
         }
         Value::Array(values) if values.iter().any(Value::is_object) => {
             for (place, value) in values.iter().enumerate() {
-                // The place in the job, in which a table with several columns stands for several features, is not that in the file.
+                // A section with several columns stands for several features, so this index differs from that in the
+                // file.
                 let name = match value.get("name").and_then(Value::as_str) {
                     Some(name) => format!("{place}({})", cut(name, NAME_BYTES_MAX)),
                     None => place.to_string(),
@@ -196,7 +199,7 @@ fn flatten(key: String, value: &Value, keys: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Returns the name that the job file has for lists of sections.
+/// Returns the job file's name for a list of sections.
 fn file_key(name: &str) -> &str {
     match name {
         "features" => "feature",
@@ -206,12 +209,12 @@ fn file_key(name: &str) -> &str {
     }
 }
 
-/// Returns a value, or the length and a hash of a long one.
+/// Returns a value, or the beginning, length and hash of a long value.
 fn sent(value: &str) -> String {
     if value.len() <= VALUE_BYTES_MAX {
         return value.to_owned();
     }
-    // Tasks of one run are of one release, and hash alike.
+    // All tasks of a run have the same release, hence the same hash function.
     let mut hash = DefaultHasher::new();
     hash.write(value.as_bytes());
     format!(
@@ -222,7 +225,8 @@ fn sent(value: &str) -> String {
     )
 }
 
-/// Returns a text of a peer, as much of it as a message shows, with what is no letter or mark escaped; quotes of JSON stay.
+/// Returns a text of a peer, cut to the length of a message. Characters that cannot be printed are escaped; JSON's
+/// quotes are kept.
 fn short(value: &str) -> String {
     let mut out = String::new();
     for letter in value.chars().take(VALUE_CHARS_SHOWN) {

@@ -1,4 +1,4 @@
-//! The job as it was run: what the file says with `--set` applied, in which paths mean the same from any folder.
+//! The effective job: the job file with `--set` applied and absolute paths.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use trainyard_storage::is_remote;
 use crate::Job;
 use crate::files::find;
 
-/// Keys of paths in the sections of a job file; those of arrays of tables are of each element.
+/// Keys of paths in a job file. A key of an array of tables applies to each element.
 const PATHS: [&[&str]; 7] = [
     &["model_dir"],
     &["local_dir"],
@@ -20,7 +20,7 @@ const PATHS: [&[&str]; 7] = [
 ];
 
 impl Job {
-    /// Returns the job as TOML: with what `--set` has changed, and with absolute paths. Comments of the file are not in it.
+    /// Returns the job as TOML, with the values of `--set` and absolute paths. It has no comments of the file.
     ///
     /// # Errors
     /// A value cannot be written as TOML.
@@ -130,7 +130,7 @@ mod tests {
         let elsewhere = Path::new("/nowhere/job.toml");
         let again = Job::parse(elsewhere, &written, &[])
             .unwrap_or_else(|problems| panic!("{problems:?}\n{written}"));
-        // What was read of the paths is the same; where they lie stands in them now.
+        // The paths lead to the same content, but their text has changed.
         let settled = |mut job: Job| {
             job.path = elsewhere.to_owned();
             job.as_run()

@@ -1,11 +1,11 @@
-//! What a durability needs of the cluster.
+//! Requirements of a durability on the cluster.
 
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::{DurabilityConfig, Job};
 
 impl Job {
-    /// Returns what is wrong where every parameter server is to have a backup, and there are too few.
+    /// Returns an error if every parameter server needs a backup and the cluster has too few servers.
     pub fn lacks_backup(&self, num_ps: usize) -> Option<Diagnostic> {
         let replicated = self.parameter_servers.durability == DurabilityConfig::Replica;
         (replicated && num_ps == 1).then(|| {

@@ -1,4 +1,4 @@
-//! Whether workers may come and go while a job runs.
+//! Elasticity: whether workers may join and leave while a job runs.
 
 use crate::{Job, Sharding, StrategyKind};
 
@@ -6,10 +6,10 @@ impl Job {
     /// Returns whether workers may be added and removed while the job runs.
     ///
     /// # Errors
-    /// Why they may not, as the rest of a sentence.
+    /// The reason why they may not, as the end of a sentence.
     pub fn elastic(&self) -> Result<(), &'static str> {
         match self.strategy.kind {
-            // A newcomer takes the parameters over from the others.
+            // A new worker copies the parameters from the others.
             StrategyKind::ParameterServer
             | StrategyKind::MultiWorkerMirrored
             | StrategyKind::Hybrid => {}

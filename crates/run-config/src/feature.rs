@@ -1,27 +1,27 @@
-//! Feature columns, fully checked.
+//! Feature columns, after validation.
 
 use serde::Serialize;
 
 /// One `[[feature]]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FeatureConfig {
-    /// Name, unique in each part of the model. By default the column's name, `<column>_bucketized` for buckets, the
-    /// parts joined by `_X_` for a cross, and `_weighted_by_<weights>` behind it where there are weights.
+    /// Name, unique in each part of the model. Default: the column's name, `<column>_bucketized` for buckets, the parts
+    /// joined by `_X_` for a cross, each followed by `_weighted_by_<weights>` if there are weights.
     pub name: String,
-    /// What it is made of.
+    /// Kind of the feature, with its parameters.
     pub kind: FeatureKind,
-    /// Byte between several values of one field; absent = one value a field.
+    /// Byte between several values in a field; absent = one value per field.
     pub separator: Option<u8>,
-    /// Column of the weights of its ids, as many as there are ids (`weighted_categorical_column`).
+    /// Column with the weights of the ids, as many as there are ids (`weighted_categorical_column`).
     pub weights: Option<String>,
-    /// Whether it feeds the linear part.
+    /// Whether the feature feeds the linear part.
     pub wide: bool,
-    /// How it feeds the deep part.
+    /// How the feature feeds the deep part; absent = not at all.
     pub deep: Option<Deep>,
 }
 
 impl FeatureConfig {
-    /// Returns a numeric feature of the column's name, as it is read, without which a record is bad.
+    /// Returns a numeric feature with the name of its column, without transformations or default.
     pub fn numeric(column: impl Into<String>) -> Self {
         let column = column.into();
         let numbers = Numbers::of(column.clone());
@@ -39,13 +39,13 @@ impl FeatureConfig {
     }
 }
 
-/// How a feature enters the deep part.
+/// Input of the deep part that a feature becomes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Deep {
-    /// As it is: numbers, or one position per bucket of a bucketized feature.
+    /// The numbers themselves, or one position per bucket of a bucketized feature.
     Dense,
-    /// One position per id, the count (or summed weight) of it (`indicator_column`).
+    /// One position per id, with its count or summed weight (`indicator_column`).
     Indicator,
     /// A learned vector per id (`embedding_column`).
     Embedding(Embedding),
@@ -71,13 +71,13 @@ impl Deep {
 pub struct Embedding {
     /// Values in a vector, at least 1.
     pub dimension: usize,
-    /// How the vectors of a row become one; the mean by default.
+    /// Combination of the vectors of a row; the mean by default.
     pub combiner: Combiner,
-    /// Vectors longer than this (Euclidean) are scaled to it before they are combined; absent = none.
+    /// Largest Euclidean norm of a vector. Longer vectors are scaled to it before they are combined; absent = no bound.
     pub max_norm: Option<f32>,
     /// Name of a table that several features share (`shared_embeddings`); absent = a table of its own.
     pub table: Option<String>,
-    /// Whether training changes the vectors; true by default.
+    /// Whether training updates the vectors; true by default.
     #[serde(skip_serializing_if = "is_true")]
     pub trainable: bool,
 }
@@ -86,7 +86,7 @@ fn is_true(flag: &bool) -> bool {
     *flag
 }
 
-/// How the values of several ids become one.
+/// Combination of the values of several ids into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Combiner {
@@ -111,7 +111,7 @@ impl Combiner {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Normalizer {
-    /// As it is.
+    /// The number itself.
     None,
     /// `ln(1 + max(x, 0))`.
     Log1p,
@@ -119,48 +119,48 @@ pub enum Normalizer {
     Log,
     /// `(x - min) / (max - min)`.
     MinMax {
-        /// Becomes 0.
+        /// This number becomes 0.
         min: f32,
-        /// Becomes 1; above `min`.
+        /// This number becomes 1. It is above `min`.
         max: f32,
     },
     /// `(x - mean) / stddev`.
     Standardize {
-        /// Subtracted.
+        /// Subtrahend.
         mean: f32,
-        /// Divided by; not 0.
+        /// Divisor; not 0.
         stddev: f32,
     },
 }
 
-/// Least number that [`Normalizer::Log`] takes the logarithm of; it stands for all below.
+/// Least argument of the logarithm in [`Normalizer::Log`]. It replaces all numbers below it.
 pub const LOG_MIN: f32 = 1e-7;
 
-/// The numbers of one column, and what is made of them, in this order: the part of a time, the other column, the bounds, the
-/// normalizer.
+/// The numbers of a column and their transformations, in this order: part of a time, other column, bounds, normalizer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Numbers {
     /// Input column.
     pub column: String,
     /// Numbers in a field: the product of the shape, at least 1.
     pub width: usize,
-    /// What part of a time they are, which the column holds; absent = the column holds the numbers.
+    /// Part of a time that the numbers are; absent = the column holds the numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
-    /// Another column that they are combined with.
+    /// Other column with which the numbers are combined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operand: Option<Operand>,
-    /// Least and greatest number: those beyond are moved to them; absent = any.
+    /// Least and greatest number, to which numbers beyond are moved; absent = no bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip: Option<[f32; 2]>,
-    /// Applied to each number.
+    /// Transformation of each number.
     pub normalizer: Normalizer,
-    /// Stand for a missing field, of the other column too, `width` of them; absent = a missing value is a bad row.
+    /// Values that replace a missing field, of the other column too, `width` of them; absent = a missing value is a bad
+    /// row.
     pub default: Option<Vec<f32>>,
 }
 
 impl Numbers {
-    /// Returns one number of a column, as it is read, without which a record is bad.
+    /// Returns one number per record of a column, without transformations or default.
     pub fn of(column: String) -> Self {
         Self {
             column,
@@ -177,9 +177,9 @@ impl Numbers {
 /// A column of times, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Time {
-    /// What is taken of each time.
+    /// Part of each time.
     pub part: TimePart,
-    /// What the column counts since 1970.
+    /// Unit in which the column counts time since 1970.
     pub unit: TimeUnit,
 }
 
@@ -193,7 +193,7 @@ pub enum TimePart {
     Weekday,
 }
 
-/// What a column of times counts.
+/// Unit of a column of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeUnit {
@@ -207,7 +207,7 @@ impl Time {
     const SECONDS_OF_AN_HOUR: i64 = 3600;
     const SECONDS_OF_A_DAY: i64 = 86_400;
 
-    /// Returns what the column counts in a second.
+    /// Returns the number of units in a second.
     pub fn per_second(self) -> i64 {
         match self.unit {
             TimeUnit::Seconds => 1,
@@ -215,8 +215,8 @@ impl Time {
         }
     }
 
-    /// Returns after how much of what the column counts the part goes on by one, after how many of these it begins anew, and what
-    /// it is in 1970.
+    /// Returns the cycle of the part: the units after which it increases by one, the number of its values, and its
+    /// value at the start of 1970.
     pub fn cycle(self) -> (i64, i64, i64) {
         match self.part {
             TimePart::Hour => (Self::SECONDS_OF_AN_HOUR * self.per_second(), 24, 0),
@@ -232,13 +232,13 @@ impl Time {
     }
 }
 
-/// Another column that a number is combined with.
+/// Another column with which a number is combined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operand {
-    /// It is subtracted.
+    /// The other number is subtracted.
     Minus(String),
-    /// The number is divided by it; by 0 gives 0.
+    /// The number is divided by the other number. Division by 0 gives 0.
     DividedBy(String),
 }
 
@@ -249,7 +249,7 @@ impl Operand {
         column
     }
 
-    /// Combines a number with that of the other column.
+    /// Combines a number with a number of the other column.
     #[inline]
     pub fn combine(&self, number: f32, other: f32) -> f32 {
         match self {
@@ -260,17 +260,17 @@ impl Operand {
     }
 }
 
-/// When the ids of a dynamic feature get rows of its tables, and when they lose them.
+/// Rules by which the ids of a dynamic feature get rows of its tables, and lose them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DynamicConfig {
-    /// Most rows of a table, over all parameter servers, at least 1; 1000000 by default. A full table gives the row
-    /// that is unused for longest to a new id.
+    /// Most rows of a table, over all parameter servers, at least 1; 1000000 by default. A full table gives a new id
+    /// the row that has gone unused for longest.
     pub rows_max: u32,
-    /// Which sighting of an id gives it a row, at least 1; 1 by default.
+    /// Occurrence of an id at which it gets a row, at least 1; 1 by default.
     pub admit_after: u32,
-    /// Steps in which an id is not seen, after which its row is forgotten; absent = never.
+    /// Steps without an occurrence of an id after which its row is dropped; absent = never.
     pub expire_after_steps: Option<u64>,
-    /// Seconds of training in which an id is not seen, after which its row is forgotten; absent = never.
+    /// Seconds of training without an occurrence of an id after which its row is dropped; absent = never.
     pub expire_after_secs: Option<u64>,
 }
 
@@ -280,14 +280,14 @@ pub struct DynamicConfig {
 pub enum CrossKey {
     /// The text of an input column.
     Text(String),
-    /// The number of an input column, cut to a whole one.
+    /// The number of an input column, truncated to an integer.
     Int(String),
     /// The ids of the feature of this name.
     Ids(String),
 }
 
 impl CrossKey {
-    /// Returns what it names.
+    /// Returns the name in the key.
     pub fn name(&self) -> &str {
         let (Self::Text(name) | Self::Int(name) | Self::Ids(name)) = self;
         name
@@ -302,9 +302,9 @@ pub enum FeatureKind {
     Numeric(Numbers),
     /// `bucketized_column`.
     Bucketized {
-        /// What is divided.
+        /// Numbers that are divided into buckets.
         numbers: Numbers,
-        /// Strictly ascending.
+        /// Boundaries of the buckets, strictly ascending.
         boundaries: Vec<f32>,
     },
     /// `categorical_column_with_hash_bucket`.
@@ -313,20 +313,20 @@ pub enum FeatureKind {
         column: String,
         /// Number of buckets, at least 1.
         buckets: u32,
-        /// Whether fields are whole numbers: 007 and 7 are then one value, and -1 is none.
+        /// Whether fields are integers: then 007 and 7 are one value, and -1 is missing.
         integers: bool,
     },
-    /// `categorical_column_with_vocabulary_list` (or `_file`, read when the job was).
+    /// `categorical_column_with_vocabulary_list` (or `_file`, which is read with the job).
     Vocabulary {
         /// Input column.
         column: String,
-        /// Values, in id order, without repetition.
+        /// Values in the order of their ids, without repetition.
         values: Vec<String>,
-        /// Buckets for values that are not listed; 0 = such a value has the default id, or none.
+        /// Buckets for unlisted values; 0 = an unlisted value has the default id, or none.
         oov_buckets: u32,
-        /// Id of values that are not listed; excludes buckets for them.
+        /// Id of unlisted values; excludes `oov_buckets`.
         default: Option<u32>,
-        /// Whether fields and values are whole numbers.
+        /// Whether fields and values are integers.
         integers: bool,
     },
     /// `categorical_column_with_identity`.
@@ -335,25 +335,26 @@ pub enum FeatureKind {
         column: String,
         /// Number of ids, at least 1.
         buckets: u32,
-        /// Stands for an id out of range; absent = such an id is a bad row.
+        /// Id that replaces an id out of range; absent = an id out of range is a bad row.
         default: Option<u32>,
     },
-    /// A table without buckets: each value has a row to itself, made when it is seen. TensorFlow has no such column.
+    /// A dynamic table, without buckets: each value has a row of its own, which is made when the value occurs.
+    /// TensorFlow has no such column.
     Dynamic {
         /// Input column.
         column: String,
-        /// Whether fields are whole numbers: 007 and 7 are then one value, and -1 is none.
+        /// Whether fields are integers: then 007 and 7 are one value, and -1 is missing.
         integers: bool,
-        /// When values get and lose rows.
+        /// Rules by which values get and lose rows.
         table: DynamicConfig,
     },
     /// `crossed_column`.
     Crossed {
-        /// At least 2, in hashing order.
+        /// Keys in hashing order, at least 2.
         keys: Vec<CrossKey>,
         /// Number of buckets, at least 1.
         buckets: u32,
-        /// Start of the hash; absent = TensorFlow's.
+        /// Hash key, the initial value of the hash; absent = TensorFlow's.
         hash_key: Option<u64>,
     },
 }

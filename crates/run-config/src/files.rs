@@ -1,4 +1,4 @@
-//! From the files that a job names to the files that exist.
+//! Resolution of the files that a job names.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use trainyard_storage::{Storage, is_remote};
 
 use crate::{InputPart, Job};
 
-/// Returns the files of an input, patterns expanded and sorted, in the order in which the job names them.
+/// Returns the files of an input in the order of the job, with patterns expanded and sorted.
 ///
-/// A relative name is looked for in the working folder, then beside the job file. A URL is no path: its pattern is expanded
-/// by listing the store, and a file without pattern is taken to exist.
+/// A relative name is resolved in the working folder, then beside the job file. The pattern of a URL is expanded by
+/// listing the store. A URL without pattern is not checked.
 ///
 /// # Errors
 /// A file does not exist, a pattern matches nothing, or a store cannot be listed.
@@ -18,10 +18,10 @@ pub fn resolve_files(job: &Job, part: &InputPart) -> Result<Vec<PathBuf>, Diagno
     expand(&part.files, job.path.parent().unwrap_or(Path::new("")))
 }
 
-/// Returns the files that paths, URLs and patterns stand for; relative ones are looked for in the working folder.
+/// Returns the files of paths, URLs and patterns. Relative names are resolved in the working folder.
 ///
 /// # Errors
-/// As of [`resolve_files`].
+/// As for [`resolve_files`].
 pub fn expand_files(names: &[String]) -> Result<Vec<PathBuf>, Diagnostic> {
     expand(names, Path::new(""))
 }
@@ -59,14 +59,14 @@ fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
     Ok(out)
 }
 
-/// Returns where a path of a job lies: as it is, or beside the job file if it is there and only there.
+/// Returns the location of a path in a job: unchanged, or beside the job file if it exists only there.
 pub fn resolve_path(job: &Job, path: &str) -> PathBuf {
     if trainyard_storage::is_remote(Path::new(path)) {
         return path.into();
     }
     let beside = job.path.parent().unwrap_or(Path::new("")).join(path);
     let here = PathBuf::from(path);
-    // The prefix of a TensorFlow checkpoint is no file itself.
+    // The prefix of a TensorFlow checkpoint is not itself a file.
     let index = |path: &Path| PathBuf::from(format!("{}.index", path.display()));
     let exists = |path: &Path| path.exists() || index(path).exists();
     if !exists(&here) && exists(&beside) {
@@ -76,8 +76,8 @@ pub fn resolve_path(job: &Job, path: &str) -> PathBuf {
     }
 }
 
-/// Returns the path that a name or pattern of a job stands for: in the working folder, or beside the job file if something is
-/// there and only there.
+/// Returns the location of a name or pattern in a job: in the working folder, or beside the job file if it exists only
+/// there.
 pub(crate) fn find(name: &str, beside: &Path) -> PathBuf {
     let here = PathBuf::from(name);
     let other = beside.join(name);
@@ -104,7 +104,7 @@ fn matches(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Says of something that is there why it cannot be read as an input.
+/// Explains why an existing path cannot be read as an input.
 fn no_file(name: &str, path: &Path) -> Diagnostic {
     if path.is_dir() {
         let pattern = Path::new(name).join("*");

@@ -1,17 +1,17 @@
-//! Names of TensorFlow and Keras that job files write otherwise, and the keys that stand for them.
+//! Names of TensorFlow and Keras that differ in job files, with the keys that replace them.
 
-/// A name of TensorFlow or Keras, and what a job file has in its place.
+/// A name of TensorFlow or Keras, and its replacement in a job file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForeignName {
-    /// The name that somebody who comes from TensorFlow writes.
+    /// The name in TensorFlow or Keras.
     pub name: &'static str,
-    /// The key of the job file, with its section: `run.seed`.
+    /// The key in the job file, with its section: `run.seed`.
     pub key: &'static str,
-    /// The value of the key, where the name stands for one.
+    /// The value of the key, if the name stands for a value.
     pub value: Option<&'static str>,
 }
 
-/// A name that is another key here.
+/// Makes the entry of a name that has another key.
 const fn key(name: &'static str, key: &'static str) -> ForeignName {
     ForeignName {
         name,
@@ -20,7 +20,7 @@ const fn key(name: &'static str, key: &'static str) -> ForeignName {
     }
 }
 
-/// A class or function that is a value of a key here.
+/// Makes the entry of a class or function that is a value of a key.
 const fn value(name: &'static str, key: &'static str, value: &'static str) -> ForeignName {
     ForeignName {
         name,
@@ -29,7 +29,7 @@ const fn value(name: &'static str, key: &'static str, value: &'static str) -> Fo
     }
 }
 
-/// All names that are known. A test holds each key and value against the reader.
+/// All known names. A test checks each key and value with the reader.
 pub const FOREIGN_NAMES: &[ForeignName] = &[
     // tf.estimator.RunConfig, and the sessions below it.
     key("tf_random_seed", "run.seed"),
@@ -217,7 +217,7 @@ pub const FOREIGN_NAMES: &[ForeignName] = &[
     value("FtrlOptimizer", "model.linear_optimizer.kind", "ftrl"),
 ];
 
-/// Returns what a job file writes for a name of TensorFlow or Keras, as a sentence.
+/// Returns the replacement of a name of TensorFlow or Keras, as a sentence.
 pub(crate) fn hint(given: &str) -> Option<String> {
     let known = FOREIGN_NAMES.iter().find(|known| known.name == given)?;
     let (section, key) = known.key.rsplit_once('.')?;

@@ -1,7 +1,7 @@
 //! The job file: `RunConfig`, `TrainSpec`, `EvalSpec`, input, features, model and strategy of one training run.
 //!
-//! A file becomes a [`Job`] only when everything in it holds; otherwise every mistake is reported at once, each
-//! with its line, the rule it breaks and the nearest name that would have been right.
+//! A file becomes a [`Job`] only if all of it is valid. Otherwise all mistakes are reported together, each with its
+//! line, the rule that it breaks, and the nearest valid name.
 
 mod agreement;
 mod as_run;

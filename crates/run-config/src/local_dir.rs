@@ -1,4 +1,4 @@
-//! Where a job with its model folder in a bucket keeps what a bucket cannot hold.
+//! Local directory of a job whose model directory is a bucket.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,14 @@ use trainyard_storage::is_remote;
 
 use crate::Job;
 
-/// Folder for files that outlive a start of the machine (Filesystem Hierarchy Standard 3.0, 5.15).
+/// Folder for files that survive a reboot (Filesystem Hierarchy Standard 3.0, 5.15).
 const LOCAL: &str = "/var/tmp";
 
 impl Job {
-    /// Returns the folder of this machine for what an object store cannot hold: logs of parameter servers, events while they
-    /// are written, records that were put aside, what `trainyard up` notes. It is `model_dir` itself if that is a folder; else
-    /// `local_dir` of the job file, or one below `/var/tmp` that is named after the bucket.
+    /// Returns the folder of this machine for files that an object store cannot hold: logs of parameter servers, events
+    /// while they are written, dead-letter files, files of `trainyard up`. If `model_dir` is a folder, it is
+    /// `model_dir` itself. Otherwise it is `local_dir` of the job file, or a folder below `/var/tmp` that is named
+    /// after the bucket.
     pub fn local_dir(&self) -> PathBuf {
         if !is_remote(&self.model_dir) {
             return self.model_dir.clone();
@@ -22,8 +23,8 @@ impl Job {
     }
 }
 
-/// Returns the name of the folder of a URL: `/` is written as `+`, and what else is no letter, digit, `.`, `-` or `_` by the
-/// hexadecimal digits of its bytes, so that no two places share one.
+/// Returns the folder name of a URL. `/` becomes `+`, and all other bytes except letters, digits, `.`, `-` and `_`
+/// become hexadecimal, so that different URLs have different names.
 fn name_of(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let mut name = format!("trainyard-{scheme}-");

@@ -1,19 +1,19 @@
-//! The model, fully checked.
+//! The model configuration, after validation.
 
 use serde::{Serialize, Serializer};
 
 use crate::Combiner;
 
-/// What a model is made of.
+/// Parts of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// A bias alone.
+    /// A bias only.
     Baseline,
     /// A linear part.
     Linear,
     /// Dense layers.
     Dnn,
-    /// Both.
+    /// A linear part and dense layers.
     DnnLinearCombined,
     /// A factorization machine: a linear part and the products of all pairs of embeddings (Rendle 2010).
     Fm,
@@ -21,27 +21,27 @@ pub enum Family {
     DeepFm,
     /// Cross layers under dense layers (DCN-v2, stacked; Wang et al. 2021).
     Dcn,
-    /// What a program brings along.
+    /// A model that the program provides.
     Custom,
 }
 
-/// What a premade estimator predicts.
+/// Target of a premade estimator's predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// A class.
     Classifier,
     /// Numbers.
     Regressor,
-    /// What its head says.
+    /// The target of the model's head.
     Estimator,
 }
 
 /// A premade estimator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelKind {
-    /// What it is made of.
+    /// Its parts.
     pub family: Family,
-    /// What it predicts.
+    /// The target of its predictions.
     pub goal: Goal,
 }
 
@@ -104,7 +104,7 @@ impl ModelKind {
             .map_or("", |(name, _)| name)
     }
 
-    /// Returns whether `wide` features have a meaning.
+    /// Returns whether `wide` features are used.
     pub fn has_linear(self) -> bool {
         matches!(
             self.family,
@@ -112,22 +112,22 @@ impl ModelKind {
         )
     }
 
-    /// Returns whether the program brings the model along.
+    /// Returns whether the program provides the model.
     pub fn is_custom(self) -> bool {
         self.family == Family::Custom
     }
 
-    /// Returns whether `deep` features have a meaning. To a custom model, every feature is deep.
+    /// Returns whether `deep` features are used. A custom model treats every feature as deep.
     pub fn has_deep(self) -> bool {
         !matches!(self.family, Family::Baseline | Family::Linear)
     }
 
-    /// Returns whether it has dense layers.
+    /// Returns whether the model has dense layers.
     pub fn has_dnn(self) -> bool {
         self.has_deep() && self.family != Family::Fm
     }
 
-    /// Returns whether features are wide unless the job says otherwise.
+    /// Returns whether features are wide by default.
     pub(crate) fn wide_by_default(self) -> bool {
         matches!(self.family, Family::Linear | Family::Fm | Family::DeepFm)
     }
@@ -139,7 +139,7 @@ impl Serialize for ModelKind {
     }
 }
 
-/// What logits mean (`tf.estimator.*Head`).
+/// Heads (`tf.estimator.*Head`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadKind {
@@ -182,7 +182,7 @@ impl HeadKind {
     }
 }
 
-/// How the losses of a batch become one.
+/// Reduction of the losses of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossReduction {
@@ -192,23 +192,23 @@ pub enum LossReduction {
     SumOverBatchSize,
 }
 
-/// What a classifier minimizes.
+/// Loss of a classifier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum LossConfig {
     /// The logistic loss of each logit, or the cross entropy of the classes' softmax (the default).
     #[default]
     CrossEntropy,
-    /// The same, times `(1 - p)^gamma` for the probability `p` that the model gives to the truth, and times `alpha`: examples
-    /// that are right already count less (Lin et al. 2017; `tf.keras.losses.BinaryFocalCrossentropy`,
+    /// Cross entropy times `(1 - p)^gamma` and times `alpha`, where `p` is the predicted probability of the truth.
+    /// Examples that are predicted well count less (Lin et al. 2017; `tf.keras.losses.BinaryFocalCrossentropy`,
     /// `CategoricalFocalCrossentropy`).
     Focal {
-        /// At least 0; 2 by default. 0 is the cross entropy.
+        /// Exponent, at least 0; 2 by default. 0 is the cross entropy.
         gamma: f32,
-        /// Weight of positives, in [0, 1]; negatives have `1 - alpha`. Absent = both count 1.
+        /// Weight of positives, in [0, 1]; negatives have `1 - alpha`. Absent = both have weight 1.
         alpha: Option<f32>,
     },
-    /// `max(0, 1 - y x)` of the logit `x` and `y`, which is 1 of positives and -1 of negatives (`tf.keras.losses.Hinge`).
+    /// `max(0, 1 - y x)` of the logit `x`, where `y` is 1 for positives and -1 for negatives (`tf.keras.losses.Hinge`).
     Hinge,
 }
 
@@ -218,19 +218,20 @@ impl LossConfig {
     }
 }
 
-/// Whose values fill in what a job does not say.
+/// Sets of default values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Defaults {
     /// Mean loss; the deep part's Adagrad has learning rate 0.05.
     Trainyard,
-    /// Summed loss; the deep part's Adagrad has learning rate 0.05, 0.001 in combined models (`tf.compat.v1.estimator`).
+    /// Summed loss; the deep part's Adagrad has learning rate 0.05, in combined models 0.001
+    /// (`tf.compat.v1.estimator`).
     Tensorflow1,
     /// Mean loss; the deep part's Adagrad has learning rate 0.001 and epsilon 1e-7 (`tf.estimator`).
     Tensorflow2,
 }
 
-/// Functions between dense layers (`tf.nn`).
+/// Activation functions between dense layers (`tf.nn`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
@@ -242,7 +243,7 @@ pub enum Activation {
     LeakyRelu,
     /// `x`, or `e^x - 1` below 0.
     Elu,
-    /// 1.0507 times elu with 1.67326 for the 1 below 0.
+    /// 1.0507 times elu, with 1.67326 in place of elu's 1 below 0.
     Selu,
     /// `tanh x`.
     Tanh,
@@ -282,67 +283,67 @@ fn is_zero(number: &usize) -> bool {
 /// The model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelConfig {
-    /// Which premade estimator.
+    /// Premade or custom model.
     pub kind: ModelKind,
-    /// What its logits mean.
+    /// Its head.
     pub head: HeadKind,
-    /// Classes of a head that has them; 1 otherwise.
+    /// Number of classes, if the head has classes; 1 otherwise.
     pub n_classes: usize,
-    /// Numbers that a regression predicts, at least 1; 1 by default.
+    /// Number of values that a regression predicts, at least 1; 1 by default.
     pub label_dimension: usize,
     /// Probabilities at which a binary or multi-label head reports accuracy, precision and recall.
     pub thresholds: Vec<f32>,
-    /// Classes of a multi-label head that are reported one by one.
+    /// Classes of a multi-label head with metrics of their own.
     pub classes_for_class_based_metrics: Vec<usize>,
-    /// Numbers of predictions of which a head reports how many of the highest are right.
+    /// Values of k for which a head reports precision and recall of the k highest predictions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub top_k: Vec<usize>,
-    /// Buckets of predicted probabilities of which a binary head reports how often they came true; 0 = none.
+    /// Buckets of predicted probabilities for the calibration of a binary head; 0 = none.
     #[serde(skip_serializing_if = "is_zero")]
     pub calibration_buckets: usize,
-    /// What a classifier minimizes.
+    /// Loss of a classifier.
     #[serde(skip_serializing_if = "LossConfig::is_default")]
     pub loss: LossConfig,
-    /// What an example counts in training, by its class; empty = 1 each.
+    /// Training weight of an example, by its class; empty = 1 for all classes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class_weights: Vec<f32>,
-    /// How the losses of a batch become one.
+    /// Reduction of the losses of a batch.
     pub loss_reduction: LossReduction,
-    /// Whose defaults fill in the rest.
+    /// Set of default values for missing keys.
     pub defaults: Defaults,
     /// Widths of the hidden layers; empty without dense layers.
     pub hidden_units: Vec<usize>,
-    /// Function behind each hidden layer; relu by default.
+    /// Activation function of each hidden layer; relu by default.
     pub activation: Activation,
-    /// Share of a hidden layer's outputs that is dropped in training, in [0, 1); 0 by default.
+    /// Share of a hidden layer's outputs that training drops, in [0, 1); 0 by default.
     pub dropout: f32,
-    /// Whether each hidden layer is followed by batch normalisation; false by default.
+    /// Whether batch normalisation follows each hidden layer; false by default.
     pub batch_norm: bool,
-    /// Cross layers of a `dcn` model, at least 1; 2 by default, 0 in others.
+    /// Number of cross layers of a `dcn` model, at least 1; 2 by default, 0 in other models.
     pub cross_layers: usize,
-    /// How the linear part combines the weights of a row's ids; sum by default.
+    /// Combination of the weights of a row's ids in the linear part; sum by default.
     pub sparse_combiner: Combiner,
-    /// Optimizer of the linear part: Ftrl with learning rate min(0.2, 1/sqrt(columns)) by default, 0.005 instead of 0.2
-    /// when combined, 0.3 of a baseline.
+    /// Optimizer of the linear part. Default: Ftrl with learning rate min(0.2, 1/sqrt(columns)), with 0.005 instead of
+    /// 0.2 in combined models, and 0.3 in baselines.
     pub linear_optimizer: Option<OptimizerSection>,
-    /// Optimizer of the deep part: Adagrad by default.
+    /// Optimizer of the deep part. Default: Adagrad.
     pub dnn_optimizer: Option<OptimizerSection>,
-    /// Optimizer of a custom model, where its job names one.
+    /// Optimizer of a custom model, if its job names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<OptimizerSection>,
 }
 
-/// An optimizer as written: known keys of a known kind, defaults not filled in.
+/// An optimizer as written: valid keys of a valid kind, without defaults.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OptimizerSection {
     /// Name of the rule.
     pub kind: String,
-    /// Hyper-parameters that were given, by TensorFlow's name: numbers, switches, and tables for schedules.
+    /// Hyper-parameters that were given, by TensorFlow's names: numbers, flags, and tables for schedules.
     pub values: serde_json::Map<String, serde_json::Value>,
 }
 
 impl OptimizerSection {
-    /// Returns the hyper-parameters with the name of the rule under `kind`, as the rule itself is read from JSON.
+    /// Returns the hyper-parameters with the name of the rule under `kind`, as the rule is deserialized from JSON.
     pub fn fields(&self) -> serde_json::Map<String, serde_json::Value> {
         let mut fields = self.values.clone();
         fields.insert("kind".to_owned(), self.kind.as_str().into());

@@ -1,4 +1,4 @@
-//! From text to [`Job`].
+//! Parser of job files, from text to [`Job`].
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::job::Written;
 use crate::{HeadKind, Job, foreign_names, section};
 
 impl Job {
-    /// Reads a job file and sets `overrides` (`section.key=value`).
+    /// Reads a job file, and applies `overrides` (`section.key=value`).
     ///
     /// # Errors
-    /// Every mistake in the file and the overrides.
+    /// Returns every mistake in the file and the overrides.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let message = format!(
@@ -27,10 +27,10 @@ impl Job {
         Self::parse(path, &text, overrides)
     }
 
-    /// Reads the text of a job file. `path` is for messages, and for files named relative to it.
+    /// Parses the text of a job file. `path` is used in messages, and to resolve relative files.
     ///
     /// # Errors
-    /// Every mistake in the text and the overrides.
+    /// Returns every mistake in the text and the overrides.
     pub fn parse(path: &Path, text: &str, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(path, text)?;
         let problems = Problems::with_hint(foreign_names::hint);
@@ -96,7 +96,7 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         && input.train.epochs.is_none()
         && train.max_steps.is_none()
         && train.early_stopping.is_none()
-        // A bound that was given and is wrong has been told already.
+        // An invalid bound has been reported already.
         && root.problems().is_empty()
     {
         let message = "training would never end: set train.max_steps, input.train.epochs or [train.early_stopping]";

@@ -1,4 +1,4 @@
-//! One reader per section of a job file.
+//! Readers of the sections of a job file.
 
 pub(crate) mod feature;
 pub(crate) mod input;
@@ -11,7 +11,7 @@ pub(crate) mod train;
 
 use trainyard_diagnostic::{Code, Section};
 
-/// Returns the number of `key` in the precision that models compute in.
+/// Returns the number of `key` in single precision, the precision of models.
 fn single(section: &Section<'_>, key: &'static str) -> Option<f32> {
     let number = section.number(key)?;
     let single = number as f32;

@@ -11,9 +11,9 @@ use rcgen::{
 use crate::Issued;
 
 /// Clocks of hosts differ: a certificate holds from so much before it was made.
-const BEFORE: Duration = Duration::from_secs(3600);
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(3600);
 /// How long the authority's own certificate holds.
-const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const AUTHORITY_VALIDITY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const NAME: &str = "Trainyard trial authority";
 
 /// The authority.
@@ -80,7 +80,7 @@ impl Authority {
                 Err(_) => SanType::DnsName(host.as_str().try_into().map_err(text)?),
             });
         }
-        params.not_before = (SystemTime::now().min(until) - BEFORE).into();
+        params.not_before = (SystemTime::now().min(until) - CLOCK_SKEW_MAX).into();
         params.not_after = until.into();
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![
@@ -100,7 +100,7 @@ fn params() -> CertificateParams {
     params.distinguished_name.push(DnType::CommonName, NAME);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params.not_before = (SystemTime::now() - BEFORE).into();
-    params.not_after = (SystemTime::now() + AUTHORITY_LIFE).into();
+    params.not_before = (SystemTime::now() - CLOCK_SKEW_MAX).into();
+    params.not_after = (SystemTime::now() + AUTHORITY_VALIDITY).into();
     params
 }

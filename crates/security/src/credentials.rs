@@ -21,9 +21,9 @@ use crate::private_file::{check_private, unusable};
 use crate::{CERTIFICATE_FILE, Certificate, KEY_FILE, ROOTS_FILE};
 
 /// Time between two looks whether the files have changed.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 /// A certificate that ends sooner is warned of.
-const ENDS_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+const EXPIRY_WARNING_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
 /// What is spoken inside (HTTP/2).
 const PROTOCOL: &[u8] = b"h2";
 
@@ -80,7 +80,7 @@ impl Credentials {
     /// Returns what the files say; as before where they have become unreadable.
     pub(crate) fn configs(&self) -> Configs {
         let mut state = self.state.lock();
-        if state.looked.elapsed() >= LOOK_AGAIN {
+        if state.looked.elapsed() >= RELOAD_INTERVAL {
             state.looked = Instant::now();
             match self.renew(&mut state) {
                 Ok(Looked::Same) => {}
@@ -172,7 +172,7 @@ fn read(folder: &Path, task: Task) -> Result<Configs, Diagnostic> {
             return Err(unusable(&chain_file, what)
                 .help("renew it; a running task takes it over by itself"));
         }
-        Ok(left) if left < ENDS_SOON => {
+        Ok(left) if left < EXPIRY_WARNING_BEFORE => {
             let days = left.as_secs() / 86_400;
             warn!(certificate = %chain_file.display(), "the certificate ends in {days} days, on {}", own.not_after_text);
         }
@@ -240,7 +240,7 @@ mod tests {
     };
 
     fn issue(authority: &Authority, folder: &Path) {
-        let until = SystemTime::now() + 2 * ENDS_SOON;
+        let until = SystemTime::now() + 2 * EXPIRY_WARNING_BEFORE;
         let issued = authority
             .issue(&Identity::name(TASK), &["127.0.0.1".to_owned()], until)
             .expect("a certificate");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::read_ahead::ReadAhead;
 
-/// Ranges of a remote file that are asked for at once.
+/// Ranges of a remote file that are requested at once.
 pub(crate) const RANGES_AT_ONCE: usize = 8;
 
 /// Bytes of a range, where many follow each other.

@@ -12,8 +12,8 @@ use object_store::path::Path as Key;
 use object_store::{Error as StoreError, ObjectStore, PutMode};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::backoff::Backoff;
 use crate::executor::Executor;
-use crate::pauses::Pauses;
 use crate::retry::{ATTEMPT_MAX, fatal, shown};
 use crate::write::{PART_BYTES, part};
 use crate::{Error, Location};
@@ -105,7 +105,7 @@ impl Tree {
     ) -> std::io::Result<()> {
         let mut furthest = 0;
         let mut since = Instant::now();
-        let mut pauses = Pauses::new();
+        let mut backoff = Backoff::new();
         let mut attempts = 0;
         loop {
             let mut sent = 0;
@@ -118,10 +118,10 @@ impl Tree {
             }
             if sent > furthest {
                 (furthest, since) = (sent, Instant::now());
-                pauses.reset();
+                backoff.reset();
             }
             let waited = since.elapsed();
-            let pause = pauses.draw();
+            let pause = backoff.draw();
             let reason = shown(&error);
             if waited + pause >= deadline {
                 return Err(Error::Unreachable {

@@ -11,6 +11,8 @@
 
 #[cfg(not(feature = "object-stores"))]
 mod absent;
+#[cfg(feature = "object-stores")]
+mod backoff;
 mod error;
 #[cfg(feature = "object-stores")]
 mod executor;
@@ -18,8 +20,6 @@ mod file;
 #[cfg(feature = "hdfs")]
 mod hdfs;
 mod location;
-#[cfg(feature = "object-stores")]
-mod pauses;
 #[cfg(feature = "object-stores")]
 mod read_ahead;
 #[cfg(feature = "object-stores")]

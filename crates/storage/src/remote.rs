@@ -21,7 +21,7 @@ use crate::{Error, Location, Scheme, Stamp, Storage};
 const FILES_MAX: usize = 1 << 20;
 
 /// How long a failing access is tried again, unless told otherwise.
-const DEADLINE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The clients of stores and their threads. Clones share them.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ impl Default for Clients {
     fn default() -> Self {
         Self {
             open: Arc::default(),
-            deadline: DEADLINE,
+            deadline: REQUEST_TIMEOUT,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::pauses::Pauses;
+use crate::backoff::Backoff;
 use crate::{Error, Location, Scheme};
 
 /// Longest attempt: a request of at most some megabytes.
@@ -24,7 +24,7 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
     mut attempt: impl FnMut() -> F,
 ) -> Result<T, Error> {
     let begin = Instant::now();
-    let mut pauses = Pauses::new();
+    let mut backoff = Backoff::new();
     let mut attempts = 0;
     let mut last = None;
     loop {
@@ -42,7 +42,7 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
                 .unwrap_or_else(|| "no answer in time".to_owned()),
         };
         let waited = begin.elapsed();
-        let pause = pauses.draw();
+        let pause = backoff.draw();
         if waited + pause >= deadline {
             return Err(Error::Unreachable {
                 url: location.url.clone(),

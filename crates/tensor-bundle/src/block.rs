@@ -1,7 +1,8 @@
-//! One block of a table: sorted entries whose keys leave out what they share with the key before.
+//! Blocks of a table: sorted entries, whose keys leave out the prefix that they share with the previous key.
 //!
-//! The form is that of LevelDB's `block_builder.cc`: entries (bytes shared, bytes not shared, bytes of value, key rest,
-//! value), then the places of restarts as `u32`, then their number. Restarts serve binary search, we read in order.
+//! The format is that of LevelDB's `block_builder.cc`: entries (bytes shared, bytes not shared, bytes of value, rest of
+//! the key, value), then the offsets of restarts as `u32`, then their number. Restarts serve binary search; this reader
+//! goes in order.
 
 use crate::cursor::Cursor;
 
@@ -13,7 +14,7 @@ const VALUE_BYTES_MAX: u64 = 4 << 20;
 /// A key and its value.
 pub(crate) type Pair<'k, 'v> = (&'k [u8], &'v [u8]);
 
-/// Walks over the entries of a block.
+/// Iterates over the entries of a block.
 #[derive(Debug)]
 pub(crate) struct Entries<'a> {
     cursor: Cursor<'a>,
@@ -21,7 +22,7 @@ pub(crate) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// From the contents of a block, without its trailer.
+    /// Opens the contents of a block, without its trailer.
     pub(crate) fn new(contents: &'a [u8]) -> Result<Self, String> {
         let Some((before, count)) = contents.split_last_chunk() else {
             return Err(format!(
@@ -44,7 +45,7 @@ impl<'a> Entries<'a> {
         })
     }
 
-    /// Steps to the next entry and returns its key and value, or nothing at the end.
+    /// Returns the key and value of the next entry, or `None` at the end.
     pub(crate) fn step(&mut self) -> Result<Option<Pair<'_, 'a>>, String> {
         if self.cursor.is_empty() {
             return Ok(None);

@@ -16,16 +16,16 @@ use crate::{Error, TensorInfo};
 
 /// Largest index file, in bytes.
 const INDEX_BYTES_MAX: u64 = 128 << 20;
-/// Most data files: their numbers have five digits.
+/// Most data files. Their numbers have five digits.
 const SHARDS_MAX: i32 = 99_999;
-/// The version of the format that is read (`kTensorBundleVersion`).
+/// Version of the format that this crate reads (`kTensorBundleVersion`).
 const VERSION: i32 = 1;
 /// Key of the header.
 const HEADER_KEY: &[u8] = b"";
-/// Keys below it are the header's and those of slices, keys from it on are names.
+/// First key of a name. Smaller keys belong to the header and to slices.
 const FIRST_NAME: [u8; 1] = [1];
 
-/// A TensorFlow checkpoint whose index was read and checked. Values stay on disk until they are asked for.
+/// A TensorFlow checkpoint whose index was read and checked. Values stay on disk until they are read.
 #[derive(Debug)]
 pub struct Bundle {
     prefix: PathBuf,
@@ -39,11 +39,11 @@ impl Bundle {
     /// Opens a checkpoint by its prefix (`model.ckpt-30`), by its index file (`model.ckpt-30.index`), or by a folder
     /// with a state file `checkpoint`, whose `model_checkpoint_path` is followed.
     ///
-    /// Checks the whole index: checksums, version, that every data file is there, that the values of every tensor
-    /// lie within them, and that the slices of every partitioned variable cover it exactly.
+    /// Checks the whole index: checksums, version, existence of every data file, values of every tensor within these
+    /// files, and exact coverage of every partitioned variable by its slices.
     ///
     /// # Errors
-    /// A file is missing, damaged, over a limit or of a form that is not read.
+    /// A file is missing, damaged, over a limit, or of an unsupported format.
     pub fn open(prefix: &Path) -> Result<Self, Error> {
         let prefix = resolve(prefix)?;
         let index = index_path(&prefix);
@@ -85,7 +85,7 @@ impl Bundle {
         &self.prefix
     }
 
-    /// Returns all tensors in the order of their names' bytes; a partitioned variable is one tensor.
+    /// Returns all tensors in the byte order of their names. A partitioned variable is one tensor.
     pub fn tensors(&self) -> impl Iterator<Item = &TensorInfo> {
         self.tensors.values().map(|stored| &stored.info)
     }

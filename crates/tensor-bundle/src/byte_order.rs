@@ -1,6 +1,6 @@
-//! The byte order of the machine that wrote a checkpoint.
+//! Byte order of the machine that wrote a checkpoint.
 
-/// Affects tensor values and string lengths in checksums; everything else is little endian always.
+/// Byte order of tensor values, and of string lengths in checksums. All other data is always little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ByteOrder {
     Little,
@@ -8,7 +8,7 @@ pub(crate) enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// From `BundleHeaderProto.Endianness`.
+    /// Parses `BundleHeaderProto.Endianness`.
     pub(crate) fn from_header(value: i32) -> Option<Self> {
         match value {
             0 => Some(Self::Little),

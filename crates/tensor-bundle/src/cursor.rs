@@ -1,6 +1,6 @@
-//! A place in bytes that may end too early.
+//! Checked reading of bytes.
 
-/// Bytes that are taken from the front; every method returns nothing where too few are left.
+/// Reads bytes from the front. Every method returns `None` if too few bytes are left.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -22,14 +22,14 @@ impl<'a> Cursor<'a> {
         Some(taken)
     }
 
-    /// Takes four bytes as they lie.
+    /// Takes four bytes unchanged.
     pub(crate) fn four(&mut self) -> Option<[u8; 4]> {
         let (taken, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(*taken)
     }
 
-    /// Takes a number of seven bits a byte, lowest first, as protocol buffers write it.
+    /// Takes a varint of protocol buffers: seven bits per byte, lowest first.
     pub(crate) fn varint(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         for place in 0..10 {

@@ -1,4 +1,4 @@
-//! What a tensor's elements are.
+//! Element types of tensors.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum DType {
     I64,
     /// 8-bit unsigned integer.
     U8,
-    /// One byte an element, 0 is false.
+    /// One byte per element; 0 is false.
     Bool,
     /// The upper half of a 32-bit float.
     Bf16,
@@ -23,17 +23,17 @@ pub enum DType {
     F16,
     /// Byte strings of any length.
     String,
-    /// A type that can be listed but not read, by its number in TensorFlow's `DataType`.
+    /// A type that can be listed but not read, with its number in TensorFlow's `DataType`.
     Other(i32),
 }
 
 impl DType {
-    /// Returns whether its values are floating-point numbers, as [`crate::Bundle::read_f32_rows`] reads them.
+    /// Returns whether the type is a floating-point type, which [`crate::Bundle::read_f32_rows`] can read.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::Bf16 | Self::F16)
     }
 
-    /// From TensorFlow's `DataType` (`tensorflow/core/framework/types.proto`).
+    /// Converts a number of TensorFlow's `DataType` (`tensorflow/core/framework/types.proto`).
     pub(crate) fn from_number(number: i32) -> Self {
         match number {
             1 => Self::F32,
@@ -49,7 +49,7 @@ impl DType {
         }
     }
 
-    /// Bytes of an element in a data file, where all have the same and it is known.
+    /// Returns the bytes of an element in a data file, if all elements have the same known size.
     pub(crate) fn width(self) -> Option<usize> {
         match self {
             Self::U8 | Self::Bool => Some(1),
@@ -92,7 +92,7 @@ pub fn f16_to_f32(bits: u16) -> f32 {
     let fraction = u32::from(bits & 0x3ff);
     match exponent {
         0 => {
-            // Zero or subnormal: units of 2^-24, which f32 holds exactly.
+            // Zero or subnormal: a multiple of 2^-24, which f32 holds exactly.
             let size = fraction as f32 * f32::from_bits((127 - 24) << 23);
             f32::from_bits(sign | size.to_bits())
         }

@@ -1,4 +1,4 @@
-//! One entry of the index, checked.
+//! Checked entries of the index.
 
 use prost::Message as _;
 
@@ -11,7 +11,7 @@ const RANK_MAX: usize = 254;
 /// Most slices of one tensor.
 const SLICES_MAX: usize = 4096;
 
-/// What the index says of one tensor or slice.
+/// Entry of the index for one tensor or slice.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) dtype: DType,
@@ -19,14 +19,14 @@ pub(crate) struct Entry {
     pub(crate) shard: usize,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    /// As stored: masked.
+    /// Masked checksum, as stored.
     pub(crate) crc32c: u32,
-    /// Slices of a partitioned tensor, whose values lie under keys of their own.
+    /// Slices of a partitioned tensor. Their values have keys of their own.
     pub(crate) slices: Vec<TensorSlice>,
 }
 
 impl Entry {
-    /// From the value of a key.
+    /// Decodes the value of a key.
     pub(crate) fn decode(value: &[u8]) -> Result<Self, String> {
         let message = BundleEntry::decode(value)
             .map_err(|error| format!("its entry is no BundleEntryProto: {error}"))?;

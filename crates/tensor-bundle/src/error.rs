@@ -1,47 +1,47 @@
-//! What can go wrong with TensorFlow's checkpoints.
+//! Errors of reading TensorFlow's checkpoints.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
 
-/// Characters of a name from a file that a message shows.
+/// Most characters of a name from a file in a message.
 const NAME_CHARACTERS_MAX: usize = 200;
 
-/// A failed operation. Its text says the value, where it came from, what was expected and what to do.
+/// A failed operation. Its text contains the value, its source, the expectation and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file operation failed.
     Io {
-        /// What we were doing: `open`, `read`, ...
+        /// The operation: `open`, `read`, ...
         action: &'static str,
         /// The path.
         path: PathBuf,
-        /// The system's word.
+        /// Error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// A file does not have the form of a checkpoint.
+    /// A file does not have the format of a checkpoint.
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it, expected and found.
+        /// Location in the file, expectation and finding.
         what: String,
     },
-    /// Bytes are not those that were written.
+    /// The bytes differ from those that were written.
     Checksum {
         /// The file.
         path: PathBuf,
         /// The tensor or block.
         what: String,
-        /// Where it begins in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
         /// The crc32c that was stored.
         expected: u32,
         /// The crc32c of the bytes.
         found: u32,
     },
-    /// A size or count is over what is read.
+    /// A size or count exceeds a limit.
     Limit {
         /// The file.
         path: PathBuf,
@@ -52,35 +52,35 @@ pub enum Error {
         /// The largest value that is read.
         max: u64,
     },
-    /// A form that is valid but not read here.
+    /// A valid but unsupported format.
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// The value, and what is read.
+        /// The value, and the supported values.
         what: String,
     },
-    /// The checkpoint holds no tensor of that name.
+    /// The checkpoint holds no tensor with that name.
     Absent {
         /// The index.
         path: PathBuf,
         /// The name.
         tensor: String,
-        /// The nearest name that exists.
+        /// The nearest existing name.
         near: Option<String>,
     },
-    /// The caller asked for rows that a tensor does not have, or gave too much or too little room for them.
+    /// The caller requested rows that a tensor does not have, or the output has the wrong length.
     Rows {
         /// The tensor.
         tensor: String,
-        /// First row asked for.
+        /// First requested row.
         begin: usize,
-        /// One past the last row asked for.
+        /// One past the last requested row.
         end: usize,
-        /// Rows of the tensor.
+        /// Number of rows of the tensor.
         rows: usize,
-        /// Elements of a row.
+        /// Number of elements of a row.
         row_width: usize,
-        /// Elements of room given.
+        /// Length of the output, in elements.
         room: usize,
     },
 }
@@ -109,7 +109,7 @@ impl Error {
         }
     }
 
-    /// Refuses a value over its limit.
+    /// Refuses a value that exceeds its limit.
     pub(crate) fn check_limit(path: &Path, what: &str, found: u64, max: u64) -> Result<(), Self> {
         if found <= max {
             return Ok(());
@@ -219,7 +219,7 @@ impl From<Error> for Diagnostic {
     }
 }
 
-/// Returns a name from a file on one line of bounded length.
+/// Returns a name from a file on one line of limited length.
 pub(crate) fn shown(name: &str) -> String {
     let mut out: String = name
         .chars()

@@ -1,10 +1,10 @@
 //! TensorFlow's V2 checkpoints ("tensor bundles"), read without TensorFlow.
 //!
-//! A checkpoint `model.ckpt-30` is a sorted table `model.ckpt-30.index`, which names every tensor, and data files
-//! `model.ckpt-30.data-00000-of-00001`, which hold the values. The crate exists so that models that were trained
-//! with TensorFlow can be taken over. It trusts no file: [`Bundle::open`] checks every length, offset and count
-//! against the files and against named limits before it allocates, and every byte that is read is covered by a
-//! checksum. The format is that of `tensorflow/core/util/tensor_bundle`.
+//! A checkpoint `model.ckpt-30` is a sorted table `model.ckpt-30.index`, which lists every tensor, and data files
+//! `model.ckpt-30.data-00000-of-00001`, which hold the values. The crate exists so that TensorFlow models can be
+//! imported. It trusts no file: [`Bundle::open`] checks every length, offset and count against the files and against
+//! named limits before it allocates memory, and a checksum covers every byte that is read. The format is that of
+//! `tensorflow/core/util/tensor_bundle`.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), trainyard_tensor_bundle::Error> {

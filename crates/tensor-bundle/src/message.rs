@@ -1,4 +1,4 @@
-//! The protocol buffers of a bundle, as far as reading needs them.
+//! Protocol buffers of a bundle, limited to the fields that are read.
 //!
 //! From `tensor_bundle.proto`, `tensor_shape.proto`, `tensor_slice.proto` and `versions.proto` of TensorFlow.
 
@@ -68,7 +68,7 @@ pub(crate) struct TensorSlice {
     pub(crate) extent: Vec<Extent>,
 }
 
-/// `TensorSliceProto.Extent`; without a length it is the whole dimension.
+/// `TensorSliceProto.Extent`. Without a length it covers the whole dimension.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Extent {
     #[prost(int64, tag = "1")]

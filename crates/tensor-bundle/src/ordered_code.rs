@@ -1,14 +1,14 @@
 //! Keys of the slices of partitioned variables.
 //!
-//! `EncodeTensorNameSlice` of `tensorflow/core/util/saved_tensor_slice_util.cc`, written in the order-keeping code of
+//! `EncodeTensorNameSlice` of `tensorflow/core/util/saved_tensor_slice_util.cc`, in the order-preserving encoding of
 //! `tensorflow/core/lib/strings/ordered_code.cc`.
 
 use crate::message::TensorSlice;
 
-/// The length that stands for a whole dimension (`TensorSlice::kFullExtent`).
+/// Length of a slice that covers a whole dimension (`TensorSlice::kFullExtent`).
 const FULL_EXTENT: i64 = -1;
 
-/// Returns the key under which a slice of a tensor is stored: 0, name, rank, and start and length a dimension.
+/// Returns the key of a slice: 0, name, rank, then start and length of each dimension.
 pub(crate) fn slice_key(name: &str, slice: &TensorSlice) -> Vec<u8> {
     let mut key = Vec::with_capacity(name.len() + 8 + 4 * slice.extent.len());
     push_unsigned(&mut key, 0);
@@ -21,7 +21,7 @@ pub(crate) fn slice_key(name: &str, slice: &TensorSlice) -> Vec<u8> {
     key
 }
 
-/// A string: 0 and 255 escaped, ended by 0 1.
+/// Appends a string: 0 and 255 are escaped, and 0 1 ends it.
 fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     for &byte in text {
         match byte {
@@ -33,22 +33,22 @@ fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend([0, 1]);
 }
 
-/// A natural number: how many bytes follow, then these, highest first, without leading zeros.
+/// Appends an unsigned number: the number of bytes, then the bytes, highest first, without leading zeros.
 fn push_unsigned(out: &mut Vec<u8>, value: u64) {
     let length = 8 - value.leading_zeros() as usize / 8;
     out.push(length as u8);
     out.extend(&value.to_be_bytes()[8 - length..]);
 }
 
-/// A signed number: one 1 for each byte of the code, one 0, the value; all flipped for a negative number. `n` bytes hold
-/// values of `7 n - 1` bits.
+/// Appends a signed number: one 1 per byte of the code, one 0, the value. A negative number has all bits flipped. `n`
+/// bytes hold values of `7 n - 1` bits.
 fn push_signed(out: &mut Vec<u8>, value: i64) {
     let negative = value < 0;
     let size = if negative { !value } else { value } as u64;
     let bits = (64 - size.leading_zeros()) as usize;
     let length = bits / 7 + 1;
-    // The first `length` bits of a natural number's code are ones; the code of a negative number is the complement
-    // of the code of its complement.
+    // The code of a non-negative number begins with `length` ones. The code of a negative number is the complement of
+    // the code of its complement.
     let header = ((1_u128 << length) - 1) << (7 * length);
     let code = header | u128::from(size);
     let code = if negative { !code } else { code };

@@ -1,22 +1,22 @@
-//! Values that lie in one place of one data file.
+//! Pieces: values that are stored contiguously in a data file.
 
 use std::sync::atomic::AtomicBool;
 
 use crate::region::Region;
 
-/// A whole tensor or a slice of one, as it is stored.
+/// A whole tensor, or a slice of a tensor, as it is stored.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// The part of the tensor that it is.
+    /// Part of the tensor that the piece covers.
     pub(crate) region: Region,
     /// Number of the data file.
     pub(crate) shard: usize,
-    /// Where it begins in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub(crate) offset: u64,
-    /// Its length in the file.
+    /// Length in the file, in bytes.
     pub(crate) bytes: u64,
     /// The expected checksum, unmasked.
     pub(crate) crc32c: u32,
-    /// Whether its bytes were compared with the checksum since the bundle was opened.
+    /// Whether the bytes were compared with the checksum since the bundle was opened.
     pub(crate) verified: AtomicBool,
 }

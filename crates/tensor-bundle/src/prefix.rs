@@ -1,4 +1,4 @@
-//! From what a person names to the prefix of a checkpoint.
+//! Resolution of a path to the prefix of a checkpoint.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,17 +10,17 @@ use crate::Error;
 use crate::error::shown;
 use crate::shard::file_bytes;
 
-/// Ending of the index file.
+/// Suffix of the index file.
 const INDEX: &str = ".index";
-/// Name of the file that says which checkpoint of a folder is the newest.
+/// Name of the file that names the newest checkpoint of a folder.
 const STATE_FILE: &str = "checkpoint";
-/// The field that says it.
+/// Field with the prefix of the newest checkpoint.
 const STATE_FIELD: &str = "model_checkpoint_path";
 /// Largest state file, in bytes.
 const STATE_BYTES_MAX: u64 = 16 << 20;
 
-/// Returns the prefix of the checkpoint that a path names: the prefix itself, the index file, or a folder whose state
-/// file names the checkpoint.
+/// Returns the prefix of the checkpoint at a path. The path is the prefix itself, the index file, or a folder whose
+/// state file names the checkpoint.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
     if path.is_dir() && !index_path(path).is_file() {
         return latest(path);
@@ -62,7 +62,7 @@ pub(crate) fn read_file(path: &Path, max: u64) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// Follows the state file of a folder; a relative path in it is relative to the folder.
+/// Returns the prefix in the state file of a folder. A relative path is relative to the folder.
 fn latest(folder: &Path) -> Result<PathBuf, Error> {
     let path = folder.join(STATE_FILE);
     let text = read_file(&path, STATE_BYTES_MAX)?;
@@ -93,7 +93,7 @@ fn latest(folder: &Path) -> Result<PathBuf, Error> {
     Err(Error::damaged(&path, what))
 }
 
-/// Returns what a quoted string of protocol buffers' text form stands for.
+/// Decodes a quoted string in the text format of protocol buffers.
 fn unquote(text: &[u8]) -> Option<Vec<u8>> {
     let (&quote, rest) = text.split_first()?;
     let inner = rest

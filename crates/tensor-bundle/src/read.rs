@@ -1,4 +1,4 @@
-//! Reading values.
+//! Reading of values.
 
 use std::ops::Range;
 
@@ -10,15 +10,15 @@ use crate::stored::Stored;
 use crate::strings::{self, STRING_TENSOR_BYTES_MAX, STRINGS_MAX};
 use crate::{DType, Error, Tensor, Values};
 
-/// Longest name that is compared with one that is not there, in bytes: the work grows with its square.
+/// Longest missing name that is compared with existing names, in bytes: the work grows with the square of the length.
 const NEAR_BYTES_MAX: usize = 256;
 
 impl Bundle {
-    /// Reads a whole tensor and compares it with its checksums.
+    /// Reads a whole tensor, and compares it with its checksums.
     ///
     /// # Errors
-    /// There is no tensor of that name, its type is not read ([`DType::Other`], strings in slices), its bytes cannot
-    /// be read, or they differ from those that were written.
+    /// No tensor has that name, its type cannot be read ([`DType::Other`], strings in slices), its bytes cannot be
+    /// read, or its bytes differ from those that were written.
     pub fn read(&self, name: &str) -> Result<Tensor, Error> {
         let stored = self.stored(name)?;
         let order = self.order;
@@ -52,15 +52,15 @@ impl Bundle {
         })
     }
 
-    /// Reads rows of a tensor of floats as `f32` into `out`, which has as many elements as the rows. A row is one step
-    /// of the first dimension; a scalar is one row of one element. `float64` is rounded to the nearest `f32`.
+    /// Reads rows of a tensor of floats as `f32` into `out`, whose length is that of the rows. A row is one step of the
+    /// first dimension; a scalar is one row of one element. `float64` is rounded to the nearest `f32`.
     ///
-    /// The first time that rows of a tensor or slice are read, all of it is read and compared with its checksum, later
-    /// only the rows: a large table can be read part by part. After an error the elements of `out` are unspecified.
+    /// The first read of a tensor or slice reads all of it and compares it with its checksum. Later reads read only the
+    /// rows, so that a large table can be read in parts. After an error the elements of `out` are unspecified.
     ///
     /// # Errors
-    /// As [`Bundle::read`]; the rows are not within the tensor, `out` does not have their length, or the type is not
-    /// one of floats.
+    /// As [`Bundle::read`]; the rows exceed the tensor, `out` has another length, or the type is not a floating-point
+    /// type.
     pub fn read_f32_rows(
         &self,
         name: &str,
@@ -129,7 +129,7 @@ impl Bundle {
         Error::unsupported(&self.index, what)
     }
 
-    /// Reads all elements; there are at most as many as the data files have bytes.
+    /// Reads all elements. Their number does not exceed the bytes of the data files.
     fn whole<const N: usize, T: Default + Clone>(
         &self,
         stored: &Stored,
@@ -140,7 +140,7 @@ impl Bundle {
         Ok(out)
     }
 
-    /// Reads elements of `N` bytes of all pieces that hold one of the rows.
+    /// Reads elements of `N` bytes from all pieces that hold one of the rows.
     fn fill<const N: usize, T>(
         &self,
         stored: &Stored,
@@ -202,7 +202,8 @@ impl Bundle {
     }
 }
 
-/// Puts consecutive values of a piece, from its element `element` on, to their places in rows that begin at `first`.
+/// Copies consecutive values of a piece, from its element `element` on, to their positions in rows that begin at
+/// `first`.
 fn scatter<const N: usize, T>(
     stored: &Stored,
     piece: &Piece,

@@ -1,25 +1,25 @@
-//! The part of a tensor that a slice covers, and where its elements go.
+//! The part of a tensor that a slice covers, and the positions of its elements.
 
 use std::ops::Range;
 
-/// A box of elements: for each dimension of the whole tensor where it begins and how long it is.
+/// A box of elements: its start and length in each dimension of the whole tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) starts: Vec<usize>,
     pub(crate) lengths: Vec<usize>,
 }
 
-/// Elements that follow each other both in a slice and in the whole tensor.
+/// Elements that are contiguous both in a slice and in the whole tensor.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Where the first one lies in the whole tensor.
+    /// Position of the first element in the whole tensor.
     pub(crate) place: usize,
-    /// How many there are, at least 1.
+    /// Number of elements, at least 1.
     pub(crate) length: usize,
 }
 
-/// Returns for each dimension how many elements lie below one step of it, and the number of all elements; nothing
-/// where a product of dimensions overflows, those of length 0 left out.
+/// Returns the stride of each dimension, and the number of all elements. Returns `None` if a product of dimensions
+/// overflows; dimensions of length 0 are left out of the product.
 pub(crate) fn strides(shape: &[usize]) -> Option<(Vec<usize>, usize)> {
     let mut out = vec![0; shape.len()];
     let mut elements = 1_usize;
@@ -31,7 +31,7 @@ pub(crate) fn strides(shape: &[usize]) -> Option<(Vec<usize>, usize)> {
 }
 
 impl Region {
-    /// Covers a whole tensor.
+    /// Returns the region of a whole tensor.
     pub(crate) fn whole(shape: &[usize]) -> Self {
         Self {
             starts: vec![0; shape.len()],
@@ -47,12 +47,12 @@ impl Region {
         }
     }
 
-    /// Returns the number of elements; it is at most that of the whole tensor.
+    /// Returns the number of elements, at most that of the whole tensor.
     pub(crate) fn elements(&self) -> usize {
         self.lengths.iter().product()
     }
 
-    /// Returns which of the region's own elements, counted from its first, lie in these rows of the whole tensor.
+    /// Returns the range of the region's elements, counted from its first, that lie in these rows of the whole tensor.
     pub(crate) fn elements_of(&self, rows: &Range<usize>) -> Range<usize> {
         let own = self.rows();
         let begin = rows.start.max(own.start);
@@ -72,10 +72,10 @@ impl Region {
             .all(|((&a, &length_a), (&b, &length_b))| a < b + length_b && b < a + length_a)
     }
 
-    /// Returns where the region's own element lies in a tensor of this shape and these strides, and how many of the
-    /// following ones lie right behind it.
+    /// Returns the position of a region's element in a tensor of this shape and these strides, and the number of
+    /// contiguous elements from there on.
     pub(crate) fn run(&self, shape: &[usize], strides: &[usize], element: usize) -> Run {
-        // Dimensions behind `split` are covered whole, so that one step of `split` is followed by the next.
+        // The dimensions after `split` are covered whole, so that consecutive steps of `split` are contiguous.
         let split = self
             .lengths
             .iter()
@@ -107,7 +107,7 @@ impl Region {
     }
 }
 
-/// Says whether regions, each within a tensor of `elements` elements, cover every element exactly once.
+/// Checks that regions, each within a tensor of `elements` elements, cover every element exactly once.
 pub(crate) fn check_tiles(regions: &mut [Region], elements: usize) -> Result<(), String> {
     regions.sort_by_key(|region| region.rows().start);
     for (index, region) in regions.iter().enumerate() {
@@ -122,7 +122,7 @@ pub(crate) fn check_tiles(regions: &mut [Region], elements: usize) -> Result<(),
             ));
         }
     }
-    // Without overlap the sum is at most `elements`.
+    // Without overlap, the sum is at most `elements`.
     let covered: usize = regions.iter().map(Region::elements).sum();
     if covered == elements {
         return Ok(());

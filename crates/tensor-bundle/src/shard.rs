@@ -1,4 +1,4 @@
-//! One data file.
+//! Data files.
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,17 +11,17 @@ use crate::error::shown;
 use crate::piece::Piece;
 use crate::stored::Stored;
 
-/// Bytes read at once; a multiple of every element's width.
+/// Bytes per read; a multiple of every element's width.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// A data file and its length when the bundle was opened.
+/// A data file, and its length when the bundle was opened.
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
 }
 
-/// Returns the length of a file, which must be a plain one: opening a pipe would wait for its other end.
+/// Returns the length of a regular file. Other files are refused: opening a pipe would wait for its other end.
 pub(crate) fn file_bytes(path: &Path) -> Result<u64, Error> {
     let metadata = std::fs::metadata(path).map_err(Error::io("find", path))?;
     if metadata.is_file() {
@@ -37,10 +37,11 @@ impl Shard {
         Ok(Self { path, bytes })
     }
 
-    /// Reads bytes `wanted` of a piece, counted from its beginning, and hands them on in order as (place, bytes).
+    /// Reads bytes `wanted` of a piece, counted from its beginning, and passes them to `sink` in order as (position,
+    /// bytes).
     ///
-    /// The first time the whole piece is read and compared with its checksum; bytes are handed on before the
-    /// comparison, so that they count only when this returns `Ok`.
+    /// Until a piece is verified, a call reads all of it and compares it with its checksum. `sink` gets bytes before
+    /// the comparison, so they are valid only if the result is `Ok`.
     pub(crate) fn stream(
         &self,
         tensor: &Stored,
@@ -84,7 +85,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Reads all bytes of a piece, not compared with the checksum.
+    /// Reads all bytes of a piece, without comparing them with the checksum.
     pub(crate) fn bytes_of(&self, piece: &Piece) -> Result<Vec<u8>, Error> {
         let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
         let mut out = vec![0; piece.bytes as usize];
@@ -93,7 +94,7 @@ impl Shard {
         Ok(out)
     }
 
-    /// Compares a checksum with that of a piece.
+    /// Compares a checksum with the expected checksum of a piece.
     pub(crate) fn compare(&self, tensor: &Stored, piece: &Piece, found: u32) -> Result<(), Error> {
         if found == piece.crc32c {
             return Ok(());

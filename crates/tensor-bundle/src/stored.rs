@@ -1,4 +1,4 @@
-//! A tensor and where its values lie.
+//! A tensor and the location of its values.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ use crate::region::{Region, check_tiles, strides};
 use crate::shard::Shard;
 use crate::{DType, TensorInfo};
 
-/// Bytes of the checksum between the lengths and the bytes of strings.
+/// Bytes of the checksum between the lengths and the contents of strings.
 const LENGTHS_CHECKSUM_BYTES: u64 = 4;
 
 /// A tensor whose pieces lie within their files and cover each of its elements exactly once.
@@ -20,16 +20,16 @@ const LENGTHS_CHECKSUM_BYTES: u64 = 4;
 pub(crate) struct Stored {
     pub(crate) info: TensorInfo,
     pub(crate) elements: usize,
-    /// Elements below one step of each dimension.
+    /// Strides of the dimensions, in elements.
     pub(crate) strides: Vec<usize>,
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// Entries of slices, under their encoded keys; each is used up by the tensor it belongs to.
+/// Entries of slices by their encoded keys. Assembling a tensor removes those of its slices.
 pub(crate) type SliceEntries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 impl Stored {
-    /// Assembles a tensor from its entry and those of its slices.
+    /// Assembles a tensor from its entry and the entries of its slices.
     pub(crate) fn assemble(
         name: String,
         value: &[u8],
@@ -85,7 +85,7 @@ impl Stored {
     }
 }
 
-/// Refuses a tensor larger than all data files: slices could otherwise claim the same bytes many times.
+/// Refuses a tensor that is larger than all data files, because slices could otherwise use the same bytes many times.
 fn check_total(entry: &Entry, elements: usize, shards: &[Shard]) -> Result<(), String> {
     let Some(width) = entry.dtype.width() else {
         return Ok(());
@@ -102,7 +102,7 @@ fn check_total(entry: &Entry, elements: usize, shards: &[Shard]) -> Result<(), S
     }
 }
 
-/// Checks that an entry's values lie within their file and that there are as many as its shape says.
+/// Checks that an entry's values lie within their file, and that their number matches the shape.
 fn piece(entry: &Entry, region: Region, shards: &[Shard]) -> Result<Piece, String> {
     let Some(shard) = shards.get(entry.shard) else {
         return Err(format!(
@@ -136,7 +136,7 @@ fn piece(entry: &Entry, region: Region, shards: &[Shard]) -> Result<Piece, Strin
             "{bytes} bytes, expected {elements} elements of {width} bytes"
         ));
     }
-    // A string has at least one byte of length. No strings may be stored as nothing at all.
+    // Each string has a length of at least one byte. A tensor without strings may take no bytes.
     let least = if elements == 0 {
         Some(0)
     } else {

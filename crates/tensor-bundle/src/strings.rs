@@ -5,23 +5,23 @@ use trainyard_tfrecord::unmasked;
 use crate::byte_order::ByteOrder;
 use crate::cursor::Cursor;
 
-/// Most bytes of a string tensor in its file.
+/// Largest string tensor in its file, in bytes.
 pub(crate) const STRING_TENSOR_BYTES_MAX: u64 = 1 << 30;
 /// Most strings of a tensor.
 pub(crate) const STRINGS_MAX: u64 = 1 << 26;
 
-/// Strings and the checksum of their stored form.
+/// Strings, and the checksum of their stored form.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) strings: Vec<Vec<u8>>,
     pub(crate) crc32c: u32,
 }
 
-/// Decodes all lengths as variable-length numbers, a masked checksum of the lengths, and the bytes of all strings
+/// Decodes a string tensor: all lengths as varints, a masked checksum of the lengths, and the bytes of all strings
 /// (`ReadStringTensor` in `tensorflow/core/util/tensor_bundle/tensor_bundle.cc`).
 ///
-/// Checksums cover a length not as it is stored but as four bytes, or eight where it does not fit. `elements` is at
-/// most the number of bytes.
+/// The checksum covers a length as four bytes, not as it is stored. A length that does not fit into four bytes is
+/// refused. `elements` is at most the number of bytes.
 pub(crate) fn decode(bytes: &[u8], elements: usize, order: ByteOrder) -> Result<Decoded, String> {
     if bytes.is_empty() {
         return Ok(Decoded {
@@ -36,7 +36,7 @@ pub(crate) fn decode(bytes: &[u8], elements: usize, order: ByteOrder) -> Result<
         let length = cursor
             .varint()
             .ok_or_else(|| format!("the length of string {index} is cut off"))?;
-        // A longer one cannot follow; the sum cannot overflow since each is below the number of bytes.
+        // A longer string cannot follow. The sum cannot overflow, because each length is at most the number of bytes.
         if length > bytes.len() as u64 {
             return Err(format!(
                 "string {index} has {length} bytes, the tensor has {}",
@@ -75,7 +75,7 @@ pub(crate) fn decode(bytes: &[u8], elements: usize, order: ByteOrder) -> Result<
     })
 }
 
-/// Cuts the contents by the lengths, which were read once and add up.
+/// Cuts the contents by the lengths, which were checked before.
 fn cut(bytes: &[u8], contents: &[u8], elements: usize) -> Vec<Vec<u8>> {
     let mut lengths = Cursor::new(bytes);
     let mut contents = Cursor::new(contents);

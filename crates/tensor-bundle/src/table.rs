@@ -1,7 +1,7 @@
-//! The sorted table that an index file is: blocks of entries, a block that points to them, and a footer.
+//! Sorted tables, the format of index files: blocks of entries, an index block and a footer.
 //!
-//! The form is that of `tensorflow/core/lib/io/table` (LevelDB's). A block is followed by a byte that says how it is
-//! compressed and by the masked crc32c of both.
+//! The format is that of `tensorflow/core/lib/io/table` (LevelDB's). A block is followed by a byte for its compression,
+//! and by the masked crc32c of both.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,17 +19,17 @@ const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 const FOOTER_BYTES: usize = 48;
 /// Bytes after a block: compression, checksum.
 const TRAILER_BYTES: usize = 5;
-/// Largest block before compression, in bytes; TensorFlow begins a new one after 256 KiB.
+/// Largest block after decompression, in bytes. TensorFlow begins a new block after 256 KiB.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
-/// Most entries, tensors and slices together.
+/// Most entries: tensors and slices together.
 const ENTRIES_MAX: u64 = 1 << 20;
-/// Most bytes of all keys and values, restored and decompressed.
+/// Most bytes of all keys and values, with keys restored and blocks decompressed.
 const TABLE_BYTES_MAX: u64 = 512 << 20;
 
 const NO_COMPRESSION: u8 = 0;
 const SNAPPY_COMPRESSION: u8 = 1;
 
-/// Where a block lies.
+/// Location of a block.
 #[derive(Debug, Clone, Copy)]
 struct Handle {
     offset: u64,
@@ -95,7 +95,7 @@ pub(crate) fn entries(path: &Path, file: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<
             )?;
             out.insert(key.to_vec(), value.to_vec());
         }
-        // Also bounds the work: blocks with entries cannot be named twice, since keys must rise.
+        // This also bounds the work: keys must ascend, so no block with entries can be referenced twice.
         if out.len() == before {
             return Err(damaged(format!(
                 "the block at byte {} has no entries",

@@ -1,8 +1,8 @@
-//! What a checkpoint says of a tensor, and the tensor itself.
+//! Tensors, and their descriptions in the index.
 
 use crate::DType;
 
-/// What the index says of a tensor.
+/// Description of a tensor in the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
     /// The variable's name, for example `dnn/table` or `dnn/table/Adagrad`.
@@ -11,7 +11,7 @@ pub struct TensorInfo {
     pub dtype: DType,
     /// Length of each dimension, outermost first; empty for a scalar.
     pub shape: Vec<usize>,
-    /// Number of slices that a partitioned variable was saved in; 0 when it was saved whole.
+    /// Number of slices of a partitioned variable; 0 if it was saved whole.
     pub slices: usize,
 }
 
@@ -21,9 +21,10 @@ impl TensorInfo {
         self.shape.first().copied().unwrap_or(1)
     }
 
-    /// Returns the number of elements in a row, 1 for scalars and vectors.
+    /// Returns the number of elements in a row; 1 for scalars and vectors.
     pub fn row_width(&self) -> usize {
-        // It cannot overflow: `Bundle::open` refuses shapes whose trailing dimensions have too large a product.
+        // The product cannot overflow: `Bundle::open` refuses shapes whose trailing dimensions have too large a
+        // product.
         self.shape.iter().skip(1).product()
     }
 }
@@ -37,7 +38,7 @@ pub struct Tensor {
     pub values: Values,
 }
 
-/// The elements of a tensor, the last dimension varying fastest.
+/// The elements of a tensor. The last dimension varies fastest.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     /// `float32`.
@@ -52,11 +53,11 @@ pub enum Values {
     U8(Vec<u8>),
     /// `bool`.
     Bool(Vec<bool>),
-    /// `bfloat16`, widened without loss.
+    /// `bfloat16`, widened exactly.
     Bf16(Vec<f32>),
-    /// `float16`, widened without loss.
+    /// `float16`, widened exactly.
     F16(Vec<f32>),
-    /// `string`: bytes that need not be UTF-8.
+    /// `string`: bytes that may be invalid UTF-8.
     Strings(Vec<Vec<u8>>),
 }
 

@@ -1,28 +1,28 @@
-//! The golden records: inputs and results of TensorFlow, as `tests/testdata/golden/README.md` describes them.
+//! Golden records: inputs and results of TensorFlow, as `tests/testdata/golden/README.md` describes them.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// Names another folder of records than the repository's.
+/// Environment variable with another folder of records.
 const VARIABLE: &str = "TRAINYARD_GOLDEN";
-/// The records of the repository. They belong to it: one that is missing is a failure.
+/// The repository's own records. A missing one is a failure.
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/testdata/golden");
 
-/// Whose records a folder holds.
+/// Owner of a folder of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// All files, all keys and the known number of cases.
+    /// Requires all files, all keys and the known number of cases.
     Repository,
-    /// Whatever is there.
+    /// Uses the files that exist.
     User,
 }
 
 /// A folder of golden records.
 ///
-/// Of the repository's own folder every file and key must be there, and every count must be as a test names it. Of a folder that
-/// `TRAINYARD_GOLDEN` names a test compares what is there and asserts no counts.
+/// In the repository's own folder, every file and key must exist, and every count must match the test. In a folder that
+/// `TRAINYARD_GOLDEN` names, a test compares the records that exist, and asserts no counts.
 #[derive(Debug)]
 pub struct Golden {
     folder: PathBuf,
@@ -30,7 +30,7 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// Returns the folder that `TRAINYARD_GOLDEN` names, or the repository's own.
+    /// Returns the folder in `TRAINYARD_GOLDEN`, or the repository's own.
     pub fn find() -> Self {
         match std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) {
             Some(folder) => Self {
@@ -41,7 +41,7 @@ impl Golden {
         }
     }
 
-    /// Returns the repository's own folder, whatever the environment says: for tests that need one certain file.
+    /// Returns the repository's own folder, whatever the environment, for tests that need a certain file.
     pub fn repository() -> Self {
         Self {
             folder: REPOSITORY.into(),
@@ -49,12 +49,12 @@ impl Golden {
         }
     }
 
-    /// Returns the path of a file or folder of the records, which need not be there.
+    /// Returns the path of a file or folder of the records, which may not exist.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Returns the content of a file; nothing where a user's folder lacks it.
+    /// Returns the content of a file, or `None` if a user's folder lacks it.
     ///
     /// # Panics
     /// If the repository's folder lacks the file, or if it cannot be read.
@@ -70,19 +70,19 @@ impl Golden {
         }
     }
 
-    /// Returns a file of JSON; nothing where a user's folder lacks it.
+    /// Returns a JSON file, or `None` if a user's folder lacks it.
     ///
     /// # Panics
-    /// As [`Golden::bytes`] does, or if the file is no JSON.
+    /// As [`Golden::bytes`], or if the file is not JSON.
     pub fn json(&self, name: &str) -> Option<Value> {
         let parsed = serde_json::from_slice(&self.bytes(name)?);
         Some(parsed.unwrap_or_else(|error| panic!("{}: {error}", self.path(name).display())))
     }
 
-    /// Returns the list of cases at a top-level key of a file; no cases where a user's folder lacks file or key.
+    /// Returns the list of cases at a top-level key of a file. It is empty if a user's folder lacks the file or key.
     ///
     /// # Panics
-    /// As [`Golden::json`] does, or if the repository's file lacks the key.
+    /// As [`Golden::json`], or if the repository's file lacks the key.
     pub fn cases(&self, name: &str, key: &str) -> Vec<Value> {
         match self
             .json(name)
@@ -96,11 +96,11 @@ impl Golden {
         }
     }
 
-    /// Prints how many cases of each class a test found, and asserts those of the repository's own records.
-    /// `counts`: class of cases, number that was found, number that is recorded.
+    /// Prints the number of cases of each class in a test, and asserts the numbers of the repository's own records.
+    /// `counts`: class of cases, number found, number recorded.
     ///
     /// # Panics
-    /// If a number of the repository's is another.
+    /// If a number of the repository's records differs.
     pub fn assert_counts(&self, what: &str, counts: &[(&str, usize, usize)]) {
         let shown: Vec<String> = counts
             .iter()
@@ -119,7 +119,7 @@ impl Golden {
 mod tests {
     use super::*;
 
-    /// The message of a panic.
+    /// Returns the message of a panic.
     fn failure(run: impl FnOnce() + std::panic::UnwindSafe) -> String {
         let failure = std::panic::catch_unwind(run).expect_err("it fails");
         failure
@@ -128,7 +128,7 @@ mod tests {
             .expect("a message")
     }
 
-    /// A folder with one file that has one list of two cases.
+    /// Returns a folder with one file that has one list of two cases.
     fn folder(owner: Owner) -> (tempfile::TempDir, Golden) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(

@@ -1,6 +1,6 @@
-//! What the tests of several crates need: the records of TensorFlow, and a seed that a failure can be replayed from.
+//! Support for the tests of several crates: the golden records of TensorFlow, and seeds that replay a failure.
 //!
-//! A dev-dependency only: no library or program of ours links it.
+//! A dev-dependency only: no library or program links it.
 
 mod golden;
 mod numbers;

@@ -1,21 +1,22 @@
-//! Lists and numbers of recorded JSON, and how far apart numbers may be.
+//! Lists and numbers of recorded JSON, and comparison of numbers.
 
 use serde_json::Value;
 
 /// Returns a list.
 ///
 /// # Panics
-/// If the value is something else, or missing: a record that lacks what its README names is no record.
+/// If the value is missing or not a list: every record must have the fields that its README names.
 pub fn list(value: &Value) -> &[Value] {
     value
         .as_array()
         .unwrap_or_else(|| panic!("a record has a list here, not {value}"))
 }
 
-/// Returns all numbers of nested lists, or of one number; `true` is 1, `"NaN"`, `"Infinity"` and `"-Infinity"` are what they say.
+/// Returns all numbers of nested lists, or of a single number. `true` is 1, and `"NaN"`, `"Infinity"` and `"-Infinity"`
+/// are these values.
 ///
 /// # Panics
-/// If there is something else, or nothing.
+/// If there is any other value, or none.
 pub fn flat(value: &Value) -> Vec<f32> {
     let mut out = Vec::new();
     append(value, &mut out);
@@ -34,8 +35,8 @@ fn append(value: &Value, out: &mut Vec<f32>) {
     }
 }
 
-/// Says where two lists differ: in length, or by more than `absolute + relative * |expected|`. What is not finite is equal to itself
-/// alone.
+/// Describes the first difference between two lists: in length, or by more than `absolute + relative * |expected|`. A
+/// value that is not finite equals only itself.
 pub fn difference(given: &[f32], expected: &[f32], relative: f32, absolute: f32) -> Option<String> {
     if given.len() != expected.len() {
         return Some(format!("{} numbers, not {}", given.len(), expected.len()));

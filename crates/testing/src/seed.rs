@@ -1,20 +1,20 @@
-//! The seed of a random test.
+//! Seeds of randomized tests.
 
 use std::fmt;
 
-/// Names the seed of every random test, as a whole number.
+/// Environment variable with the seed of every randomized test, an integer.
 const VARIABLE: &str = "TRAINYARD_SEED";
 
-/// A seed that says how to run its test again. Print it in the message of each assertion.
+/// A seed that explains how to repeat its test. Print it in the message of each assertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// Returns the seed that `TRAINYARD_SEED` names, `default` without it, and prints it: the test harness shows the line
-    /// when the test fails.
+    /// Returns the seed in `TRAINYARD_SEED`, or `default`, and prints it. The test harness shows the line if the test
+    /// fails.
     ///
     /// # Panics
-    /// If the variable is no whole number.
+    /// If the variable is not an integer.
     pub fn of_environment(default: u64) -> Self {
         let seed = Self::parse(std::env::var(VARIABLE).ok().as_deref(), default);
         println!("{seed}");

@@ -1,9 +1,10 @@
 //! Checksums as TensorFlow stores them (`tensorflow/core/lib/hash/crc32c.h`).
 
-/// Added to a rotated checksum (`kMaskDelta`).
+/// Constant that is added to a rotated checksum (`kMaskDelta`).
 const MASK_DELTA: u32 = 0xa282_ead8;
 
-/// Returns the checksum of bytes as it is stored: the CRC of data that holds CRCs would be weak, so it is turned around.
+/// Returns the masked checksum of bytes, as it is stored. The checksum is rotated, because a CRC of data that contains
+/// CRCs is weak.
 #[inline]
 #[must_use]
 pub fn masked(bytes: &[u8]) -> u32 {
@@ -12,7 +13,7 @@ pub fn masked(bytes: &[u8]) -> u32 {
         .wrapping_add(MASK_DELTA)
 }
 
-/// Returns the crc32c behind its stored form.
+/// Returns the crc32c of its masked form.
 #[inline]
 #[must_use]
 pub fn unmasked(stored: u32) -> u32 {

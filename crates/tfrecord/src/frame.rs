@@ -1,18 +1,18 @@
-//! What is written around a record.
+//! Frames of records.
 
 use std::io::Write;
 
 use crate::masked;
 
-/// Bytes before a record: its length and the checksum of that, both little-endian.
+/// Bytes before a record: its length and the checksum of the length, both little-endian.
 pub const HEADER_BYTES: usize = 12;
 /// Bytes after a record: its checksum.
 pub const FOOTER_BYTES: usize = 4;
 
-/// Writes a record in its frame.
+/// Writes a record with its frame.
 ///
 /// # Errors
-/// What the output refuses.
+/// The write to `output` failed.
 pub fn write_frame(output: &mut impl Write, record: &[u8]) -> std::io::Result<()> {
     let length = (record.len() as u64).to_le_bytes();
     output.write_all(&length)?;

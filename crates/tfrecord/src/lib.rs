@@ -1,5 +1,5 @@
-//! The frame of TFRecord files, in which TensorFlow keeps examples and events: a length, its checksum, as many bytes, their
-//! checksum (`tensorflow/core/lib/io/record_writer.cc`).
+//! TFRecord files, which hold TensorFlow's examples and events. A frame is a length, its checksum, that many bytes, and
+//! their checksum (`tensorflow/core/lib/io/record_writer.cc`).
 
 mod checksum;
 mod frame;

@@ -1,18 +1,19 @@
-//! The records of contents that were read as a whole.
+//! Records of a file that was read as a whole.
 
 use crate::{FOOTER_BYTES, HEADER_BYTES, masked};
 
-/// Bytes that are no record.
+/// Bytes that are not a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("record at byte {offset} {reason}")]
 pub struct Damaged {
-    /// Where it begins.
+    /// Offset of the record, in bytes.
     pub offset: usize,
-    /// What is wrong with it.
+    /// Reason why it is not a record.
     pub reason: &'static str,
 }
 
-/// The records of a file that was read as a whole. A frame that ends early is an error: its writer was stopped, or is at it.
+/// Iterates over the records of a file that was read as a whole. A truncated frame is an error: its writer was stopped,
+/// or is still writing.
 #[derive(Debug, Clone)]
 pub struct Records<'a> {
     bytes: &'a [u8],
@@ -20,7 +21,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Reads records from the contents of a file.
+    /// Makes the iterator from the contents of a file.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, offset: 0 }
     }
@@ -53,7 +54,7 @@ impl<'a> Iterator for Records<'a> {
         }
         let offset = self.offset;
         let read = self.read();
-        // Nothing behind a damaged record can be found.
+        // After a damaged record, the next record cannot be found.
         self.offset = read.map_or(self.bytes.len(), |record| {
             offset + HEADER_BYTES + record.len() + FOOTER_BYTES
         });

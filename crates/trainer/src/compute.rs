@@ -1,4 +1,4 @@
-//! One step's arithmetic: from features and parameters to gradients.
+//! The computation of one step: from features and parameters to gradients.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
@@ -7,35 +7,16 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Position;
 use trainyard_model::{AnyModel, OnGradient, Own};
 use trainyard_optimizer::Clipping;
-use trainyard_parameter_store::{
-    BatchId, Fault, Found, Guard, Look, Nonfinite, Rejection, zero_nonfinite,
-};
+use trainyard_parameter_store::{Fault, Found, Guard, Look, Nonfinite, Rejection, zero_nonfinite};
 use trainyard_run_config::OptimizerSection;
 use trainyard_variable::{Gradients, MOVING_AVERAGE, Read, Reads, Values};
 
-use crate::feed::Prepared;
+use crate::batch_source::Prepared;
 use crate::layout::guard;
-use crate::tally::Tally;
+use crate::step_metrics::{Sent, StepMetrics, batch_of};
 use crate::{Config, Threads};
 
-/// A step that is being pushed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sent {
-    pub(crate) position: Position,
-    pub(crate) examples: u64,
-    /// Absent where the batch had no good record.
-    pub(crate) loss: Option<f64>,
-    /// Why its gradients were refused, if they were: none are sent.
-    pub(crate) rejected: Option<Rejection>,
-}
-
-impl Sent {
-    pub(crate) fn batch(&self) -> BatchId {
-        batch_of(self.position)
-    }
-}
-
-/// What computes the steps of a session.
+/// Computes the steps of a session.
 pub(crate) struct Computing<'a> {
     config: &'a Config,
     model: &'a AnyModel,
@@ -70,15 +51,15 @@ impl<'a> Computing<'a> {
         })
     }
 
-    /// Computes the gradients of a batch. `busy` says that calls are under way, which this thread does not serve
-    /// meanwhile. Those that are final while others are still computed are told of, but for what is clipped together.
+    /// Computes the gradients of a batch. `busy` says that calls are in progress, which this thread does not serve
+    /// meanwhile. `tell` receives each gradient as soon as it is final, unless the gradients are clipped.
     pub(crate) fn step(
         &mut self,
         prepared: Prepared,
         values: &Values,
         gradients: &mut Gradients,
         busy: bool,
-        tally: &Tally<'_>,
+        metrics: &StepMetrics<'_>,
         tell: &mut OnGradient<'_>,
     ) -> Result<Sent, Diagnostic> {
         #[cfg(feature = "failpoints")]
@@ -97,7 +78,7 @@ impl<'a> Computing<'a> {
         let model = self.model;
         let scratch = &mut self.scratch;
         let out = &mut *gradients;
-        // The features move along: they may be another thread's, but not two threads'.
+        // The features are moved into the closure, because another thread may use them, but not two threads at once.
         let clips = self.clipping.is_some();
         let compute = move || {
             if clips {
@@ -108,17 +89,17 @@ impl<'a> Computing<'a> {
         };
         let done = beside(busy, || self.threads.run(compute))?;
         if let Some(clipping) = &self.clipping {
-            // Moving averages have no gradients: what is pushed for them is how far they move.
+            // Moving averages have no gradients. For them, the push holds how far they move.
             let variables = model.variables();
             clipping.apply(gradients, |place| {
                 variables[place].optimizer_group != MOVING_AVERAGE
             });
         }
-        let rejected = self.refuse(gradients, position, done.loss, tally.last_loss())?;
+        let rejected = self.refuse(gradients, position, done.loss, metrics.last_loss())?;
         if rejected.is_some() {
             self.empty(gradients);
         }
-        tally.computed(began.elapsed());
+        metrics.computed(began.elapsed());
         let loss = Some(done.loss).filter(|loss| loss.is_finite() && rejected.is_none());
         Ok(Sent {
             position,
@@ -128,13 +109,13 @@ impl<'a> Computing<'a> {
         })
     }
 
-    /// Makes the gradients those of a step that updates nothing.
+    /// Replaces the gradients by those of a step that updates nothing.
     fn empty(&self, gradients: &mut Gradients) {
         gradients.iter_mut().for_each(Vec::clear);
         gradients.resize_with(self.model.variables().len(), Vec::new);
     }
 
-    /// Looks at loss and gradients before any server gets its part of them, so that all servers refuse a batch or none.
+    /// Checks loss and gradients before they are sent, so that all servers reject a batch, or none.
     fn refuse(
         &self,
         gradients: &mut Gradients,
@@ -186,7 +167,7 @@ impl<'a> Computing<'a> {
     }
 }
 
-/// Finds a value that may not be, and whose it is.
+/// Finds a value that violates the guard, and its variable.
 fn find(guard: Guard, gradients: &Gradients) -> Option<Rejection> {
     let mut look = Look::new(guard);
     let rejection = |variable: Option<usize>, found: Found| {
@@ -207,12 +188,7 @@ fn find(guard: Guard, gradients: &Gradients) -> Option<Rejection> {
     look.end().map(|found| rejection(None, found))
 }
 
-fn batch_of(position: Position) -> BatchId {
-    let Position { pass, shard, batch } = position;
-    BatchId { pass, shard, batch }
-}
-
-/// Computes. Where calls are under way beside it, the runtime is told that this thread does not serve them for a while.
+/// Runs `compute`. If calls are in progress, tells the runtime that this thread does not serve them meanwhile.
 pub fn beside<R>(calls: bool, compute: impl FnOnce() -> R) -> R {
     let threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
     if calls && threads {
@@ -222,13 +198,13 @@ pub fn beside<R>(calls: bool, compute: impl FnOnce() -> R) -> R {
     }
 }
 
-/// The job's bound on gradients.
+/// Returns the gradient clipping of the job.
 fn clipping(section: &OptimizerSection) -> Result<Clipping, Diagnostic> {
     serde_json::from_value(section.fields().into())
         .map_err(|error| Diagnostic::error(Code::E1006, format!("train.clip_gradients: {error}")))
 }
 
-/// What a step over this batch reads. One without a good record reads nothing.
+/// Returns what a step over this batch reads. A batch without a good record reads nothing.
 pub(crate) fn reads(model: &AnyModel, batch: &Prepared) -> Reads {
     match &batch.features {
         Some(features) => model.reads(features),

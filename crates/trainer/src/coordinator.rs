@@ -1,4 +1,4 @@
-//! The chief, as a training task sees it: join, renew, ask for data, leave.
+//! The chief, as a training task sees it: registration, heartbeats, data shards and leaving.
 
 mod service;
 
@@ -9,193 +9,193 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use trainyard_cluster_client::Error;
 use trainyard_cluster_spec::{Servers, Task};
-use trainyard_input::{DataShard, Direction, Parcel};
+use trainyard_input::{DataShard, Direction, InlineRecords};
 use trainyard_run_config::Agreement;
 
 pub use service::RemoteCoordinator;
 
-/// What the job is doing.
+/// The state of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobState {
-    /// It waits for tasks, or for variables to be created or restored.
+    /// The job waits for tasks, or until its variables are initialized or restored.
     Waiting,
-    /// It trains.
+    /// The job trains.
     Training,
-    /// It has ended well.
+    /// The job has ended successfully.
     Done,
-    /// It cannot go on.
+    /// The job cannot continue.
     Failed,
 }
 
-/// A task that wants to train.
+/// A request to register.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Join {
+pub struct RegisterRequest {
     /// The task.
     pub task: Task,
-    /// Random per process start.
+    /// Random number of the process start.
     pub incarnation: u64,
-    /// The chief and the parameter servers that it was given.
+    /// The chief and the parameter servers that the task was given.
     pub servers: Servers,
-    /// Of the layout it computed.
+    /// Fingerprint of the layout that the task has computed.
     pub layout_fingerprint: u64,
-    /// What it was told of the job.
+    /// Settings of the job that all tasks must share.
     pub job: Agreement,
-    /// Where it runs, for messages.
+    /// Address of the task, for messages.
     pub address: String,
-    /// Its process.
+    /// Process id of the task.
     pub process_id: u32,
-    /// When it started, seconds since 1970.
+    /// Start time of the process, in seconds since 1970.
     pub started_unix_secs: u64,
-    /// The latest session of this process, whose numbers it has used: it asks for another. 0 = none.
+    /// Latest session of this process, whose sequence numbers have been used, so that it needs another; 0 = none.
     pub spent_session: u64,
 }
 
-/// A granted session.
+/// Reply to a registration: the granted session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Joined {
-    /// The cluster.
+pub struct RegisterReply {
+    /// Cluster id.
     pub cluster_id: u128,
-    /// The chief's incarnation.
+    /// Term of the chief.
     pub epoch: u64,
-    /// Higher than every earlier one of the task.
+    /// Session number, higher than every earlier one of the task.
     pub session: u64,
-    /// Time after which a silent task counts as gone.
+    /// Lease: the time after which a silent task counts as gone.
     pub lease: Duration,
-    /// Time between heartbeats.
+    /// Interval of heartbeats.
     pub heartbeat_interval: Duration,
-    /// What the job is doing.
+    /// State of the job.
     pub state: JobState,
-    /// What it waits for.
+    /// Names of the tasks that the job waits for.
     pub waiting_for: Vec<String>,
-    /// The task's data shard.
+    /// Index of the task's data shard.
     pub data_shard_index: usize,
     /// Number of data shards.
     pub data_shard_count: usize,
-    /// Slots of each synchronous step that the task computes.
+    /// Lanes that the task computes in each synchronous step.
     pub lanes: Vec<u32>,
 }
 
-/// A sign of life.
+/// A heartbeat.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pulse {
+pub struct HeartbeatRequest {
     /// The task.
     pub task: Task,
-    /// Its process start.
+    /// Random number of the process start.
     pub incarnation: u64,
-    /// Its chief's incarnation.
+    /// Term of the chief.
     pub epoch: u64,
-    /// Its session.
+    /// Session of the task.
     pub session: u64,
     /// Steps applied in the session.
     pub steps: u64,
-    /// Examples in them.
+    /// Examples in those steps.
     pub examples: u64,
-    /// Loss of the latest.
+    /// Loss of the latest step.
     pub loss: f64,
-    /// What they were like.
-    pub work: Work,
+    /// Sums over those steps.
+    pub totals: StepTotals,
 }
 
-/// What the steps of a session were like, added up. It shows how a run goes; nothing is decided by it.
+/// Sums over the steps of a session. They show how a run proceeds, and no decision depends on them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Work {
+pub struct StepTotals {
     /// Sum of the losses.
     pub loss: f64,
-    /// Steps of others between pull and push.
+    /// Steps of other tasks between pull and push.
     pub staleness_steps: u64,
-    /// Time in which batches were waited for.
+    /// Time spent waiting for batches.
     pub input: Duration,
-    /// Time in which parameter servers were waited for.
+    /// Time spent waiting for parameter servers.
     pub exchange: Duration,
     /// Time of forward and backward passes.
     pub compute: Duration,
 }
 
-/// Answer to a sign of life.
+/// Reply to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat {
-    /// What the job is doing.
+pub struct HeartbeatReply {
+    /// State of the job.
     pub state: JobState,
-    /// What it waits for.
+    /// Names of the tasks that the job waits for.
     pub waiting_for: Vec<String>,
-    /// Steps applied by all.
+    /// Steps applied by all tasks.
     pub global_step: u64,
-    /// Slots of each synchronous step that the task computes.
+    /// Lanes that the task computes in each synchronous step.
     pub lanes: Vec<u32>,
-    /// Generation of the group that somebody waits to join; 0 = nobody.
+    /// Generation of the group that another task waits to join; 0 = none.
     pub regroup: u64,
 }
 
-/// A wish to be one of those who add up their gradients.
+/// A request to join the allreduce group.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Form {
-    /// Who asks.
-    pub pulse: Pulse,
-    /// Generation of the group it was in; 0 = none.
+pub struct JoinGroupRequest {
+    /// Heartbeat of the requesting task.
+    pub heartbeat: HeartbeatRequest,
+    /// Generation of the task's former group; 0 = none.
     pub generation: u64,
 }
 
-/// Answer to such a wish.
+/// Reply to a request to join the group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Forming {
-    /// The group.
-    Formed(Formed),
-    /// Others are missing: ask again.
+pub enum JoinGroupReply {
+    /// The group has been formed.
+    Assigned(GroupAssignment),
+    /// Other members are missing. The task must ask again.
     Waits {
-        /// Their names.
+        /// Names of the missing members.
         waiting_for: Vec<String>,
     },
 }
 
-/// A group.
+/// The assignment of a task to a process group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Formed {
-    /// Higher at each forming, from 1.
+pub struct GroupAssignment {
+    /// Generation of the group, from 1. It grows each time the group is formed.
     pub generation: u64,
-    /// The asker's place among the members.
+    /// Rank of the requesting task.
     pub rank: usize,
-    /// Tasks, and where they listen.
+    /// Members by rank: tasks and their addresses.
     pub members: Vec<(Task, String)>,
-    /// Batches of a step.
+    /// Number of lanes of a step.
     pub lanes: u32,
-    /// What members without parameters start from.
-    pub start: Start,
+    /// The state from which members without parameters start.
+    pub start: GroupStart,
 }
 
-/// What a group without parameters starts from.
+/// The state from which a group without parameters starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Start {
-    /// Checkpoint; absent = first values.
+pub struct GroupStart {
+    /// Checkpoint; absent = initial values.
     pub checkpoint: Option<PathBuf>,
-    /// Whether its positions in the data mean nothing to the job.
+    /// Whether the data positions of the checkpoint are ignored.
     pub forget_positions: bool,
 }
 
-/// A wish for data, under dynamic sharding.
+/// A request for a data shard, under dynamic sharding.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ask {
-    /// Who asks.
-    pub pulse: Pulse,
-    /// First batches of data shards that were granted and have been applied whole.
+pub struct NextShardRequest {
+    /// Heartbeat of the requesting task.
+    pub heartbeat: HeartbeatRequest,
+    /// First batches of the granted data shards that have been applied completely.
     pub done: Vec<u64>,
-    /// Of synchronous training: the lane, and the first batch that may be wanted.
+    /// Under synchronous training: the lane, and the first batch that may be needed.
     pub lane: Option<(u32, u64)>,
-    /// Data shards that are to be known for a time without the chief; 0 = none.
+    /// Number of offline shards that the task requests; 0 = none.
     pub reserve: u32,
 }
 
-/// Answer to a wish for data.
+/// Reply to a request for a data shard.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Grant {
+pub enum NextShardReply {
     /// A data shard.
     Shard(Box<GrantedShard>),
-    /// There is none now: all are in others' hands. One of them may come back.
+    /// Other tasks hold all data shards. One of them may be returned.
     Wait,
-    /// All batches have been applied, or none is left of the lane.
+    /// All batches have been applied, or the lane has no batch left.
     End {
-        /// Synchronous step of the first batch asked for.
+        /// Synchronous step of the first requested batch.
         step: u64,
-        /// Synchronous steps of all the data; the largest number where it comes again for ever.
+        /// Number of synchronous steps of all the data; the largest number if the data repeats forever.
         steps: u64,
     },
 }
@@ -203,49 +203,57 @@ pub enum Grant {
 /// A data shard to read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GrantedShard {
-    /// Where its records are, and what number each batch has.
+    /// The shard: where its records are, and the number of each batch.
     pub shard: DataShard,
     /// Batches to read, by their number in the shard.
     pub batches: Range<u32>,
-    /// From which end.
+    /// Direction in which the batches are read.
     pub direction: Direction,
-    /// Synchronous step that the first batch asked for belongs to.
+    /// Synchronous step of the first requested batch.
     pub step: u64,
-    /// Its records, where the task is not to read files.
-    pub parcel: Option<Parcel>,
-    /// What the task may read if the chief is away, in this order. It holds nobody off.
+    /// Its records, if the task does not read files.
+    pub inline_records: Option<InlineRecords>,
+    /// Offline shards, which the task may train in this order while the chief is away. Other tasks may train them, too.
     pub reserve: Vec<DataShard>,
-    /// Whether some parameter servers have applied the batches, and others have not.
+    /// Whether some parameter servers have applied the batches and others have not.
     pub half_applied: bool,
 }
 
-/// Why a task leaves.
+/// The reason why a task leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaveReason {
     /// All of its data has been applied.
     InputExhausted,
     /// The last step has been applied.
     Finished,
-    /// It was told to stop, and may come back.
+    /// The task was told to stop, and may return.
     Shutdown,
-    /// It cannot go on.
+    /// The task cannot continue.
     Failed(String),
 }
 
-/// The chief. Every call is made once; retrying is the caller's. It is a trait object so that the training loop is compiled once.
+/// The chief. Each method makes one call, and its caller retries. It is a trait object, so that the training loop is
+/// compiled only once.
 pub trait Coordinator: Send + Sync + 'static {
     /// Joins the job.
-    fn register(&self, join: Join) -> BoxFuture<'_, Result<Joined, Error>>;
+    fn register(&self, join: RegisterRequest) -> BoxFuture<'_, Result<RegisterReply, Error>>;
     /// Renews the lease.
-    fn heartbeat(&self, pulse: Pulse) -> BoxFuture<'_, Result<Beat, Error>>;
-    /// Is there, until the connection breaks off.
-    fn attend(&self, pulse: Pulse) -> BoxFuture<'_, ()>;
-    /// Asks for data.
-    fn next_shard(&self, ask: Ask) -> BoxFuture<'_, Result<Grant, Error>>;
-    /// Asks to be one of those who add up their gradients. The answer may be held for a while.
-    fn form(&self, form: Form) -> BoxFuture<'_, Result<Forming, Error>>;
+    fn heartbeat(
+        &self,
+        heartbeat: HeartbeatRequest,
+    ) -> BoxFuture<'_, Result<HeartbeatReply, Error>>;
+    /// Holds a keep-alive stream open until the connection breaks.
+    fn keep_alive(&self, heartbeat: HeartbeatRequest) -> BoxFuture<'_, ()>;
+    /// Requests a data shard.
+    fn next_shard(&self, ask: NextShardRequest) -> BoxFuture<'_, Result<NextShardReply, Error>>;
+    /// Requests to join the allreduce group. The reply may be delayed for a while.
+    fn join_group(&self, form: JoinGroupRequest) -> BoxFuture<'_, Result<JoinGroupReply, Error>>;
     /// Leaves the job.
-    fn leave(&self, pulse: Pulse, reason: LeaveReason) -> BoxFuture<'_, Result<(), Error>>;
-    /// Returns the name for messages.
+    fn leave(
+        &self,
+        heartbeat: HeartbeatRequest,
+        reason: LeaveReason,
+    ) -> BoxFuture<'_, Result<(), Error>>;
+    /// Returns the name of the chief, for messages.
     fn name(&self) -> String;
 }

@@ -1,4 +1,4 @@
-//! Signs of life to the chief, while the loop computes.
+//! Heartbeats to the chief, while the loop computes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,16 +11,16 @@ use tracing::{debug, warn};
 use trainyard_cluster_client::Error;
 use trainyard_protocol::Reason;
 
-use crate::{Coordinator, JobState, Pulse, Work};
+use crate::{Coordinator, HeartbeatRequest, JobState, StepTotals};
 
-/// What the loop tells the heartbeat.
+/// Counters that the loop reports through the heartbeat.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct StepCounters {
     steps: AtomicU64,
     examples: AtomicU64,
     /// Bits of the loss.
     loss: AtomicU64,
-    /// Bits of the sum of the losses: one loop adds to it.
+    /// Bits of the sum of the losses. Only one loop adds to it.
     loss_sum: AtomicU64,
     staleness_steps: AtomicU64,
     input_nanos: AtomicU64,
@@ -28,7 +28,7 @@ pub(crate) struct Counts {
     compute_nanos: AtomicU64,
 }
 
-impl Counts {
+impl StepCounters {
     /// Counts a step.
     pub(crate) fn step(&self, examples: u64, loss: f64, staleness_steps: u64) {
         self.steps.fetch_add(1, Ordering::Relaxed);
@@ -40,12 +40,12 @@ impl Counts {
             .fetch_add(staleness_steps, Ordering::Relaxed);
     }
 
-    /// Adds time in which a batch was waited for.
+    /// Adds time spent waiting for a batch.
     pub(crate) fn input(&self, time: Duration) {
         self.input_nanos.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
-    /// Adds time in which servers were waited for.
+    /// Adds time spent waiting for servers.
     pub(crate) fn exchange(&self, time: Duration) {
         self.exchange_nanos
             .fetch_add(nanos(time), Ordering::Relaxed);
@@ -56,14 +56,14 @@ impl Counts {
         self.compute_nanos.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
-    /// Returns a sign of life of this session, with what is counted.
-    pub(crate) fn told_by(&self, session: &Pulse) -> Pulse {
+    /// Returns a heartbeat of this session, with the counters.
+    pub(crate) fn told_by(&self, session: &HeartbeatRequest) -> HeartbeatRequest {
         let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
-        Pulse {
+        HeartbeatRequest {
             steps: self.steps.load(Ordering::Relaxed),
             examples: self.examples.load(Ordering::Relaxed),
             loss: f64::from_bits(self.loss.load(Ordering::Relaxed)),
-            work: Work {
+            totals: StepTotals {
                 loss: f64::from_bits(self.loss_sum.load(Ordering::Relaxed)),
                 staleness_steps: self.staleness_steps.load(Ordering::Relaxed),
                 input: time(&self.input_nanos),
@@ -79,41 +79,42 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What the heartbeat tells the loop.
+/// A directive of the heartbeat to the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Directive {
-    /// Go on.
+    /// The loop continues.
     Train,
     /// The chief does not know this session any more.
     Rejoin,
-    /// The job is over, in this state.
+    /// The job has ended, in this state.
     End(JobState),
-    /// The job is over, in this state, and the chief has gone: nobody answers any more.
+    /// The job has ended, in this state, and the chief has gone.
     Gone(JobState),
 }
 
-/// A task of its own that beats until it is dropped.
+/// A spawned task that sends heartbeats until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Heartbeat {
-    pub(crate) counts: Arc<Counts>,
+pub(crate) struct HeartbeatSender {
+    pub(crate) counts: Arc<StepCounters>,
     directive: watch::Receiver<Directive>,
     lanes: watch::Receiver<Vec<u32>>,
     regroup: Arc<AtomicU64>,
-    /// Since when the chief has not answered; nothing where it has.
+    /// Time since which the chief has not answered. `None` if it answers.
     silent: watch::Receiver<Option<Instant>>,
     handle: JoinHandle<()>,
 }
 
-impl Heartbeat {
-    /// Starts to beat. `ended` tells, where the chief cannot be reached, how the job is known to have ended, if it has.
+impl HeartbeatSender {
+    /// Starts to send heartbeats. If the chief cannot be reached, `ended` returns how the job has ended, if that is
+    /// known.
     pub(crate) fn start(
         coordinator: Arc<dyn Coordinator>,
-        pulse: Pulse,
+        heartbeat: HeartbeatRequest,
         interval: Duration,
         lanes: Vec<u32>,
         ended: impl Fn() -> Option<JobState> + Send + 'static,
     ) -> Self {
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(StepCounters::default());
         let (sender, directive) = watch::channel(Directive::Train);
         let (told, lanes) = watch::channel(lanes);
         let regroup = Arc::<AtomicU64>::default();
@@ -126,7 +127,7 @@ impl Heartbeat {
         };
         let handle = tokio::spawn(beat(
             coordinator,
-            pulse,
+            heartbeat,
             interval,
             Arc::clone(&counts),
             tells,
@@ -146,12 +147,12 @@ impl Heartbeat {
         *self.directive.borrow()
     }
 
-    /// Waits until the job is over and the chief has gone, for ever if it does not happen.
+    /// Waits until the job has ended and the chief has gone; forever if that does not happen.
     pub(crate) fn gone(&self) -> impl Future<Output = ()> + use<> {
         self.directs(|directive| matches!(directive, Directive::Gone(_)))
     }
 
-    /// Waits until there is another directive than to go on, for ever if there is none.
+    /// Waits for a directive other than to continue; forever if there is none.
     pub(crate) fn directed(&self) -> impl Future<Output = ()> + use<> {
         self.directs(|directive| directive != Directive::Train)
     }
@@ -169,29 +170,29 @@ impl Heartbeat {
         }
     }
 
-    /// Returns since when the chief has not answered; nothing where it has.
+    /// Returns the time since which the chief has not answered. `None` if it answers.
     pub(crate) fn silent_since(&self) -> Option<Instant> {
         *self.silent.borrow()
     }
 
-    /// Returns the generation of the group that somebody waits to join; 0 = nobody.
+    /// Returns the generation of the group that another task waits to join; 0 = none.
     pub(crate) fn regroup(&self) -> u64 {
         self.regroup.load(Ordering::Relaxed)
     }
 
-    /// Returns the slots of each synchronous step that this task computes, as the chief said last.
+    /// Returns the lanes that this task computes in each synchronous step, from the chief's latest reply.
     pub(crate) fn lanes(&self) -> Vec<u32> {
         self.lanes.borrow().clone()
     }
 }
 
-impl Drop for Heartbeat {
+impl Drop for HeartbeatSender {
     fn drop(&mut self) {
         self.handle.abort();
     }
 }
 
-/// What the beats tell.
+/// The channels through which the heartbeat reports to the loop.
 struct Tells {
     directive: watch::Sender<Directive>,
     lanes: watch::Sender<Vec<u32>>,
@@ -201,29 +202,29 @@ struct Tells {
 
 async fn beat(
     coordinator: Arc<dyn Coordinator>,
-    pulse: Pulse,
+    heartbeat: HeartbeatRequest,
     interval: Duration,
-    counts: Arc<Counts>,
+    counts: Arc<StepCounters>,
     tells: Tells,
     ended: impl Fn() -> Option<JobState>,
 ) {
     let mut silent = 0_u32;
     let attend = async |pause: Duration| {
         tokio::time::sleep(pause).await;
-        coordinator.attend(pulse.clone()).await;
+        coordinator.keep_alive(heartbeat.clone()).await;
     };
     let mut attending = Box::pin(attend(Duration::ZERO));
     let mut since = Instant::now();
     loop {
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
-            // The chief is to hear at once that this task is there all the same, unless it is the chief that is gone.
+            // A heartbeat shows the chief at once that this task still runs, unless the chief itself is gone.
             () = &mut attending => {
                 let pause = if since.elapsed() < interval { interval } else { Duration::ZERO };
                 (attending, since) = (Box::pin(attend(pause)), Instant::now() + pause);
             }
         }
-        match coordinator.heartbeat(counts.told_by(&pulse)).await {
+        match coordinator.heartbeat(counts.told_by(&heartbeat)).await {
             Ok(beat) => {
                 silent = 0;
                 tells.silent.send_replace(None);
@@ -246,12 +247,12 @@ async fn beat(
                     Some(Reason::Fenced | Reason::StaleEpoch | Reason::TaskTaken)
                 ) =>
             {
-                // A step that waits for a server ends when that server refuses its session, or, if the server never answers
-                // again, when the job does: that is still to be told.
+                // A step that waits for a server ends when the server refuses its session. If the server never answers
+                // again, the step ends with the job, so the heartbeat must continue until it can report that end.
                 tells.directive.send_replace(Directive::Rejoin);
             }
             Err(error) => {
-                // It may have stood still while the others ended.
+                // This task may have been suspended while the job ended.
                 if let Error::Unreachable { .. } = error
                     && let Some(state) = ended()
                 {
@@ -278,9 +279,12 @@ mod tests {
     use trainyard_protocol::Refusal;
 
     use super::*;
-    use crate::{Ask, Beat, Form, Forming, Grant, Join, Joined, LeaveReason};
+    use crate::{
+        HeartbeatReply, JoinGroupReply, JoinGroupRequest, LeaveReason, NextShardReply,
+        NextShardRequest, RegisterReply, RegisterRequest,
+    };
 
-    /// A chief that knows no session at the first heartbeat, and is gone at the next.
+    /// A chief that does not know the session at the first heartbeat, and is gone at the next.
     #[derive(Debug, Default)]
     struct Replaced {
         heartbeats: AtomicU64,
@@ -296,7 +300,7 @@ mod tests {
     }
 
     impl Coordinator for Replaced {
-        fn heartbeat(&self, _: Pulse) -> BoxFuture<'_, Result<Beat, Error>> {
+        fn heartbeat(&self, _: HeartbeatRequest) -> BoxFuture<'_, Result<HeartbeatReply, Error>> {
             if self.heartbeats.fetch_add(1, Ordering::Relaxed) > 0 {
                 return gone();
             }
@@ -309,23 +313,23 @@ mod tests {
             })
         }
 
-        fn attend(&self, _: Pulse) -> BoxFuture<'_, ()> {
+        fn keep_alive(&self, _: HeartbeatRequest) -> BoxFuture<'_, ()> {
             Box::pin(std::future::pending())
         }
 
-        fn register(&self, _: Join) -> BoxFuture<'_, Result<Joined, Error>> {
+        fn register(&self, _: RegisterRequest) -> BoxFuture<'_, Result<RegisterReply, Error>> {
             gone()
         }
 
-        fn next_shard(&self, _: Ask) -> BoxFuture<'_, Result<Grant, Error>> {
+        fn next_shard(&self, _: NextShardRequest) -> BoxFuture<'_, Result<NextShardReply, Error>> {
             gone()
         }
 
-        fn form(&self, _: Form) -> BoxFuture<'_, Result<Forming, Error>> {
+        fn join_group(&self, _: JoinGroupRequest) -> BoxFuture<'_, Result<JoinGroupReply, Error>> {
             gone()
         }
 
-        fn leave(&self, _: Pulse, _: LeaveReason) -> BoxFuture<'_, Result<(), Error>> {
+        fn leave(&self, _: HeartbeatRequest, _: LeaveReason) -> BoxFuture<'_, Result<(), Error>> {
             gone()
         }
 
@@ -340,7 +344,7 @@ mod tests {
             role: Role::Worker,
             index: 0,
         };
-        let session = Pulse {
+        let session = HeartbeatRequest {
             task,
             incarnation: 1,
             epoch: 1,
@@ -348,9 +352,9 @@ mod tests {
             steps: 0,
             examples: 0,
             loss: 0.0,
-            work: Work::default(),
+            totals: StepTotals::default(),
         };
-        let heartbeat = Heartbeat::start(
+        let heartbeat = HeartbeatSender::start(
             Arc::new(Replaced::default()),
             session,
             Duration::from_millis(1),

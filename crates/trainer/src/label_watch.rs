@@ -1,12 +1,14 @@
-//! Sees whether all labels that a task trains on are the same: of one class nothing is learned, and no loss says so.
+//! Detects that all labels of a task are the same. Nothing is learned from a single class, and the loss does not show
+//! it.
 
 use trainyard_input::{Batch, Cells, Schema};
 use trainyard_run_config::{Job, LabelConfig};
 
-/// Records of one label after which a warning is due. Of a class that one record in a thousand has, there are ten by then.
+/// Number of records with one label after which a warning is given. A class with a share of one in a thousand has about
+/// ten records by then.
 const RECORDS: u64 = 10_000;
 
-/// A label, as the model tells labels apart.
+/// A label, in the form in which the model distinguishes labels.
 #[derive(Debug, Clone, PartialEq)]
 enum Label {
     IsPositive(bool),
@@ -15,11 +17,11 @@ enum Label {
     Text(Vec<u8>),
 }
 
-/// Looks at labels until two of them differ, or the warning has been given.
+/// Checks labels until two of them differ, or the warning has been given.
 #[derive(Debug)]
 pub(crate) struct LabelWatch {
     label: LabelConfig,
-    /// The label's place in a batch; absent once there is nothing to look for.
+    /// Index of the label in a batch; absent once the check has ended.
     field: Option<usize>,
     seen: Option<Label>,
     records: u64,
@@ -28,7 +30,7 @@ pub(crate) struct LabelWatch {
 impl LabelWatch {
     pub(crate) fn new(job: &Job, schema: &Schema) -> Self {
         let label = job.input.label.clone();
-        // A column that is a feature, too, may come with another type first.
+        // A feature of the same column may come first, with another type.
         let field = schema
             .fields
             .iter()
@@ -41,11 +43,11 @@ impl LabelWatch {
         }
     }
 
-    /// Looks at a batch. Returns a warning, once.
+    /// Checks a batch. Returns the warning, once.
     pub(crate) fn see(&mut self, batch: &Batch) -> Option<String> {
         let column = batch.columns.get(self.field?)?;
         if column.offsets.is_some() {
-            // Several labels a record.
+            // Records have several labels each.
             self.field = None;
             return None;
         }

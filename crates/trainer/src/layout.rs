@@ -1,4 +1,4 @@
-//! What the stores of a job are to hold: the same in every task.
+//! The contents of a job's stores, which are the same in every task.
 
 use trainyard_cluster_client::Plan;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -9,7 +9,7 @@ use trainyard_run_config::{
 };
 use trainyard_variable::{Layout, MOVING_AVERAGE, Partitioner, Placement, VariableSpec};
 
-/// Returns the layout that a job's strategy calls for, on so many parameter servers.
+/// Returns the layout that a job's strategy requires, on `num_ps` parameter servers.
 pub fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layout {
     let partitioner = match job.strategy.partitioner {
         PartitionerConfig::Fixed { num_shards } => Partitioner::Fixed { num_shards },
@@ -38,7 +38,7 @@ pub fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layo
     }
 }
 
-/// Returns what the stores of a job hold, without where their values come from.
+/// Returns the contents of a job's stores, without the source of their values.
 pub fn plan(job: &Job, model: &AnyModel, num_ps: usize) -> Plan {
     let layout = plan_layout(job, model.variables(), num_ps);
     Plan {
@@ -58,21 +58,21 @@ pub fn plan(job: &Job, model: &AnyModel, num_ps: usize) -> Plan {
     }
 }
 
-/// Multiplies the learning rates of a plan by the batches that are under way at once, where the job says so.
+/// Multiplies the learning rates of a plan by the number of batches in progress at once, if the job says so.
 pub fn scale_learning_rates(job: &Job, plan: &mut Plan, batches: usize) {
     if !job.strategy.scale_learning_rate {
         return;
     }
     for (group, rule) in &mut plan.optimizers {
-        // Moving averages have no learning rate: theirs says how far they move.
+        // Moving averages have no learning rate. The rate of their rule says how far they move.
         if group != MOVING_AVERAGE {
             *rule = rule.clone().with_learning_rate_times(batches as f32);
         }
     }
 }
 
-/// Returns what values the pushes of a job may hold. Where workers add up gradients among themselves, some of a batch have
-/// left before the others are known: there is no going on without it.
+/// Returns the bounds of the values that a job pushes. If workers sum gradients among themselves, some gradients of a
+/// batch have been sent before the others are known. Training then cannot continue without the batch, and halts.
 pub(crate) fn guard(job: &Job) -> Guard {
     let guard = &job.parameter_servers.guard;
     match job.strategy.kind {
@@ -110,10 +110,10 @@ fn update(job: &Job) -> Update {
     }
 }
 
-/// Checks that a cluster with so many parameter servers is one that the job's strategy can train in.
+/// Checks that the job's strategy can train in a cluster with `num_ps` parameter servers.
 ///
 /// # Errors
-/// Says what the strategy needs.
+/// The message says what the strategy needs.
 pub fn check_cluster(job: &Job, num_ps: usize) -> Result<(), Diagnostic> {
     let name = job.strategy.kind.name();
     let (message, help) = match job.strategy.kind {

@@ -1,25 +1,26 @@
 //! The training loop: pull, compute, push, repeat.
 //!
-//! The chief and the workers run the same loop; only who coordinates them differs. A loop lives through the loss of
-//! anything else: when its session is refused it joins again, and goes on at the first batch that was not applied.
+//! The chief and the workers run the same loop, each with its own coordinator. A loop survives the loss of any other
+//! process: when its session is refused, it registers again and continues at the first batch that was not applied.
 
-mod asking;
+mod batch_source;
 mod compute;
 mod coordinator;
-mod feed;
+mod failure;
 mod heartbeat;
 mod label_watch;
 mod layout;
-mod meeting;
 mod mirrored;
 mod outcome;
 mod pipeline;
+mod rendezvous;
 mod replica;
 mod session;
+mod shard_client;
 mod sparse;
 mod step;
+mod step_metrics;
 mod synchronous;
-mod tally;
 mod telemetry;
 mod threads;
 
@@ -31,128 +32,131 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use trainyard_cluster_client::{Error, LocalShard, Shard};
+use trainyard_cluster_client::{Error, LocalServer, ServerClient};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::AnyModel;
 use trainyard_protocol::Reason;
 use trainyard_run_config::{Job, Sharding, UpdateConfig};
 
-pub use asking::RESERVE_SHARDS_MAX;
+use batch_source::BatchSource;
 pub use compute::beside;
 pub use coordinator::{
-    Ask, Beat, Coordinator, Form, Formed, Forming, Grant, GrantedShard, JobState, Join, Joined,
-    LeaveReason, Pulse, RemoteCoordinator, Start, Work,
+    Coordinator, GrantedShard, GroupAssignment, GroupStart, HeartbeatReply, HeartbeatRequest,
+    JobState, JoinGroupReply, JoinGroupRequest, LeaveReason, NextShardReply, NextShardRequest,
+    RegisterReply, RegisterRequest, RemoteCoordinator, StepTotals,
 };
-use feed::Feed;
 pub use layout::{check_cluster, plan, plan_layout, scale_learning_rates};
-pub use meeting::{LocalMeeting, Meeting};
 use outcome::job_failed;
 pub use outcome::{Outcome, Progress, into_diagnostic};
-pub use pipeline::{Ahead, Call, Pipeline};
+pub use pipeline::{Call, InFlightCall, Pipeline};
+pub use rendezvous::{LocalRendezvous, Rendezvous};
 use replica::Replica;
 pub use session::encoding;
 use session::{Entry, Session};
+pub use shard_client::RESERVE_SHARDS_MAX;
 pub use threads::Threads;
 
-/// Longest time in which the step under way may be answered after the loop is told to stop.
-const STOP_PATIENCE: Duration = Duration::from_secs(4);
+/// Longest time for the step in progress after the loop was told to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Told how a loop stands: a word, whether it trains, what it waits for.
-pub type OnStanding = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
-/// Told of every step.
+/// Receives the status of a loop: a word, whether it trains, and what it waits for.
+pub type StatusCallback = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
+/// Receives the progress after every step.
 pub type OnStep = Arc<dyn Fn(&Progress) + Send + Sync>;
 
-/// What a loop is given.
+/// Configuration of a training loop.
 #[derive(Clone)]
 pub struct Config {
     /// The job.
     pub job: Arc<Job>,
     /// This task.
     pub task: Task,
-    /// Random per process start.
+    /// Random number of the process start.
     pub incarnation: u64,
-    /// When the process started.
+    /// Start time of the process.
     pub started: Instant,
-    /// The same, in seconds since 1970.
+    /// Start time of the process, in seconds since 1970.
     pub started_unix_secs: u64,
     /// The chief and the parameter servers of the cluster.
     pub servers: Servers,
     /// Number of parameter servers.
     pub num_ps: usize,
-    /// Where this task runs, for messages.
+    /// Address of this task, for messages.
     pub address: String,
-    /// Longest wait for the others.
+    /// Longest wait for other tasks.
     pub connect_deadline: Duration,
-    /// Told how the loop stands: a word, whether it trains, what it waits for.
-    pub standing: OnStanding,
-    /// Told of every step.
+    /// Receives the status of the loop: a word, whether it trains, and what it waits for.
+    pub set_status: StatusCallback,
+    /// Receives the progress after every step.
     pub progress: OnStep,
-    /// Where the task holds parameters itself: them, and where it meets those who do too.
+    /// The task's own copy of the parameters and its rendezvous, if it holds parameters itself.
     pub mirror: Option<Mirror>,
-    /// Where the task is the only one that trains, beside the chief: it waits for the checkpoints that steps ask for.
+    /// The wait for checkpoints, if this task is the only one that trains and runs beside the chief.
     pub hold: Option<Hold>,
 }
 
-/// How far the chief has come with a job, as steps count.
+/// Progress of the chief, in global steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Looked {
-    /// The global step that it has seen.
+    /// Latest global step that the chief has seen.
     pub seen: u64,
-    /// The latest at which it has written a checkpoint, or had none to write, or could not.
+    /// Latest global step whose checkpoint the chief has written, has not needed, or could not write.
     pub saved: u64,
 }
 
-/// A wait for the checkpoint of each step whose number is a multiple, so that it holds that very step.
+/// A wait for the checkpoint of each step whose number is a multiple of `every`, so that the checkpoint holds exactly
+/// that step.
 #[derive(Debug, Clone)]
 pub struct Hold {
     /// Steps between two checkpoints.
     pub every: u64,
-    /// How far the chief has come.
+    /// Progress of the chief.
     pub looked: watch::Receiver<Looked>,
 }
 
-/// Longest wait for a step that is under way to be applied and seen. One that is refused never is.
-const APPLIED_WITHIN: Duration = Duration::from_millis(500);
+/// Longest wait until a step in progress has been applied and seen by the chief. A refused step never is.
+const APPLIED_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Hold {
-    /// Waits until the chief has written the checkpoint of a step, if it is to have one. The step may be under way still.
+    /// Waits until the chief has written the checkpoint of a step, if the step gets one. The step may still be in
+    /// progress.
     pub(crate) async fn wait(&mut self, step: u64) {
         if !step.is_multiple_of(self.every) {
             return;
         }
         let seen = tokio::time::timeout(
-            APPLIED_WITHIN,
+            APPLIED_TIMEOUT,
             self.looked.wait_for(|looked| looked.seen >= step),
         );
         if seen.await.is_ok_and(|seen| seen.is_ok()) {
-            // Where the chief is gone, so is this task soon.
+            // If the chief is gone, this task ends soon, too.
             let _ = self.looked.wait_for(|looked| looked.saved >= step).await;
         }
     }
 }
 
-/// What a task has that holds parameters itself.
+/// The state of a task that holds parameters itself.
 #[derive(Debug, Clone)]
 pub struct Mirror {
-    /// Its copy.
-    pub shard: LocalShard,
-    /// Where it meets the others.
-    pub meeting: Meeting,
+    /// Its copy of the parameters.
+    pub shard: LocalServer,
+    /// Its rendezvous with the other members.
+    pub rendezvous: Rendezvous,
 }
 
-/// Trains until the job ends, the input does, or the token says stop.
+/// Trains until the job ends, the input ends, or the token is cancelled.
 ///
 /// # Errors
-/// The input, the model or a wait has failed for good.
+/// The input, the model or a wait has failed permanently.
 pub fn run(
     config: Config,
     model: Arc<AnyModel>,
     coordinator: Arc<dyn Coordinator>,
-    shards: Vec<Shard>,
+    shards: Vec<ServerClient>,
     stop: CancellationToken,
 ) -> BoxFuture<'static, Result<Outcome, Diagnostic>> {
-    // Boxed, so that it is compiled here and not once more in each program that trains.
+    // The future is boxed, so that it is compiled once here, and not again in each program that trains.
     Box::pin(train_until_told(config, model, coordinator, shards, stop))
 }
 
@@ -160,7 +164,7 @@ async fn train_until_told(
     config: Config,
     model: Arc<AnyModel>,
     coordinator: Arc<dyn Coordinator>,
-    shards: Vec<Shard>,
+    shards: Vec<ServerClient>,
     stop: CancellationToken,
 ) -> Result<Outcome, Diagnostic> {
     let plan = plan(&config.job, &*model, config.num_ps);
@@ -170,15 +174,15 @@ async fn train_until_told(
         .mirror
         .as_ref()
         .map(|mirror| Replica::new(mirror.shard.clone(), plan));
-    // Whoever has a copy of its own asks for parameters once it has met the others.
+    // A task with its own copy requests parameters only after its rendezvous.
     let (shards, tables) = if replica.is_some() {
         (Vec::new(), shards)
     } else {
         (shards, Vec::new())
     };
-    let tables: Vec<Shard> = tables
+    let tables: Vec<ServerClient> = tables
         .into_iter()
-        .filter(|shard| matches!(shard, Shard::Remote(_)))
+        .filter(|shard| matches!(shard, ServerClient::Remote(_)))
         .collect();
     let threads = Threads::start(config.job.run.intra_op_parallelism_threads)?;
     info!(threads = threads.count(), "computing");
@@ -195,7 +199,7 @@ async fn train_until_told(
             &stop,
         );
         let mut session = match joining.await {
-            Ok(Entry::Joined(session)) => session,
+            Ok(Entry::Member(session)) => session,
             Ok(Entry::Stopped) => return Ok(outcome),
             Ok(Entry::Over(state)) => {
                 return end_with_the_job(&config, Some(state), outcome, &stop);
@@ -221,7 +225,7 @@ async fn train_until_told(
                         threads: &threads,
                         layout: &layout,
                         fingerprint,
-                        meeting: &mirror.meeting,
+                        rendezvous: &mirror.rendezvous,
                         tables: &tables,
                         stop: &stop,
                     };
@@ -245,14 +249,14 @@ async fn train_until_told(
         let trained = tokio::select! {
             trained = training => trained,
             () = gone => Ok(LeaveReason::Finished),
-            () = async { stop.cancelled().await; tokio::time::sleep(STOP_PATIENCE).await } => {
+            () = async { stop.cancelled().await; tokio::time::sleep(STOP_TIMEOUT).await } => {
                 warn!("told to stop, and the step under way gets no answer: it is left to the others, as if this task had died");
                 Ok(LeaveReason::Shutdown)
             }
         };
         match trained {
             Ok(LeaveReason::InputExhausted) => {
-                (config.standing)("done", true, Vec::new());
+                (config.set_status)("done", true, Vec::new());
                 info!(
                     steps = outcome.steps,
                     examples = outcome.examples,
@@ -275,7 +279,7 @@ async fn train_until_told(
                 }
             }
             Ok(reason) => {
-                (config.standing)("leaving", false, Vec::new());
+                (config.set_status)("leaving", false, Vec::new());
                 session.leave(&coordinator, reason.clone()).await;
                 info!(
                     ?reason,
@@ -285,11 +289,11 @@ async fn train_until_told(
                 );
                 return end_with_the_job(&config, session.job_end(), outcome, &stop);
             }
-            Err(step::Failure::Cluster(error)) if ended(&error) => {
+            Err(failure::Failure::Cluster(error)) if ended(&error) => {
                 session.leave(&coordinator, LeaveReason::Finished).await;
                 return Ok(outcome);
             }
-            Err(step::Failure::Cluster(error)) if again(&error) => {
+            Err(failure::Failure::Cluster(error)) if again(&error) => {
                 warn!(%error, "the session is over: joining again");
             }
             Err(failure) => {
@@ -303,8 +307,8 @@ async fn train_until_told(
     }
 }
 
-/// Returns what a task has done whose job has ended, or why it ends with an error: a job that has failed is to be started
-/// again, and this task with it. A task that was told to stop has stopped well, however the job has ended.
+/// Returns the outcome of a task whose job has ended. Returns an error if the job has failed, because the job must be
+/// started again, and this task with it. A task that was told to stop returns its outcome, however the job has ended.
 fn end_with_the_job(
     config: &Config,
     end: Option<JobState>,
@@ -317,7 +321,7 @@ fn end_with_the_job(
     Ok(outcome)
 }
 
-/// Trains in a session, the way the job has it.
+/// Trains in a session, with the update mode of the job.
 async fn train(
     config: &Config,
     model: &Arc<AnyModel>,
@@ -326,19 +330,21 @@ async fn train(
     coordinator: &Arc<dyn Coordinator>,
     outcome: &mut Outcome,
     stop: &CancellationToken,
-) -> Result<LeaveReason, step::Failure> {
+) -> Result<LeaveReason, failure::Failure> {
     if let UpdateConfig::Sync { .. } = config.job.strategy.update {
         return synchronous::train(config, model, threads, session, coordinator, outcome, stop)
             .await;
     }
-    let feed = match config.job.input.train.sharding {
-        Sharding::Dynamic => Feed::granted(config, model, session, coordinator, None)?,
-        Sharding::None | Sharding::File | Sharding::Row => Feed::fixed(config, model, session)?,
+    let source = match config.job.input.train.sharding {
+        Sharding::Dynamic => BatchSource::granted(config, model, session, coordinator, None)?,
+        Sharding::None | Sharding::File | Sharding::Row => {
+            BatchSource::fixed(config, model, session)?
+        }
     };
-    step::train(config, &**model, feed, threads, session, outcome, stop).await
+    step::train(config, &**model, source, threads, session, outcome, stop).await
 }
 
-/// Whether a new session may succeed where this one was refused.
+/// Returns whether a new session may succeed after this one was refused.
 fn again(error: &Error) -> bool {
     matches!(
         error.reason(),
@@ -346,12 +352,12 @@ fn again(error: &Error) -> bool {
     )
 }
 
-/// Whether a parameter server says that the job is over.
+/// Returns whether a parameter server says that the job has ended.
 fn ended(error: &Error) -> bool {
     error.reason() == Some(Reason::JobEnded)
 }
 
-/// Whether the job is over.
+/// Returns whether the job has ended.
 fn over(state: JobState) -> bool {
     matches!(state, JobState::Done | JobState::Failed)
 }

@@ -1,12 +1,13 @@
 //! Training with parameters in every worker (`tf.distribute.MultiWorkerMirroredStrategy`, `MirroredStrategy`).
 //!
-//! At each step every member computes the batches of its lanes, all add up their gradients, and each applies the same mean
-//! to its own copy: the copies stay equal bit for bit. When a member dies or comes, the group is formed anew at the last
-//! step that anybody has finished, and whoever is behind takes the parameters over from one who is not.
+//! At each step every member computes the batches of its lanes, all members sum their gradients, and each applies the
+//! same mean to its own copy. The copies stay equal bit for bit. When a member dies or joins, the group is formed again
+//! at the last step that any member has finished. Members that are behind take the parameters over from one that is
+//! not.
 
+mod gradient_reducer;
 mod row_pushes;
 mod steps;
-mod sum;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,55 +16,57 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use trainyard_cluster_client::{Shard, retry};
+use trainyard_cluster_client::{ServerClient, retry};
 use trainyard_collective::Collective;
 use trainyard_diagnostic::{Action, Diagnostic, Waiting};
 use trainyard_model::AnyModel;
 use trainyard_parameter_store::Identity;
 use trainyard_variable::Layout;
 
-use crate::meeting::Meeting;
+use crate::failure::Failure;
 use crate::outcome::Outcome;
+use crate::rendezvous::Rendezvous;
 use crate::replica::{Replica, clear_handover};
 use crate::session::Session;
-use crate::step::Failure;
-use crate::{Config, Coordinator, Form, Formed, Forming, LeaveReason, Threads};
+use crate::{
+    Config, Coordinator, GroupAssignment, JoinGroupReply, JoinGroupRequest, LeaveReason, Threads,
+};
 use steps::steps;
 
-/// Number of the exchanges before the first step of a group.
+/// Step number of the exchanges before the first step of a group.
 const HANDSHAKE: u64 = 0;
-/// Number of the exchange behind the last step.
-const FAREWELL: u64 = u64::MAX;
-/// What a member is given beside its configuration.
+/// Step number of the exchange after the last step of a group.
+const LEAVE_BUCKET: u64 = u64::MAX;
+/// The arguments of a member that are the same for all of its groups.
 pub(crate) struct Member<'a> {
     pub(crate) config: &'a Config,
     pub(crate) model: &'a Arc<AnyModel>,
     pub(crate) threads: &'a Threads,
     pub(crate) layout: &'a Arc<Layout>,
     pub(crate) fingerprint: u64,
-    pub(crate) meeting: &'a Meeting,
-    /// Servers of what is not read whole, under the hybrid strategy.
-    pub(crate) tables: &'a [Shard],
+    pub(crate) rendezvous: &'a Rendezvous,
+    /// Servers of the variables that are not read whole, under the hybrid strategy.
+    pub(crate) tables: &'a [ServerClient],
     pub(crate) stop: &'a CancellationToken,
 }
 
-/// A group, and this member's seat in it.
-struct Circle {
-    formed: Formed,
+/// A process group, and this member's assignment to it.
+struct ProcessGroup {
+    formed: GroupAssignment,
     collective: Arc<Collective>,
 }
 
-/// Why the steps of a group have ended.
+/// The reason why the steps of a group have ended.
 enum Ended {
     /// The task leaves.
     Leave(LeaveReason),
-    /// Somebody waits to join, or goes: all members have agreed at a step.
+    /// A task waits to join, or leaves. All members have agreed on it at a step.
     Regroup,
-    /// A member is gone.
+    /// A member is lost.
     Broken(Diagnostic),
 }
 
-/// Trains in groups, one after the other, until there is a reason to leave.
+/// Trains in one group after another, until there is a reason to leave.
 pub(crate) async fn train(
     member: &Member<'_>,
     replica: &mut Replica,
@@ -75,8 +78,8 @@ pub(crate) async fn train(
     let stop = member.stop;
     let mut generation = 0;
     loop {
-        (config.standing)("waiting", false, vec!["the other workers".to_owned()]);
-        let Some(formed) = form(config, session, coordinator, generation, stop).await? else {
+        (config.set_status)("waiting", false, vec!["the other workers".to_owned()]);
+        let Some(formed) = join_group(config, session, coordinator, generation, stop).await? else {
             return Ok(if stop.is_cancelled() {
                 LeaveReason::Shutdown
             } else {
@@ -91,7 +94,7 @@ pub(crate) async fn train(
         };
         replica.ready(config, control, &formed).await?;
         let ended = match member
-            .meeting
+            .rendezvous
             .join(joined.cluster_id, joined.epoch, &formed)
             .await
         {
@@ -99,10 +102,10 @@ pub(crate) async fn train(
             Ok(collective) => {
                 let buffers = (formed.lanes as usize).div_ceil(formed.members.len().max(1));
                 let collective = Arc::new(collective.with_buffers(buffers));
-                let circle = Circle { formed, collective };
-                let trained = match agree(config, replica, control, &circle).await {
+                let group = ProcessGroup { formed, collective };
+                let trained = match agree(config, replica, control, &group).await {
                     Ok(Ok(())) => {
-                        steps(member, replica, session, coordinator, &circle, outcome).await
+                        steps(member, replica, session, coordinator, &group, outcome).await
                     }
                     Ok(Err(problem)) => Ok(Ended::Broken(problem)),
                     Err(failure) => Err(failure),
@@ -110,22 +113,22 @@ pub(crate) async fn train(
                 match trained {
                     Ok(ended) => {
                         if !matches!(ended, Ended::Broken(_)) {
-                            // Who leaves ends the group: all are to have had the last step before. Whoever hears no
-                            // answer has had it.
+                            // A member that leaves ends the group, so all members must have the last step before. A
+                            // member whose exchange fails has had that step.
                             drop(
-                                circle
+                                group
                                     .collective
-                                    .all_gather(FAREWELL, 0, Bytes::new())
+                                    .all_gather(LEAVE_BUCKET, 0, Bytes::new())
                                     .await,
                             );
                         }
-                        if let Some(collective) = Arc::into_inner(circle.collective) {
+                        if let Some(collective) = Arc::into_inner(group.collective) {
                             collective.leave().await;
                         }
                         ended
                     }
                     Err(failure) => {
-                        circle.collective.abort("it cannot go on");
+                        group.collective.abort("it cannot go on");
                         return Err(failure);
                     }
                 }
@@ -144,14 +147,14 @@ pub(crate) async fn train(
     }
 }
 
-/// Waits until the chief has formed the next group. Nothing where the job is over, or the token says stop.
-async fn form(
+/// Waits until the chief has formed the next group. Returns `None` if the job has ended or the token is cancelled.
+async fn join_group(
     config: &Config,
     session: &Session,
     coordinator: &Arc<dyn Coordinator>,
     generation: u64,
     stop: &CancellationToken,
-) -> Result<Option<Formed>, Failure> {
+) -> Result<Option<GroupAssignment>, Failure> {
     let started = Instant::now();
     let mut waiting = Waiting::new(
         config.task.to_string(),
@@ -163,18 +166,18 @@ async fn form(
         if stop.is_cancelled() || session.told()?.is_some() {
             return Ok(None);
         }
-        let ask = Form {
-            pulse: session.pulse.clone(),
+        let ask = JoinGroupRequest {
+            heartbeat: session.request.clone(),
             generation,
         };
         let asked = retry(&session.identity, &name, config.connect_deadline, || {
-            coordinator.form(ask.clone())
+            coordinator.join_group(ask.clone())
         });
         let missing = match asked.await? {
-            Forming::Formed(formed) => return Ok(Some(formed)),
-            Forming::Waits { waiting_for } => waiting_for,
+            JoinGroupReply::Assigned(formed) => return Ok(Some(formed)),
+            JoinGroupReply::Waits { waiting_for } => waiting_for,
         };
-        (config.standing)("waiting", false, missing.clone());
+        (config.set_status)("waiting", false, missing.clone());
         match waiting.tick(
             started.elapsed(),
             &format!("not here: {}", missing.join(", ")),
@@ -187,14 +190,15 @@ async fn form(
     }
 }
 
-/// Brings all members to the same parameters: those of whoever has come farthest. Within, why the group has broken.
+/// Brings all members to the parameters of the member that has come furthest. The inner error says why the group has
+/// broken.
 async fn agree(
     config: &Config,
     replica: &mut Replica,
     identity: Identity,
-    circle: &Circle,
+    group: &ProcessGroup,
 ) -> Result<Result<(), Diagnostic>, Failure> {
-    let Circle { formed, collective } = circle;
+    let ProcessGroup { formed, collective } = group;
     let gather = async |bucket: u32, bytes: Bytes| {
         collective
             .all_gather(HANDSHAKE, bucket, bytes)
@@ -241,7 +245,7 @@ async fn agree(
             .take_over(identity, String::from_utf8_lossy(path).as_ref().as_ref())
             .await?;
     }
-    // What was handed over is there until everybody has it.
+    // The parameters that were handed over stay until every member has them.
     let had = gather(2, Bytes::new()).await;
     if gives {
         clear_handover(config, identity.epoch, formed.generation);

@@ -1,4 +1,4 @@
-//! What a loop has done.
+//! The outcome of a training loop.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_protocol::Reason;
 
-/// What a loop has done, over all its sessions.
+/// The outcome of a training loop, over all its sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Outcome {
     /// Steps applied.
     pub steps: u64,
-    /// Examples in them.
+    /// Examples in those steps.
     pub examples: u64,
-    /// Loss of the latest.
+    /// Loss of the latest step.
     pub loss: Option<f64>,
     /// Seconds from the start of the process to its first applied step.
     pub first_step_seconds: Option<f64>,
@@ -23,21 +23,20 @@ pub struct Outcome {
     pub train_seconds: f64,
 }
 
-/// Where training stands, after a step.
+/// Progress of training, after a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Progress {
-    /// Steps applied by all.
+    /// Steps applied by all tasks.
     pub global_step: u64,
-    /// Steps applied here.
+    /// Steps applied by this task.
     pub steps: u64,
-    /// Examples here.
+    /// Examples in the steps of this task.
     pub examples: u64,
     /// Loss of the step.
     pub loss: f64,
 }
 
-/// Returns the message with which a task ends whose job has failed. `model_dir` says why the job has failed, where this
-/// task sees it.
+/// Returns the error of a task whose job has failed. `model_dir` gives the reason, if this task can read it.
 pub(crate) fn job_failed(task: Task, model_dir: &Path) -> Diagnostic {
     let marker = JobState::read(model_dir).ok().flatten();
     let reason = marker

@@ -1,14 +1,14 @@
-//! Steps that are under way: their parameters are read while earlier ones are computed.
+//! Steps in progress: their parameters are read while earlier steps are computed.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 
 use tokio_util::task::AbortOnDropHandle;
-use trainyard_cluster_client::{Error, Held, Push, Returned};
+use trainyard_cluster_client::{CachedParameters, Error, Push, Returned};
 use trainyard_variable::Gradients;
 
-use crate::compute::Sent;
+use crate::step_metrics::Sent;
 
 /// A step that has been computed.
 #[derive(Debug)]
@@ -20,17 +20,17 @@ pub(crate) struct Computed {
 /// A call to the parameter servers.
 #[allow(missing_debug_implementations)]
 pub enum Call {
-    /// It makes its way by itself.
+    /// The call runs in a spawned task.
     Spawned(AbortOnDropHandle<Result<Returned, Error>>),
-    /// It begins when it is waited for.
+    /// The call starts when it is awaited.
     Waiting(Pin<Box<dyn Future<Output = Result<Returned, Error>> + Send>>),
 }
 
 impl Call {
-    /// Waits for the answer.
+    /// Waits for the reply.
     ///
     /// # Errors
-    /// A server refuses, or gives no answer in time.
+    /// A server refuses, or does not reply in time.
     pub async fn returned(self) -> Result<Returned, Error> {
         match self {
             Self::Waiting(call) => call.await,
@@ -48,23 +48,23 @@ impl Call {
     }
 }
 
-/// A call under way, and what the caller wants to know of it when it is answered.
+/// A call in progress, with the context that the caller needs when the reply arrives.
 #[allow(missing_debug_implementations)]
-pub struct Ahead<T> {
-    /// What it is about.
+pub struct InFlightCall<T> {
+    /// Context of the caller.
     pub about: T,
     /// The call.
     pub call: Call,
 }
 
-/// The calls under way, oldest first, and memory that steps use one after the other.
+/// The calls in progress, oldest first, and buffers that steps reuse.
 ///
 /// With a depth of 0 there is one call at a time: it pushes step t and pulls step t + 1. With a depth of 1 the pull of
 /// step t + 1 goes with the push of step t - 1, and both travel while step t is computed.
 pub struct Pipeline<T> {
     depth: usize,
-    ahead: VecDeque<Ahead<T>>,
-    held: Vec<Held>,
+    ahead: VecDeque<InFlightCall<T>>,
+    held: Vec<CachedParameters>,
     gradients: Vec<Gradients>,
 }
 
@@ -79,17 +79,17 @@ impl<T> Pipeline<T> {
         }
     }
 
-    /// Returns whether no call is under way.
+    /// Returns whether no call is in progress.
     pub fn is_empty(&self) -> bool {
         self.ahead.is_empty()
     }
 
-    /// Returns whether another batch may be begun.
+    /// Returns whether another call may begin.
     pub fn has_room(&self) -> bool {
         self.ahead.len() <= self.depth
     }
 
-    /// Takes in a call.
+    /// Adds a call.
     pub fn push(
         &mut self,
         about: T,
@@ -99,30 +99,30 @@ impl<T> Pipeline<T> {
             0 => Call::Waiting(Box::pin(call)),
             _ => Call::Spawned(AbortOnDropHandle::new(tokio::spawn(call))),
         };
-        self.ahead.push_back(Ahead { about, call });
+        self.ahead.push_back(InFlightCall { about, call });
     }
 
-    /// Returns the oldest call.
-    pub fn pop(&mut self) -> Option<Ahead<T>> {
+    /// Removes and returns the oldest call.
+    pub fn pop(&mut self) -> Option<InFlightCall<T>> {
         self.ahead.pop_front()
     }
 
-    /// Returns memory for the values of a pull.
-    pub fn spare_held(&mut self) -> Held {
+    /// Returns a buffer for the values of a pull.
+    pub fn spare_held(&mut self) -> CachedParameters {
         self.held.pop().unwrap_or_default()
     }
 
-    /// Keeps the values of a pull for another.
-    pub fn keep(&mut self, held: Held) {
+    /// Keeps the buffer of a pull for reuse.
+    pub fn keep(&mut self, held: CachedParameters) {
         self.held.push(held);
     }
 
-    /// Returns memory for gradients.
+    /// Returns buffers for gradients.
     pub fn spare_gradients(&mut self) -> Gradients {
         self.gradients.pop().unwrap_or_default()
     }
 
-    /// Keeps the memory of gradients.
+    /// Keeps the buffers of gradients for reuse.
     pub fn keep_gradients(&mut self, gradients: Gradients) {
         self.gradients.push(gradients);
     }

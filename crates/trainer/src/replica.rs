@@ -1,29 +1,29 @@
-//! The parameters that a worker holds itself, and how it hands them to others.
+//! The parameters that a worker holds itself, and their handover to other workers.
 
 use std::path::{Path, PathBuf};
 
 use trainyard_checkpoint::{abandon, absolute, begin, commit};
-use trainyard_cluster_client::{Error, LocalShard, Plan};
+use trainyard_cluster_client::{Error, LocalServer, Plan};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, Opened, State};
 
 use crate::outcome::into_diagnostic;
-use crate::{Config, Formed, scale_learning_rates};
+use crate::{Config, GroupAssignment, scale_learning_rates};
 
-/// Folder below the model folder in which members hand parameters to each other.
+/// Folder in the model directory through which members hand over parameters.
 const HANDOVER: &str = "handover";
 
 /// A copy of all parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Replica {
-    shard: LocalShard,
+    shard: LocalServer,
     plan: Plan,
-    /// Whether the plan's learning rates are those of the group.
+    /// Whether the learning rates of the plan have been scaled to the group.
     scaled: bool,
 }
 
 impl Replica {
-    pub(crate) fn new(shard: LocalShard, plan: Plan) -> Self {
+    pub(crate) fn new(shard: LocalServer, plan: Plan) -> Self {
         Self {
             shard,
             plan,
@@ -31,17 +31,17 @@ impl Replica {
         }
     }
 
-    pub(crate) fn shard(&self) -> &LocalShard {
+    pub(crate) fn shard(&self) -> &LocalServer {
         &self.shard
     }
 
-    /// Returns the steps that the parameters have been through; nothing where there are none.
+    /// Returns the number of steps applied to the parameters. `None` if there are no parameters.
     pub(crate) fn version(&self) -> Option<u64> {
         let status = self.shard.store().status();
         matches!(status.state, State::Open | State::Draining).then_some(status.version)
     }
 
-    /// Returns the steps that the parameters have been through, and the first batch that they have not.
+    /// Returns the number of steps applied to the parameters, and the first batch that has not been applied.
     pub(crate) fn opened(&self) -> Opened {
         let positions = self.shard.store().positions();
         let batch = positions
@@ -58,13 +58,13 @@ impl Replica {
         self.shard.store().status().global_step
     }
 
-    /// Takes the parameters over for the chief's epoch, and makes them where there are none: from the checkpoint that the
-    /// chief starts from, or first values.
+    /// Claims the parameters for the chief's term. If there are none, makes them from the checkpoint that the chief
+    /// starts from, or from initial values.
     pub(crate) async fn ready(
         &mut self,
         config: &Config,
         identity: Identity,
-        formed: &Formed,
+        formed: &GroupAssignment,
     ) -> Result<(), Error> {
         if !self.scaled {
             scale_learning_rates(&config.job, &mut self.plan, formed.lanes as usize);
@@ -121,7 +121,7 @@ impl Replica {
         committed.map(|path| absolute(&path))
     }
 
-    /// Takes in what another member has handed over.
+    /// Restores the parameters that another member has handed over.
     pub(crate) async fn take_over(
         &mut self,
         identity: Identity,
@@ -134,10 +134,10 @@ impl Replica {
     }
 }
 
-/// Removes what was handed over in a generation.
+/// Removes the parameters that were handed over in a generation.
 pub(crate) fn clear_handover(config: &Config, epoch: u64, generation: u64) {
     let folder = config.job.model_dir.join(HANDOVER);
     abandon(&folder.join(format!("{epoch}-{generation}")));
-    // The last one out; whatever else is in it stays.
+    // The folder is removed unless other files are left in it.
     drop(std::fs::remove_dir(folder));
 }

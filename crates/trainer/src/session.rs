@@ -1,4 +1,4 @@
-//! One session: joined at the chief, opened at every parameter server.
+//! One session: registered at the chief, and opened at every parameter server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_checkpoint::JobPhase;
-use trainyard_cluster_client::{Backoff, Error, Outages, Parameters, Shard};
+use trainyard_cluster_client::{Backoff, Error, Outages, Parameters, ServerClient};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{Identity, Opened};
@@ -18,20 +18,23 @@ use trainyard_run_config::{Agreement, PayloadType, Sharding, UpdateConfig};
 use trainyard_variable::Layout;
 
 use crate::Config;
-use crate::heartbeat::{Directive, Heartbeat};
+use crate::heartbeat::{Directive, HeartbeatSender};
 use crate::telemetry::Telemetry;
-use crate::{Coordinator, JobState, Join, Joined, LeaveReason, Pulse, Work};
+use crate::{
+    Coordinator, HeartbeatRequest, JobState, LeaveReason, RegisterReply, RegisterRequest,
+    StepTotals,
+};
 
-/// Time between questions whether training has begun.
-const READY_POLL: Duration = Duration::from_millis(20);
-/// Time after which a living process of the same task is believed in.
-const TAKEN_PATIENCE: Duration = Duration::from_secs(4);
-/// Time between looks whether the chief answers, of a task that waits for the end of the job.
-const STAY_LOOK: Duration = Duration::from_millis(500);
-/// Longest time to take leave in.
+/// Interval of registration requests until the job trains.
+const READY_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Time after which another process of the same task counts as alive.
+const TASK_TAKEN_TIMEOUT: Duration = Duration::from_secs(4);
+/// Interval at which a task that waits for the end of the job checks whether the chief answers.
+const STAY_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest time for telling the chief that this task leaves.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Returns how values of this type travel.
+/// Returns the wire encoding of a payload type.
 pub fn encoding(payload: PayloadType) -> Encoding {
     match payload {
         PayloadType::Float32 => Encoding::Float32,
@@ -40,12 +43,12 @@ pub fn encoding(payload: PayloadType) -> Encoding {
     }
 }
 
-/// How an attempt to take part has ended.
+/// Outcome of a registration.
 #[derive(Debug)]
 pub(crate) enum Entry<T> {
     /// The task takes part.
-    Joined(T),
-    /// The job is over, in this state.
+    Member(T),
+    /// The job has ended, in this state.
     Over(JobState),
     /// The task was told to stop.
     Stopped,
@@ -55,34 +58,35 @@ pub(crate) enum Entry<T> {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) parameters: Parameters,
-    pub(crate) heartbeat: Heartbeat,
-    /// Version of the servers, and first batch of the data shard that is not applied.
+    pub(crate) heartbeat: HeartbeatSender,
+    /// Version of the servers, and the first batch of the data shard that has not been applied.
     pub(crate) opened: Opened,
-    pub(crate) joined: Joined,
-    /// The session's name for the chief.
-    pub(crate) pulse: Pulse,
-    /// The same for stores.
+    pub(crate) joined: RegisterReply,
+    /// The heartbeat that identifies the session to the chief.
+    pub(crate) request: HeartbeatRequest,
+    /// The identity of the session for the stores.
     pub(crate) identity: Identity,
 }
 
 impl Session {
-    /// Joins, waits until the job trains, and opens the session everywhere. `spent_session` is the latest session of this process, which is followed by another; 0 = none.
+    /// Registers, waits until the job trains, and opens the session at every server. `spent_session` is the latest
+    /// session of this process, which the new one follows; 0 = none.
     pub(crate) async fn join(
         config: &Config,
         coordinator: &Arc<dyn Coordinator>,
-        shards: &[Shard],
+        shards: &[ServerClient],
         layout: &Arc<Layout>,
         fingerprint: u64,
         spent_session: &mut u64,
         stop: &CancellationToken,
     ) -> Result<Entry<Self>, Error> {
         let joined = match register(config, coordinator, fingerprint, *spent_session, stop).await? {
-            Entry::Joined(joined) => joined,
+            Entry::Member(joined) => joined,
             Entry::Over(state) => return Ok(Entry::Over(state)),
             Entry::Stopped => return Ok(Entry::Stopped),
         };
         *spent_session = joined.session;
-        let pulse = Pulse {
+        let request = HeartbeatRequest {
             task: config.task,
             incarnation: config.incarnation,
             epoch: joined.epoch,
@@ -90,7 +94,7 @@ impl Session {
             steps: 0,
             examples: 0,
             loss: 0.0,
-            work: Work::default(),
+            totals: StepTotals::default(),
         };
         let identity = Identity {
             cluster_id: joined.cluster_id,
@@ -128,20 +132,21 @@ impl Session {
         };
         let coordinator = Arc::clone(coordinator);
         let lanes = joined.lanes.clone();
-        let heartbeat = Heartbeat::start(coordinator, pulse.clone(), interval, lanes, ended);
+        let heartbeat =
+            HeartbeatSender::start(coordinator, request.clone(), interval, lanes, ended);
         let next_batch = opened.batches_applied;
         info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "{} has joined the job", config.task);
-        Ok(Entry::Joined(Self {
+        Ok(Entry::Member(Self {
             parameters,
             heartbeat,
             opened,
             joined,
-            pulse,
+            request,
             identity,
         }))
     }
 
-    /// Returns why the session is to end, if the chief has said so.
+    /// Returns why the session must end, if the chief has said so.
     pub(crate) fn told(&self) -> Result<Option<LeaveReason>, Error> {
         match self.heartbeat.directive() {
             Directive::Train => Ok(None),
@@ -158,14 +163,14 @@ impl Session {
         }
     }
 
-    /// Takes leave of the chief. Returns whether it listened.
+    /// Tells the chief that this task leaves. Returns whether the chief has answered.
     pub(crate) async fn leave(
         &self,
         coordinator: &Arc<dyn Coordinator>,
         reason: LeaveReason,
     ) -> bool {
-        let pulse = self.heartbeat.counts.told_by(&self.pulse);
-        let left = tokio::time::timeout(LEAVE_TIMEOUT, coordinator.leave(pulse, reason)).await;
+        let heartbeat = self.heartbeat.counts.told_by(&self.request);
+        let left = tokio::time::timeout(LEAVE_TIMEOUT, coordinator.leave(heartbeat, reason)).await;
         let listened = matches!(left, Ok(Ok(())));
         if !listened {
             warn!("the chief was not there to take leave of");
@@ -173,11 +178,11 @@ impl Session {
         listened
     }
 
-    /// Stays, with nothing to do, until the job is over or the token says stop: where a server or the chief is lost before
-    /// that, what this task has read may have to be read once more, or the next chief to be told that it has been.
+    /// Waits idly until the job ends or the token is cancelled. If a server or the chief is lost before that, the data
+    /// of this task may have to be read again, or the next chief must be told that it has been read.
     ///
     /// # Errors
-    /// The session is over and the job is not; the chief has not answered for the deadline.
+    /// The session has ended while the job continues; the chief has not answered within the deadline.
     pub(crate) async fn stay(
         &self,
         config: &Config,
@@ -188,7 +193,7 @@ impl Session {
         while self.told()?.is_none() {
             tokio::select! {
                 () = self.heartbeat.directed() => continue,
-                () = tokio::time::sleep(STAY_LOOK) => {}
+                () = tokio::time::sleep(STAY_POLL_INTERVAL) => {}
                 () = stop.cancelled() => return Ok(()),
             }
             let Some(since) = self.heartbeat.silent_since() else {
@@ -211,22 +216,23 @@ impl Session {
     }
 }
 
-/// Says in the standing of this task, and in its step rate, that its steps wait for parameter servers.
+/// Returns the handler of outages. It reports in the status of this task, and in its step rate, that steps wait for
+/// parameter servers.
 fn outages(config: &Config) -> Outages {
-    let standing = Arc::clone(&config.standing);
+    let set_status = Arc::clone(&config.set_status);
     let telemetry = Telemetry::new();
     Outages::new(Arc::new(move |servers| {
         if servers.is_empty() {
-            standing("training", true, servers);
+            set_status("training", true, servers);
         } else {
             telemetry.steps_per_second.set(0.0);
             telemetry.examples_per_second.set(0.0);
-            standing("waiting", false, servers);
+            set_status("waiting", false, servers);
         }
     }))
 }
 
-/// A session that is over, for this reason, although the job is not.
+/// Returns the error of a session that has ended for this reason while the job continues.
 pub(crate) fn over(message: &str) -> Error {
     Error::Refused {
         peer: "chief:0".to_owned(),
@@ -234,17 +240,17 @@ pub(crate) fn over(message: &str) -> Error {
     }
 }
 
-/// The number by which the servers know how far the task's data has been applied. What the chief hands out has one number
-/// for all tasks.
-fn data_shard(config: &Config, joined: &Joined) -> u64 {
+/// Returns the number under which the servers record how far the task's data has been applied. Data that the chief
+/// hands out has one number for all tasks.
+fn data_shard(config: &Config, joined: &RegisterReply) -> u64 {
     match config.job.input.train.sharding {
         Sharding::Dynamic => 0,
         Sharding::None | Sharding::File | Sharding::Row => joined.data_shard_index as u64,
     }
 }
 
-/// Returns how the job has ended since the task was started, if the model folder, where this task sees it, says that it
-/// has: a job that is short may be over before each of its tasks has found the chief.
+/// Returns how the job has ended since this task was started, if the model directory, as this task sees it, says so. A
+/// short job may end before each of its tasks has found the chief.
 fn ended_without(task: Task, folder: &Path, started: Instant) -> Option<JobState> {
     let Ok(Some((state, written))) = trainyard_checkpoint::JobState::read_with_time(folder) else {
         return None;
@@ -254,7 +260,7 @@ fn ended_without(task: Task, folder: &Path, started: Instant) -> Option<JobState
         JobPhase::Failed => JobState::Failed,
         _ => return None,
     };
-    // A task that is started again at once must not take the end of the run before for this one's.
+    // A task that is restarted at once must not mistake the end of the previous run for the end of this one.
     let since = SystemTime::now()
         .checked_sub(started.elapsed())
         .is_none_or(|started| written >= started);
@@ -272,8 +278,8 @@ async fn register(
     layout_fingerprint: u64,
     spent_session: u64,
     stop: &CancellationToken,
-) -> Result<Entry<Joined>, Error> {
-    let join = Join {
+) -> Result<Entry<RegisterReply>, Error> {
+    let join = RegisterRequest {
         task: config.task,
         incarnation: config.incarnation,
         servers: config.servers.clone(),
@@ -292,7 +298,7 @@ async fn register(
     );
     let mut backoff = Backoff::new(config.incarnation);
     let mut taken_since: Option<Instant> = None;
-    (config.standing)("waiting", false, vec![coordinator.name()]);
+    (config.set_status)("waiting", false, vec![coordinator.name()]);
     loop {
         let registered = tokio::select! {
             registered = coordinator.register(join.clone()) => registered,
@@ -301,20 +307,20 @@ async fn register(
         let (last, pause) = match registered {
             Ok(joined) if crate::over(joined.state) => return Ok(Entry::Over(joined.state)),
             Ok(joined) if joined.state == JobState::Training => {
-                return Ok(Entry::Joined(joined));
+                return Ok(Entry::Member(joined));
             }
             Ok(joined) => {
-                (config.standing)("waiting", false, joined.waiting_for.clone());
+                (config.set_status)("waiting", false, joined.waiting_for.clone());
                 let last = if joined.waiting_for.is_empty() {
                     "the parameter servers make or restore their variables".to_owned()
                 } else {
                     joined.waiting_for.join(", ")
                 };
-                (last, READY_POLL)
+                (last, READY_POLL_INTERVAL)
             }
             Err(error) if error.may_pass() => match error {
                 Error::Unreachable { message, .. } => {
-                    // Its chief is gone for good, if the job has ended since this task was started.
+                    // If the job has ended since this task was started, its chief is gone for good.
                     if let Some(state) =
                         ended_without(config.task, &config.job.model_dir, config.started)
                     {
@@ -324,9 +330,9 @@ async fn register(
                 }
                 other => (other.to_string(), backoff.next_wait()),
             },
-            // A process that has just died looks alive for a moment: its successor is patient.
+            // A process that has just died still counts as alive for a moment, so its successor retries.
             Err(error) if error.reason() == Some(Reason::TaskTaken) => {
-                if taken_since.get_or_insert_with(Instant::now).elapsed() > TAKEN_PATIENCE {
+                if taken_since.get_or_insert_with(Instant::now).elapsed() > TASK_TAKEN_TIMEOUT {
                     return Err(error);
                 }
                 (error.to_string(), Duration::from_millis(100))

@@ -1,14 +1,14 @@
-//! Gradients of rows and ids, as workers give them to each other: indexed slices (`tf.IndexedSlices`), by lane.
+//! Sparse gradients that workers exchange: indexed slices (`tf.IndexedSlices`), by lane.
 
 use bytes::Bytes;
 use trainyard_variable::{Gradients, Read, Reads, VariableSpec, add_by_key, union_of_keys};
 
-/// The rows and ids that the batch of one lane has gradients of.
+/// The rows and ids for which the batch of one lane has gradients.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SparsePart {
     pub(crate) lane: u32,
     pub(crate) reads: Reads,
-    /// By variable; empty for those that are held whole.
+    /// Gradients by variable; empty for variables that are held whole.
     pub(crate) gradients: Gradients,
 }
 
@@ -16,8 +16,8 @@ pub(crate) struct SparsePart {
 const ROWS: u32 = 1;
 const IDS: u32 = 2;
 
-/// Returns parts as bytes: the number of parts, and of each its lane, the number of variables that it names, and of each of
-/// those its number, the kind and number of its keys, the keys and the values, all little-endian.
+/// Encodes parts as bytes, all numbers little-endian: the number of parts; for each part its lane and the number of its
+/// variables; for each variable its number, the kind and number of its keys, the keys and the values.
 pub(crate) fn encode(parts: &[SparsePart]) -> Bytes {
     let mut out = Vec::new();
     let put =
@@ -56,10 +56,10 @@ pub(crate) fn encode(parts: &[SparsePart]) -> Bytes {
     out.into()
 }
 
-/// Reads what [`encode`] wrote.
+/// Decodes the bytes of [`encode`].
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// The bytes are malformed. The message says in which way.
 pub(crate) fn decode(bytes: &[u8], variables: &[VariableSpec]) -> Result<Vec<SparsePart>, String> {
     let mut rest = bytes;
     let parts = number(&mut rest)?;
@@ -123,7 +123,8 @@ fn take<T, const N: usize>(
         .collect())
 }
 
-/// Adds up parts in the order of their lanes, and multiplies the sums by `share`. Returns what is named, and the gradients.
+/// Sums parts in the order of their lanes, and multiplies the sums by `share`. Returns the rows and ids of all parts,
+/// and the gradients.
 pub(crate) fn merge(
     parts: &mut [&SparsePart],
     variables: &[VariableSpec],
@@ -132,7 +133,7 @@ pub(crate) fn merge(
     parts.sort_by_key(|part| part.lane);
     let mut reads = Vec::with_capacity(variables.len());
     let mut gradients = Vec::with_capacity(variables.len());
-    // Variables that are read at the same rows in every part are so in the sum: their rows are named once.
+    // Variables that are read at the same rows in every part have the same rows in the sum, which are then stored once.
     let mut known: Vec<Read> = Vec::new();
     for (place, spec) in variables.iter().enumerate() {
         let named: Vec<&Read> = parts.iter().map(|part| &part.reads[place]).collect();
@@ -182,7 +183,7 @@ pub(crate) fn merge(
     (reads, gradients)
 }
 
-/// Returns the same keys in the memory of an earlier variable, if there is one with the same.
+/// Returns the copy of the same keys that an earlier variable has, if there is one.
 fn shared(known: &mut Vec<Read>, union: Read) -> Read {
     match known.iter().find(|earlier| **earlier == union) {
         Some(same) => same.clone(),

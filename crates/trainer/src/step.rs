@@ -4,44 +4,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use trainyard_cluster_client::{Error, Held, PulledStep, Push, Step};
+use trainyard_cluster_client::{CachedParameters, PulledStep, Push, Step};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::AnyModel;
 use trainyard_parameter_store::Ticket;
 
-use crate::compute::{Computing, Sent, reads};
-use crate::feed::{Feed, Prepared};
-use crate::outcome::{Outcome, into_diagnostic};
-use crate::pipeline::{Ahead, Computed, Pipeline};
+use crate::batch_source::{BatchSource, Prepared};
+use crate::compute::{Computing, reads};
+use crate::failure::Failure;
+use crate::outcome::Outcome;
+use crate::pipeline::{Computed, InFlightCall, Pipeline};
 use crate::session::Session;
-use crate::tally::Tally;
+use crate::step_metrics::{Sent, StepMetrics};
 use crate::{Config, Hold, LeaveReason, Threads};
 
-/// Time between questions for a ticket while all are in others' hands.
-const TICKET_POLL: Duration = Duration::from_millis(5);
-
-/// Why a session's steps have ended.
-pub(crate) enum Failure {
-    /// A call to the cluster.
-    Cluster(Error),
-    /// Anything else.
-    Local(Diagnostic),
-}
-
-impl Failure {
-    pub(crate) fn into_diagnostic(self) -> Diagnostic {
-        match self {
-            Self::Cluster(error) => into_diagnostic(&error),
-            Self::Local(diagnostic) => diagnostic,
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Cluster(error)
-    }
-}
+/// Interval of requests for a ticket while other tasks hold all of them.
+const TICKET_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl From<Diagnostic> for Failure {
     fn from(diagnostic: Diagnostic) -> Self {
@@ -53,18 +31,18 @@ impl From<Diagnostic> for Failure {
 pub(crate) async fn train(
     config: &Config,
     model: &AnyModel,
-    feed: Feed,
+    source: BatchSource,
     threads: &Threads,
     session: &mut Session,
     outcome: &mut Outcome,
     stop: &CancellationToken,
 ) -> Result<LeaveReason, Failure> {
     let mut computing = Computing::new(config, model, threads)?;
-    (config.standing)("training", true, Vec::new());
+    (config.set_status)("training", true, Vec::new());
     let mut steps = Steps {
-        tally: Tally::new(config, outcome, &session.heartbeat.counts),
+        metrics: StepMetrics::new(config, outcome, &session.heartbeat.counts),
         session,
-        feed,
+        source,
         pipeline: Pipeline::new(config.job.strategy.pipeline_depth),
         end: None,
         behind_last_step: false,
@@ -102,7 +80,8 @@ pub(crate) async fn train(
                 continue;
             }
         }
-        // What was read ahead is another's to compute, or comes again, unless all that is left is to be computed.
+        // Other tasks compute the batches that were read ahead, or they are read again. At the end of the input they
+        // are computed here.
         if steps
             .end
             .as_ref()
@@ -117,7 +96,7 @@ pub(crate) async fn train(
             &pulled.held.values,
             &mut gradients,
             busy,
-            &steps.tally,
+            &steps.metrics,
             &mut |_, _| {},
         )?;
         steps.pipeline.keep(pulled.held);
@@ -125,7 +104,7 @@ pub(crate) async fn train(
             step: pulled.step,
             batch: sent.batch(),
             batches: 1,
-            contribution: None,
+            micro_batch: None,
             stores: None,
             gradients,
             rejected: sent.rejected,
@@ -134,32 +113,33 @@ pub(crate) async fn train(
     }
 }
 
-/// What a call pulls and pushes.
-struct About {
+/// The batch of a pull and the step of a push, in one call.
+struct CallContext {
     batch: Option<Prepared>,
     pushed: Option<Sent>,
 }
 
-/// A session's steps: what is read ahead, and what is known of the rest.
+/// The steps of a session: those that are read ahead, and the state of the others.
 struct Steps<'a> {
-    tally: Tally<'a>,
+    metrics: StepMetrics<'a>,
     session: &'a mut Session,
-    feed: Feed,
-    pipeline: Pipeline<About>,
-    /// Why no further batch is begun.
+    source: BatchSource,
+    pipeline: Pipeline<CallContext>,
+    /// The reason why no further batch begins.
     end: Option<LeaveReason>,
-    /// Whether the last step has been applied: what is left are batches that some servers have applied and others have not.
+    /// Whether the last step has been applied. Only batches that some servers have applied and others have not are left
+    /// then.
     behind_last_step: bool,
     hold: Option<Hold>,
-    /// Steps that were pushed and are not answered.
+    /// Number of pushed steps that have not been answered.
     under_way: u64,
-    /// The global step once all that was pushed has been applied, as far as nobody else trains. An answer may know of steps
-    /// behind its own: it tells where nothing else is under way.
+    /// The global step once all pushed steps have been applied, if no other task trains. A reply may include steps
+    /// after its own, so its global step is used only if no other push is in progress.
     pushed: Option<u64>,
 }
 
 impl Steps<'_> {
-    /// Looks for a reason to begin no further batch.
+    /// Checks for a reason to begin no further batch.
     fn look_around(&mut self, stop: &CancellationToken) -> Result<(), Failure> {
         if stop.is_cancelled() {
             self.end.get_or_insert(LeaveReason::Shutdown);
@@ -170,18 +150,18 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Takes note that the last step has been applied. The chief knows which batches are to be completed, and when there are
-    /// none, where it hands out the data.
+    /// Records that the last step has been applied. If the chief hands out the data, it knows which batches must still
+    /// be completed.
     fn reach_last_step(&mut self) {
-        if self.feed.is_granted() {
+        if self.source.is_granted() {
             self.behind_last_step = true;
         } else {
             self.end.get_or_insert(LeaveReason::Finished);
         }
     }
 
-    /// Asks for the parameters of as many batches as the pipeline holds. A computed step goes with the first of them;
-    /// where none is begun, it goes alone.
+    /// Requests the parameters of as many batches as the pipeline holds. A computed step is sent with the first of
+    /// these requests, or alone if there is none.
     async fn read_ahead(
         &mut self,
         model: &AnyModel,
@@ -190,16 +170,16 @@ impl Steps<'_> {
     ) -> Result<(), Failure> {
         while self.end.is_none() && self.pipeline.has_room() {
             let idle = self.pipeline.is_empty() && computed.is_none();
-            if !idle && !self.feed.is_ready() {
+            if !idle && !self.source.is_ready() {
                 break;
             }
             let began = Instant::now();
-            self.tally
+            self.metrics
                 .telemetry
                 .input_queue
-                .set(self.feed.waiting() as f64);
+                .set(self.source.waiting() as f64);
             let item = tokio::select! {
-                item = self.feed.next() => item?,
+                item = self.source.next() => item?,
                 () = stop.cancelled() => {
                     self.end = Some(LeaveReason::Shutdown);
                     break;
@@ -209,7 +189,7 @@ impl Steps<'_> {
                 self.end = Some(LeaveReason::InputExhausted);
                 break;
             };
-            self.tally.waited_for_input(began.elapsed());
+            self.metrics.waited_for_input(began.elapsed());
             if self.behind_last_step && !prepared.half_applied {
                 continue;
             }
@@ -227,7 +207,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Waits, before another step is pushed, for the checkpoint of the one before it, if that is to have one.
+    /// Waits, before another step is pushed, for the checkpoint of the step before it, if that step gets one.
     async fn wait_for_checkpoint(&mut self, stop: &CancellationToken) {
         let (Some(hold), Some(pushed)) = (&mut self.hold, self.pushed) else {
             return;
@@ -239,7 +219,11 @@ impl Steps<'_> {
     }
 
     /// Sends a computed step, a pull, or both.
-    fn send(&mut self, computed: Option<Computed>, pull: Option<(Prepared, Step, Held)>) {
+    fn send(
+        &mut self,
+        computed: Option<Computed>,
+        pull: Option<(Prepared, Step, CachedParameters)>,
+    ) {
         let (push, pushed) = match computed {
             Some(Computed { push, sent }) => (Some(push), Some(sent)),
             None => (None, None),
@@ -253,29 +237,29 @@ impl Steps<'_> {
             None => (None, None),
         };
         self.pipeline.push(
-            About { batch, pushed },
+            CallContext { batch, pushed },
             self.session.parameters.call(push, pull),
         );
     }
 
-    /// Waits for an answer: takes note of the step that was pushed, and returns the one that was pulled.
+    /// Waits for a reply. Records the step that was pushed, and returns the one that was pulled.
     async fn receive(
         &mut self,
-        ahead: Ahead<About>,
+        ahead: InFlightCall<CallContext>,
     ) -> Result<Option<(Prepared, PulledStep)>, Failure> {
         let began = Instant::now();
         let returned = ahead.call.returned().await?;
-        self.tally.exchanged(began.elapsed(), &returned.traffic);
+        self.metrics.exchanged(began.elapsed(), &returned.traffic);
         if let (Some((pushed, gradients)), Some(sent)) = (returned.pushed, ahead.about.pushed) {
             self.pipeline.keep_gradients(gradients);
-            self.feed.applied(sent.position);
+            self.source.applied(sent.position);
             self.under_way = self.under_way.saturating_sub(1);
             if self.under_way == 0 {
                 self.pushed = Some(pushed.global_step);
             } else if pushed.duplicate || pushed.rejected.is_some() || sent.rejected.is_some() {
                 self.pushed = self.pushed.map(|step| step.saturating_sub(1));
             }
-            self.tally.count(&pushed, sent);
+            self.metrics.count(&pushed, sent);
         }
         if let Some(pulled) = returned.pulled.as_ref().filter(|_| self.under_way == 0) {
             self.pushed.get_or_insert(pulled.global_step);
@@ -283,7 +267,7 @@ impl Steps<'_> {
         Ok(ahead.about.batch.zip(returned.pulled))
     }
 
-    /// Asks once more for a step that has to wait for others.
+    /// Repeats the request for a step that has to wait.
     async fn ask_again(
         &mut self,
         prepared: Prepared,
@@ -292,7 +276,7 @@ impl Steps<'_> {
     ) {
         if self.pipeline.is_empty() {
             tokio::select! {
-                () = tokio::time::sleep(TICKET_POLL) => {}
+                () = tokio::time::sleep(TICKET_POLL_INTERVAL) => {}
                 () = stop.cancelled() => {}
             }
         }
@@ -303,7 +287,7 @@ impl Steps<'_> {
         if !exhausted || stop.is_cancelled() {
             return;
         }
-        // Behind those that are under way: one of them may hold the ticket that this one waits for.
+        // The request follows those in progress, one of which may hold the ticket that it waits for.
         self.send(None, Some((prepared, pulled.step, pulled.held)));
     }
 }

@@ -1,50 +1,50 @@
-//! The steps of one session, each part of a synchronous step (`tf.compat.v1.train.SyncReplicasOptimizer`).
+//! The steps of one session, each a micro-batch of a synchronous step (`tf.compat.v1.train.SyncReplicasOptimizer`).
 //!
-//! A step takes one batch of each lane. The chief says which lanes a task computes; two tasks may compute the same one,
-//! and whoever is faster counts: the batches are the same, so are the gradients. A task that has fallen behind drops
-//! what it has and goes on at the step of the others.
+//! A step takes one batch of each lane. The chief decides which lanes a task computes. Two tasks may compute the same
+//! lane, and the faster one counts: their batches are the same, and so are their gradients. A task that has fallen
+//! behind drops its batches and continues at the step of the others.
 //!
-//! Who dies may have given its part to some servers only. The step is complete where all servers have applied it: until
-//! then its parts are of use, and are computed from the values before it. For the same reason nobody leaves before the
-//! last step is complete.
+//! A task that dies may have sent its micro-batch to some servers only. A step is complete when all servers have
+//! applied it. Until then its micro-batches are needed, and are computed from the values before the step. For the same
+//! reason no task leaves before the last step is complete.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use trainyard_cluster_client::{Held, PulledStep, Push};
+use trainyard_cluster_client::{CachedParameters, PulledStep, Push};
 use trainyard_model::AnyModel;
-use trainyard_parameter_store::{Contribution, Ticket};
+use trainyard_parameter_store::{MicroBatch, Ticket};
 use trainyard_variable::{Gradients, Read};
 
+use crate::batch_source::{BatchSource, Prepared};
 use crate::compute::{Computing, reads};
-use crate::feed::{Feed, Prepared};
+use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::pipeline::Computed;
 use crate::session::Session;
-use crate::step::Failure;
-use crate::tally::Tally;
+use crate::step_metrics::StepMetrics;
 use crate::{Config, Coordinator, LeaveReason, Threads};
 
-/// Time between looks at what the chief says, while there is nothing to do.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval at which the chief's directive is checked while there is nothing to do.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A lane that this task computes.
 struct Lane {
     number: u32,
-    feed: Feed,
-    /// The batch that is computed next.
+    source: BatchSource,
+    /// The next batch to compute.
     next: Option<Part>,
-    /// Version behind the latest step that was computed here.
+    /// Version after the latest step that was computed here.
     reached: u64,
     ended: bool,
 }
 
-/// A batch, and the step that it is part of.
+/// A batch, and its synchronous step.
 struct Part {
     version: u64,
-    contribution: Contribution,
+    micro_batch: MicroBatch,
     batch: Prepared,
 }
 
@@ -59,18 +59,18 @@ pub(crate) async fn train(
     stop: &CancellationToken,
 ) -> Result<LeaveReason, Failure> {
     let mut computing = Computing::new(config, &**model, threads)?;
-    let tally = Tally::new(config, outcome, &session.heartbeat.counts);
+    let metrics = StepMetrics::new(config, outcome, &session.heartbeat.counts);
     let version = session.opened.version;
     let mut steps = Steps {
-        tally,
+        metrics,
         session,
         lanes: Vec::new(),
         version,
-        held: Held::default(),
+        held: CachedParameters::default(),
         spare: Gradients::new(),
         computed: None,
     };
-    (config.standing)("training", true, Vec::new());
+    (config.set_status)("training", true, Vec::new());
     loop {
         let end = if stop.is_cancelled() {
             Some(LeaveReason::Shutdown)
@@ -94,7 +94,7 @@ pub(crate) async fn train(
                     }
                 }
                 None => tokio::select! {
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(POLL_INTERVAL) => {}
                     () = stop.cancelled() => {}
                 },
             }
@@ -117,7 +117,7 @@ pub(crate) async fn train(
         }
         steps.version = steps.version.max(pulled.reached);
         if pulled.ticket == Ticket::Wait || pulled.reached > part.version {
-            // Either not all servers are there yet, or all are past this step.
+            // Either some servers have not reached this step, or all are past it.
             steps.session.parameters.take_back(&pulled.step);
             steps.held = pulled.held;
             if pulled.reached <= part.version {
@@ -131,17 +131,17 @@ pub(crate) async fn train(
             &pulled.held.values,
             &mut gradients,
             false,
-            &steps.tally,
+            &steps.metrics,
             &mut |_, _| {},
         )?;
         steps.held = pulled.held;
         steps.lanes[place].reached = part.version + 1;
-        let contribution = Some(part.contribution);
+        let micro_batch = Some(part.micro_batch);
         let push = Push {
             step: pulled.step,
             batch: sent.batch(),
             batches: 1,
-            contribution,
+            micro_batch,
             stores: None,
             gradients,
             rejected: sent.rejected,
@@ -152,19 +152,19 @@ pub(crate) async fn train(
 
 /// A session's steps.
 struct Steps<'a> {
-    tally: Tally<'a>,
+    metrics: StepMetrics<'a>,
     session: &'a mut Session,
     lanes: Vec<Lane>,
-    /// The step that all servers have reached, as far as is known here.
+    /// The step that all servers have reached, as far as this task knows.
     version: u64,
-    held: Held,
+    held: CachedParameters,
     spare: Gradients,
-    /// A step that has not been sent.
+    /// A computed step that has not been sent.
     computed: Option<Computed>,
 }
 
 impl Steps<'_> {
-    /// Takes lanes up and lays them down, as the chief says.
+    /// Adds and removes lanes, as the chief requires.
     fn settle_lanes(
         &mut self,
         config: &Config,
@@ -177,11 +177,12 @@ impl Steps<'_> {
             if self.lanes.iter().any(|lane| lane.number == number) {
                 continue;
             }
-            let feed = Feed::granted(config, model, self.session, coordinator, Some(number))?;
+            let source =
+                BatchSource::granted(config, model, self.session, coordinator, Some(number))?;
             let reached = self.session.opened.version;
             self.lanes.push(Lane {
                 number,
-                feed,
+                source,
                 next: None,
                 reached,
                 ended: false,
@@ -190,7 +191,8 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Finds the lane whose step comes first. Nothing where none has a batch: they have ended, or wait for their input.
+    /// Returns the lane with the earliest step. `None` if no lane has a batch: all lanes have ended, or wait for their
+    /// input.
     async fn next_lane(&mut self) -> Result<Option<usize>, Failure> {
         let mut first: Option<(u64, usize)> = None;
         for place in 0..self.lanes.len() {
@@ -205,7 +207,7 @@ impl Steps<'_> {
         Ok(first.map(|(_, place)| place))
     }
 
-    /// Gets the batch that a lane computes next, past those whose step is over.
+    /// Reads the next batch of a lane, and skips batches of steps that are over.
     async fn fill(&mut self, place: usize) -> Result<(), Failure> {
         loop {
             let lane = &mut self.lanes[place];
@@ -217,54 +219,57 @@ impl Steps<'_> {
                 return Ok(());
             }
             let opened = self.session.opened.version;
-            lane.feed.skip_to(useful, opened);
-            if !lane.feed.is_ready() && self.computed.is_some() {
-                // Others wait for it.
+            lane.source.skip_to(useful, opened);
+            if !lane.source.is_ready() && self.computed.is_some() {
+                // Other tasks wait for the computed step.
                 self.exchange(None).await?;
                 continue;
             }
             let began = Instant::now();
-            let Ok(read) = tokio::time::timeout(LOOK, lane.feed.next()).await else {
+            let Ok(read) = tokio::time::timeout(POLL_INTERVAL, lane.source.next()).await else {
                 return Ok(());
             };
-            self.tally.waited_for_input(began.elapsed());
+            self.metrics.waited_for_input(began.elapsed());
             let Some(batch) = read? else {
                 lane.ended = true;
                 return Ok(());
             };
-            let Some((step, contribution)) = batch.place else {
+            let Some((step, micro_batch)) = batch.place else {
                 continue;
             };
-            let version = lane.feed.version_of(step, opened);
+            let version = lane.source.version_of(step, opened);
             lane.next = Some(Part {
                 version,
-                contribution,
+                micro_batch,
                 batch,
             });
         }
     }
 
-    /// Returns the version behind the last step of the data, once no lane of this task has another batch.
+    /// Returns the version after the last step of the data, once no lane of this task has another batch.
     fn last_version(&self) -> Option<u64> {
         let ended = !self.lanes.is_empty() && self.lanes.iter().all(|lane| lane.ended);
         let left = self
             .lanes
             .iter()
-            .map(|lane| lane.feed.steps_in_all())
+            .map(|lane| lane.source.steps_in_all())
             .max()
             .filter(|_| ended)?;
         Some(self.session.opened.version.saturating_add(left))
     }
 
-    /// Waits for a version that others complete, for a while: meanwhile one of them may die, and its lane become this
-    /// task's.
+    /// Waits for a while until other tasks complete a version. Meanwhile one of them may die, and the chief may give
+    /// its lane to this task.
     async fn wait_for_others(&mut self, version: u64, variables: usize) -> Result<Ticket, Failure> {
         let step = self
             .session
             .parameters
             .plan(&vec![Read::Nothing; variables])
             .at(version);
-        let Some(pulled) = self.exchange(Some((step, Held::default()))).await? else {
+        let Some(pulled) = self
+            .exchange(Some((step, CachedParameters::default())))
+            .await?
+        else {
             return Ok(Ticket::Wait);
         };
         self.session.parameters.take_back(&pulled.step);
@@ -272,10 +277,10 @@ impl Steps<'_> {
         Ok(pulled.ticket)
     }
 
-    /// Sends what has been computed, and asks for values.
+    /// Sends the computed step, and requests values.
     async fn exchange(
         &mut self,
-        pull: Option<(trainyard_cluster_client::Step, Held)>,
+        pull: Option<(trainyard_cluster_client::Step, CachedParameters)>,
     ) -> Result<Option<PulledStep>, Failure> {
         let (push, sent) = match self.computed.take() {
             Some(Computed { push, sent }) => (Some(push), Some(sent)),
@@ -284,11 +289,11 @@ impl Steps<'_> {
         };
         let began = Instant::now();
         let returned = self.session.parameters.call(push, pull).await?;
-        self.tally.exchanged(began.elapsed(), &returned.traffic);
+        self.metrics.exchanged(began.elapsed(), &returned.traffic);
         if let (Some((pushed, gradients)), Some(sent)) = (returned.pushed, sent) {
             self.spare = gradients;
             self.version = self.version.max(pushed.version);
-            self.tally.count(&pushed, sent);
+            self.metrics.count(&pushed, sent);
         }
         Ok(returned.pulled)
     }

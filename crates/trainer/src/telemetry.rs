@@ -1,4 +1,4 @@
-//! Everything the loop measures.
+//! Metrics of the training loop.
 
 use metrics::{
     Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
@@ -6,7 +6,7 @@ use metrics::{
 };
 use trainyard_parameter_store::Fault;
 
-/// Handles of what is measured at every step.
+/// Handles of the metrics of a step.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     pub(crate) input_seconds: Histogram,
@@ -28,7 +28,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Counts a step whose gradients were refused.
+    /// Counts a step whose gradients were rejected.
     pub(crate) fn rejected(&self, fault: Fault) {
         counter!("trainyard_rejected_steps_total", "reason" => fault.name()).increment(1);
     }

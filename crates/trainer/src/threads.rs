@@ -3,18 +3,18 @@
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use trainyard_diagnostic::{Code, Diagnostic};
 
-/// The threads that share the work of a step. What is computed does not depend on their number.
+/// The threads that share the work of a step. The results do not depend on their number.
 #[derive(Debug)]
 pub struct Threads {
-    /// None where the caller's own thread is enough.
+    /// `None` if the caller's own thread is enough.
     pool: Option<ThreadPool>,
 }
 
 impl Threads {
-    /// Starts `count` threads; 0 = as many as the process may use cores.
+    /// Starts `count` threads; 0 = as many as the cores that the process may use.
     ///
     /// # Errors
-    /// The system gives no more threads.
+    /// The system does not start as many threads.
     pub fn start(count: usize) -> Result<Self, Diagnostic> {
         let count = match count {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -32,14 +32,14 @@ impl Threads {
         Ok(Self { pool: Some(pool) })
     }
 
-    /// Returns how many they are, at least 1.
+    /// Returns the number of threads, at least 1.
     pub fn count(&self) -> usize {
         self.pool
             .as_ref()
             .map_or(1, ThreadPool::current_num_threads)
     }
 
-    /// Runs the work of a step on them, and returns what it returns. The caller waits.
+    /// Runs the work of a step on the threads, and returns its result. The caller waits.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),

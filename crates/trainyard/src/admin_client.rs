@@ -1,4 +1,4 @@
-//! Asks the admin port of the chief that leads.
+//! Client of the admin port of the leading chief.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,25 +12,25 @@ use trainyard_cluster_spec::{ClusterSpec, Role};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
 
-/// Longest wait for an answer.
-const ANSWER: Duration = Duration::from_secs(3);
-/// Longest answer, in bytes.
+/// Timeout of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest response, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// Where `trainyard up` says which cluster it runs, below the model folder.
+/// Path of the cluster file of `trainyard up`, below the job's local directory.
 const CLUSTER_OF_UP: &str = "up/cluster.toml";
 
-/// Where the chiefs of a run have their admin ports.
+/// Admin ports of the chiefs of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AdminClient {
     addresses: Vec<String>,
 }
 
 impl AdminClient {
-    /// Finds the run that is meant: `host:port` of a chief's admin port, a cluster file, or the job file of a running
+    /// Finds a run by its target: `host:port` of a chief's admin port, a cluster file, or the job file of a running
     /// `trainyard up`.
     ///
     /// # Errors
-    /// There is no such file, it cannot be read, or it says nothing of an admin port of the chief.
+    /// The file does not exist, cannot be read, or names no admin port of a chief.
     pub(crate) fn find(
         target: &str,
         model_dir: Option<&Path>,
@@ -68,16 +68,17 @@ impl AdminClient {
         Ok(Self { addresses })
     }
 
-    /// Asks for `/api/v1/...`: the first chief that answers leads.
+    /// Requests `/api/v1/...` from each chief in turn. The first chief with a successful response is the leading one.
     ///
     /// # Errors
-    /// None answers.
+    /// No chief responds.
     pub(crate) async fn ask(&self, path: &str) -> Result<Value, Diagnostic> {
         let mut why = Vec::new();
         for address in &self.addresses {
-            let asked = tokio::time::timeout(ANSWER, get(address, path)).await;
-            match asked.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs())))
-            {
+            let asked = tokio::time::timeout(REQUEST_TIMEOUT, get(address, path)).await;
+            match asked.unwrap_or_else(|_| {
+                Err(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))
+            }) {
                 Ok(value) => return Ok(value),
                 Err(reason) => why.push(format!("{address}: {reason}")),
             }
@@ -88,14 +89,14 @@ impl AdminClient {
     }
 }
 
-/// Whether a file describes a cluster.
+/// Returns whether a file describes a cluster.
 fn is_cluster(path: &Path) -> bool {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
         .any(|line| line.split('#').next().unwrap_or_default().trim() == "[cluster]")
 }
 
-/// Returns the cluster file of the `up` that runs a job.
+/// Returns the cluster file of the `trainyard up` that runs a job.
 fn cluster_of(
     job: &Path,
     model_dir: Option<&Path>,
@@ -166,7 +167,7 @@ async fn get(address: &str, path: &str) -> Result<Value, String> {
     };
     tokio::select! {
         answer = exchange => answer,
-        // It ends when the answer is there, or when the connection breaks off.
+        // The connection ends after the response, or breaks off before it.
         broken = connection => Err(broken.map_or_else(|error| text(&error), |()| "the connection was closed".to_owned())),
     }
 }

@@ -1,10 +1,9 @@
-//! `trainyard bench`: how fast the pieces of training are on this machine.
+//! `trainyard bench`: the speed of the parts of training on this machine.
 
 mod figures;
 mod load;
 mod local;
-mod plane;
-mod row_law;
+mod parameter_server;
 mod samples;
 mod scale;
 mod scale_plot;
@@ -12,6 +11,7 @@ mod slow_link;
 mod traffic;
 mod train;
 mod usage;
+mod zipf;
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Build;
@@ -21,7 +21,7 @@ use crate::command::{Bench, BenchLoad};
 /// Runs one benchmark and prints its figures.
 pub(crate) fn bench(arguments: &Bench, build: Build) -> Result<(), Vec<Diagnostic>> {
     match arguments {
-        Bench::Ps(arguments) => plane::bench(arguments).map_err(|problem| vec![problem]),
+        Bench::Ps(arguments) => parameter_server::bench(arguments).map_err(|problem| vec![problem]),
         Bench::Input(arguments) => local::input(arguments, build),
         Bench::Model(arguments) => local::model(arguments, build),
         Bench::Scale(arguments) => scale::bench(arguments).map_err(|problem| vec![problem]),
@@ -29,7 +29,7 @@ pub(crate) fn bench(arguments: &Bench, build: Build) -> Result<(), Vec<Diagnosti
     }
 }
 
-/// Loads the parameter plane as workers of a benchmark.
+/// Runs the load process of a benchmark: workers that pull and push.
 pub(crate) fn load(arguments: &BenchLoad) -> Result<(), Diagnostic> {
     load::run(&arguments.order)
 }

@@ -1,4 +1,4 @@
-//! `trainyard check`: everything that can be known before anything starts.
+//! `trainyard check`: all checks that need no running task.
 
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, JobPhase, JobState, list, misfit};
@@ -14,10 +14,10 @@ use crate::data_sample::{Extent, profile};
 use crate::data_warnings::{Findings, look, look_at_labels_of_evaluation};
 use crate::output::print;
 
-/// Records of each file that are read.
+/// Records that are read from each file.
 const ROWS: usize = 1000;
 
-/// Checks a job, and a cluster if one is given, and prints what was found.
+/// Checks a job, and a cluster if one is given, and prints the findings.
 pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnostic>> {
     let mut problems = Vec::new();
     let job = arguments
@@ -127,7 +127,7 @@ fn check_inputs(
     }
 }
 
-/// Returns what is wrong with records, each kind of mistake once and with what to do about it.
+/// Returns one diagnostic for each kind of mistake in the records, with its cure.
 fn told(label: &LabelConfig, found: Checked) -> impl Iterator<Item = Diagnostic> {
     let Checked { read, errors, bad } = found;
     let of_files = errors.into_iter().map(|(error, files)| {
@@ -152,7 +152,8 @@ fn told(label: &LabelConfig, found: Checked) -> impl Iterator<Item = Diagnostic>
     of_files.chain(of_records)
 }
 
-/// Returns what to do about bad records; `all` of those looked at are. What all records have is no mistake of theirs.
+/// Returns the cure for bad records. `all` means that every record looked at is bad: then the job is wrong, not the
+/// records.
 fn cure(label: &LabelConfig, first: &BadRow, all: bool) -> String {
     let is_label = first.column.as_ref() == Some(&label.column);
     let is_text = first.reason.ends_with("is not a number");
@@ -171,7 +172,7 @@ fn cure(label: &LabelConfig, first: &BadRow, all: bool) -> String {
     }
 }
 
-/// Holds the job against the first records of its training files.
+/// Compares the job with the first records of its input files.
 fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
     let extent = Extent::OfEachFile(ROWS as u64);
     let training = input_options(job, Part::Train, Shard::WHOLE, None)?;
@@ -185,7 +186,7 @@ fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
     Ok(findings)
 }
 
-/// Two checkpoints with their slots must fit.
+/// Checks that the disk has space for two checkpoints with their slots.
 fn check_space(
     job: &Job,
     model: &AnyModel,
@@ -200,7 +201,7 @@ fn check_space(
             let slots = optimizers
                 .get(&spec.optimizer_group)
                 .map_or(0, |config| config.slots().len());
-            // A dynamic table counts with all the rows that it may come to have.
+            // A dynamic table counts with the most rows that it may hold.
             spec.len() as u64 * 4 * (1 + slots as u64)
         })
         .sum();
@@ -251,7 +252,7 @@ fn check_space(
     }
 }
 
-/// What is in the model folder must be of this model. Says how the job stands there.
+/// Checks that the checkpoints of the model directory belong to this model, and describes the state of the job there.
 fn check_model_dir(
     job: &Job,
     model: &AnyModel,
@@ -307,7 +308,7 @@ fn check_model_dir(
     }
 }
 
-/// Ports of this machine must be free.
+/// Checks that the ports of this machine are free.
 fn check_ports(cluster: &ClusterSpec, problems: &mut Vec<Diagnostic>) {
     for (task, address) in &cluster.tasks {
         if task.role != Role::Evaluator

@@ -44,16 +44,16 @@ enum Action {
     /// Changes the number of workers of a running `up`, while it trains.
     #[command(long_about = SCALE)]
     Scale(Scale),
-    /// Shows how a run goes, once: tasks and their states, rates, loss, the newest checkpoint and evaluation.
+    /// Prints the status of a run once: tasks and their states, rates, loss, the newest checkpoint and evaluation.
     Status(Status),
-    /// Shows the same until a key ends it; where there is no terminal, once.
+    /// Shows the status of a run until a key ends it. Without a terminal, prints it once.
     Top(Observe),
     /// Runs one task. Its role comes from --role, or from the environment variable TF_CONFIG.
     Run(Run),
-    /// Makes a certificate for each task of a cluster, and the authority that signs them; or tokens. For trials: whoever
-    /// has an authority of their own uses that.
+    /// Makes a certificate for each task of a cluster, and the authority that signs them; or tokens. For trials: if you
+    /// have a certificate authority, use that.
     Pki(pki::Pki),
-    /// Checks job, cluster and data, and starts nothing.
+    /// Checks a job, a cluster and the data, and starts no task.
     Check(Check),
     /// Prepares hosts for the daemons of a cluster.
     #[command(subcommand)]
@@ -61,26 +61,26 @@ enum Action {
     /// Writes a job for data: looks at the columns, and says for each what it became and why.
     #[command(long_about = INIT)]
     Init(Init),
-    /// Shows what the columns of a job's input hold: types, missing and distinct values, moments and quantiles.
+    /// Shows statistics of the columns of a job's input: types, missing and distinct values, moments and quantiles.
     Stats(Stats),
     /// Scores a checkpoint.
     Evaluate(OneShot),
-    /// Writes the predictions of a checkpoint, one line a record.
+    /// Writes the predictions of a checkpoint, one line per record.
     Predict(Predict),
     /// Writes a checkpoint for other programs: its variables, or the model as an ONNX graph, with a description.
     Export(Export),
-    /// Writes what an exported ONNX graph takes, one JSON object a record: the ids of hashed and crossed features among
-    /// it.
+    /// Writes the inputs of an exported ONNX graph, one JSON object per record, with the ids of hashed and crossed
+    /// features.
     Transform(Transform),
-    /// Shows the checkpoints of a model folder.
+    /// Shows the checkpoints of a model directory.
     Inspect(Inspect),
-    /// Shows a checkpoint that TensorFlow wrote, matches it to a job, and takes it over.
+    /// Shows a TensorFlow checkpoint, matches it to a job, and imports it.
     #[command(name = "import-tf")]
     ImportTf(ImportTf),
-    /// Measures the pieces of training on this machine.
+    /// Measures parts of training on this machine.
     #[command(subcommand)]
     Bench(Bench),
-    /// Workers of `bench ps`.
+    /// Runs workers of `bench ps`.
     #[command(hide = true)]
     BenchLoad(BenchLoad),
     /// Writes synthetic training data.
@@ -97,7 +97,7 @@ otherwise. Columns are known by name. A column of texts that are all numbers bec
 text with `|` between their values. From libsvm come the columns label, qid, index and value; to libsvm go those, or \
 `label` and all other columns, which must be numbers and are numbered from 1. The result appears when it is whole.";
 
-/// The job, and how it is changed for this run.
+/// The job file, and its changes for this run.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct JobArguments {
     /// The job file.
@@ -109,11 +109,11 @@ pub(crate) struct JobArguments {
     /// Sets one key of the job file, for example train.max_steps=1000. May be given more than once.
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Form of log lines and messages.
+    /// Format of log lines and messages.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
-    /// Least severity of log lines: error, warn, info, debug, or a filter. By default info; warn where a progress
-    /// line is shown.
+    /// Least severity of log lines: error, warn, info, debug, or a filter. Default: info, or warn if a progress line is
+    /// shown.
     #[arg(long, value_name = "LEVEL", env = "TRAINYARD_LOG")]
     pub(crate) log_level: Option<String>,
 }
@@ -132,13 +132,14 @@ impl JobArguments {
 pub(crate) struct Train {
     #[command(flatten)]
     pub(crate) job: JobArguments,
-    /// Writes one JSON object about the run at its end.
+    /// Writes a JSON object about the run to this file at its end.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Scores no checkpoints: the job's evaluation input is not read, and nothing is exported.
+    /// Disables evaluation: the job's evaluation input is not read, and nothing is exported.
     #[arg(long)]
     pub(crate) no_evaluation: bool,
-    /// Address of an admin port: the page of the run, its API, /metrics, /healthz, /readyz. None by default.
+    /// Address of the admin port: the page of the run, its API, /metrics, /healthz, /readyz. Without it, there is no
+    /// admin port.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) admin_listen: Option<String>,
 }
@@ -147,15 +148,15 @@ pub(crate) struct Train {
 pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) job: JobArguments,
-    /// A cluster file, or a cluster of this machine: local:ps=2,worker=3.
+    /// A cluster file, or a cluster on this machine: local:ps=2,worker=3.
     #[arg(long, value_name = "CLUSTER", default_value = "local")]
     pub(crate) cluster: String,
-    /// Writes one JSON object about the run at its end.
+    /// Writes a JSON object about the run to this file at its end.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 }
 
-/// What `scale` does, at length.
+/// Long help of `scale`.
 const SCALE: &str = "Changes the number of workers of a running `trainyard up`, while it trains.
 
 More workers are started, or the ones with the highest numbers are stopped; the command returns when they have joined or \
@@ -173,18 +174,19 @@ running job is found by its model_dir.
 pub(crate) struct Scale {
     #[command(flatten)]
     pub(crate) job: JobArguments,
-    /// Workers that are to run, besides the chief: 0 to 256.
+    /// Number of workers, without the chief: 0 to 256.
     #[arg(long, value_name = "N")]
     pub(crate) workers: usize,
 }
 
-/// The run that is meant.
+/// The run to observe.
 #[derive(Debug, Args)]
 pub(crate) struct Observe {
-    /// A cluster file with the chief's admin port, the job file or model folder of a `trainyard up`, or host:port of that port.
+    /// A cluster file with the chief's admin port, the job file or model directory of a `trainyard up`, or host:port of
+    /// the admin port.
     #[arg(value_name = "CLUSTER|JOB")]
     pub(crate) target: String,
-    /// The model folder that `up` was given, with a job file.
+    /// The model directory that `up` was given, if the target is a job file.
     #[arg(long, value_name = "DIR")]
     pub(crate) model_dir: Option<PathBuf>,
     /// Sets one key of the job file. May be given more than once.
@@ -196,7 +198,7 @@ pub(crate) struct Observe {
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) run: Observe,
-    /// Form of the result.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
 }
@@ -204,13 +206,13 @@ pub(crate) struct Status {
 /// Roles by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RoleName {
-    /// Leads, and trains too.
+    /// Leads the job, and trains unless the job says otherwise.
     Chief,
     /// Trains.
     Worker,
-    /// Keeps parameters.
+    /// Holds parameters.
     Ps,
-    /// Scores checkpoints.
+    /// Evaluates checkpoints.
     Evaluator,
 }
 
@@ -218,7 +220,7 @@ pub(crate) enum RoleName {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) arguments: Arguments,
-    /// The role, with --cluster. Without --cluster it comes from TF_CONFIG.
+    /// The role, with --cluster. Without --cluster, TF_CONFIG gives the role.
     #[arg(long, value_enum, requires = "cluster")]
     pub(crate) role: Option<RoleName>,
 }
@@ -238,12 +240,12 @@ pub(crate) struct Check {
     /// A cluster file. Without it, the environment variable TF_CONFIG is read, if it is set.
     #[arg(long, value_name = "CLUSTER.toml")]
     pub(crate) cluster: Option<PathBuf>,
-    /// Form of the result.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
 }
 
-/// What `init` does, at length.
+/// Long help of `init`.
 const INIT: &str = "Writes a job for data: looks at the columns, and says for each what it became and why.
 
 The files may be csv, tsv, libsvm, tfrecord or parquet, all of one format. The label is the column that is called so (label, \
@@ -262,42 +264,42 @@ pub(crate) struct Init {
     /// Files, URLs and patterns.
     #[arg(value_name = "DATA", required = true)]
     pub(crate) data: Vec<String>,
-    /// Folder of the job and of the files that are written; it is made where there is none.
+    /// Folder for the job and the files that are written; it is created if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "job")]
     pub(crate) out: PathBuf,
-    /// Column to predict; the one that is called so by default.
+    /// Column to predict. Default: the column that looks like a label, by its name or its two values.
     #[arg(long, value_name = "COLUMN")]
     pub(crate) label: Option<String>,
-    /// Value of the label that is the positive class; the rarer of two by default.
+    /// Value of the label that is the positive class. Default: the rarer of two values.
     #[arg(long, value_name = "VALUE")]
     pub(crate) positive: Option<String>,
-    /// Column that says when a record was made: the latest ones are for evaluation.
+    /// Column with the time of a record: the latest records are kept for evaluation.
     #[arg(long, value_name = "COLUMN")]
     pub(crate) time: Option<String>,
     /// Files for evaluation.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) eval: Vec<String>,
-    /// Share of the records that are for evaluation, where no files are given; 0 = none.
+    /// Share of the records to keep for evaluation, if no files are given for it; 0 = none.
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
     pub(crate) eval_share: f64,
-    /// Records that are looked at, as many of each file, the first ones.
+    /// Records to read from each file, the first ones.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rows: u64,
-    /// Looks at all records.
+    /// Reads all records.
     #[arg(long, conflicts_with = "rows")]
     pub(crate) all: bool,
-    /// Format of the files; what the first one's name says by default.
+    /// Format of the files. Default: the format that the name of the first file stands for.
     #[arg(long, value_enum)]
     pub(crate) format: Option<TableFormat>,
     /// Names of the columns of csv and tsv files whose first line does not name them.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub(crate) columns: Option<Vec<String>>,
-    /// Writes over a job that is there.
+    /// Overwrites an existing job.
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// Reads a share of records that leaves some to train.
+/// Parses a share of records that leaves some for training.
 fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..=0.9).contains(&share) => Ok(share),
@@ -305,7 +307,7 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// An input of a job by name.
+/// An input of a job, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum InputName {
     /// `[input.train]`.
@@ -318,25 +320,25 @@ pub(crate) enum InputName {
 pub(crate) struct Stats {
     #[command(flatten)]
     pub(crate) job: JobArguments,
-    /// Which input.
+    /// The input to read.
     #[arg(long, value_enum, default_value = "train")]
     pub(crate) part: InputName,
-    /// Records that are read, as many of each file, the first ones.
+    /// Records to read from each file, the first ones.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub(crate) rows: u64,
     /// Reads all records.
     #[arg(long, conflicts_with = "rows")]
     pub(crate) all: bool,
-    /// Form of the result.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
 }
 
-/// Where the values of the model are, where it is not the job's model_dir.
+/// Source of the model's values, if it is not the job's model directory.
 #[derive(Debug, Args)]
 pub(crate) struct Source {
-    /// Values to use instead of a checkpoint of the job: an export, or a folder of exports, whose newest counts; another
-    /// model_dir, or a checkpoint in it; a .safetensors file; a TensorFlow checkpoint with the same names.
+    /// Values to use instead of a checkpoint of the job: an export, or a folder of exports, whose newest counts;
+    /// another model_dir, or a checkpoint in it; a .safetensors file; a TensorFlow checkpoint with the same names.
     #[arg(long, value_name = "PATH", conflicts_with = "step")]
     pub(crate) from: Option<PathBuf>,
 }
@@ -345,21 +347,21 @@ pub(crate) struct Source {
 pub(crate) struct OneShot {
     #[command(flatten)]
     pub(crate) job: JobArguments,
-    /// Global step of the checkpoint; the newest by default.
+    /// Global step of the checkpoint. Default: the newest checkpoint.
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<u64>,
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Form of the result.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Lines {
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
-    /// A header, then one row a line.
+    /// A header, then one record per line.
     Csv,
 }
 
@@ -367,22 +369,22 @@ pub(crate) enum Lines {
 pub(crate) struct Predict {
     #[command(flatten)]
     pub(crate) job: JobArguments,
-    /// Global step of the checkpoint; the newest by default.
+    /// Global step of the checkpoint. Default: the newest checkpoint.
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<u64>,
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Files to predict, in the job's input format; the job's evaluation input by default. Labels are not read.
+    /// Files to predict, in the job's input format. Default: the job's evaluation input. Labels are not read.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) input: Vec<String>,
-    /// Columns of the files that stand beside each prediction as they are read, by which records are known again. Names with
-    /// commas between them, or more than once.
+    /// Columns of the files to write beside each prediction, unchanged, so that records can be identified. Separate
+    /// names by commas, or repeat the flag.
     #[arg(long, value_name = "COLUMN,COLUMN", value_delimiter = ',')]
     pub(crate) keep: Vec<String>,
-    /// Form of the predictions.
+    /// Format of the predictions.
     #[arg(long, value_enum, default_value = "jsonl")]
     pub(crate) format: Lines,
-    /// Where they go; standard output by default.
+    /// File of the predictions. Default: standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -391,21 +393,21 @@ pub(crate) struct Predict {
 pub(crate) struct Export {
     #[command(flatten)]
     pub(crate) job: JobArguments,
-    /// Global step of the checkpoint; the newest by default.
+    /// Global step of the checkpoint. Default: the newest checkpoint.
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<u64>,
-    /// Folder of exports; model_dir/export/manual by default.
+    /// Folder of exports. Default: model_dir/export/manual.
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// What is written besides the description; several may be given.
+    /// Formats to write besides the description; several may be given.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "safetensors")]
     pub(crate) format: Vec<FileFormat>,
-    /// Makes the ids of features that ONNX cannot hash inputs of the graph; otherwise such features are refused.
+    /// Makes the ids of features that ONNX cannot hash inputs of the graph. Without it, such features are refused.
     #[arg(long)]
     pub(crate) hashed_as_ids: bool,
 }
 
-/// Formats of an export by name.
+/// Formats of an export, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FileFormat {
     /// The variables, in model.safetensors.
@@ -418,20 +420,20 @@ pub(crate) enum FileFormat {
 pub(crate) struct Transform {
     #[command(flatten)]
     pub(crate) job: JobArguments,
-    /// Files to read, in the job's input format; the job's evaluation input by default. Labels are not read.
+    /// Files to read, in the job's input format. Default: the job's evaluation input. Labels are not read.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) input: Vec<String>,
-    /// Where the lines go; standard output by default.
+    /// File of the output. Default: standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// A model folder, one checkpoint in it, or a job file.
+    /// A model directory, a checkpoint in it, or a job file.
     #[arg(value_name = "MODEL_DIR|JOB.toml")]
     pub(crate) path: PathBuf,
-    /// Form of the result.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
 }
@@ -441,7 +443,7 @@ pub(crate) struct ImportTf {
     /// The prefix of the checkpoint (`model.ckpt-1000`), its index file, or its folder.
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) checkpoint: PathBuf,
-    /// The job whose variables are looked for; without it, the tensors are listed.
+    /// The job whose variables are matched. Without it, the tensors are listed.
     #[arg(long, value_name = "JOB.toml")]
     pub(crate) job: Option<PathBuf>,
     /// Overrides the job's model_dir.
@@ -453,20 +455,20 @@ pub(crate) struct ImportTf {
     /// Takes a variable of the job from a tensor of another name. May be given more than once.
     #[arg(long, value_name = "OURS=THEIRS", requires = "job")]
     pub(crate) rename: Vec<String>,
-    /// Writes a checkpoint into model_dir, from which training goes on.
+    /// Writes a checkpoint into model_dir, from which training resumes.
     #[arg(long, requires = "job")]
     pub(crate) write: bool,
-    /// Form of the result.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Datagen {
-    /// What to make.
+    /// Kind of the data.
     #[arg(value_enum)]
     pub(crate) kind: DataKind,
-    /// Where it goes.
+    /// Folder of the data.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
     /// Training records.
@@ -475,10 +477,10 @@ pub(crate) struct Datagen {
     /// Evaluation records; a fifth of the training records, at most 100000, by default.
     #[arg(long, value_name = "N")]
     pub(crate) eval_rows: Option<u64>,
-    /// Training files, of click data.
+    /// Number of training files of click data.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub(crate) shards: u64,
-    /// Other seeds give other data.
+    /// Seed of the random data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -488,20 +490,20 @@ pub(crate) struct Convert {
     /// Files, URLs and patterns.
     #[arg(value_name = "IN", required = true)]
     pub(crate) input: Vec<String>,
-    /// The file that is written.
+    /// The file to write.
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// Format of the files that are read; what the first one's name says by default.
+    /// Format of the input files. Default: the format that the name of the first file stands for.
     #[arg(long, value_enum)]
     pub(crate) from: Option<TableFormat>,
-    /// Format of the file that is written; what its name says by default.
+    /// Format of the output file. Default: the format that its name stands for.
     #[arg(long, value_enum)]
     pub(crate) to: Option<TableFormat>,
     /// Names of the columns of csv and tsv files whose first line does not name them.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub(crate) columns: Option<Vec<String>>,
-    /// Keep the spaces around fields and names of csv and tsv files. They are dropped otherwise, as a job drops them
-    /// (`trim`): it reads from the result what it would have read from the files.
+    /// Keeps the spaces around fields and names of csv and tsv files. Without it, they are dropped, as a job drops them
+    /// (`trim`): a job reads the same from the result as from the files.
     #[arg(long)]
     pub(crate) keep_spaces: bool,
 }

@@ -14,7 +14,7 @@ use crate::output::print;
 /// Rows between drawings of the progress line.
 const DRAW_ROWS: u64 = 1000;
 
-/// Reads the files twice: what columns there are, and what they hold, is known after the first time.
+/// Converts the files. It reads them twice: the first pass collects the columns and their types.
 pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
     let files = expand_files(&arguments.input).map_err(|problem| vec![problem])?;
     let work = || -> Result<(u64, usize), Diagnostic> {
@@ -87,7 +87,7 @@ fn write(
     Ok(())
 }
 
-/// Returns the progress line: of the first reading, whose end nobody knows, or of the writing.
+/// Returns the progress line of the first pass, whose number of rows is unknown, or of the second pass, with `rows`.
 fn bar(rows: Option<u64>) -> ProgressBar {
     let (bar, template) = match rows {
         _ if !std::io::stderr().is_terminal() => return ProgressBar::hidden(),
@@ -113,7 +113,7 @@ fn same(left: &Path, right: &Path) -> bool {
     }
 }
 
-/// Returns the format that the end of a name says, that of compression left out.
+/// Returns the format that the extension of a file name stands for. An extension of compression is skipped.
 pub(crate) fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
     let name = path
         .file_name()
@@ -145,7 +145,7 @@ impl TableFormat {
         match self {
             Self::Csv => Format::Csv,
             Self::Tsv => Format::Tsv,
-            // Indices are written as they are read.
+            // The output keeps the indices of the input.
             Self::Libsvm => Format::LibSvm(IndexBase::One),
             Self::Tfrecord => Format::TfRecord,
             Self::Parquet => Format::Parquet,

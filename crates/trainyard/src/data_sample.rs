@@ -1,20 +1,20 @@
-//! A look at the records of an input: the profile of their columns, from the first ones of each file or from all.
+//! A sample of the records of an input, profiled by column: the first records of each file, or all records.
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Error, Options, Profile, TableReader};
 
-/// How much of an input is looked at.
+/// Size of the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// So many records of each file, the first ones.
+    /// This many records of each file, the first ones.
     OfEachFile(u64),
-    /// About so many records of all files together, the first ones of each.
+    /// About this many records of all files together, the first ones of each file.
     OfAll(u64),
     /// Every record.
     Whole,
 }
 
-/// Reads records, and returns what their columns hold. Bad records are left out.
+/// Reads records, and returns the profile of their columns. Bad records are left out.
 ///
 /// # Errors
 /// A file cannot be read.

@@ -1,5 +1,5 @@
-//! What looks wrong when a job is held against the records that it reads: labels that never match, values that no vocabulary has,
-//! columns that say nothing.
+//! Warnings about a job whose settings do not fit its records: labels that never match, values outside of every
+//! vocabulary, columns without information.
 
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
@@ -11,25 +11,25 @@ use trainyard_run_config::{
 
 use crate::data_sample::{Extent, profile};
 
-/// Fewer records than this say nothing of the others.
+/// Fewest records that allow conclusions about the others.
 const RECORDS_MIN: u64 = 50;
 
 /// Values of a column that a message shows.
 const SHOWN_MAX: usize = 5;
 
-/// Warnings that are told.
+/// Most warnings that are reported.
 const WARNINGS_MAX: usize = 20;
 
-/// What was found in the records.
+/// Findings in the records.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Of the label and of each feature with a vocabulary: a name, and what its records hold.
+    /// Name and content of the label, and of each feature with a vocabulary.
     pub(crate) lines: Vec<(String, String)>,
-    /// What looks wrong.
+    /// Likely mistakes.
     pub(crate) warnings: Vec<Diagnostic>,
 }
 
-/// Holds a job against the profile of its training input.
+/// Compares a job with the profile of its training input.
 pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     let mut findings = Findings::default();
     if profile.rows < RECORDS_MIN {
@@ -41,19 +41,19 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     for feature in &job.features {
         look_at_feature(feature, profile, &mut findings);
     }
-    // Several features may be of one column.
+    // Several features may read one column, and repeat its warning.
     findings.warnings.dedup();
     findings.warnings.truncate(WARNINGS_MAX);
     findings
 }
 
-/// Most files that are sampled as training starts.
+/// Most files that are sampled when training starts.
 const FILES_AT_START_MAX: usize = 4;
-/// Records that are sampled from these files together, about.
+/// Approximate number of records that are sampled from these files together.
 const RECORDS_AT_START_MAX: u64 = 1000;
 
-/// Reports what looks wrong in the first records of the training input, as training starts. What cannot be read is left to training,
-/// which says so.
+/// Samples the training input when training starts, and reports likely mistakes. It skips files that cannot be read:
+/// training itself reports their errors.
 pub(crate) fn report_at_start(job: &Job, format: LogFormat) {
     let Ok(mut options) = input_options(job, Part::Train, Shard::WHOLE, None) else {
         return;
@@ -64,7 +64,7 @@ pub(crate) fn report_at_start(job: &Job, format: LogFormat) {
     }
 }
 
-/// Holds the labels of a job against the profile of its evaluation input.
+/// Compares the label of a job with the profile of its evaluation input.
 pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Findings {
     let mut findings = Findings::default();
     if profile.rows < RECORDS_MIN {
@@ -90,7 +90,7 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// The most frequent values of a column, with their shares.
+/// Returns the most frequent values of a column, with their shares.
 fn shown(column: &ColumnProfile) -> String {
     let counts = column.counts();
     let texts = counts.iter().take(SHOWN_MAX).map(|(value, count)| {
@@ -197,7 +197,8 @@ fn look_at_positive(positive: &str, column: &ColumnProfile, findings: &mut Findi
     }
 }
 
-/// Labels that are no class cannot be trained; a class that no record has may be misspelt.
+/// Warns about labels that are no class, which cannot be trained, and about classes without records, which may be
+/// misspelt.
 fn look_at_vocabulary_of_label(
     label: &LabelConfig,
     column: &ColumnProfile,
@@ -254,7 +255,7 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         | FeatureKind::Vocabulary { column, .. }
         | FeatureKind::Identity { column, .. }
         | FeatureKind::Dynamic { column, .. } => column,
-        // Made of columns or features, which are looked at where they are features.
+        // A cross reads columns or features. They are checked where they are features of their own.
         FeatureKind::Crossed { .. } => return,
     };
     let Some(column) = profile.column(name) else {

@@ -1,4 +1,4 @@
-//! `trainyard datagen`: synthetic data that a model can learn from, in the shape of the shipped jobs.
+//! `trainyard datagen`: synthetic records with the columns of the shipped jobs, from which a model can learn.
 
 mod census;
 mod ctr;
@@ -12,7 +12,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use crate::command::{DataKind, Datagen};
 use crate::output::print;
 
-/// Evaluation records, where none are asked for.
+/// Most evaluation records by default.
 const EVAL_ROWS_MAX: u64 = 100_000;
 
 /// Writes the data.

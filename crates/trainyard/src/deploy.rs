@@ -1,4 +1,4 @@
-//! `trainyard deploy render`: which of systemd's units each host of a cluster file starts.
+//! `trainyard deploy render`: systemd units for each host of a cluster file.
 
 use std::collections::BTreeMap;
 use std::fs::{create_dir_all, read, read_dir, write};
@@ -13,18 +13,18 @@ use trainyard_storage::is_remote;
 use crate::command::Render;
 use crate::output::print;
 
-/// Where the packages put the units.
+/// Folder in which the packages install the units.
 const UNITS: &str = "/usr/lib/systemd/system";
-/// Where a host says which of them it starts.
+/// Folder with links to the units that a host starts.
 const WANTS: &str = "etc/systemd/system/trainyard.target.wants";
 
 /// The tasks of each host.
 type Hosts = BTreeMap<String, Vec<Task>>;
 
-/// What a path of a host holds.
+/// Content of a path in a host's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
-    /// A file.
+    /// A file with this text.
     Text(String),
     /// A link to this path.
     Link(String),
@@ -114,7 +114,7 @@ fn hosts(cluster: &ClusterSpec) -> Result<Hosts, Diagnostic> {
                     .help("give it host:port, or start the job with `trainyard up`"));
             }
         };
-        // It becomes the name of a folder.
+        // The host becomes the name of a folder.
         if host.is_empty() || host.starts_with('.') || host.contains('/') {
             return Err(invalid(format!(
                 "the host of {task} must be a name or an address, given `{address}`"
@@ -162,7 +162,7 @@ fn unit(task: Task) -> String {
     }
 }
 
-/// Returns the file that a unit is an instance of.
+/// Returns the unit file, which is a template for workers and parameter servers.
 fn template(task: Task) -> String {
     match task.role {
         Role::Chief | Role::Evaluator => unit(task),
@@ -170,7 +170,7 @@ fn template(task: Task) -> String {
     }
 }
 
-/// Returns what a host's folder holds, by path below it.
+/// Returns the entries of a host's folder, by their paths below it.
 fn entries(
     tasks: &[Task],
     model_dir: Option<&Path>,
@@ -187,7 +187,7 @@ fn entries(
                 Entry::Text(text),
             );
         }
-        // A bucket is written over the network, which the units may.
+        // A bucket is written over the network, which the units allow.
         if let Some(model_dir) = model_dir.filter(|model_dir| !is_remote(model_dir)) {
             let folder = format!("etc/systemd/system/{}.d", template(*task));
             entries.insert(
@@ -199,7 +199,7 @@ fn entries(
     Ok(entries)
 }
 
-/// Lets a unit write to the model folder, and wait for its file system.
+/// Returns a drop-in that lets a unit write to the model directory, and orders it after remote mounts.
 fn model(model_dir: &Path) -> Result<String, Diagnostic> {
     let refuse = |rule: &str| {
         let message = format!("model_dir must be {rule}, given `{}`", model_dir.display());
@@ -214,14 +214,14 @@ fn model(model_dir: &Path) -> Result<String, Diagnostic> {
     });
     let text =
         text.ok_or_else(|| refuse("a path without quotes, `\\`, `%` and control characters"))?;
-    // A start that needs a folder which is not there fails (226), and is repeated as `Restart=` says. A mount that is required or
-    // an assertion would end it for good: a folder of the network that is mounted late would keep the task down.
+    // If the folder does not exist, the start fails (status 226), and `Restart=` repeats it. A required mount or an
+    // assertion would end the unit for good: a network folder that is mounted late would keep the task down.
     Ok(format!(
         "[Unit]\nAfter=local-fs.target remote-fs.target\n\n[Service]\nReadWritePaths=\"{text}\"\n"
     ))
 }
 
-/// Fails where there is something in the folder: what an earlier cluster file asked for must not stay.
+/// Fails if the folder is not empty: files of an earlier cluster file must not remain.
 fn is_new(folder: &Path) -> std::io::Result<()> {
     match read_dir(folder) {
         Ok(mut entries) => match entries.next() {

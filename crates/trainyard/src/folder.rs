@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
 
-/// A folder that is removed with everything in it.
+/// A folder that is removed with its contents when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes the folder, of this process alone.
+    /// Creates the folder with a unique name.
     ///
     /// # Errors
-    /// It cannot be made, or is there already.
+    /// The folder cannot be created, or exists already.
     pub(crate) fn new() -> Result<Self, Diagnostic> {
         let name = format!("trainyard-{}", uuid::Uuid::new_v4().simple());
         let path = std::env::temp_dir().join(name);

@@ -1,8 +1,8 @@
-//! `trainyard import-tf`: a checkpoint that TensorFlow wrote, seen, matched to a job, and taken over.
+//! `trainyard import-tf`: shows a TensorFlow checkpoint, matches it to a job, and imports it.
 
+mod import;
 mod order;
 mod slots;
-mod takeover;
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ use crate::output::print;
 
 use order::{InputOrder, scope};
 
-/// Where a variable of the job, or one of its slots, is found.
+/// A variable of the job, or one of its slots, and the tensor that matches it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Match {
     /// Variable of the job.
@@ -31,14 +31,14 @@ struct Match {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Found {
-    /// The tensor of this name.
+    /// A tensor of this name and the right shape.
     Tensor(String),
-    /// A tensor of this name has another shape.
+    /// A tensor of this name with this other shape.
     OtherShape(String, Vec<usize>),
     Nothing,
 }
 
-/// Lists the tensors, or matches them to the variables of a job and writes a checkpoint of ours.
+/// Lists the tensors, or matches them to the variables of a job and writes a checkpoint.
 pub(crate) fn import_tf(arguments: &ImportTf, build: Build) -> Result<(), Vec<Diagnostic>> {
     let one = |problem: Diagnostic| vec![problem];
     let bundle = Bundle::open(&arguments.checkpoint).map_err(|error| one(error.into()))?;
@@ -65,7 +65,7 @@ pub(crate) fn import_tf(arguments: &ImportTf, build: Build) -> Result<(), Vec<Di
     let matches = matches(&bundle, &*model, &rename);
     let order = InputOrder::new(&job, &rename);
     if arguments.write {
-        return takeover::write(&bundle, &job, &*model, &matches, &order).map_err(one);
+        return import::write(&bundle, &job, &*model, &matches, &order).map_err(one);
     }
     show(&bundle, &matches, &order, arguments.format).map_err(one)?;
     order.check().map_err(one)
@@ -103,11 +103,11 @@ fn list(bundle: &Bundle, format: Format) -> Result<(), Diagnostic> {
     print(&text)
 }
 
-/// Finds every variable of the model and every slot of its optimizer.
+/// Matches every variable of the model, and every slot of its optimizer.
 fn matches(bundle: &Bundle, model: &AnyModel, rename: &[(String, String)]) -> Vec<Match> {
     let rules = model.optimizers();
     let mut out = Vec::new();
-    // TensorFlow has no dynamic tables: they start without rows.
+    // TensorFlow has no dynamic tables, so they start without rows.
     for spec in model
         .variables()
         .iter()
@@ -147,7 +147,7 @@ fn find(bundle: &Bundle, spec: &VariableSpec, names: &[String]) -> Found {
     }
 }
 
-/// The global step of a checkpoint; 0 where it has none.
+/// Returns the global step of a checkpoint, or 0 if it has none.
 fn global_step(bundle: &Bundle) -> Result<u64, Diagnostic> {
     if bundle.tensor("global_step").is_none() {
         return Ok(0);
@@ -215,7 +215,7 @@ fn show(
     print(&(text + &told(order)))
 }
 
-/// How a variable is found that has another name in the checkpoint: the feature's name, where that differs, or a rename.
+/// Returns the setting that maps a variable to its name in the checkpoint: the name of its feature, or a rename.
 fn cure(ours: &str, theirs: &str) -> String {
     // `linear/linear_model/A/weights` and `.../A_embedding/embedding_weights` name their column.
     let column = |variable: &'_ str| -> Option<String> {
@@ -231,7 +231,7 @@ fn cure(ours: &str, theirs: &str) -> String {
     }
 }
 
-/// The order of the first kernel's input, for people: TensorFlow's columns must have had the same one.
+/// Describes the order of the first kernel's input. The checkpoint must have had the same order.
 fn told(order: &InputOrder<'_>) -> String {
     let names = order.names();
     if names.is_empty() {

@@ -1,5 +1,5 @@
-//! `trainyard init`: from data to a job that trains. Looks at the columns, decides what each of them is, divides the records into
-//! training and evaluation, and writes a job file whose comments say why.
+//! `trainyard init`: writes a job for given data. It profiles the columns, chooses a feature for each, divides the
+//! records into training and evaluation, and writes a job file whose comments give the reasons.
 
 mod job_file;
 mod plan;
@@ -21,7 +21,7 @@ use plan::{Plan, Wishes};
 use source::Source;
 use split::Parts;
 
-/// Looks at the data and writes the job.
+/// Profiles the data and writes the job.
 pub(crate) fn init(arguments: &Init) -> Result<(), Vec<Diagnostic>> {
     work(arguments).map_err(|problem| vec![problem])
 }
@@ -78,7 +78,7 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
         std::fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
     }
     std::fs::write(&path, file.text()).map_err(|error| cannot_write(&path, &error))?;
-    // What was written is read as any job is.
+    // The written file is loaded as any other job file.
     let job = Job::load(&path, &[]).map_err(|problems| {
         let text: Vec<String> = problems.iter().map(Diagnostic::render).collect();
         let message = format!(
@@ -92,7 +92,7 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
     print(&told(&path, &job, &found, &plan, &parts))
 }
 
-/// Says what was decided.
+/// Summarizes the decisions.
 fn told(path: &Path, job: &Job, found: &Profile, plan: &Plan, parts: &Parts) -> String {
     let mut text = format!(
         "looked at {} records of {} columns\n",
@@ -117,7 +117,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Diagnostic {
     Diagnostic::error(Code::E9002, message).help("give another folder by --out")
 }
 
-/// Returns a path as a job in this folder names it.
+/// Returns a path as the job file in this folder writes it.
 fn beside(folder: &Path, path: &Path) -> String {
     if is_remote(path) {
         return path.display().to_string();

@@ -1,4 +1,4 @@
-//! `trainyard inspect`: what a model folder holds.
+//! `trainyard inspect`: the contents of a model directory.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use trainyard_run_config::Job;
 use crate::command::{Format, Inspect};
 use crate::output::print;
 
-/// Shows the checkpoints of a folder, and the variables of the newest.
+/// Shows the checkpoints of a model directory, and the variables of the newest.
 pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     let path = &model_dir(&arguments.path)?;
     let found = if is_committed(path)? {
@@ -34,7 +34,7 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     }
     let mut text = String::new();
     if let Some(state) = state {
-        text.push_str(&standing(&state));
+        text.push_str(&set_status(&state));
     }
     for path in &found {
         let checkpoint = Checkpoint::open(path)?;
@@ -88,8 +88,8 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     print(&text)
 }
 
-/// Says how the job stands. The chief notes a step only when the job ends or stops, so a running job has none to tell.
-fn standing(state: &JobState) -> String {
+/// Describes the state of the job. The chief records a step only when the job ends or stops, so a running job has none.
+fn set_status(state: &JobState) -> String {
     let ended = match state.phase {
         JobPhase::Running => {
             return format!(
@@ -107,12 +107,12 @@ fn standing(state: &JobState) -> String {
     )
 }
 
-/// Returns the model folder of a job file; any other path as it is.
+/// Returns the model directory of a job file, and any other path unchanged.
 fn model_dir(path: &Path) -> Result<PathBuf, Diagnostic> {
     if !path.is_file() {
         return Ok(path.to_owned());
     }
-    // The first mistake of a job file is enough to be told here.
+    // One mistake of a job file is enough for this command.
     Job::load(path, &[])
         .map(|job| job.model_dir)
         .map_err(|mut problems| problems.remove(0))

@@ -1,7 +1,7 @@
 //! Trainyard as a library and as the operator's command.
 //!
-//! A program that trains a model of its own is one line: it hands [`main_with`] a function from a job to a
-//! [`Model`], and is then every role and every command for that model. `docs/custom-models.md` shows how to write one.
+//! A program with a model of its own is one line: it passes [`main_with`] a function from a job to a [`Model`]. The
+//! program then has every role and every command for that model. `docs/custom-models.md` shows how to write one.
 //!
 //! ```no_run
 //! use trainyard::{Canned, main_with};
@@ -47,6 +47,6 @@ pub use trainyard_model::{
 };
 pub use trainyard_optimizer::OptimizerConfig;
 pub use trainyard_run_config::{FeatureConfig, Job};
-/// Arithmetic on `f32` matrices, as the premade models have it.
+/// Arithmetic on `f32` matrices, as in the premade models.
 pub use trainyard_tensor as tensor;
 pub use trainyard_variable::{Access, Gradients, Initializer, Read, Reads, Values, VariableSpec};

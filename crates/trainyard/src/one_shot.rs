@@ -1,4 +1,4 @@
-//! `trainyard evaluate` and `export`: one checkpoint, once.
+//! `trainyard evaluate` and `trainyard export`: commands on a single checkpoint.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use trainyard_run_config::{Agreement, EvaluationConfig, ExportForm, ExportFormat
 use crate::command::{Export, FileFormat, Format, OneShot, Source};
 use crate::output::{print, table};
 
-/// Returns the checkpoint of a step, or the newest good one.
+/// Returns the checkpoint of a step, or the newest checkpoint that can be read.
 pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnostic> {
     let folder = job.model_dir.display();
     let none = |what: String| {
@@ -51,12 +51,12 @@ pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnosti
     }
 }
 
-/// Warns where the checkpoints of the model folder were trained by a job that differs from this one in `keys`.
+/// Warns if the job of the checkpoints in the model directory differs from this job in `keys`.
 ///
 /// # Errors
 /// The record of the job cannot be read.
 pub(crate) fn warn_of_other_job(job: &Job, keys: &[&str]) -> Result<(), Diagnostic> {
-    // Runs of earlier releases have left none.
+    // Runs of earlier releases have written no record.
     let Some(record) = JobRecord::read(&job.model_dir)? else {
         return Ok(());
     };
@@ -82,7 +82,7 @@ pub(crate) fn warn_of_other_job(job: &Job, keys: &[&str]) -> Result<(), Diagnost
     Ok(())
 }
 
-/// Returns where the values are that a command was told to use.
+/// Returns the source of the values, as the options of a command name it.
 pub(crate) fn origin(job: &Job, step: Option<u64>, source: &Source) -> Result<Origin, Diagnostic> {
     match &source.from {
         Some(path) => Origin::open(path),
@@ -90,7 +90,7 @@ pub(crate) fn origin(job: &Job, step: Option<u64>, source: &Source) -> Result<Or
     }
 }
 
-/// Scores a checkpoint on the job's evaluation inputs.
+/// Evaluates a checkpoint on the job's evaluation inputs.
 pub(crate) fn evaluate(arguments: &OneShot, build: Build) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     let work = || {
@@ -133,7 +133,7 @@ pub(crate) fn evaluate(arguments: &OneShot, build: Build) -> Result<(), Vec<Diag
     work().map_err(|problem| vec![problem])
 }
 
-/// Writes a checkpoint for other programs.
+/// Exports a checkpoint for other programs.
 pub(crate) fn export(arguments: &Export, build: Build) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     let work = || {

@@ -1,4 +1,4 @@
-//! What a person or a program reads on standard output, and lines of records in files.
+//! Output of commands: standard output, and files with one line per record.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -9,10 +9,10 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Scores;
 use trainyard_run_config::{InputPart, Job, Sharding};
 
-/// Records of a batch that is read for one command.
+/// Records of a batch that a command reads.
 const BATCH_RECORDS: usize = 512;
 
-/// Makes files the evaluation input of a job; without files, the job's own stays.
+/// Replaces the evaluation input of a job by files. Without files, the job keeps its own.
 pub(crate) fn read_files(job: &mut Job, files: &[String]) {
     if !files.is_empty() {
         job.input.eval = Some(InputPart {
@@ -26,19 +26,19 @@ pub(crate) fn read_files(job: &mut Job, files: &[String]) {
     }
 }
 
-/// Where lines go: a file, or standard output.
+/// Target of output lines: a file, or standard output.
 pub(crate) struct Sink {
     out: Box<dyn Write>,
     target: String,
-    /// Whether nobody reads any more, as behind `head`.
+    /// Whether the reader has closed the pipe, as `head` does.
     closed: bool,
 }
 
 impl Sink {
-    /// Opens a file, or standard output where there is none.
+    /// Opens a file, or standard output if there is no path.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, Diagnostic> {
         let target = path.map_or("standard output".to_owned(), |path| {
             path.display().to_string()
@@ -56,7 +56,7 @@ impl Sink {
         })
     }
 
-    /// Writes a line, or part of it. Where nobody reads any more, it is lost: see [`Sink::is_closed`].
+    /// Writes a line, or part of it. Once the reader has closed the pipe, the text is lost: see [`Sink::is_closed`].
     ///
     /// # Errors
     /// The target is full.
@@ -65,12 +65,12 @@ impl Sink {
         self.note(written)
     }
 
-    /// Whether nobody reads any more: there is nothing left to do.
+    /// Returns whether the reader has closed the pipe. The command can then stop.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Writes what is still held back.
+    /// Flushes the buffer.
     ///
     /// # Errors
     /// The target is full.
@@ -94,10 +94,10 @@ fn failed(target: &str, error: &std::io::Error) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("{target} cannot be written: {error}"))
 }
 
-/// Writes to standard output. That nobody reads it any more is no mistake.
+/// Writes to standard output. A pipe that its reader has closed is no error.
 ///
 /// # Errors
-/// It is full.
+/// The target is full.
 pub(crate) fn print(text: &str) -> Result<(), Diagnostic> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -108,7 +108,7 @@ pub(crate) fn print(text: &str) -> Result<(), Diagnostic> {
     }
 }
 
-/// Says in one line how far a run has come, for example `trained to step 6000 in 3.5 s (1714 steps/s, ...)`.
+/// Summarizes a run in one line, for example `trained to step 6000 in 3.5 s (1714 steps/s, ...)`.
 pub(crate) fn result_line(verb: &str, report: &Report) -> String {
     let step = report.global_step;
     if report.examples == 0 && report.steps_per_second == 0.0 {

@@ -16,13 +16,13 @@ use crate::output::print;
 
 #[derive(Debug, Args)]
 pub(crate) struct Pki {
-    /// The cluster file: each task gets a certificate for its host.
+    /// The cluster file. Each task gets a certificate for its host.
     #[arg(long, value_name = "CLUSTER.toml")]
     pub(crate) cluster: PathBuf,
-    /// Folder of what is made: ca.crt, ca.key, and ROLE-INDEX/ for each task. An authority that is there is used again.
+    /// Folder of the output: ca.crt, ca.key, and ROLE-INDEX/ for each task. An existing authority is used again.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Days that the certificates hold.
+    /// Validity of the certificates in days.
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=3650))]
     pub(crate) days: u64,
     /// Makes a file of tokens for each role instead: ROLE.toml.
@@ -30,14 +30,14 @@ pub(crate) struct Pki {
     pub(crate) tokens: bool,
 }
 
-/// File of the authority's key. It stays where the certificates are made.
+/// File of the authority's key. It stays on the machine that makes the certificates.
 const AUTHORITY_KEY_FILE: &str = "ca.key";
 /// Bytes of a token.
 const TOKEN_BYTES: usize = 32;
 const SECRET: u32 = 0o600;
 const OPEN: u32 = 0o644;
 
-/// Writes what the tasks of a cluster need.
+/// Makes the certificates or tokens of a cluster's tasks.
 pub(crate) fn pki(arguments: &Pki) -> Result<(), Vec<Diagnostic>> {
     let cluster = ClusterSpec::load(&arguments.cluster)?;
     let out = &arguments.out;
@@ -121,7 +121,7 @@ fn certificates(cluster: &ClusterSpec, out: &Path, days: u64) -> Result<String, 
     Ok(told)
 }
 
-/// The host of an address; none of a socket file's.
+/// Returns the host of an address, or `None` for a socket file.
 fn host(address: &str) -> Option<String> {
     let (host, _) = address.rsplit_once(':')?;
     (host != "unix" && !address.starts_with("unix:")).then(|| {
@@ -137,7 +137,7 @@ fn tokens(out: &Path) -> Result<String, Error> {
     let tokens: Vec<String> = roles.iter().map(|_| token()).collect::<Result<_, _>>()?;
     let mut told = String::new();
     for role in roles {
-        // A worker is called by nobody but, in allreduce, by its like: it learns no token but its own.
+        // Only other workers call a worker, in allreduce, so its file holds the workers' token alone.
         let knows = |other: Role| role != Role::Worker || other == Role::Worker;
         let lines = roles
             .iter()
@@ -164,7 +164,7 @@ fn token() -> Result<String, Error> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Writes a file that nobody sees half or with other rights than its own.
+/// Writes a file atomically, with its mode from the start.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     let named = |error: Error| Error::new(error.kind(), format!("{}: {error}", path.display()));
     let aside = path.with_extension("new");

@@ -1,4 +1,4 @@
-//! `trainyard predict`: a line for each record, in order, with the columns by which it is known again.
+//! `trainyard predict`: one line per record, in order, with columns that identify the record.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -15,10 +15,10 @@ use crate::command::{Lines, Predict};
 use crate::one_shot::{origin, warn_of_other_job};
 use crate::output::{Sink, read_files};
 
-/// Key, or column, of what is wrong with a record that cannot be predicted.
+/// Key, or column, of the error of a record that cannot be predicted.
 const ERROR: &str = "error";
 
-/// Lines of CSV that wait for a record that can be read: its prediction names the columns.
+/// Most lines of CSV that wait for the first readable record: its prediction gives the names of the columns.
 const WAITING_LINES_MAX: usize = 100_000;
 
 /// Bad records that the final message shows.
@@ -53,7 +53,7 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
         let closed = out.is_closed();
         out.finish()?;
         if closed {
-            // Whoever read has had enough: what is left was not looked at.
+            // The reader has closed the pipe, and the remaining records were not read.
             return Ok(());
         }
         let _ = writeln!(std::io::stderr(), "{}", seen.line());
@@ -62,7 +62,7 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
     work().map_err(|problem| vec![problem])
 }
 
-/// What has been read so far.
+/// Counts of the records so far, and the first bad records.
 #[derive(Debug, Default)]
 struct Seen {
     records: u64,
@@ -93,7 +93,7 @@ impl Seen {
         }
     }
 
-    /// Bad records are as welcome here as in training.
+    /// Applies the job's limit on bad records, as training does.
     fn verdict(self, job: &Job) -> Result<(), Diagnostic> {
         let Self {
             records,
@@ -125,14 +125,14 @@ impl Seen {
     }
 }
 
-/// Makes the lines.
+/// Formats the lines.
 #[derive(Debug)]
 struct Writer {
     format: Lines,
     kept: Vec<String>,
-    /// Of CSV: the columns, once a prediction has named them.
+    /// Columns of CSV, known after the first prediction.
     columns: Option<Vec<String>>,
-    /// Of CSV: records before that.
+    /// Records of CSV that came before the first prediction.
     waiting: Vec<Predicted>,
 }
 
@@ -157,7 +157,7 @@ impl Writer {
         }
     }
 
-    /// Returns the lines that were held back to the end.
+    /// Returns the lines that were held back until the end.
     fn end(&mut self) -> String {
         match self.format {
             Lines::Csv if self.columns.is_none() => self.csv_from(Vec::new()),
@@ -165,7 +165,7 @@ impl Writer {
         }
     }
 
-    /// A kept column must not hide a part of the prediction.
+    /// Refuses a kept column whose name is a key of the prediction.
     fn tell_apart(&self, prediction: &BTreeMap<String, Prediction>) -> Result<(), Diagnostic> {
         let hidden = |name: &&String| prediction.contains_key(name.as_str()) || *name == ERROR;
         let Some(name) = self.kept.iter().find(hidden) else {
@@ -261,7 +261,7 @@ impl Writer {
 
 fn prediction_json(prediction: &Prediction) -> Value {
     match prediction {
-        // Through the shortest text, so that 0.1 is not written as 0.10000000149011612.
+        // The shortest decimal text keeps 0.1 from becoming 0.10000000149011612.
         Prediction::Floats(values) => values
             .iter()
             .map(|value| json!(value.to_string().parse::<f64>().ok()))
@@ -271,7 +271,7 @@ fn prediction_json(prediction: &Prediction) -> Value {
     }
 }
 
-/// One column for each value: `probabilities_0`, `probabilities_1`; a key with one value is a column by itself. Keys
+/// Returns one column per value: `probabilities_0`, `probabilities_1`. A key with one value is a single column. Keys
 /// that are the same for every record are left out.
 fn csv_cells(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)> {
     let mut out = Vec::new();
@@ -297,7 +297,8 @@ fn csv_cells(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)>
     out
 }
 
-/// A cell as it stands in the file: texts stay texts, as those of CSV and libsvm all are. One without a value is null.
+/// Returns a cell as JSON with the type that it has in the file. All cells of CSV and libsvm are texts. An empty cell
+/// is null.
 fn cell_json(cell: &Cell) -> Value {
     let value = |value: &Kept| match value {
         Kept::Int(number) => json!(number),
@@ -312,7 +313,7 @@ fn cell_json(cell: &Cell) -> Value {
     }
 }
 
-/// A cell as a field of CSV; several values stand between bars.
+/// Returns a cell as a field of CSV, with bars between several values.
 fn cell_csv(cell: &Cell) -> String {
     let value = |value: &Kept| match value {
         Kept::Int(number) => number.to_string(),
@@ -326,7 +327,7 @@ fn cell_csv(cell: &Cell) -> String {
     }
 }
 
-/// A text as a field of CSV (RFC 4180), in quotes where it holds what means something there.
+/// Returns a text as a field of CSV (RFC 4180), in quotes if it holds a special character.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

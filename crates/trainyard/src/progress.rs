@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use trainyard_trainer::OnStep;
 
-/// Time between drawings of the line.
-const DRAW: Duration = Duration::from_millis(100);
+/// Time between two redraws of the line.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Returns what draws the line after a step, and the line itself, to be cleared at the end.
+/// Returns a function that redraws the line after a step, and the line itself, which the caller clears at the end.
 pub(crate) fn progress_line(max_steps: Option<u64>) -> (OnStep, ProgressBar) {
     let (bar, template) = match max_steps {
         Some(steps) => (
@@ -26,7 +26,7 @@ pub(crate) fn progress_line(max_steps: Option<u64>) -> (OnStep, ProgressBar) {
     let draw = move |step: &trainyard_trainer::Progress| {
         let Ok(mut state) = state.lock() else { return };
         let (since, steps) = *state;
-        if since.elapsed() >= DRAW {
+        if since.elapsed() >= REDRAW_INTERVAL {
             let rate = (step.steps - steps) as f64 / since.elapsed().as_secs_f64();
             *state = (Instant::now(), step.steps);
             line.set_position(step.global_step);

@@ -1,4 +1,4 @@
-//! `trainyard run`: one task, in whichever role; the whole job where there is no cluster, as TensorFlow has it.
+//! `trainyard run`: one task in any role. Without a cluster, this process runs the whole job, as in TensorFlow.
 
 use std::process::ExitCode;
 
@@ -59,7 +59,8 @@ pub(crate) fn run(run: &Run, build: Build) -> ExitCode {
     finish(outcome, arguments.log_format)
 }
 
-/// Whether the job is this process alone: no `TF_CONFIG`, none with a cluster, or one with a chief and nobody else.
+/// Returns whether this process runs the whole job: without `TF_CONFIG`, without a cluster in it, or with a chief as
+/// its only task.
 pub(crate) fn is_alone(tf_config: Option<&str>) -> bool {
     match tf_config.map(TfConfig::parse) {
         None => true,

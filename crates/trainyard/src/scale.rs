@@ -11,12 +11,13 @@ use crate::command::Scale;
 use crate::output::print;
 use crate::up::{Address, Answer, Order};
 
-/// Longest wait for the next answer: longer than `up` itself waits for a worker to join, and for an order before.
-const ANSWER: Duration = Duration::from_secs(150);
-/// Most lines of an answer that are read.
+/// Timeout of each response. It exceeds the time in which `up` waits for a worker to join, plus that of an earlier
+/// order.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(150);
+/// Most lines of a response.
 const ANSWERS_MAX: usize = 10_000;
 
-/// Gives the order, and prints what becomes of it.
+/// Sends the order, and prints the responses.
 pub(crate) fn scale(arguments: &Scale) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     let one = |problem| vec![problem];
@@ -56,7 +57,7 @@ fn order(mut stream: UnixStream, workers: usize) -> Result<(), Diagnostic> {
         )
     })? + "\n";
     let sent = stream
-        .set_read_timeout(Some(ANSWER))
+        .set_read_timeout(Some(REQUEST_TIMEOUT))
         .and_then(|()| stream.write_all(text.as_bytes()));
     sent.map_err(|error| lost(&format!("cannot be told ({error})")))?;
     for line in BufReader::new(stream).lines().take(ANSWERS_MAX) {

@@ -1,4 +1,4 @@
-//! `trainyard stats`: what the columns of a job's input hold.
+//! `trainyard stats`: statistics of the columns of a job's input.
 
 use serde_json::{Value, json};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -10,19 +10,19 @@ use crate::data_sample::{Extent, profile};
 use crate::data_warnings::look;
 use crate::output::print;
 
-/// Quantiles that are told.
+/// Quantiles in the output.
 const SHARES: [f64; 7] = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99];
 
 /// Names of the quantiles in JSON.
 const SHARE_NAMES: [&str; 7] = ["p1", "p5", "p25", "p50", "p75", "p95", "p99"];
 
-/// Most frequent values that JSON tells of each column.
+/// Most frequent values of a column in the JSON output.
 const VALUES_MAX: usize = 50;
 
-/// Most frequent values that the table shows of a column of texts.
+/// Most frequent values of a text column in the table.
 const SHOWN_VALUES_MAX: usize = 3;
 
-/// Longest value that the table shows, in characters.
+/// Longest value in the table, in characters.
 const SHOWN_CHARACTERS_MAX: usize = 24;
 
 /// Prints the profile of a job's input.
@@ -144,7 +144,7 @@ fn table(profile: &Profile, extent: Extent) -> String {
             .zip(&widths)
             .enumerate()
             .map(|(place, (cell, width))| {
-                // Names and types stand to the left, numbers to the right.
+                // Names and types are aligned left, numbers right.
                 if place < 2 || place == header.len() - 1 {
                     format!("{cell:<width$}")
                 } else {
@@ -207,7 +207,7 @@ fn cells(column: &ColumnProfile, rows: u64) -> Vec<String> {
     cells
 }
 
-/// A number with six digits that count.
+/// Formats a number with six significant digits.
 fn short(number: f64) -> String {
     let text = if number == 0.0 || (1e-4..1e9).contains(&number.abs()) {
         let digits = (5 - number.abs().max(1.0).log10() as i32).max(0) as usize;

@@ -1,4 +1,4 @@
-//! `trainyard status` and `trainyard top`: how a run goes, read from the chief's admin port.
+//! `trainyard status` and `trainyard top`: the status of a run, read from the chief's admin port.
 
 mod render;
 mod screen;
@@ -17,10 +17,10 @@ use render::{Seen, lines};
 use screen::Screen;
 use stored::{model_dir, stored};
 
-/// Time between two looks of `top`.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two polls of `top`.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Prints how a run goes, once.
+/// Prints the status of a run once.
 pub(crate) fn status(arguments: &Status) -> Result<(), Vec<Diagnostic>> {
     let one = |problem| vec![problem];
     let runtime = runtime().map_err(one)?;
@@ -47,7 +47,7 @@ pub(crate) fn status(arguments: &Status) -> Result<(), Vec<Diagnostic>> {
     }
 }
 
-/// Shows how a run goes until a key says to end; where there is no terminal, once.
+/// Shows the status of a run until a key ends it. Without a terminal, prints it once.
 pub(crate) fn top(arguments: &Observe) -> Result<(), Vec<Diagnostic>> {
     let client = find(arguments)?;
     let one = |problem| vec![problem];
@@ -56,10 +56,10 @@ pub(crate) fn top(arguments: &Observe) -> Result<(), Vec<Diagnostic>> {
         let seen = runtime.block_on(look(&client)).map_err(one)?;
         return snapshot(&seen).map_err(one);
     }
-    // A run that is not there is told as a message, not on a screen that goes away.
+    // A missing run is reported as a message, before the screen that disappears at the end opens.
     runtime.block_on(look(&client)).map_err(one)?;
     let watched = runtime.block_on(watch(&client)).map_err(one);
-    // A thread may still wait for a key.
+    // A thread may still be reading a key.
     runtime.shutdown_background();
     watched
 }
@@ -83,7 +83,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Diagnostic> {
 
 async fn look(client: &AdminClient) -> Result<Seen, Diagnostic> {
     let run = client.ask("/api/v1/run").await?;
-    // Curves and results are an addition: what there is without them is shown.
+    // History and evaluations are optional: the status is shown without them.
     let history = client.ask("/api/v1/history").await.unwrap_or(Value::Null);
     let evaluations = client
         .ask("/api/v1/evaluations")
@@ -126,7 +126,7 @@ async fn watch(client: &AdminClient) -> Result<(), Diagnostic> {
         };
         screen.draw(&shown)?;
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             () = screen.told_to_end() => return Ok(()),
         }
     }

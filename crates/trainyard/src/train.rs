@@ -1,16 +1,16 @@
-//! `trainyard train`: chief, parameter store and evaluator in one process, without a socket.
+//! `trainyard train`: chief, parameter store and evaluator in one process, without sockets.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use trainyard_chief::{Ending, Lead, Report, lead};
-use trainyard_cluster_client::{LocalShard, Shard};
+use trainyard_chief::{Chief, Ending, Report, run_job};
+use trainyard_cluster_client::{LocalServer, ServerClient};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_daemon::{CancellationToken, Context, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Build;
 use trainyard_run_config::{Job, StrategyKind};
-use trainyard_trainer::{LocalMeeting, Meeting, Mirror};
+use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 
 use crate::command::Train;
 use crate::data_warnings::report_at_start;
@@ -19,8 +19,8 @@ use crate::progress::progress_line;
 use crate::run::is_alone;
 use crate::up::share_of_cores;
 
-/// Longest time for the other replicas to end after the chief's.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// Time in which the other replicas may end after the chief.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// Trains a job to its end.
 pub(crate) fn train(
@@ -60,7 +60,7 @@ pub(crate) fn train(
     .map_err(|problem| vec![problem])
 }
 
-/// Returns the replicas that train, and shares the cores among them.
+/// Returns the number of replicas that train, and divides the cores among them.
 fn replicas(job: &mut Job) -> usize {
     let strategy = &job.strategy;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -89,34 +89,39 @@ async fn alone(
         ));
     }
     let model = build(&job)?;
-    let store = || LocalShard::new(0, 1, context.incarnation, context.cluster.fingerprint());
+    let store = || LocalServer::new(0, 1, context.incarnation, context.cluster.fingerprint());
     let shard = store();
     let kind = job.strategy.kind;
-    let meeting = matches!(
+    let rendezvous = matches!(
         kind,
         StrategyKind::Mirrored | StrategyKind::MultiWorkerMirrored
     )
-    .then(|| Meeting::Local(LocalMeeting::default()));
-    let mirror = |shard| meeting.clone().map(|meeting| Mirror { shard, meeting });
+    .then(|| Rendezvous::Local(LocalRendezvous::default()));
+    let mirror = |shard| {
+        rendezvous
+            .clone()
+            .map(|rendezvous| Mirror { shard, rendezvous })
+    };
     let (draw, bar) = progress_line(job.train.max_steps);
     let draw = if terminal { draw } else { Arc::new(|_: &_| {}) };
     let own = mirror(shard.clone());
-    let mut leading = Lead::new(
+    let mut leading = Chief::new(
         &context,
         model,
-        vec![Shard::Local(shard)],
+        vec![ServerClient::Local(shard)],
         Arc::new(|_, _, _| {}),
         draw,
     )?;
     leading.mirror = own;
-    // The other replicas; under `mirrored` each has a copy of the parameters, else all have the chief's.
+    // The other replicas. Under `mirrored`, each replica has its own copy of the parameters; otherwise all use the
+    // chief's.
     let ending = CancellationToken::new();
     let others: Vec<_> = context
         .cluster
         .of_role(Role::Worker)
         .map(|(task, _)| {
             let mut config = leading.trainer(task, mirror(store()));
-            // The chief shows how the job goes.
+            // Only the chief shows the progress.
             config.progress = Arc::new(|_: &_| {});
             leading.spawn_trainer(config, ending.clone())
         })
@@ -126,10 +131,10 @@ async fn alone(
         let config = trainyard_evaluator::Config::new(Arc::clone(&job), Arc::new(|_, _, _| {}));
         tokio::spawn(trainyard_evaluator::run(config, build, halt.clone()))
     });
-    let outcome = lead(leading, stop.clone()).await;
+    let outcome = run_job(leading, stop.clone()).await;
     ending.cancel();
     for other in others {
-        if let Ok(Ok(Err(problem))) = tokio::time::timeout(FAREWELL, other).await {
+        if let Ok(Ok(Err(problem))) = tokio::time::timeout(SHUTDOWN_GRACE, other).await {
             tracing::warn!("{}", problem.log_line());
         }
     }

@@ -1,4 +1,4 @@
-//! `trainyard transform`: what an exported graph takes, made of records by the job's feature columns.
+//! `trainyard transform`: inputs of an exported graph, made from records by the job's feature columns.
 
 use serde_json::Value;
 use trainyard_diagnostic::Diagnostic;
@@ -8,7 +8,7 @@ use trainyard_model::{Build, Part, Shard, input_options};
 use crate::command::Transform;
 use crate::output::{Sink, read_files};
 
-/// Writes a JSON object for each record: lists of values by name of input.
+/// Writes a JSON object for each record: lists of values by name of the input.
 pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
     read_files(&mut job, &arguments.input);

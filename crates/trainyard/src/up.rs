@@ -1,4 +1,4 @@
-//! `trainyard up`: every task of a cluster as a process of its own on this machine.
+//! `trainyard up`: runs every task of a cluster as a process on this machine.
 
 mod child;
 mod control;
@@ -27,10 +27,10 @@ pub(crate) use control::{Address, Answer, Order};
 use scaling::Scaling;
 pub(crate) use supervisor::Supervisor;
 
-/// Ports are taken below the range from which the system gives its own.
+/// Range of ports, below the range from which the system assigns ports.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// Bytes of a folder's name that leave a socket's room for its own.
+/// Longest name of a folder whose socket names still fit into a socket address, in bytes.
 const SOCKET_FOLDER_BYTES_MAX: usize = 90;
 
 /// Starts a cluster, and returns the exit code of its job.
@@ -54,7 +54,7 @@ pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
         .map_err(one)
 }
 
-/// Reads a cluster file, or makes a cluster of this machine, and the folder of its sockets.
+/// Reads a cluster file, or makes a cluster on this machine with a folder for its sockets.
 pub(crate) fn resolve(
     text: &str,
     job: &Job,
@@ -80,8 +80,8 @@ pub(crate) fn resolve(
     cluster.admin = admin
         .map(|(task, port)| (task, format!("127.0.0.1:{port}")))
         .collect();
-    // What the servers, or the workers among themselves, send and get is most of what there is to send: it needs no network. A folder whose name is too
-    // long for a socket's leaves them at their ports.
+    // Most traffic goes to the servers, or between the workers under allreduce, so these tasks listen at socket files.
+    // If the name of the folder is too long for a socket address, they listen at their ports.
     let sockets = Folder::new()
         .ok()
         .filter(|folder| folder.path().as_os_str().len() < SOCKET_FOLDER_BYTES_MAX);
@@ -99,20 +99,20 @@ pub(crate) fn resolve(
     Ok((cluster, sockets))
 }
 
-/// Finds ports that nobody listens at. They are held together while they are looked for, so that none comes twice.
+/// Finds free ports. All are bound during the search, so that no port is found twice.
 pub(crate) fn free_ports(count: usize) -> Option<Vec<u16>> {
     free_ports_beside(count, &BTreeSet::new())
 }
 
-/// Where a process begins to look. Processes that start together have numbers side by side, and look at places far from
-/// each other (multiplicative hashing, Knuth, The Art of Computer Programming 6.4): a port that was found is free for all
-/// until somebody listens at it.
+/// Returns the port at which the search of a process begins. Processes that start together have neighbouring ids. They
+/// begin far apart (multiplicative hashing, Knuth, The Art of Computer Programming 6.4), because a port that was found
+/// stays free until its task listens.
 fn first_port(process_id: u32) -> u16 {
     let hash = u64::from(process_id.wrapping_mul(0x9e37_79b9));
     PORTS.start + ((hash * u64::from(PORTS.end - PORTS.start)) >> 32) as u16
 }
 
-/// As [`free_ports`], and none of those that belong to somebody who does not listen yet.
+/// As [`free_ports`], without the ports in `taken`, whose tasks may not listen yet.
 fn free_ports_beside(count: usize, taken: &BTreeSet<u16>) -> Option<Vec<u16>> {
     let start = first_port(std::process::id());
     let candidates = (start..PORTS.end).chain(PORTS.start..start);
@@ -128,7 +128,7 @@ fn free_ports_beside(count: usize, taken: &BTreeSet<u16>) -> Option<Vec<u16>> {
     (held.len() == count).then(|| held.iter().map(|(port, _)| *port).collect())
 }
 
-/// The order in which tasks are started and stopped makes no difference to them; this one reads well.
+/// Returns the tasks in the order of their start and stop. Any order works; this one reads well in the log.
 pub(crate) fn tasks(cluster: &ClusterSpec, job: &Job) -> Vec<Task> {
     let evaluators = if job.input.eval.is_some() {
         cluster.evaluators
@@ -147,17 +147,18 @@ pub(crate) fn tasks(cluster: &ClusterSpec, job: &Job) -> Vec<Task> {
         .collect()
 }
 
-/// Threads for the steps of each of so many tasks on this machine, if the job leaves it open.
+/// Returns the threads of a step if `tasks` tasks share this machine, unless the job sets them.
 pub(crate) fn threads(job: &Job, tasks: usize) -> Option<usize> {
     (job.run.intra_op_parallelism_threads == 0).then(|| share_of_cores(tasks))
 }
 
-/// The cores of this machine that each of so many tasks has to itself, at least 1.
+/// Returns the number of cores of this machine for each of `tasks` tasks, at least 1.
 pub(crate) fn share_of_cores(tasks: usize) -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / tasks.max(1)).max(1)
 }
 
-/// Says where a browser sees the run, if the cluster names the chief's admin port: for a person on a line, for a program in the log.
+/// Reports the address of the run's page, if the cluster has an admin port of the chief: as a line for a person, or in
+/// the log for a program.
 fn tell_page(cluster: &ClusterSpec, format: LogFormat) -> Result<(), Diagnostic> {
     match (page(cluster), format) {
         (None, _) => Ok(()),
@@ -169,7 +170,7 @@ fn tell_page(cluster: &ClusterSpec, format: LogFormat) -> Result<(), Diagnostic>
     }
 }
 
-/// Returns the address of the page of a run.
+/// Returns the address of the run's page.
 fn page(cluster: &ClusterSpec) -> Option<String> {
     let chief = cluster
         .admin
@@ -202,7 +203,7 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
     scaling.end();
     let code = watched?;
     let by_chief = told(read_report(supervisor.report_file()));
-    // A chief that was stopped before it trained has none.
+    // A chief that stopped before it trained has written no report.
     let has_report = by_chief.is_some();
     let mut report = by_chief.unwrap_or_default();
     report.exit = supervisor
@@ -220,7 +221,7 @@ async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8
     Ok(code)
 }
 
-/// Returns what was read. What could not be read is missing from the report, and is told.
+/// Returns the value that was read. A value that cannot be read is logged, and missing from the report.
 fn told<T>(read: Result<Option<T>, String>) -> Option<T> {
     read.unwrap_or_else(|problem| {
         warn!(%problem, "the report lacks what this file should say");
@@ -228,12 +229,12 @@ fn told<T>(read: Result<Option<T>, String>) -> Option<T> {
     })
 }
 
-/// Reads the chief's report: none where it has not come to write one.
+/// Reads the chief's report. Returns `None` if the chief has written none.
 fn read_report(path: &Path) -> Result<Option<Report>, String> {
     parsed(path, |text| serde_json::from_slice(text))
 }
 
-/// Reads the metrics of the last evaluation: none where there was none.
+/// Reads the metrics of the last evaluation. Returns `None` if there was none.
 fn read_evaluation(model_dir: &Path) -> Result<Option<BTreeMap<String, f64>>, String> {
     #[derive(Deserialize)]
     struct Evaluation {
@@ -241,7 +242,7 @@ fn read_evaluation(model_dir: &Path) -> Result<Option<BTreeMap<String, f64>>, St
     }
     let path = model_dir.join("eval/result.json");
     let evaluation = parsed(&path, |text| serde_json::from_slice::<Evaluation>(text))?;
-    // A metric that is not finite has no number in JSON.
+    // JSON has no number for a metric that is not finite.
     let known = |metrics: BTreeMap<String, Option<f64>>| {
         metrics
             .into_iter()
@@ -270,7 +271,7 @@ fn summary(report: &Report, job: &Job) -> String {
     text
 }
 
-/// Where a binary of a role lies, if it was built beside this one.
+/// Returns the path of another binary that was built beside this one.
 fn sibling(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let path = own.with_file_name(name);

@@ -1,4 +1,5 @@
-//! First values of rows that nobody has changed: 4096 rows of 16 of a large table, as a pull of a step reads them.
+//! Initial values of rows that have not changed: 4096 rows of 16 values of a large table, as the pull of a step reads
+//! them.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;

@@ -1,26 +1,26 @@
-//! Dynamic tables: a row for each id that has been seen, made at first touch; no buckets, so that no two ids share one.
+//! Dynamic tables: each id gets a row once it has occurred often enough. Without buckets, no two ids share a row.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// When an id gets a row of a dynamic table, and when it loses it. How many rows there may be is the variable's first
-/// dimension.
+/// The rule by which ids get and lose rows of a dynamic table. The most rows are the variable's first dimension.
 ///
 /// Ids are 64-bit hashes, spread evenly over their range: the fingerprints of values, not the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DynamicTable {
-    /// Which sighting of an id gives it a row, at least 1. A push that names an id is a sighting of it; gradients of
-    /// the sightings before are dropped.
+    /// Number of the occurrence that gives an id a row, at least 1. Each push that names an id is one occurrence. The
+    /// gradients of earlier occurrences are dropped.
     pub admit_after: u32,
-    /// Pushes that do not name an id, after which its row is forgotten, at least 1; absent = never.
+    /// Number of pushes that do not name an id after which its row is removed, at least 1; absent = never.
     pub expire_after_steps: Option<u64>,
-    /// Seconds of training in which no push names an id, after which its row is forgotten, at least 1; absent = never.
+    /// Seconds of training without a push that names an id after which its row is removed, at least 1; absent = never.
     pub expire_after_secs: Option<u64>,
 }
 
 impl DynamicTable {
-    /// Rows at first touch, kept for good, as many as the variable has room for.
+    /// Gives an id a row at its first occurrence. Rows do not expire, and there are as many as the variable has room
+    /// for.
     pub const KEEP_ALL: Self = Self {
         admit_after: 1,
         expire_after_steps: None,
@@ -28,8 +28,8 @@ impl DynamicTable {
     };
 }
 
-/// Returns the ids that belong to `rows` of a table of `rows_max` rows: as large a share of all ids as the rows are of
-/// all rows. Slices that cover all rows cover all ids; a slice without rows has no ids.
+/// Returns the ids that belong to `rows` of a table of `rows_max` rows: the same share of all ids as the rows are of
+/// all rows. Slices that cover all rows cover all ids, and a slice without rows has no ids.
 pub fn ids_of_rows(rows: &Range<usize>, rows_max: usize) -> Range<u128> {
     let bound = |row: usize| match rows_max {
         0 => 0,
@@ -38,38 +38,38 @@ pub fn ids_of_rows(rows: &Range<usize>, rows_max: usize) -> Range<u128> {
     bound(rows.start)..bound(rows.end)
 }
 
-/// An id that has been seen, but not often enough for a row.
+/// An id that has occurred, but not often enough for a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     /// The id.
     pub id: u64,
-    /// How long ago it was seen last.
+    /// Time since its last occurrence.
     pub idle: Idle,
-    /// How often it has been seen.
+    /// Occurrence count.
     pub sightings: u64,
 }
 
-/// How long an id has not been seen.
+/// The time since the last occurrence of an id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Idle {
-    /// Pushes since.
+    /// Pushes since then.
     pub pushes: u64,
-    /// Seconds of training since.
+    /// Seconds of training since then.
     pub secs: u64,
 }
 
-/// A part of a dynamic table at rest, as a checkpoint holds it.
+/// A part of a dynamic table, as a checkpoint holds it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DynamicRows {
     /// Ids that have a row, ascending.
     pub ids: Vec<u64>,
-    /// How long each has not been seen.
+    /// Time since the last occurrence of each id.
     pub idle: Vec<Idle>,
     /// Row-major values, a row for each id.
     pub values: Vec<f32>,
-    /// The optimizer's slots, as many values each.
+    /// Optimizer slots, each with as many values.
     pub slots: Vec<Vec<f32>>,
-    /// Ids without a row that have been seen, ascending.
+    /// Ids without a row that have occurred, ascending.
     pub candidates: Vec<Candidate>,
 }
 

@@ -1,25 +1,25 @@
-//! First values of rows that nobody has changed.
+//! The initial values of rows that have not changed.
 
 use serde::{Deserialize, Serialize};
 
 use crate::streams::Streams;
 use crate::{Initializer, VariableSpec};
 
-/// What decides the first values of a variable's rows. Two that are equal give equal values, on any machine.
+/// The rule for the initial values of a variable's rows. Equal rules give equal values, on any machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FirstRows {
     /// Seed of all variables of the model.
     pub seed: u64,
     /// Name of the variable.
     pub name: String,
-    /// Its shape: the fans of `glorot_uniform` come from it.
+    /// Shape of the variable, which gives the fans of `glorot_uniform`.
     pub shape: Vec<usize>,
-    /// How values are drawn.
+    /// Initializer of the variable.
     pub initializer: Initializer,
 }
 
 impl FirstRows {
-    /// Returns what decides the first values of a variable.
+    /// Returns the rule for the initial values of a variable.
     pub fn new(spec: &VariableSpec, seed: u64) -> Self {
         let name = spec.name.clone();
         let shape = spec.shape.clone();
@@ -32,10 +32,11 @@ impl FirstRows {
     }
 }
 
-/// Gives each row, or each id of a dynamic table, its first values: a function of seed, variable name and row alone, so that
-/// they are the same on any number of parameter servers, and in training, evaluation and prediction.
+/// Computes the initial values of each row, or of each id of a dynamic table. They are a function of seed, variable
+/// name and row alone, so that they are the same on any number of parameter servers, and in training, evaluation and
+/// prediction.
 ///
-/// They are also what a row reads that nobody has changed, and an id without a row.
+/// Rows that have not changed, and ids without a row, read these values, too.
 #[derive(Debug, Clone)]
 pub struct InitialRows {
     rule: FirstRows,
@@ -43,28 +44,29 @@ pub struct InitialRows {
 }
 
 impl InitialRows {
-    /// Returns the first values of a variable's rows.
+    /// Returns the initial values of a variable's rows.
     pub fn new(spec: &VariableSpec, seed: u64) -> Self {
         Self::of(FirstRows::new(spec, seed))
     }
 
-    /// Returns the first values that a rule gives.
+    /// Returns the initial values that a rule gives.
     pub fn of(rule: FirstRows) -> Self {
         let random = Initializer::random(rule.seed, &rule.name);
         Self { rule, random }
     }
 
-    /// Returns what decides them.
+    /// Returns the rule.
     pub fn rule(&self) -> &FirstRows {
         &self.rule
     }
 
-    /// Writes the first values of the row with this number, or of this id, into `out`, which is as long as a row.
+    /// Writes the initial values of the row with this number, or of this id, into `out`, which must be as long as a
+    /// row.
     pub fn fill(&self, row: u64, out: &mut [f32]) {
         self.fill_rows(std::iter::once(row), out);
     }
 
-    /// Writes the first values of these rows into `out`, one row behind the other.
+    /// Writes the initial values of these rows into `out`, one row after the other.
     pub fn fill_rows(&self, rows: impl Iterator<Item = u64>, out: &mut [f32]) {
         let FirstRows {
             initializer, shape, ..

@@ -1,4 +1,4 @@
-//! First values of a variable.
+//! The initial values of a variable.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::fingerprint::Fingerprint;
 use crate::logarithm::ln;
 use crate::streams::{BLOCK, LANES, Streams};
 
-/// How a variable gets its first values.
+/// The rule for the initial values of a variable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Initializer {
@@ -20,7 +20,8 @@ pub enum Initializer {
         /// The value.
         value: f32,
     },
-    /// Uniform in ±√(6 / (fan_in + fan_out)), fans from the first and last dimension (`tf.keras.initializers.GlorotUniform`).
+    /// Uniform in ±√(6 / (fan_in + fan_out)), fans from the first and last dimension
+    /// (`tf.keras.initializers.GlorotUniform`).
     GlorotUniform,
     /// Normal, redrawn beyond two standard deviations (`tf.keras.initializers.TruncatedNormal`).
     TruncatedNormal {
@@ -37,10 +38,10 @@ pub enum Initializer {
 }
 
 impl Initializer {
-    /// Writes the first values of `rows` of a variable into `out`, row-major.
+    /// Writes the initial values of `rows` of a variable into `out`, row-major.
     ///
-    /// They are a function of seed, name and row alone, so that the slices of a variable hold what the whole would,
-    /// whatever the number of parameter servers.
+    /// They are a function of seed, name and row alone, so that the slices of a variable hold the same values as the
+    /// whole variable, whatever the number of parameter servers.
     ///
     /// # Panics
     /// `out` is not as long as the rows.
@@ -66,7 +67,7 @@ impl Initializer {
         );
     }
 
-    /// Returns the generator of a variable's values. Each row has a stream of it to itself.
+    /// Returns the generator of a variable's values. Each row has a stream of its own.
     pub(crate) fn random(seed: u64, name: &str) -> Streams {
         let mut key = Fingerprint::new();
         key.write_u64(seed);
@@ -111,14 +112,14 @@ impl Initializer {
     }
 }
 
-/// How values are drawn.
+/// The distribution from which values are drawn.
 #[derive(Clone, Copy)]
 enum Drawn {
     Uniform {
         low: f32,
         span: f32,
     },
-    /// Uniform up to this on both sides of 0.
+    /// Uniform between the negative and the positive limit.
     Limit(f32),
     TruncatedNormal {
         stddev: f32,
@@ -162,7 +163,7 @@ impl Drawn {
     }
 }
 
-/// Sum of fan-in and fan-out (`tf.keras.initializers`, `_compute_fans`).
+/// Returns the sum of fan-in and fan-out (`tf.keras.initializers`, `_compute_fans`).
 fn fans(shape: &[usize]) -> f32 {
     match *shape {
         [] => 2.0,
@@ -174,13 +175,13 @@ fn fans(shape: &[usize]) -> f32 {
     }
 }
 
-/// Uniform in [0, 1), 24 bits.
+/// Returns a number that is uniform in [0, 1), with 24 bits.
 #[inline(always)]
 fn unit(word: u32) -> f32 {
     (word >> 8) as f32 / (1 << 24) as f32
 }
 
-/// Writes rows of a value for each number of their streams, one row behind the other.
+/// Writes rows with one value for each number of their streams, one row after the other.
 #[inline(always)]
 fn uniform<const L: usize>(
     random: &Streams,
@@ -199,8 +200,8 @@ fn uniform<const L: usize>(
     }
 }
 
-/// Writes rows of normal values by the polar method (G. Marsaglia, 1964), those beyond two standard deviations drawn again. Two
-/// numbers of a stream that lie within the unit circle give two values, taken in their order.
+/// Writes rows of normal values by the polar method (G. Marsaglia, 1964). Values beyond two standard deviations are
+/// drawn again. Two numbers of a stream that lie within the unit circle give two values, in their order.
 #[inline(always)]
 fn truncated<const L: usize>(
     random: &Streams,
@@ -213,7 +214,7 @@ fn truncated<const L: usize>(
     let mut done = [0; L];
     for number in 0.. {
         let block = random.block(streams, number);
-        // Of each pair both values; NaN for those that are drawn again.
+        // Both values of each pair. NaN stands for those that are drawn again.
         let mut normals = [[[0.0_f32; L]; 2]; PAIRS];
         for (normals, words) in normals.iter_mut().zip(block.as_chunks::<2>().0) {
             for lane in 0..L {
@@ -228,7 +229,7 @@ fn truncated<const L: usize>(
         }
         let mut missing = false;
         for ((lane, row), done) in out.chunks_exact_mut(width).enumerate().zip(&mut done) {
-            // One more than there can be, so that each is written and counts if it is to be kept.
+            // There is one element more than can be kept, so that each value is written and counts only if it is kept.
             let mut kept = [0.0; BLOCK + 1];
             let mut count = 0;
             for normal in normals.iter().flatten() {
@@ -253,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// A row, drawn one value behind the other as the values are defined.
+    /// Draws a row one value after the other, as the values are defined.
     fn row_by_row(initializer: &Initializer, seed: u64, shape: &[usize], row: u64) -> Vec<f32> {
         let mut key = Fingerprint::new();
         key.write_u64(seed);
@@ -357,7 +358,7 @@ mod tests {
         let deviation =
             (values.iter().map(|value| value * value).sum::<f32>() / values.len() as f32).sqrt();
         assert!(values.iter().all(|value| value.abs() <= 1.0));
-        // A normal cut at two standard deviations keeps 0.8796 of its spread.
+        // A normal distribution that is cut at two standard deviations keeps 0.8796 of its spread.
         assert!(
             mean.abs() < 0.005 && (deviation - 0.4398).abs() < 0.005,
             "mean {mean}, deviation {deviation}"

@@ -1,6 +1,6 @@
-//! Gradients of rows or ids that several parts name: what all of them name, and the sums.
+//! Gradients of rows or ids that several parts name: the union of their keys, and the sums.
 
-/// Returns the keys that any of the parts names, ascending, each once.
+/// Returns the keys that at least one part names, ascending, each once.
 pub fn union_of_keys<'a, K: Ord + Copy + 'a>(parts: impl Iterator<Item = &'a [K]>) -> Vec<K> {
     let mut union: Vec<K> = parts.flatten().copied().collect();
     union.sort_unstable();
@@ -8,8 +8,8 @@ pub fn union_of_keys<'a, K: Ord + Copy + 'a>(parts: impl Iterator<Item = &'a [K]
     union
 }
 
-/// Adds the gradients of one part to `sums`, which has `width` values of each of `keys`. The keys `named` by the part are
-/// ascending and among them; of `values`, what lies behind theirs is not looked at.
+/// Adds the gradients of one part to `sums`, which has `width` values for each of `keys`. The keys `named` by the part
+/// must ascend and be among `keys`. Further `values` are ignored.
 pub fn add_by_key<K: Ord>(keys: &[K], sums: &mut [f32], named: &[K], values: &[f32], width: usize) {
     let mut at = 0;
     for (key, values) in named.iter().zip(values.chunks_exact(width.max(1))) {

@@ -1,4 +1,4 @@
-//! The cut of a model's variables over the parameter servers.
+//! The layout: the slices of a model's variables, and their parameter servers.
 
 use std::ops::Range;
 
@@ -13,9 +13,9 @@ use crate::{Access, DynamicTable, Partitioner, Placement, VariableSpec, ids_of_r
 pub struct Slice {
     /// Index of the variable in the model's list.
     pub variable: usize,
-    /// Which part of the variable this is, from 0.
+    /// Number of the slice within its variable, from 0.
     pub part: usize,
-    /// Rows of the variable that it holds. Of a dynamic table: its share of the rows that there may be.
+    /// Rows of the variable that the slice holds. For a dynamic table, its share of the most rows.
     pub rows: Range<usize>,
     /// Values in a row.
     pub width: usize,
@@ -29,12 +29,12 @@ impl Slice {
         self.rows.len() * self.width
     }
 
-    /// Returns the ids of a dynamic table of `rows_max` rows that it holds.
+    /// Returns the ids that the slice holds of a dynamic table of `rows_max` rows.
     pub fn ids(&self, rows_max: usize) -> Range<u128> {
         ids_of_rows(&self.rows, rows_max)
     }
 
-    /// Returns whether it holds no value.
+    /// Returns whether the slice holds no value.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -48,15 +48,15 @@ pub struct Layout {
     pub slices: Vec<Slice>,
     /// Number of parameter servers.
     pub num_ps: usize,
-    /// First slice of each variable, and one past the last of all.
+    /// First slice of each variable, followed by the number of slices.
     starts: Vec<usize>,
 }
 
 impl Layout {
     /// Cuts `variables` with `partitioner` and places the slices on `num_ps` servers, at least one.
     ///
-    /// Scalars (shape `[]`) are one slice; every server holds a slice of every dynamic table. Round robin gives its first turn to the global step, as TensorFlow does,
-    /// which lives on `ps:0`.
+    /// Scalars (shape `[]`) are one slice. Every server holds a slice of every dynamic table. As in TensorFlow, round
+    /// robin gives its first turn to the global step, which lives on `ps:0`.
     pub fn new(
         variables: &[VariableSpec],
         partitioner: Partitioner,
@@ -101,8 +101,8 @@ impl Layout {
         }
     }
 
-    /// Cuts `variables` as [`Layout::new`] does, with one store more, which comes first and holds all that is read whole;
-    /// the servers hold the rest.
+    /// Cuts `variables` as [`Layout::new`] does, with one additional store. That store comes first and holds all
+    /// variables that are read whole; the servers hold the others.
     pub fn hybrid(
         variables: &[VariableSpec],
         partitioner: Partitioner,
@@ -162,7 +162,7 @@ impl Layout {
             .filter(move |(_, slice)| slice.ps == ps)
     }
 
-    /// Returns a number that two tasks share if, and nearly only if, they mean the same variables, cut the same way.
+    /// Returns a number that two tasks share if, and almost only if, their variables are the same and cut the same way.
     pub fn fingerprint(&self, variables: &[VariableSpec]) -> u64 {
         let mut hash = Fingerprint::new();
         hash.write_u64(self.num_ps as u64);

@@ -1,7 +1,7 @@
-//! Variables by description: their specs, initial values, partitions and placement, and the values a step moves.
+//! Descriptions of variables: specs, initial values, partitioning and placement, and the values that a step moves.
 //!
-//! This crate exists so that a model, the parameter servers and a checkpoint can speak of the same variable
-//! without one of them holding the other. It has no storage and no network.
+//! With this crate, a model, the parameter servers and a checkpoint refer to the same variable without depending on
+//! each other. It has no storage and no network.
 
 mod dynamic_table;
 mod fingerprint;

@@ -1,9 +1,10 @@
 //! The natural logarithm of numbers in (0, 1), the same bits on every machine.
 //!
-//! First values are a function of seed, variable and row alone, and `f32::ln` is whatever the platform has. This is the routine
-//! that glibc and musl have (S. Nagy, ARM optimized routines, `logf`): a table of 16 intervals and a cubic, in 64-bit floats.
+//! Initial values depend on seed, variable and row alone, whereas `f32::ln` depends on the platform. This is the
+//! routine of glibc and musl (S. Nagy, ARM optimized routines, `logf`): a table of 16 intervals and a cubic, in 64-bit
+//! floats.
 
-/// 1 / c of an interval's middle c, nearly.
+/// Approximately 1 / c for the middle c of each interval.
 const INVERSE: [f64; 16] = [
     1.398907162146528,
     1.3403141896637998,
@@ -22,7 +23,7 @@ const INVERSE: [f64; 16] = [
     0.7664671008843108,
     0.731428603316328,
 ];
-/// The logarithm of c.
+/// The logarithm of each c.
 const LOGARITHM: [f64; 16] = [
     -0.33569133332882284,
     -0.2929040563774074,
@@ -43,10 +44,10 @@ const LOGARITHM: [f64; 16] = [
 ];
 /// Coefficients of r^4, r^3 and r^2 in ln(1 + r).
 const CUBIC: [f64; 3] = [-0.25089342214237154, 0.333456765744066, -0.4999997485802103];
-/// Bits of the least number of the first interval.
+/// Bits of the smallest number of the first interval.
 const OFFSET: u32 = 0x3f33_0000;
 
-/// The natural logarithm of a normal number in (0, 1). Of others it is some number.
+/// Returns the natural logarithm of a normal number in (0, 1). The result for any other number is arbitrary.
 #[inline(always)]
 pub(crate) fn ln(number: f32) -> f32 {
     let bits = number.to_bits();
@@ -75,7 +76,7 @@ mod tests {
     fn it_is_what_the_platform_has() {
         let least = f32::MIN_POSITIVE.to_bits();
         let one = 1.0_f32.to_bits();
-        // Thorough: every number there is.
+        // The thorough test covers every number.
         let step = if std::env::var_os("TRAINYARD_THOROUGH").is_some() {
             1
         } else {

@@ -1,4 +1,4 @@
-//! How many slices a variable is cut into.
+//! Partitioners: the number of slices of a variable.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ impl Partitioner {
     /// Checks the bounds.
     ///
     /// # Errors
-    /// Names the one that is 0, where 1 is the least.
+    /// A bound is 0, although the least is 1. The error is the name of the bound.
     pub fn validate(self) -> Result<(), &'static str> {
         let (first, second) = match self {
             Self::Fixed { num_shards } => (("num_shards", num_shards), None),

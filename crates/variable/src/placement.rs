@@ -1,4 +1,4 @@
-//! Which parameter server holds a slice.
+//! The placement of slices on parameter servers.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// In turn (`tf.compat.v1.train.replica_device_setter`).
+    /// The servers take turns (`tf.compat.v1.train.replica_device_setter`).
     RoundRobin,
-    /// On the server with the fewest bytes so far, the lowest index on ties (`GreedyLoadBalancingStrategy`).
+    /// The server with the fewest bytes so far, the lowest index on ties (`GreedyLoadBalancingStrategy`).
     #[default]
     Greedy,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DynamicTable, Initializer};
 
-/// How a step reads a variable.
+/// The way in which a step reads a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -16,21 +16,22 @@ pub enum Access {
     Dynamic(DynamicTable),
 }
 
-/// Describes one variable: its name, shape, first values and the optimizer that updates it.
+/// Describes one variable: its name, its shape, its initial values and the optimizer that updates it.
 ///
 /// A variable is a row-major `f32` matrix of `shape[0]` rows; a vector of `n` values has shape `[n]` and rows of
-/// width 1, a scalar has shape `[]` and one row. A dynamic table has at most `shape[0]` rows. Names are TensorFlow's, for example `dnn/hiddenlayer_0/kernel`.
+/// width 1, a scalar has shape `[]` and one row. A dynamic table has at most `shape[0]` rows. Names are TensorFlow's,
+/// for example `dnn/hiddenlayer_0/kernel`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VariableSpec {
-    /// Unique within a model; 1 to 255 characters of `[A-Za-z0-9._/-]`.
+    /// Name, unique within a model; 1 to 255 characters of `[A-Za-z0-9._/-]`.
     pub name: String,
     /// Dimensions, outermost first.
     pub shape: Vec<usize>,
-    /// Whether steps read it whole, by row or by id.
+    /// The way in which steps read it: whole, by row or by id.
     pub access: Access,
-    /// First values, a pure function of (seed, name, row or id).
+    /// Initial values, a pure function of (seed, name, row or id).
     pub initializer: Initializer,
-    /// Names an entry of the model's optimizers, for example `linear` or `dnn`.
+    /// Name of an entry of the model's optimizers, for example `linear` or `dnn`.
     pub optimizer_group: String,
 }
 
@@ -43,7 +44,7 @@ impl VariableSpec {
         }
     }
 
-    /// Returns the number of rows: the first dimension, 1 for a scalar. Of a dynamic table it is the most there may be.
+    /// Returns the number of rows: the first dimension, 1 for a scalar. For a dynamic table it is the most rows.
     pub fn rows(&self) -> usize {
         self.shape.first().copied().unwrap_or(1)
     }
@@ -58,13 +59,13 @@ impl VariableSpec {
         self.rows() * self.width()
     }
 
-    /// Returns whether the variable holds no value at all.
+    /// Returns whether the variable holds no value.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Optimizer group of moving averages: no gradient moves them, and no bound on gradients holds for them.
+/// Optimizer group of moving averages: no gradient moves them, and no bound on gradients applies to them.
 pub const MOVING_AVERAGE: &str = "moving_average";
 
 /// Optimizer group of variables that training does not change (`trainable=False`).

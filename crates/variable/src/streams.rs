@@ -1,13 +1,13 @@
-//! Random numbers of several rows at once: each row has a stream of its own.
+//! Random numbers of several rows at once, from one stream for each row.
 //!
-//! The numbers are those of `rand_chacha::ChaCha8Rng` with its stream set to the row (D. Bernstein, ChaCha, 8 rounds). That one
-//! makes the numbers of one stream beside each other, of which a row needs few; here the same numbers of several rows are made
-//! side by side.
+//! The numbers are those of `rand_chacha::ChaCha8Rng` with its stream set to the row (D. Bernstein, ChaCha, 8 rounds).
+//! That generator makes several numbers of one stream in parallel, but a row needs few of them. This one makes the same
+//! numbers of several rows in parallel.
 
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
-/// Streams that are best read side by side: as many as a vector of AVX2 has 32-bit numbers.
+/// Number of streams that are read in parallel: the number of 32-bit numbers in an AVX2 vector.
 pub(crate) const LANES: usize = 8;
 /// Numbers of a stream that are made at a time.
 pub(crate) const BLOCK: usize = 16;
@@ -64,7 +64,7 @@ impl Streams {
     }
 }
 
-/// A quarter round of each stream.
+/// Performs a quarter round of each stream.
 #[inline(always)]
 fn quarter<const L: usize>(state: &mut [[u32; L]; BLOCK], places: [usize; 4]) {
     let [mut a, mut b, mut c, mut d] = places.map(|place| state[place]);

@@ -1,4 +1,4 @@
-//! Partitioners and placement as TensorFlow recorded them.
+//! Partitioners and placement, compared with recordings of TensorFlow.
 #![expect(
     clippy::unwrap_used,
     reason = "a recorded case that is not as its README says fails the test"
@@ -17,7 +17,7 @@ fn sizes(shape: &Value) -> Vec<usize> {
         .collect()
 }
 
-/// Our rule for TensorFlow's partitioner, or nothing where its arguments are out of range.
+/// Returns our rule for TensorFlow's partitioner, or `None` if its arguments are out of range.
 fn partitioner(name: &str, args: &Value) -> Option<Partitioner> {
     let number = |key: &str, default: u64| args[key].as_u64().unwrap_or(default) as usize;
     let rule = match name.rsplit('.').next().unwrap() {
@@ -42,7 +42,7 @@ fn partitioner(name: &str, args: &Value) -> Option<Partitioner> {
     rule.validate().is_ok().then_some(rule)
 }
 
-/// Bytes of a value; of a string as many as it is said to have.
+/// Returns the bytes of a value. For a string, the case says how many.
 fn value_bytes(case: &Value) -> usize {
     let keys = ["bytes_per_string", "bytes_per_string_element"];
     let string = keys
@@ -71,7 +71,7 @@ fn golden_partitioners_cut_as_tensorflow_does() {
             (None, None) => refused += 1,
             (Some(rule), Some(partitions)) => {
                 let shape = sizes(&case["shape"]);
-                // Layouts cut along axis 0 alone; the rule holds along any.
+                // Layouts only cut along axis 0, but the rule holds along any axis.
                 let axis = case["args"]["axis"].as_u64().unwrap_or(0) as usize;
                 let row_bytes = shape.iter().product::<usize>() / shape[axis] * value_bytes(case);
                 let mut expected = sizes(partitions);
@@ -87,7 +87,7 @@ fn golden_partitioners_cut_as_tensorflow_does() {
             (Some(_), None) => wider.push(case),
         }
     }
-    // Bounds of 0, which TensorFlow 1 takes for none.
+    // TensorFlow 1 takes a bound of 0 for no bound.
     let bounded_by_0 = |case: &&Value| {
         case["args"]
             .as_object()
@@ -130,7 +130,7 @@ fn golden_slices_hold_tensorflows_rows() {
     let mut other_axis = 0;
     for case in &golden.cases(FILE, "row_ranges") {
         if case["args"]["axis"].as_u64().unwrap_or(0) > 0 {
-            // Cut along another axis than the first, as only TensorFlow 1 does.
+            // Only TensorFlow 1 cuts along another axis than the first.
             other_axis += 1;
             continue;
         }
@@ -166,7 +166,7 @@ fn golden_rows_lie_where_tensorflows_div_strategy_puts_them() {
     let mut equal = 0;
     let mut dealt_out = 0;
     for case in &golden.cases(FILE, "embedding_lookup_partition") {
-        // Ours is "div": rows of a part lie side by side. "mod" deals rows out one by one.
+        // Our rule is "div": the rows of a part are adjacent. "mod" distributes the rows one by one.
         if case["strategy"] == "mod" {
             dealt_out += 1;
             continue;
@@ -206,7 +206,7 @@ fn golden_variables_are_placed_where_tensorflow_places_them() {
     for case in &golden.cases(FILE, "placement") {
         let num_ps = case["num_ps"].as_u64().unwrap() as usize;
         if num_ps == 0 {
-            // No parameter server: nothing is placed.
+            // Without a parameter server, nothing is placed.
             without_ps += 1;
             continue;
         }
@@ -218,13 +218,13 @@ fn golden_variables_are_placed_where_tensorflow_places_them() {
             let device = entry["device"].as_str().unwrap();
             device.rsplit(':').next().unwrap().parse::<usize>().unwrap()
         };
-        // Each shard takes its turn, as a variable of one slice. The global step is no variable of ours; slots live with
-        // their variable.
+        // Each shard takes its turn, as a variable of one slice. The global step is not one of our variables, and slots
+        // live with their variable.
         let ours = |entry: &&Value| {
             let name = entry["name"].as_str().unwrap();
             name != "global_step" && !name.ends_with("_power") && !name.contains("/Adam")
         };
-        // Some cases hold the list as Python wrote it.
+        // Some cases hold the list in Python's notation.
         let created = match &case["placement_in_creation_order"] {
             Value::String(text) => serde_json::from_str(&text.replace('\'', "\"")).unwrap(),
             list => list.clone(),

@@ -1,7 +1,7 @@
-//! The worker: joins, waits for ready, trains until told to stop.
+//! The worker: registers with the chief and trains until the job ends, or until it is told to stop.
 //!
-//! It is a training loop with a chief and parameter servers at the other end of a network; all that a loop does is
-//! in `trainyard-trainer`.
+//! The training loop itself is in `trainyard-trainer`. This crate connects it to a chief and parameter servers over the
+//! network.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tonic::service::Routes;
-use trainyard_cluster_client::{RemoteShard, Shard, channel_in_turn};
+use trainyard_cluster_client::{RemoteServer, ServerClient, channel_in_turn};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -18,21 +18,21 @@ use trainyard_model::{Build, PREMADE};
 use trainyard_runtime::apart;
 use trainyard_trainer::{Mirror, RemoteCoordinator, check_cluster};
 
-/// Is the daemon `trainyard-worker`, for the premade estimators. Returns its exit code.
+/// Runs the daemon `trainyard-worker` with the premade estimators. Returns its exit code.
 pub fn main() -> ExitCode {
     trainyard_daemon::launch(Role::Worker, |context, stop| run(context, PREMADE, stop))
 }
 
-/// Trains until the job ends, its input does, or the token says stop.
+/// Trains until the job ends, the input ends, or the token is cancelled.
 ///
 /// # Errors
-/// The model cannot be built, the input not be read, or the cluster was not there in time.
+/// The model cannot be built, the input cannot be read, or the cluster was not reachable in time.
 pub fn run(
     context: Context,
     build: Build,
     stop: CancellationToken,
 ) -> BoxFuture<'static, Result<(), Diagnostic>> {
-    // Boxed, so that it is compiled here and not once more in each program that is the worker.
+    // The future is boxed, so that it is compiled once here, and not again in each program that runs a worker.
     Box::pin(work(context, build, stop))
 }
 
@@ -53,11 +53,11 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
     );
     let mirrors = context.job.strategy.kind.is_mirrored();
     let servers = context.cluster.of_role(Role::Ps);
-    let servers = RemoteShard::all(&context.network, servers, context.job.is_replicated())?;
+    let servers = RemoteServer::all(&context.network, servers, context.job.is_replicated())?;
     let servers = servers
         .into_iter()
         .map(|server| server.behind(usize::from(mirrors)));
-    let shards: Vec<Shard> = servers.map(Shard::Remote).collect();
+    let shards: Vec<ServerClient> = servers.map(ServerClient::Remote).collect();
     check_cluster(&context.job, shards.len())?;
     let address = context
         .cluster
@@ -104,19 +104,19 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
             .unwrap_or_else(Instant::now),
         started_unix_secs: context.started_unix_secs(),
         servers: Servers::of(&context.cluster),
-        // A copy of its own counts as one.
+        // Without parameter servers, the worker's own copy of the parameters counts as one.
         num_ps: shards.len().max(1),
         address,
         connect_deadline: context.connect_deadline,
-        standing: Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting)),
+        set_status: Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting)),
         progress: Arc::new(|_| {}),
         mirror,
         hold: None,
     };
-    // On a thread of its own: its arithmetic must not hold up connections and heartbeats.
-    let pulse = context.pulse.clone();
+    // The training loop has its own thread: its arithmetic must not delay connections and heartbeats.
+    let watchdog = context.watchdog.clone();
     let training = trainyard_trainer::run(config, model, Arc::new(coordinator), shards, stop);
-    let training = apart(async move { pulse.within(training).await });
+    let training = apart(async move { watchdog.within(training).await });
     let outcome = training.await.map_err(|error| {
         Diagnostic::error(
             Code::E9001,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Longest time that what was written waits to be flushed under [`Durability::Wal`].
-const FLUSH_AFTER: Duration = Duration::from_millis(50);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What has to be over before a change is acknowledged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Durability {
     pub fn flush_after(self) -> Duration {
         match self {
             Self::None => Duration::MAX,
-            Self::Wal => FLUSH_AFTER,
+            Self::Wal => FLUSH_INTERVAL,
             Self::WalSync => Duration::ZERO,
         }
     }

@@ -13,9 +13,9 @@ const SUFFIX: &str = ".log";
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
 /// Longest wait for a process that has just been killed to let go of its files.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two looks whether it has.
-const LOCK_AGAIN: Duration = Duration::from_millis(10);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A segment in its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Folder {
         std::fs::create_dir_all(path).map_err(Error::io("create", path))?;
         let beside = beside(path, "lock");
         let lock = File::create(&beside).map_err(Error::io("create", &beside))?;
-        let until = Instant::now() + LOCK_WAIT;
+        let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match lock.try_lock() {
                 Ok(()) => {
@@ -102,7 +102,9 @@ impl Folder {
                         _lock: lock,
                     });
                 }
-                Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_AGAIN),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    sleep(LOCK_RETRY_INTERVAL)
+                }
                 Err(TryLockError::WouldBlock) => return Err(Error::Taken { path: beside }),
                 Err(TryLockError::Error(error)) => return Err(Error::io("lock", &beside)(error)),
             }

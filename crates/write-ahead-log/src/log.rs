@@ -133,7 +133,7 @@ impl Log {
         &self.folder
     }
 
-    /// Takes a record in, behind those before it. It is not safe before [`Log::settle`] has said so.
+    /// Takes a record in, behind those before it. It is not safe before [`Log::commit`] has said so.
     pub fn add(&self, entry: Entry) {
         let mut queue = self.shared.queue.lock();
         queue.end += entry.bytes();
@@ -173,10 +173,10 @@ impl Log {
     ///
     /// # Errors
     /// The log has failed: nothing may be acknowledged.
-    pub async fn settle(&self, end: u64) -> Result<(), Error> {
+    pub async fn commit(&self, end: u64) -> Result<(), Error> {
         let shared = &self.shared;
         shared.write_up_to(end)?;
-        if shared.is_settled(end) {
+        if shared.is_committed(end) {
             return Ok(());
         }
         if self.flusher.is_none() {
@@ -184,7 +184,7 @@ impl Log {
         }
         let mut progress = shared.progress.subscribe();
         shared.ask();
-        while !shared.is_settled(end) {
+        while !shared.is_committed(end) {
             if let Some(failure) = shared.failure() {
                 return Err(failure);
             }
@@ -245,7 +245,7 @@ impl Drop for Log {
 }
 
 impl Shared {
-    fn is_settled(&self, end: u64) -> bool {
+    fn is_committed(&self, end: u64) -> bool {
         let written = self.written.load(Ordering::Acquire);
         let flushed = self.flushed.load(Ordering::Acquire);
         self.durability.acknowledged(written, flushed) >= end

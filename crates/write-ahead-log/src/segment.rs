@@ -5,7 +5,7 @@
 //!  8  version  u32   of this layout
 //! 12  member   u32
 //! 16  owner    u128
-//! 32  memory   u64
+//! 32  prepared_epoch u64
 //! 40  number   u64
 //! 48  boot     u128
 //! 64  digest   u32   CRC-32C of the 64 bytes above
@@ -26,7 +26,7 @@ pub struct Origin {
     /// The member of it.
     pub member: u32,
     /// What the member remembers: another number, another beginning.
-    pub memory: u64,
+    pub prepared_epoch: u64,
 }
 
 /// The head of a segment.
@@ -48,7 +48,7 @@ impl SegmentHeader {
         out[8..12].copy_from_slice(&VERSION.to_le_bytes());
         out[12..16].copy_from_slice(&self.origin.member.to_le_bytes());
         out[16..32].copy_from_slice(&self.origin.owner.to_le_bytes());
-        out[32..40].copy_from_slice(&self.origin.memory.to_le_bytes());
+        out[32..40].copy_from_slice(&self.origin.prepared_epoch.to_le_bytes());
         out[40..48].copy_from_slice(&self.number.to_le_bytes());
         out[48..64].copy_from_slice(&self.boot.to_le_bytes());
         let digest = crc32c::crc32c(&out[..64]);
@@ -81,7 +81,7 @@ impl SegmentHeader {
         let origin = Origin {
             owner: u128::from_le_bytes(part(bytes, 16)),
             member: u32::from_le_bytes(part(bytes, 12)),
-            memory: u64::from_le_bytes(part(bytes, 32)),
+            prepared_epoch: u64::from_le_bytes(part(bytes, 32)),
         };
         let number = u64::from_le_bytes(part(bytes, 40));
         let boot = u128::from_le_bytes(part(bytes, 48));
@@ -112,9 +112,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_head_says_what_it_was_told_and_shows_a_flipped_bit(
-            owner: u128, member: u32, memory: u64, number: u64, boot: u128, bit in 0..SEGMENT_HEADER_BYTES * 8,
+            owner: u128, member: u32, prepared_epoch: u64, number: u64, boot: u128, bit in 0..SEGMENT_HEADER_BYTES * 8,
         ) {
-            let header = SegmentHeader { origin: Origin { owner, member, memory }, number, boot };
+            let header = SegmentHeader { origin: Origin { owner, member, prepared_epoch }, number, boot };
             let mut bytes = header.encode();
             prop_assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -13,7 +13,7 @@ use trainyard_write_ahead_log::{
 const ORIGIN: Origin = Origin {
     owner: 7,
     member: 1,
-    memory: 3,
+    prepared_epoch: 3,
 };
 
 fn block<T>(work: impl Future<Output = T>) -> T {
@@ -42,7 +42,7 @@ fn file_of(bodies: &[Vec<u8>], durability: Durability) -> Vec<u8> {
     log.begin(ORIGIN, [], true);
     for (number, body) in bodies.iter().enumerate() {
         log.add(entry(number as u16, 1000 + number as u64, body));
-        block(log.settle(log.end())).expect("it is written");
+        block(log.commit(log.end())).expect("it is written");
     }
     let end = log.bytes();
     drop(log);
@@ -177,7 +177,7 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
     };
     let add = |log: &Log, body: &[u8]| {
         log.add(entry(1, 1, body));
-        block(log.settle(log.end())).expect("it is written");
+        block(log.commit(log.end())).expect("it is written");
     };
     let log = open(false);
     add(&log, b"dropped: no segment is open");
@@ -208,7 +208,7 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
     assert_eq!(
         log.begin(
             Origin {
-                memory: 4,
+                prepared_epoch: 4,
                 ..ORIGIN
             },
             [entry(0, 0, b"another life")],
@@ -216,7 +216,7 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
         ),
         3
     );
-    block(log.settle(log.end())).expect("it is written");
+    block(log.commit(log.end())).expect("it is written");
     drop(log);
     assert_eq!(bodies(0), ["another life"]);
     let log = open(true);
@@ -249,7 +249,7 @@ fn threads_that_add_at_once_lose_nothing_and_keep_their_order() {
                 scope.spawn(move || {
                     for number in 0..50_u64 {
                         log.add(entry(thread, number, &[thread as u8; 100]));
-                        block(log.settle(log.end())).expect("it is written");
+                        block(log.commit(log.end())).expect("it is written");
                     }
                 });
             }
@@ -319,10 +319,10 @@ fn a_log_that_cannot_be_written_acknowledges_nothing_more() {
     };
     let log = Log::open(folder, Durability::Wal, Some(&full)).expect("it opens");
     log.add(entry(1, 1, b"lost"));
-    let message = block(log.settle(log.end()))
+    let message = block(log.commit(log.end()))
         .expect_err("no space")
         .to_string();
     assert!(message.starts_with("cannot write /dev/full: "), "{message}");
     log.add(entry(1, 2, b"lost too"));
-    assert!(block(log.settle(log.end())).is_err() && log.failure().is_some());
+    assert!(block(log.commit(log.end())).is_err() && log.failure().is_some());
 }

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use tonic::body::Body;
 use tonic::codegen::Bytes;
 use tonic::{Code, Status};
-use trainyard_protocol::own_body;
+use trainyard_protocol::unary_call;
 
 use super::{PS, STRANGER, Stage};
 
@@ -56,7 +56,7 @@ fn call(stage: &Stage, runtime: &Runtime, path: &str, body: Body) -> (Code, Dura
     let answer = runtime.block_on(async {
         tokio::time::timeout(
             3 * GIVEN_UP,
-            own_body::call::<()>(&channel, path, None, body, 1 << 20),
+            unary_call::call::<()>(&channel, path, None, body, 1 << 20),
         )
         .await
     });

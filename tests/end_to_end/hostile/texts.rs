@@ -114,7 +114,7 @@ fn texts_of_peers_are_escaped_and_cut_in_every_log() {
             .block_on(chief.register(good))
             .expect("a worker more")
             .into_inner();
-        let pulse = v1::HeartbeatRequest {
+        let heartbeat = v1::HeartbeatRequest {
             task: task(),
             incarnation: 1,
             cluster_epoch: joined.cluster_epoch,
@@ -122,7 +122,7 @@ fn texts_of_peers_are_escaped_and_cut_in_every_log() {
             ..v1::HeartbeatRequest::default()
         };
         let leave = v1::LeaveRequest {
-            pulse: Some(pulse),
+            heartbeat: Some(heartbeat),
             reason: v1::LeaveReason::Failed.into(),
             message: long.clone(),
         };

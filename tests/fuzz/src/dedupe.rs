@@ -8,7 +8,7 @@ use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
     BatchId, Claim, Fault, Guard, Identity, Prepare, Push, RejectedPush, Rejection, Selection,
-    SessionStanding, ShardPosition, Standing, State, Store, Update,
+    SessionMetadata, ShardPosition, State, Store, StoreMetadata, Update,
 };
 use trainyard_variable::{Access, Initializer, Slice, VariableSpec};
 
@@ -81,7 +81,7 @@ fn identity(index: usize, session: u64, seq: u64) -> Identity {
     }
 }
 
-fn standing(input: &mut Numbers<'_>) -> Standing {
+fn metadata(input: &mut Numbers<'_>) -> StoreMetadata {
     let session = |input: &mut Numbers<'_>, index: usize| {
         let rejection = Rejection {
             fault: Fault::Norm,
@@ -104,7 +104,7 @@ fn standing(input: &mut Numbers<'_>) -> Standing {
         let rejected = rejected.collect();
         let number = input.wide();
         let open = input.below(2) == 1;
-        SessionStanding {
+        SessionMetadata {
             task: task(index),
             number,
             open,
@@ -130,11 +130,11 @@ fn standing(input: &mut Numbers<'_>) -> Standing {
     let positions = (0..input.below(3))
         .map(|shard| position(input, shard as u64))
         .collect();
-    Standing {
+    StoreMetadata {
         version: input.wide() >> 1,
         sessions,
         positions,
-        ..Standing::default()
+        ..StoreMetadata::default()
     }
 }
 
@@ -175,7 +175,7 @@ fn ask(store: &Store, input: &mut Numbers<'_>) {
             batch,
             batches: 1,
             pulled_version: 0,
-            contribution: None,
+            micro_batch: None,
             selection,
             gradients: &values[..],
             rejected: None,
@@ -216,17 +216,17 @@ pub fn run(data: &[u8]) {
     let mut input = Numbers(data);
     let first = store();
     if input.below(2) == 1 {
-        let given = standing(&mut input);
+        let given = metadata(&mut input);
         first
             .resume(1, State::Open, &given)
             .expect("it names no slices");
-        let told = first.standing();
+        let told = first.metadata();
         // What was taken up once is told and taken up again without a change.
         let second = store();
         second
             .resume(1, State::Open, &told)
             .expect("it names no slices");
-        assert_eq!(second.standing(), told);
+        assert_eq!(second.metadata(), told);
         let _ = first.status();
         // Sessions of a file are not the model's.
         return ask(&store(), &mut input);

@@ -48,7 +48,7 @@ pub fn run(data: &[u8]) {
     let mut messages = Messages::new(body(bytes, cut), BYTES_MAX);
     for count in 0.. {
         assert!(count < MESSAGES_MAX, "a stream does not end");
-        match block_on(messages.next::<v1::Deposit>()) {
+        match block_on(messages.next::<v1::GroupMessage>()) {
             Ok(Some(_)) => {}
             _ => break,
         }

@@ -61,12 +61,12 @@ pub fn run(data: &[u8]) {
         Origin {
             owner: 7,
             member: 1,
-            memory: 2,
+            prepared_epoch: 2,
         },
         entries,
         true,
     );
-    block_on(log.settle(log.end())).expect("it is written");
+    block_on(log.commit(log.end())).expect("it is written");
     let folder = std::fs::read_dir(&path).expect("the folder");
     let file = folder
         .filter_map(Result::ok)

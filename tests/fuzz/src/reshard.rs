@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trainyard_checkpoint::{Checkpoint, Manifest, ShardRecord, begin, commit};
-use trainyard_cluster_client::{LocalShard, Plan};
+use trainyard_cluster_client::{LocalServer, Plan};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{BatchId, Claim, Guard, Identity, Push, Selection, Update};
@@ -102,9 +102,9 @@ fn identity(role: Role, session: u64, seq: u64) -> Identity {
 }
 
 /// Servers that hold a plan.
-fn servers(plan: &Plan, count: usize) -> Vec<LocalShard> {
+fn servers(plan: &Plan, count: usize) -> Vec<LocalServer> {
     let prepared = |ps: usize| {
-        let shard = LocalShard::new(ps, count, 1, 1);
+        let shard = LocalServer::new(ps, count, 1, 1);
         shard
             .store()
             .claim(&Claim {
@@ -126,7 +126,7 @@ fn servers(plan: &Plan, count: usize) -> Vec<LocalShard> {
 }
 
 /// Pushes what the input says to every slice of a server.
-fn train(plan: &Plan, shard: &LocalShard, ps: usize, input: &mut Numbers<'_>) {
+fn train(plan: &Plan, shard: &LocalServer, ps: usize, input: &mut Numbers<'_>) {
     let store = shard.store();
     store
         .open(&identity(Role::Chief, 0, 0))
@@ -187,7 +187,7 @@ fn train(plan: &Plan, shard: &LocalShard, ps: usize, input: &mut Numbers<'_>) {
             },
             batches: 1,
             pulled_version: 0,
-            contribution: None,
+            micro_batch: None,
             selection: Some(Arc::new(selection)),
             gradients: &gradients[..],
             rejected: None,
@@ -196,11 +196,11 @@ fn train(plan: &Plan, shard: &LocalShard, ps: usize, input: &mut Numbers<'_>) {
     }
 }
 
-fn save(plan: &Plan, shards: &[LocalShard], model_dir: &Path, step: u64) -> PathBuf {
+fn save(plan: &Plan, shards: &[LocalServer], model_dir: &Path, step: u64) -> PathBuf {
     let folder = begin(model_dir, step, "fuzz", 0).expect("there is room");
     let mut manifest = Manifest::new(format!("{CLUSTER:032x}"), 1, step, 0);
     for shard in shards {
-        let saved = block_on(trainyard_cluster_client::LocalShard::save(
+        let saved = block_on(trainyard_cluster_client::LocalServer::save(
             shard,
             identity(Role::Chief, 0, 0),
             &folder,

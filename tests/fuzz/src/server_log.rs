@@ -104,12 +104,12 @@ pub fn run(data: &[u8]) {
         Origin {
             owner: OWNER,
             member: 0,
-            memory: 1,
+            prepared_epoch: 1,
         },
         entries,
         true,
     );
-    block_on(log.settle(log.end())).expect("it is written");
+    block_on(log.commit(log.end())).expect("it is written");
     drop(log);
     if let Err(problem) = trainyard_ps::fuzzing::recover_store(folder.path(), &path, OWNER, 1) {
         assert!(!problem.is_empty());

@@ -64,6 +64,6 @@ pub fn run(data: &[u8]) {
         ),
         3 => drop(decode::<v1::NextShardReply>(bytes)),
         4 => drop(decode::<v1::StatusReply>(bytes)),
-        _ => drop(decode::<v1::FormGroupReply>(bytes)),
+        _ => drop(decode::<v1::JoinGroupReply>(bytes)),
     }
 }

@@ -9,7 +9,7 @@ use trainyard_cluster_spec::{Role, Task};
 use crate::{Supervisor, get};
 
 /// Longest time for a task's metrics.
-const PATIENCE: Duration = Duration::from_millis(500);
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 /// Share of steps that are faster than the time that is told of them.
 const QUANTILE: f64 = 0.99;
 
@@ -87,7 +87,7 @@ impl Meter {
             .into_iter()
             .flat_map(|role| tasks.of_role(role));
         for task in trained {
-            if let Some((_, body)) = get(tasks.admin(task), "/metrics", PATIENCE) {
+            if let Some((_, body)) = get(tasks.admin(task), "/metrics", REQUEST_TIMEOUT) {
                 self.take(task, &body);
             }
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use trainyard_cluster_spec::{Role, Task};
 
-use super::pulse::Pulse;
+use super::step_monitor::StepMonitor;
 use crate::{Draw, Supervisor};
 
 /// Longest time that a task stands still.
@@ -142,7 +142,7 @@ pub(super) struct Injected {
 }
 
 impl Injected {
-    pub(super) fn now(kind: Kind, task: Task, pulse: &Pulse, draw: &mut Draw) -> Self {
+    pub(super) fn now(kind: Kind, task: Task, step_monitor: &StepMonitor, draw: &mut Draw) -> Self {
         let at = Instant::now();
         let go_on = (kind == Kind::Pause).then(|| at + PAUSE_MAX.mul_f64(draw.fraction()));
         let gone = kind == Kind::Pause;
@@ -152,7 +152,7 @@ impl Injected {
             task,
             at,
             go_on,
-            before: pulse.applied(),
+            before: step_monitor.applied(),
             gone,
             old_process,
             update: None,
@@ -164,7 +164,7 @@ impl Injected {
     pub(super) fn look(
         &mut self,
         tasks: &mut Supervisor,
-        pulse: &Pulse,
+        step_monitor: &StepMonitor,
         is_ready: impl Fn(&str) -> bool,
     ) {
         if let Some(until) = self.go_on {
@@ -173,7 +173,7 @@ impl Injected {
             }
             tasks.signal(self.task, Signal::CONT);
             // Recovery counts from here: while it stood still there was nothing to recover.
-            (self.go_on, self.at, self.before) = (None, Instant::now(), pulse.applied());
+            (self.go_on, self.at, self.before) = (None, Instant::now(), step_monitor.applied());
         }
         let process = tasks.id(self.task);
         let old = *self
@@ -181,7 +181,7 @@ impl Injected {
             .get_or_insert_with(|| process.unwrap_or_default());
         self.gone |= process != Some(old);
         if self.update.is_none() {
-            let now = pulse.applied();
+            let now = step_monitor.applied();
             let moved = |server: usize| {
                 now.get(server)
                     .zip(self.before.get(server))

@@ -1,4 +1,4 @@
-//! Data shards, driven without clock or network: tasks read, die and come back, and so does the chief.
+//! Tests of the data shards without clock or network: tasks read, die and restart, and so does the chief.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use super::*;
 
 const BATCH: u32 = 3;
 
-/// The index of a file of so many records.
+/// Returns the indexer of a file of `rows` records.
 fn indexer(folder: &std::path::Path, rows: usize) -> Indexer {
     let path = folder.join("rows.csv");
     let mut file = std::fs::File::create(&path).expect("a file");
@@ -29,8 +29,8 @@ fn indexer(folder: &std::path::Path, rows: usize) -> Indexer {
     Indexer::open(options, NonZeroU32::new(BATCH).expect("not 0")).expect("an index")
 }
 
-fn deal(lanes: u32, batches_per_shard: u32) -> Deal {
-    Deal {
+fn deal(lanes: u32, batches_per_shard: u32) -> ShardPlanner {
+    ShardPlanner {
         batch_size: NonZeroU32::new(BATCH).expect("not 0"),
         lanes: NonZeroU32::new(lanes).expect("not 0"),
         batches_per_shard: NonZeroU32::new(batches_per_shard).expect("not 0"),
@@ -50,10 +50,11 @@ fn holder(index: usize, session: u64) -> Holder {
     )
 }
 
-/// What a task reads: first batch, and the batches it has yet to apply, in its order.
+/// The data shard that a task reads: its first batch, and the batches that the task has yet to apply, the next one
+/// last.
 type Reading = (u64, Vec<u64>);
 
-/// A parameter server: what it has applied.
+/// Returns the position of a parameter server that has applied these batches.
 fn position(applied: &BTreeSet<u64>) -> Vec<ShardPosition> {
     let batch = (0..)
         .find(|batch| !applied.contains(batch))
@@ -73,7 +74,7 @@ fn position(applied: &BTreeSet<u64>) -> Vec<ShardPosition> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Tasks take data shards, apply a batch at a time at two servers (or die in between), and the chief is restarted.
+    /// Tasks read data shards, apply a batch at a time at two servers, or die in between, and the chief is restarted.
     #[test]
     fn every_batch_is_applied_whatever_happens(
         rows in 1_usize..200, batches_per_shard in 1_u32..5,
@@ -94,7 +95,7 @@ proptest! {
             let (session, reading) = tasks.get_mut(&task).expect("one of four");
             match event {
                 0 => {
-                    // It dies, and comes back.
+                    // The task dies and restarts.
                     shards.release(holder(task, *session));
                     (*session, *reading) = (*session + 1, None);
                     ended.remove(&task);
@@ -129,7 +130,7 @@ proptest! {
                         Some(batch) => {
                             servers[0].insert(*batch);
                             if event == 2 {
-                                // It dies between two servers.
+                                // The task dies between two servers.
                                 shards.release(holder(task, *session));
                                 (*session, *reading) = (*session + 1, None);
                             } else {
@@ -150,7 +151,7 @@ proptest! {
         prop_assert!(servers == [all.clone(), all]);
     }
 
-    /// The lanes together give every batch once, from wherever they start.
+    /// Together, the lanes contain every batch once, from any start.
     #[test]
     fn lanes_give_every_batch_of_every_step(
         rows in 1_usize..200, lanes in 1_u32..5, batches_per_shard in 1_u32..4, start in 0_u64..150,
@@ -224,18 +225,18 @@ fn the_data_of_tasks_that_came_back_is_read_again() {
     let granted = |shards: &mut DataShards, holder| {
         matches!(shards.next(indexer.index(), holder), Next::Shard { .. })
     };
-    // Two read the only data shard, and a third finds no place; both die, and come back at once.
+    // Two tasks read the only data shard, and a third has to wait. Both die, and restart at once.
     assert!(granted(&mut shards, holder(0, 1)) && granted(&mut shards, holder(1, 2)));
     assert!(!granted(&mut shards, holder(2, 3)));
     shards.release_before(holder(0, 4));
     shards.release_before(holder(1, 5));
     assert!(granted(&mut shards, holder(0, 4)));
-    // What a task reads now is not taken from it.
+    // A task keeps the data shard of its present session.
     shards.release_before(holder(0, 4));
     assert!(granted(&mut shards, holder(1, 5)) && !granted(&mut shards, holder(2, 3)));
 }
 
-/// First batches of data shards.
+/// Returns the first batches of data shards.
 fn firsts(shards: &[DataShard]) -> Vec<u64> {
     shards.iter().map(|shard| shard.first_batch).collect()
 }

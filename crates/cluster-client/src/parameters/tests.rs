@@ -9,7 +9,7 @@ use trainyard_parameter_store::Update;
 use trainyard_variable::{Access, Initializer, Partitioner, Placement, VariableSpec};
 
 use super::*;
-use crate::{LocalShard, Plan};
+use crate::{LocalServer, Plan};
 
 fn identity(role: Role, session: u64) -> Identity {
     let task = Task { role, index: 0 };
@@ -23,8 +23,8 @@ fn identity(role: Role, session: u64) -> Identity {
     }
 }
 
-/// Three servers; one table of two columns lies on the first two, the third holds nothing at all.
-async fn serve(folder: &std::path::Path, update: Update) -> (Vec<Shard>, Plan) {
+/// Starts three servers. The first two hold a table of two columns; the third holds nothing.
+async fn serve(folder: &std::path::Path, update: Update) -> (Vec<ServerClient>, Plan) {
     std::fs::write(folder.join("cluster_id"), format!("{:032x}", 7)).expect("a cluster id");
     let spec = VariableSpec {
         name: "table".into(),
@@ -53,7 +53,7 @@ async fn serve(folder: &std::path::Path, update: Update) -> (Vec<Shard>, Plan) {
     };
     let mut shards = Vec::new();
     for ps in 0..3 {
-        let shard = Shard::Local(LocalShard::new(ps, 3, 1, 0));
+        let shard = ServerClient::Local(LocalServer::new(ps, 3, 1, 0));
         let chief = identity(Role::Chief, 0);
         shard.claim(chief, 0, folder).await.expect("claimed");
         shard.prepare(chief, &plan).await.expect("prepared");
@@ -63,7 +63,7 @@ async fn serve(folder: &std::path::Path, update: Update) -> (Vec<Shard>, Plan) {
     (shards, plan)
 }
 
-async fn join(shards: &[Shard], plan: &Plan, worker: Identity) -> (Parameters, Opened) {
+async fn join(shards: &[ServerClient], plan: &Plan, worker: Identity) -> (Parameters, Opened) {
     let layout = Arc::new(plan.layout.clone());
     let deadline = Duration::from_secs(5);
     let opened = Parameters::open(
@@ -83,34 +83,34 @@ async fn open(folder: &std::path::Path) -> Parameters {
     join(&shards, &plan, identity(Role::Worker, 1)).await.0
 }
 
-/// Pulls all rows as of a version.
+/// Pulls all rows at a version.
 async fn pull_at(parameters: &mut Parameters, version: u64) -> PulledStep {
     let step = parameters
         .plan(&vec![Read::Rows((0..4).collect::<Vec<u32>>().into())])
         .at(version);
     let returned = parameters
-        .call(None, Some((step, Held::default())))
+        .call(None, Some((step, CachedParameters::default())))
         .await
         .expect("an answer");
     returned.pulled.expect("a pull")
 }
 
-fn part(pulled: PulledStep, version: u64, slot: u32) -> Push {
+fn part(pulled: PulledStep, version: u64, lane: u32) -> Push {
     let batch = BatchId {
         pass: 0,
         shard: 0,
-        batch: 2 * version + u64::from(slot),
+        batch: 2 * version + u64::from(lane),
     };
     let gradients = vec![
         (0..8)
-            .map(|place| -((slot + 1) as f32) - place as f32)
+            .map(|place| -((lane + 1) as f32) - place as f32)
             .collect(),
     ];
     Push {
         step: pulled.step,
         batch,
         batches: 1,
-        contribution: Some(Contribution { slot, of: 2 }),
+        micro_batch: Some(MicroBatch { lane, lanes: 2 }),
         stores: None,
         gradients,
         rejected: None,
@@ -138,7 +138,7 @@ async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_sam
             .call(Some(part(pulled, version, 0)), None)
             .await
             .expect("pushed");
-        // The other one dies when all servers but the first have its part.
+        // The second worker dies after all servers but the first have its micro-batch.
         let pulled = pull_at(&mut second, version).await;
         let push = part(pulled, version, 1);
         let seq = push.step.seq;
@@ -147,7 +147,7 @@ async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_sam
             let plan = Arc::clone(&push.step.plans[ps]);
             let gradients = Arc::new(ShardGradients::new(Arc::clone(&gradients), plan));
             let pulled_version = push.step.versions[ps];
-            let contribution = push.contribution;
+            let micro_batch = push.micro_batch;
             let batch = push.batch;
             let selection = None;
             let push = ShardPush {
@@ -155,7 +155,7 @@ async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_sam
                 batch,
                 batches: 1,
                 pulled_version,
-                contribution,
+                micro_batch,
                 selection,
                 gradients,
                 rejected: None,
@@ -221,14 +221,14 @@ async fn what_is_read_behind_a_wait_for_a_slower_task_holds_its_step_on_every_se
             batch,
         },
         batches: 1,
-        contribution: None,
+        micro_batch: None,
         stores: None,
         gradients: vec![vec![-1.0; 8]],
         rejected: None,
     };
     let begun = |parameters: &mut Parameters| {
         let step = parameters.plan(&rows());
-        parameters.call(None, Some((step, Held::default())))
+        parameters.call(None, Some((step, CachedParameters::default())))
     };
     let first = begun(&mut fast);
     let second = begun(&mut slow);
@@ -238,9 +238,12 @@ async fn what_is_read_behind_a_wait_for_a_slower_task_holds_its_step_on_every_se
         (first.ticket, second.ticket),
         (Ticket::Granted, Ticket::Granted)
     );
-    // The fast one has finished its step and wants another; the slow one has not.
+    // The fast worker has finished its step and requests another; the slow worker has not.
     let next = fast.plan(&rows());
-    let waiting = tokio::spawn(fast.call(Some(push(first, 0)), Some((next, Held::default()))));
+    let waiting = tokio::spawn(fast.call(
+        Some(push(first, 0)),
+        Some((next, CachedParameters::default())),
+    ));
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!waiting.is_finished(), "it is a step ahead");
     slow.call(Some(push(second, 1)), None)
@@ -261,7 +264,7 @@ async fn what_is_read_behind_a_wait_for_a_slower_task_holds_its_step_on_every_se
     assert_eq!(pulled.held.values[0], [2.0; 8]);
 }
 
-/// Trains `steps` steps as the task of this column, which counts them in its column of every row. Pauses are drawn.
+/// Trains `steps` steps. The task counts them in its own column of every row. Pauses are random.
 async fn count_steps(
     mut parameters: Parameters,
     (column, steps, bound): (usize, u64, u64),
@@ -270,7 +273,7 @@ async fn count_steps(
 ) {
     let rows = || vec![Read::Rows((0..4).collect::<Vec<u32>>().into())];
     let mut push = None;
-    let mut held = Held::default();
+    let mut held = CachedParameters::default();
     for own in 0..steps {
         let step = parameters.plan(&rows());
         let returned = parameters
@@ -289,7 +292,7 @@ async fn count_steps(
             );
         }
         if own == 0 {
-            // Nobody waits for a task that has not begun a step.
+            // The staleness bound ignores a task that has not begun a step.
             begun.wait().await;
         }
         for _ in 0..draw.random_range(0..8_u32) {
@@ -309,7 +312,7 @@ async fn count_steps(
             step: pulled.step,
             batch,
             batches: 1,
-            contribution: None,
+            micro_batch: None,
             stores: None,
             gradients,
             rejected: None,
@@ -366,8 +369,8 @@ async fn servers_that_have_nothing_to_read_or_update_take_part_in_every_step() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut parameters = open(folder.path()).await;
     let mut push = None;
-    let mut held = Held::default();
-    // No row at all, rows of the first server only, of both, and no gradient.
+    let mut held = CachedParameters::default();
+    // No row, rows of the first server only, rows of both, and no gradient.
     let cases: [(&[u32], bool); 5] = [
         (&[], true),
         (&[0], true),
@@ -408,7 +411,7 @@ async fn servers_that_have_nothing_to_read_or_update_take_part_in_every_step() {
             step: pulled.step,
             batch,
             batches: 1,
-            contribution: None,
+            micro_batch: None,
             stores: None,
             gradients,
             rejected: None,

@@ -1,4 +1,4 @@
-//! What leaves this member: one stream to each peer, and the news of a generation's end.
+//! The outgoing side of a member: one stream to each peer, and the announcement that a generation has ended.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,10 +18,10 @@ use trainyard_protocol::Channel;
 use trainyard_protocol::limits::OUTBOX_MESSAGES_MAX;
 use trainyard_protocol::{Refusal, root_cause};
 
-use crate::deposit::{Deposit, Key};
 use crate::error::Cause;
 use crate::group::Membership;
 use crate::mailbox::Mailbox;
+use crate::message::{GroupMessage, Key};
 use crate::remote::{Peer, service};
 use crate::transport::{Sent, Transport};
 
@@ -32,7 +32,7 @@ type Pieces = VecDeque<Bytes>;
 #[derive(Debug)]
 pub(crate) struct Remote {
     mailbox: Arc<Mailbox>,
-    /// By rank; absent for this member, and for all once it leaves.
+    /// By rank; absent for this member, and for all members once it leaves.
     outboxes: Mutex<Vec<Option<mpsc::Sender<Pieces>>>>,
     streams: Mutex<Vec<JoinHandle<()>>>,
     herald: JoinHandle<()>,
@@ -85,11 +85,11 @@ impl Remote {
 }
 
 impl Transport for Remote {
-    fn send(&self, to: usize, key: Key, deposit: Deposit) -> Sent<'_> {
-        Box::pin(self.send(to, service::message(key, deposit)))
+    fn send(&self, to: usize, key: Key, message: GroupMessage) -> Sent<'_> {
+        Box::pin(self.send(to, service::message(key, message)))
     }
 
-    /// The herald does, whoever ended it.
+    /// The herald tells the others, whatever has ended the generation.
     fn tell(&self, _cause: &Cause) {}
 
     fn leave(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -103,22 +103,22 @@ impl Transport for Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // Of a generation that was left in good order there is nothing to tell.
+        // A generation that was left in order needs no announcement.
         if self.mailbox.cause().is_none() {
             self.herald.abort();
         }
     }
 }
 
-/// Keeps the stream to a peer until it ends; says what its end means.
+/// Keeps the stream to a peer until it ends, and ends the generation if the stream has failed.
 async fn stream(peer: Peer, body: Outbox, mailbox: Arc<Mailbox>, farewell: Duration) {
     let outcome = tokio::select! {
         outcome = service::exchange(&peer.channel, tonic::body::Body::new(body)) => outcome,
-        // The peer hears the reason first; then the stream is cut, whatever is still on it.
+        // The peer receives the reason first. The stream is then cut, whatever it still carries.
         () = async { mailbox.ended().await; sleep(farewell).await } => return,
     };
     let Err(status) = outcome else { return };
-    // A process that has left may well be gone.
+    // A process that has left may be gone.
     if mailbox.has_left(peer.rank) {
         return;
     }
@@ -134,7 +134,7 @@ async fn stream(peer: Peer, body: Outbox, mailbox: Arc<Mailbox>, farewell: Durat
 /// The body of a stream.
 #[derive(Debug)]
 struct Outbox {
-    /// Of the message that is leaving.
+    /// Remaining pieces of the message that is being sent.
     leaving: Pieces,
     waiting: mpsc::Receiver<Pieces>,
 }
@@ -159,7 +159,7 @@ impl Body for Outbox {
     }
 }
 
-/// Spawns the herald, who tells all others when this member finds that the generation has ended.
+/// Spawns the herald, which tells all other members when this member finds that the generation has ended.
 pub(crate) fn spawn_herald(
     membership: Membership,
     peers: &[Peer],

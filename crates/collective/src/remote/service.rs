@@ -1,4 +1,4 @@
-//! The collective service: deposits and news of other members, and what this member's calls look like on the wire.
+//! The collective service: the messages and announcements of other members, and this member's calls on the wire.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,19 +16,19 @@ use trainyard_protocol::Channel;
 use trainyard_protocol::framing::{Outgoing, read};
 use trainyard_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, DEPOSIT_BYTES_MAX};
 use trainyard_protocol::message_stream::{self, Messages};
-use trainyard_protocol::own_body::{self, answer};
+use trainyard_protocol::unary_call::{self, answer};
 use trainyard_protocol::v1::collective_service_server::SERVICE_NAME;
 use trainyard_protocol::{Reason, Refusal, root_cause, shown, v1};
 
-use crate::deposit::{Deposit, Key, Operation};
 use crate::error::Cause;
 use crate::group::{Group, Membership};
-use crate::remote::{Seat, Shared};
+use crate::message::{GroupMessage, Key, Operation};
+use crate::remote::{GroupMember, Shared};
 
-/// Time before a peer hears from this member what another should have told it.
+/// Delay before this member tells a peer what another member should have told it.
 const HEARSAY_DELAY: Duration = Duration::from_millis(500);
 
-/// The service of one process, as a server routes to it.
+/// The service of one process, to be added to the routes of a server.
 #[derive(Debug, Clone)]
 pub struct CollectiveService {
     shared: Arc<Shared>,
@@ -58,7 +58,7 @@ impl TowerService<http::Request<Body>> for CollectiveService {
         Box::pin(async move {
             let (head, body) = request.into_parts();
             let outcome = match head.uri.path().rsplit('/').next() {
-                Some("Greet") => shared.greeted(body).await,
+                Some("Handshake") => shared.greeted(body).await,
                 Some("Exchange") => shared.exchange(body).await,
                 Some("Abort") => shared.aborted(body).await,
                 _ => Err(Status::unimplemented(format!(
@@ -77,12 +77,12 @@ fn reply(fields: &impl Message) -> Outgoing {
 
 impl Shared {
     async fn greeted(&self, body: Body) -> Result<Outgoing, Status> {
-        let (request, _): (v1::GreetRequest, _) = read(body, CONTROL_MESSAGE_BYTES_MAX).await?;
-        let seat = self
-            .seat_of(&membership_from_wire(request.membership)?)
+        let (request, _): (v1::HandshakeRequest, _) = read(body, CONTROL_MESSAGE_BYTES_MAX).await?;
+        let member = self
+            .member_of(&membership_from_wire(request.membership)?)
             .await?;
-        match seat.mailbox.cause() {
-            None => Ok(reply(&v1::GreetReply {})),
+        match member.mailbox.cause() {
+            None => Ok(reply(&v1::HandshakeReply {})),
             Some(cause) => Err(over(&cause)),
         }
     }
@@ -90,52 +90,52 @@ impl Shared {
     async fn aborted(&self, body: Body) -> Result<Outgoing, Status> {
         let (request, _): (v1::AbortRequest, _) = read(body, CONTROL_MESSAGE_BYTES_MAX).await?;
         let membership = membership_from_wire(request.membership)?;
-        // Another generation's end is no news.
-        if let Some(seat) = self
+        // The end of another generation does not matter.
+        if let Some(member) = self
             .current()
-            .filter(|seat| seat.compare(&membership).is_ok_and(|same| same))
+            .filter(|member| member.compare(&membership).is_ok_and(|same| same))
         {
             let reason = shown(&request.reason);
-            seat.mailbox.end(Cause::Aborted {
-                by: seat.mailbox.name(membership.group.rank),
+            member.mailbox.end(Cause::Aborted {
+                by: member.mailbox.name(membership.group.rank),
                 reason,
             });
         }
         Ok(reply(&v1::AbortReply {}))
     }
 
-    /// Takes all that a peer sends in a generation.
+    /// Receives all messages that a peer sends in a generation.
     async fn exchange(&self, body: Body) -> Result<Outgoing, Status> {
         let mut messages = Messages::new(body, DEPOSIT_BYTES_MAX);
-        let first: Option<(v1::Deposit, _)> = messages.next().await?;
+        let first: Option<(v1::GroupMessage, _)> = messages.next().await?;
         let membership = membership_from_wire(first.and_then(|(first, _)| first.membership))?;
-        let seat = self.seat_of(&membership).await?;
+        let member = self.member_of(&membership).await?;
         let rank = membership.group.rank;
-        if std::mem::replace(&mut seat.streams.lock()[rank], true) {
+        if std::mem::replace(&mut member.streams.lock()[rank], true) {
             let message = format!(
                 "a member must open one stream, {} has one",
-                seat.mailbox.name(rank)
+                member.mailbox.name(rank)
             );
             return Err(Refusal::new(Reason::BadRequest, message).into());
         }
-        let mailbox = &seat.mailbox;
+        let mailbox = &member.mailbox;
         loop {
             let message = tokio::select! {
                 biased;
-                message = messages.next::<v1::Deposit>() => message,
+                message = messages.next::<v1::GroupMessage>() => message,
                 cause = mailbox.ended() => return Err(over_in_turn(&cause).await),
             };
             match message {
                 Ok(Some((fields, payload))) => {
-                    let (key, deposit) =
+                    let (key, message) =
                         deposit_from_wire(&fields, payload).inspect_err(|refusal| {
                             let message = refusal.message.clone();
-                            mailbox.end(Cause::Misfit {
+                            mailbox.end(Cause::InvalidMessage {
                                 peer: mailbox.name(rank),
                                 message,
                             });
                         })?;
-                    if let Err(cause) = mailbox.put(rank, key, deposit).await {
+                    if let Err(cause) = mailbox.put(rank, key, message).await {
                         mailbox.end(cause.clone());
                         return Err(over_in_turn(&cause).await);
                     }
@@ -156,22 +156,23 @@ impl Shared {
         }
     }
 
-    fn current(&self) -> Option<Arc<Seat>> {
+    fn current(&self) -> Option<Arc<GroupMember>> {
         self.current.borrow().clone()
     }
 
-    /// Returns the seat in the group of a peer; waits for it when the peer's is newer.
-    async fn seat_of(&self, peer: &Membership) -> Result<Arc<Seat>, Status> {
+    /// Returns this member of the peer's group. If that group is newer, waits until this member has formed it.
+    async fn member_of(&self, peer: &Membership) -> Result<Arc<GroupMember>, Status> {
         let mut changes = self.current.subscribe();
-        let find = |current: &Option<Arc<Seat>>| -> Result<Option<Arc<Seat>>, Refusal> {
-            match current {
-                None => Ok(None),
-                Some(seat) => Ok(seat.compare(peer)?.then(|| Arc::clone(seat))),
-            }
-        };
+        let find =
+            |current: &Option<Arc<GroupMember>>| -> Result<Option<Arc<GroupMember>>, Refusal> {
+                match current {
+                    None => Ok(None),
+                    Some(member) => Ok(member.compare(peer)?.then(|| Arc::clone(member))),
+                }
+            };
         let found = find(&changes.borrow_and_update())?;
-        if let Some(seat) = found {
-            return Ok(seat);
+        if let Some(member) = found {
+            return Ok(member);
         }
         let _place = self.greetings.try_acquire().map_err(|_| {
             Refusal::new(
@@ -185,8 +186,8 @@ impl Shared {
                     return Err(Status::unavailable("this member ends"));
                 }
                 let found = find(&changes.borrow_and_update())?;
-                if let Some(seat) = found {
-                    return Ok(seat);
+                if let Some(member) = found {
+                    return Ok(member);
                 }
             }
         };
@@ -202,11 +203,11 @@ impl Shared {
     }
 }
 
-impl Seat {
-    /// Returns whether a peer is of the same group; not if it is of a newer one.
+impl GroupMember {
+    /// Returns whether a peer belongs to the same group; `false` if its group is newer.
     ///
     /// # Errors
-    /// It is of an older one or of none that could be.
+    /// The peer belongs to an older group, or its group contradicts this one.
     fn compare(&self, peer: &Membership) -> Result<bool, Refusal> {
         let own = &self.membership;
         if own.cluster_id != peer.cluster_id {
@@ -237,12 +238,13 @@ impl Seat {
     }
 }
 
-/// Says that the generation has ended.
+/// Returns the status that says that the generation has ended.
 fn over(cause: &Cause) -> Status {
     Refusal::new(Reason::GroupEnded, shown(&cause.reason())).into()
 }
 
-/// As [`over`], but leaves it to the member that ended it to say so first: in its own words the news is clearer.
+/// As [`over`], but first gives the member that has ended the generation time to say so, because its own words are
+/// clearer.
 async fn over_in_turn(cause: &Cause) -> Status {
     if cause.was_told() {
         tokio::time::sleep(HEARSAY_DELAY).await;
@@ -289,9 +291,12 @@ fn membership_from_wire(membership: Option<v1::Membership>) -> Result<Membership
     }
 }
 
-fn deposit_from_wire(fields: &v1::Deposit, payload: Vec<Bytes>) -> Result<(Key, Deposit), Refusal> {
+fn deposit_from_wire(
+    fields: &v1::GroupMessage,
+    payload: Vec<Bytes>,
+) -> Result<(Key, GroupMessage), Refusal> {
     let operation = match fields.operation() {
-        v1::Operation::Shares => Operation::Shares,
+        v1::Operation::ReduceScatter => Operation::ReduceScatter,
         v1::Operation::Ring => Operation::Ring,
         v1::Operation::Tree => Operation::Tree,
         v1::Operation::Gather => Operation::Gather,
@@ -313,7 +318,7 @@ fn deposit_from_wire(fields: &v1::Deposit, payload: Vec<Bytes>) -> Result<(Key, 
     let total = fields.total;
     Ok((
         key,
-        Deposit {
+        GroupMessage {
             operation,
             part,
             round,
@@ -327,32 +332,32 @@ fn deposit_from_wire(fields: &v1::Deposit, payload: Vec<Bytes>) -> Result<(Key, 
 pub(crate) fn opening(membership: &Membership) -> VecDeque<Bytes> {
     let membership = Some(membership_to_wire(membership));
     message_stream::message(
-        &v1::Deposit {
+        &v1::GroupMessage {
             membership,
-            ..v1::Deposit::default()
+            ..v1::GroupMessage::default()
         },
         None,
     )
 }
 
-/// Returns a deposit as it travels.
-pub(crate) fn message(key: Key, deposit: Deposit) -> VecDeque<Bytes> {
-    let operation = match deposit.operation {
-        Operation::Shares => v1::Operation::Shares,
+/// Returns a message as it is sent.
+pub(crate) fn message(key: Key, message: GroupMessage) -> VecDeque<Bytes> {
+    let operation = match message.operation {
+        Operation::ReduceScatter => v1::Operation::ReduceScatter,
         Operation::Ring => v1::Operation::Ring,
         Operation::Tree => v1::Operation::Tree,
         Operation::Gather => v1::Operation::Gather,
     };
-    let fields = v1::Deposit {
+    let fields = v1::GroupMessage {
         step: key.step,
         bucket: key.bucket,
         operation: operation.into(),
-        part: deposit.part,
-        round: deposit.round,
-        total: deposit.total,
-        ..v1::Deposit::default()
+        part: message.part,
+        round: message.round,
+        total: message.total,
+        ..v1::GroupMessage::default()
     };
-    message_stream::message(&fields, deposit.payload)
+    message_stream::message(&fields, message.payload)
 }
 
 /// Calls a peer's method.
@@ -362,21 +367,21 @@ async fn call<R: Message + Default>(
     body: Body,
 ) -> Result<(), Status> {
     let path = format!("/{SERVICE_NAME}/{method}");
-    own_body::call::<R>(channel, &path, None, body, CONTROL_MESSAGE_BYTES_MAX)
+    unary_call::call::<R>(channel, &path, None, body, CONTROL_MESSAGE_BYTES_MAX)
         .await
         .map(drop)
 }
 
-/// Greets a peer; returns when it has formed the same group.
+/// Sends a handshake to a peer. Returns when the peer has formed the same group.
 pub(crate) async fn greet(channel: &Channel, membership: &Membership) -> Result<(), Status> {
-    let fields = v1::GreetRequest {
+    let fields = v1::HandshakeRequest {
         membership: Some(membership_to_wire(membership)),
     };
     let body = Body::new(Outgoing::request(&fields, VecDeque::new()));
-    call::<v1::GreetReply>(channel, "Greet", body).await
+    call::<v1::HandshakeReply>(channel, "Handshake", body).await
 }
 
-/// Sends a stream; returns when the peer has taken all of it, or takes no more.
+/// Sends a stream. Returns when the peer has received all of it, or accepts no more.
 pub(crate) async fn exchange(channel: &Channel, body: Body) -> Result<(), Status> {
     call::<v1::ExchangeReply>(channel, "Exchange", body).await
 }

@@ -144,7 +144,7 @@ async fn a_member_that_never_comes_is_named_and_ends_the_generation_for_all() {
         members[2].all_reduce(5, 2, second, &[])
     );
     assert!(begun.elapsed() < Duration::from_secs(5));
-    // Both wait for the same one. Whoever says so first, the other hears of it and blames nobody else.
+    // Both wait for the same member. One reports it first, and the other then blames no other member.
     for error in [first.as_ref().unwrap_err(), second.as_ref().unwrap_err()] {
         let text = error.to_string();
         assert!(text.contains("replica 1 was silent for 0.2 s"), "{text}");
@@ -218,7 +218,7 @@ async fn members_that_compute_something_else_are_told_so() {
             .into_iter()
             .filter_map(|outcome| outcome.as_ref().err());
         let misfits = misfits
-            .filter(|error| matches!(error.cause, Cause::Misfit { .. }))
+            .filter(|error| matches!(error.cause, Cause::InvalidMessage { .. }))
             .count();
         assert!(
             left.is_err() && right.is_err() && misfits == 1,

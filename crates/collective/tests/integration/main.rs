@@ -1,4 +1,4 @@
-//! Groups of workers that sum: in one process, and of several servers.
+//! Groups of workers that sum: in one process, and on several servers.
 
 mod local;
 mod remote;

@@ -96,7 +96,7 @@ async fn form(hosts: &[&Host], generation: u64) -> Vec<Collective> {
     try_join_all(joined).await.expect("a group")
 }
 
-/// Sums once with all members; returns what each has.
+/// Sums once with all members, and returns the result of each.
 async fn sum(members: &[Collective], step: u64, length: usize) -> Vec<Result<Vec<f32>, Error>> {
     let summed = members.iter().enumerate().map(|(rank, member)| async move {
         let mut values: Vec<f32> = (0..length)
@@ -140,7 +140,7 @@ async fn three_servers_sum_and_gather_and_leave() {
             assert_eq!(gift[..], vec![rank as u8; rank * 1_500_000]);
         }
     }
-    // One is done earlier than the others, and its last words are still heard.
+    // One member finishes earlier than the others, which still receive its last messages.
     let begun = Instant::now();
     join_all(members.into_iter().map(Collective::leave)).await;
     assert!(
@@ -169,8 +169,8 @@ async fn last_words_arrive_though_the_speaker_leaves_at_once() {
     }
 }
 
-/// A process of its own, as far as one can be within this one: when its runtime ends, everything of it stops at once,
-/// and its connections break without a word.
+/// A stand-in for a separate process: when its runtime ends, all of it stops at once, and its connections break without
+/// notice.
 struct Mortal {
     runtime: tokio::runtime::Runtime,
     host: Host,
@@ -209,7 +209,7 @@ async fn a_member_that_dies_in_the_middle_is_named_at_once_and_the_rest_go_on_wi
     );
     let members = [first.unwrap(), second.unwrap()];
     let third = third.unwrap().unwrap();
-    // It takes part for a while, and is never told to stop.
+    // The member takes part for a while, and is never told to stop.
     mortal.runtime.spawn(async move {
         let mut values = vec![0.0; 200_000];
         for step in 0.. {
@@ -291,7 +291,7 @@ async fn older_generations_are_refused_and_newer_ones_waited_for() {
         .hub
         .join(membership(6, 0, 2), peers(&addresses, 0), deadlines());
     let late = async {
-        // Longer than one greeting waits at the peer.
+        // The delay is longer than one handshake waits at the peer.
         tokio::time::sleep(Duration::from_millis(800)).await;
         hosts[1]
             .hub
@@ -307,7 +307,7 @@ async fn older_generations_are_refused_and_newer_ones_waited_for() {
         .await;
     assert!(matches!(stale.unwrap_err().cause, Cause::Misuse(_)));
     assert!(members[0].failure().is_none(), "the group goes on");
-    // A member that missed a forming.
+    // This member has missed the forming of a group.
     let stray = Host::start().await;
     let error = stray
         .hub
@@ -318,7 +318,7 @@ async fn older_generations_are_refused_and_newer_ones_waited_for() {
         panic!("{error}")
     };
     assert_eq!(refusal.reason, Reason::OtherGroup, "{error}");
-    // Another job.
+    // This member belongs to another job.
     let other = Membership {
         cluster_id: [8; 16],
         ..membership(9, 0, 2)
@@ -341,7 +341,7 @@ async fn older_generations_are_refused_and_newer_ones_waited_for() {
 #[tokio::test]
 async fn a_group_that_cannot_be_formed_says_who_is_missing() {
     let host = Host::start().await;
-    // A port at which nobody listens any more.
+    // No process listens at this port any more.
     let silent = TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
@@ -383,7 +383,7 @@ async fn garbage_on_the_wire_is_refused() {
         ("Exchange", vec![]),
         ("Exchange", vec![0, 0, 0, 0, 3, 1, 2, 3]),
         ("Exchange", vec![0, 255, 255, 255, 255]),
-        ("Greet", vec![0, 0, 0, 0, 0]),
+        ("Handshake", vec![0, 0, 0, 0, 0]),
         ("Abort", vec![0, 0, 0, 0, 2, 10, 0]),
         ("Nothing", vec![0, 0, 0, 0, 0]),
     ] {

@@ -196,7 +196,7 @@ fn data_shards_of_parquet_hold_every_row_once() {
         .expect("the files are counted")
         .clone();
     assert_eq!(index.rows(), 2 * ROWS as u64);
-    let deal = Deal {
+    let planner = ShardPlanner {
         batch_size: size(64),
         lanes: size(2),
         batches_per_shard: size(5),
@@ -210,18 +210,18 @@ fn data_shards_of_parquet_hold_every_row_once() {
     let mut rows = Vec::new();
     let mut batch = Batch::default();
     let mut other = Batch::default();
-    'hands: for hand in 0.. {
+    'rounds: for round in 0.. {
         for lane in 0..2 {
-            let shard = match deal.shard(&index, 0, hand, lane) {
+            let shard = match planner.shard(&index, 0, round, lane) {
                 Answer::Shard(shard) => shard,
-                _ if lane == 0 => break 'hands,
+                _ if lane == 0 => break 'rounds,
                 _ => continue,
             };
-            let mut parcel = Parcel::default();
+            let mut inline_records = InlineRecords::default();
             fetcher
-                .fetch(&shard, u64::MAX, &mut parcel)
+                .fetch(&shard, u64::MAX, &mut inline_records)
                 .expect("the files are read");
-            let direction = if hand % 2 == 0 {
+            let direction = if round % 2 == 0 {
                 Direction::Forward
             } else {
                 Direction::Backward
@@ -230,7 +230,7 @@ fn data_shards_of_parquet_hold_every_row_once() {
                 .begin(shard.clone(), 0..u32::MAX, direction)
                 .expect("the shard is good");
             parcels
-                .begin_parcel(shard, parcel, 0..u32::MAX, direction)
+                .begin_parcel(shard, inline_records, 0..u32::MAX, direction)
                 .expect("the parcel is good");
             while files.read(&mut batch).expect("the files are read") {
                 assert!(parcels.read(&mut other).expect("the parcel is read"));

@@ -1,10 +1,10 @@
 //! Data shards: what they hold, whoever reads them, from wherever.
 
-mod data;
+mod inline_records;
 mod messages;
 mod order;
-mod parcel;
 mod properties;
+mod records;
 
 use std::num::NonZeroU32;
 
@@ -18,8 +18,8 @@ fn count(number: u32) -> NonZeroU32 {
 }
 
 /// Batches of `batch_size`, `lanes` lanes, shards of `batches_per_shard`.
-fn deal(batch_size: u32, lanes: u32, batches_per_shard: u32) -> Deal {
-    Deal {
+fn planner(batch_size: u32, lanes: u32, batches_per_shard: u32) -> ShardPlanner {
+    ShardPlanner {
         batch_size: count(batch_size),
         lanes: count(lanes),
         batches_per_shard: count(batches_per_shard),
@@ -30,8 +30,9 @@ fn deal(batch_size: u32, lanes: u32, batches_per_shard: u32) -> Deal {
 }
 
 /// The whole index.
-fn indexed(options: &Options, deal: &Deal) -> RecordIndex {
-    let mut indexer = Indexer::open(options.clone(), deal.batch_size).expect("the files are there");
+fn indexed(options: &Options, planner: &ShardPlanner) -> RecordIndex {
+    let mut indexer =
+        Indexer::open(options.clone(), planner.batch_size).expect("the files are there");
     indexer
         .advance(u64::MAX)
         .expect("the files are read")
@@ -39,13 +40,13 @@ fn indexed(options: &Options, deal: &Deal) -> RecordIndex {
 }
 
 /// All data shards of a pass: hand by hand, lane by lane.
-fn shards(deal: &Deal, index: &RecordIndex, pass: u64) -> Vec<DataShard> {
+fn shards(planner: &ShardPlanner, index: &RecordIndex, pass: u64) -> Vec<DataShard> {
     let mut shards = Vec::new();
-    let mut hand = 0;
+    let mut round = 0;
     loop {
         let before = shards.len();
-        for lane in 0..deal.lanes.get() {
-            match deal.shard(index, pass, hand, lane) {
+        for lane in 0..planner.lanes.get() {
+            match planner.shard(index, pass, round, lane) {
                 Answer::Shard(shard) => shards.push(shard),
                 Answer::End => {}
                 answer @ Answer::NotIndexed { .. } => panic!("{answer:?}"),
@@ -54,7 +55,7 @@ fn shards(deal: &Deal, index: &RecordIndex, pass: u64) -> Vec<DataShard> {
         if shards.len() == before {
             return shards;
         }
-        hand += 1;
+        round += 1;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reading labels: classes by number or name, sets of classes, numbers.
+//! Parsing of labels: class numbers or names, sets of classes, numbers.
 
 use trainyard_input::{Batch, Cells, Column, FieldKind, Schema};
 use trainyard_run_config::HeadKind;
@@ -7,7 +7,7 @@ use super::Head;
 use crate::Error;
 
 impl Head {
-    /// Adds the label to the wanted columns, and returns its place.
+    /// Adds the label to the wanted columns, and returns its index.
     pub fn want(&self, schema: &mut Schema) -> usize {
         let texts = self.names.is_some() || self.positive.is_some();
         let separator = Some(self.separator);
@@ -28,11 +28,11 @@ impl Head {
         schema.want(&self.label_column, kind)
     }
 
-    /// Reads the labels of a batch, [`Head::label_width`] numbers a record: 0 or 1 (or between, a probability), a class
-    /// number, a 0 or 1 for each class, or the numbers to predict.
+    /// Reads the labels of a batch, [`Head::label_width`] numbers per record. A number is 0, 1 or a probability between
+    /// them, a class number, 0 or 1 for each class, or a number to predict.
     ///
     /// # Errors
-    /// A label that the head does not know.
+    /// A label is unknown to the head, or out of range.
     pub fn labels(&self, batch: &Batch, field: usize) -> Result<Vec<f32>, Error> {
         let column = &batch.columns[field];
         match (&column.cells, self.kind) {

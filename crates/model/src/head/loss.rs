@@ -1,12 +1,12 @@
-//! The losses of classes, by logit: each with its gradient.
+//! Losses of classification and their gradients with respect to the logits.
 
 use trainyard_run_config::LossConfig;
 use trainyard_tensor::{sigmoid, sigmoid_cross_entropy, softmax_in_place};
 
-/// Least distance of a probability from 1 at which a quotient by it is computed as it stands.
+/// Least distance of a probability from 1 for which a quotient with this distance is computed directly.
 const NEAR_ONE: f32 = 1e-6;
 
-/// Returns the loss of a logit whose label is 0, 1, or a probability between them, and the loss's gradient.
+/// Returns the loss of a logit whose label is 0, 1 or a probability between them, and the gradient of the loss.
 pub(super) fn of_binary(loss: LossConfig, logit: f32, label: f32) -> (f32, f32) {
     match loss {
         LossConfig::CrossEntropy => (sigmoid_cross_entropy(logit, label), sigmoid(logit) - label),
@@ -27,14 +27,15 @@ pub(super) fn of_binary(loss: LossConfig, logit: f32, label: f32) -> (f32, f32) 
     }
 }
 
-/// The cross entropy times `(1 - p)^gamma`, where `p` is the probability of the label (Lin et al. 2017, equation 4).
+/// Returns the cross entropy times `(1 - p)^gamma`. `p` is the predicted probability of the label (Lin et al. 2017,
+/// equation 4).
 fn focal(gamma: f32, logit: f32, label: f32) -> (f32, f32) {
     let positive = sigmoid(logit);
     let entropy = sigmoid_cross_entropy(logit, label);
-    // 1 - p, without the cancellation of a difference from 1.
+    // 1 - p, without the cancellation of a subtraction from 1.
     let missing = label * sigmoid(-logit) + (1.0 - label) * positive;
     let factor = missing.powf(gamma);
-    // p (1 - p) / missing: where all is certain, what it comes to.
+    // p (1 - p) / missing, or its limit if the prediction is certain.
     let slope = positive * sigmoid(-logit);
     let quotient = if missing > 0.0 {
         slope / missing
@@ -61,7 +62,7 @@ pub(super) fn of_classes(loss: LossConfig, logits: &mut [f32], class: usize) -> 
         .map(|(_, p)| p)
         .sum();
     let factor = missing.powf(gamma);
-    // p ln p / (1 - p), which comes to -1 where the class is certain.
+    // p ln p / (1 - p) approaches -1 as p approaches 1.
     let quotient = if missing > NEAR_ONE {
         -logits[class] * entropy / missing
     } else {
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_focal_loss_is_that_of_keras() {
-        // tf.keras.losses.BinaryFocalCrossentropy(from_logits=True)([[1], [0]], [[2.0], [-1.0]]) by its formula.
+        // By the formula of tf.keras.losses.BinaryFocalCrossentropy(from_logits=True)([[1], [0]], [[2.0], [-1.0]]).
         let (loss, _) = of_binary(FOCAL, 2.0, 1.0);
         assert!(
             (loss - 0.119_203_f32.powi(2) * 0.126_928).abs() < 1e-6,
@@ -102,7 +103,7 @@ mod tests {
             (loss - 0.75 * 0.268_941_f32.powi(2) * 0.313_262).abs() < 1e-6,
             "{loss}"
         );
-        // CategoricalFocalCrossentropy, without its alpha: (1 - p)^2 times the cross entropy.
+        // CategoricalFocalCrossentropy without its alpha: (1 - p)^2 times the cross entropy.
         let mut logits = [1.0, 2.0, 3.0];
         let loss = of_classes(FOCAL, &mut logits, 1);
         assert!(

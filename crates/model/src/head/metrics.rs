@@ -1,4 +1,4 @@
-//! The metrics of an evaluation, by TensorFlow's names.
+//! Metrics of an evaluation, by TensorFlow's names.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::metric::{Auc, Calibration, Confusion, ExactAuc, Mean, Summation, TopK
 /// Running sums over the batches of an evaluation.
 #[derive(Debug, Clone, Default)]
 pub struct HeadMetrics {
-    /// Plain mean of the batches' losses.
+    /// Plain mean of the losses of the batches.
     batches: Mean,
     /// Weighted means over the examples.
     loss: Mean,
@@ -22,18 +22,18 @@ pub struct HeadMetrics {
     half: Confusion,
     auc: Auc,
     exact_auc: ExactAuc,
-    /// One per threshold of the head.
+    /// One entry per threshold of the head.
     thresholds: Vec<(Mean, Confusion)>,
-    /// One per class that the head reports.
+    /// One entry per class that the head reports.
     classes: Vec<(Auc, Mean)>,
     groups: HashMap<u64, ExactAuc>,
-    /// One per number of highest predictions that the head reports.
+    /// One entry per k that the head reports.
     top_k: Vec<TopK>,
     calibration: Calibration,
 }
 
 impl HeadMetrics {
-    /// Adds a batch. `groups` tells which examples belong together, one number per record.
+    /// Adds a batch. `groups` holds the group of each record.
     pub fn add(
         &mut self,
         head: &Head,
@@ -42,7 +42,7 @@ impl HeadMetrics {
         weights: Option<&[f32]>,
         groups: Option<&[u64]>,
     ) {
-        // As `Head::loss` sums it, without the gradients.
+        // The sum of `Head::loss`, without its gradients.
         let mut scratch = Vec::new();
         let mut batch = 0.0;
         let share = f64::from(head.share(labels));
@@ -115,7 +115,7 @@ impl HeadMetrics {
         }
     }
 
-    /// Counts which of an example's highest classes are right.
+    /// Counts the correct classes among an example's highest predictions.
     fn highest(&mut self, head: &Head, logits: &[f32], right: impl Fn(usize) -> bool, weight: f64) {
         if head.top_k.is_empty() {
             return;
@@ -158,7 +158,7 @@ impl HeadMetrics {
                 put("auc", self.auc.roc());
                 put("auc_precision_recall", self.auc.precision_recall());
                 for ((auc, mean), class) in self.classes.iter().zip(&head.classes) {
-                    // With a vocabulary TensorFlow names the class itself.
+                    // With a vocabulary, TensorFlow's metric contains the name of the class.
                     let name = if head.names.is_some() {
                         head.class_name(*class)
                     } else {
@@ -244,12 +244,12 @@ impl HeadMetrics {
         scores
     }
 
-    /// Counts which of the highest of each group are right.
+    /// Counts the correct records among the highest predictions of each group.
     fn highest_of_groups(&self, head: &Head) -> Vec<TopK> {
         let mut counts = vec![TopK::default(); head.top_k.len()];
         for (counts, k) in counts.iter_mut().zip(&head.top_k) {
             let mut groups: Vec<(&u64, &ExactAuc)> = self.groups.iter().collect();
-            // In a fixed order, so that the sums are the same each time.
+            // A fixed order keeps the sums reproducible.
             groups.sort_by_key(|(group, _)| **group);
             for (_, examples) in groups {
                 counts.add(*k, examples.highest_first());
@@ -258,12 +258,12 @@ impl HeadMetrics {
         counts
     }
 
-    /// The mean of the groups' exact areas, weighted by their examples' weights; groups of one class are left out
-    /// (Zhu et al. 2017).
+    /// Returns the mean of the groups' exact areas, weighted by the weights of their examples (Zhu et al. 2017). Groups
+    /// with a single class are left out.
     fn group_auc(&self) -> Option<f64> {
         let mut mean = Mean::default();
         let mut sorted: Vec<(&u64, &ExactAuc)> = self.groups.iter().collect();
-        // In a fixed order, so that the sum is the same each time.
+        // A fixed order keeps the sum reproducible.
         sorted.sort_by_key(|(group, _)| **group);
         for (_, auc) in sorted {
             if let Some(area) = auc.value() {

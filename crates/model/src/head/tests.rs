@@ -1,4 +1,4 @@
-//! Gradients of every head.
+//! Gradients and metrics of every head.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn head(kind: HeadKind, size: usize) -> Head {
     }
 }
 
-/// Compares gradients with central differences of the loss, at some logits and labels.
+/// Compares gradients with central differences of the loss, at several logits and labels.
 fn check_gradients(head: &Head, labels: &[f32]) {
     let units = head.units();
     let logits: Vec<f32> = (0..4 * units)
@@ -116,7 +116,7 @@ fn an_example_counts_what_its_class_counts() {
     assert!((weighted - (negative + 3.0 * positive) / 2.0).abs() < 1e-6);
 }
 
-/// Scores of records: logits, labels, groups.
+/// Returns the metrics of records: logits, labels, groups.
 fn scores(head: &Head, records: &[(&[f32], &[f32], u64)]) -> crate::Scores {
     let mut metrics = HeadMetrics::default();
     let logits: Vec<f32> = records
@@ -185,7 +185,7 @@ fn the_highest_k_count_among_classes_among_labels_and_in_each_group() {
         (got["precision_at_k/1"], got["recall_at_k/1"]),
         (0.5, 1.0 / 3.0)
     );
-    // The second group has two records alone.
+    // The second group has only two records.
     assert_eq!(
         (got["precision_at_k/3"], got["recall_at_k/3"]),
         (3.0 / 5.0, 1.0)

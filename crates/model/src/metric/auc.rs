@@ -1,6 +1,6 @@
-//! Areas under two curves, by thresholds.
+//! Areas under the ROC curve and the precision-recall curve, by thresholds.
 
-/// Thresholds unless another number is asked for.
+/// Default number of thresholds.
 pub(super) const THRESHOLDS: usize = 200;
 /// TensorFlow 1's guard against division by zero.
 pub(super) const EPSILON: f64 = 1e-6;
@@ -15,21 +15,23 @@ pub(super) fn thresholds(count: usize) -> impl Iterator<Item = f32> {
     })
 }
 
-/// How the area between two points is taken.
+/// Summation of the area between two points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summation {
-    /// By trapezoids.
+    /// With trapezoids.
     Trapezoidal,
-    /// At the lower of the two heights.
+    /// With the lower of the two heights.
     Minoring,
-    /// At the higher of the two heights.
+    /// With the higher of the two heights.
     Majoring,
 }
 
-/// Areas under the ROC and the precision-recall curve at thresholds (`tf.keras.metrics.AUC`, `tf.compat.v1.metrics.auc`).
+/// Areas under the ROC curve and the precision-recall curve at thresholds (`tf.keras.metrics.AUC`,
+/// `tf.compat.v1.metrics.auc`).
 #[derive(Debug, Clone)]
 pub struct Auc {
-    /// Weight of positive and negative examples between two thresholds: entry `i` holds what lies above `i` of them.
+    /// Weight of positive and negative examples by number of thresholds: entry `i` holds the examples that exceed `i`
+    /// of them.
     positives: Vec<f64>,
     negatives: Vec<f64>,
 }
@@ -52,8 +54,8 @@ impl Auc {
 
     /// Adds an example: a probability, whether it is positive, and a weight.
     pub fn add(&mut self, probability: f32, positive: bool, weight: f32) {
-        // An example counts above the thresholds it exceeds: always the first, never the last. The product may round
-        // to the wrong side of one, so that the guess is corrected.
+        // An example exceeds the first threshold always, the last one never. The product may round to the wrong side of
+        // a threshold, so the guess is corrected.
         let thresholds = self.positives.len() - 1;
         let inner = thresholds - 2;
         let threshold = |index: usize| (index as f64 / (thresholds - 1) as f64) as f32;
@@ -89,12 +91,12 @@ impl Auc {
         curve
     }
 
-    /// Returns the area under the ROC curve, by trapezoids; 0 where a class has no weight.
+    /// Returns the area under the ROC curve, with trapezoids, or 0 if a class has no weight.
     pub fn roc(&self) -> f64 {
         self.roc_by(Summation::Trapezoidal)
     }
 
-    /// Returns the area under the ROC curve; 0 where a class has no weight.
+    /// Returns the area under the ROC curve, or 0 if a class has no weight.
     pub fn roc_by(&self, summation: Summation) -> f64 {
         let curve = self.curve();
         let (all_positive, all_negative) = curve[0];
@@ -105,7 +107,7 @@ impl Auc {
         area(rates, summation)
     }
 
-    /// Returns the area under the precision-recall curve; 0 without positives.
+    /// Returns the area under the precision-recall curve, or 0 without positives.
     pub fn precision_recall_by(&self, summation: Summation) -> f64 {
         let curve = self.curve();
         let all_positive = curve[0].0;
@@ -147,7 +149,7 @@ impl Auc {
     }
 }
 
-/// The area under points of falling abscissa.
+/// Returns the area under points with descending abscissas.
 fn area(points: impl Iterator<Item = (f64, f64)>, summation: Summation) -> f64 {
     let points: Vec<(f64, f64)> = points.collect();
     let height = |a: f64, b: f64| match summation {

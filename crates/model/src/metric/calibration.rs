@@ -1,4 +1,4 @@
-//! Whether predicted probabilities come true.
+//! Calibration of predicted probabilities.
 
 use super::Mean;
 
@@ -11,20 +11,20 @@ pub struct Calibration {
 /// A bucket with examples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CalibrationBucket {
-    /// Least probability.
+    /// Lower bound of the probabilities.
     pub from: f64,
-    /// The bound above it.
+    /// Upper bound of the probabilities.
     pub to: f64,
-    /// Weighted mean of the predictions in it.
+    /// Weighted mean of the predictions in the bucket.
     pub prediction: f64,
-    /// Weighted mean of their labels.
+    /// Weighted mean of the labels in the bucket.
     pub label: f64,
-    /// Its share of the weight of all.
+    /// Share of the bucket in the total weight.
     pub share: f64,
 }
 
 impl Calibration {
-    /// Returns the empty metric of so many buckets.
+    /// Returns the empty metric with this number of buckets.
     pub fn new(buckets: usize) -> Self {
         Self {
             buckets: vec![Default::default(); buckets],
@@ -64,7 +64,8 @@ impl Calibration {
         told.collect()
     }
 
-    /// Returns the mean distance of predictions from what came true, by bucket: the expected calibration error (Guo et al. 2017).
+    /// Returns the expected calibration error (Guo et al. 2017): the mean distance between prediction and label, by
+    /// bucket.
     pub fn error(&self) -> f64 {
         self.buckets()
             .iter()

@@ -1,17 +1,17 @@
-//! Counts of right and wrong decisions.
+//! Confusion counts, and metrics derived from them.
 
 use super::auc::{EPSILON, THRESHOLDS, thresholds};
 
 /// Weighted counts of decisions by their truth (`tf.compat.v1.metrics.true_positives` and so on).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Confusion {
-    /// Positive, and said to be.
+    /// Positive, predicted as positive.
     pub true_positives: f64,
-    /// Negative, and said to be positive.
+    /// Negative, predicted as positive.
     pub false_positives: f64,
-    /// Negative, and said to be.
+    /// Negative, predicted as negative.
     pub true_negatives: f64,
-    /// Positive, and said to be negative.
+    /// Positive, predicted as negative.
     pub false_negatives: f64,
 }
 
@@ -27,7 +27,7 @@ impl Confusion {
         *count += f64::from(weight);
     }
 
-    /// Returns the share of those said to be positive that are; 0 if none was.
+    /// Returns the share of positives among the predicted positives, or 0 if there are no predicted positives.
     pub fn precision(&self) -> f64 {
         divide(
             self.true_positives,
@@ -35,7 +35,7 @@ impl Confusion {
         )
     }
 
-    /// Returns the share of positives that were said to be; 0 if there is none.
+    /// Returns the share of predicted positives among the positives, or 0 if there are no positives.
     pub fn recall(&self) -> f64 {
         divide(
             self.true_positives,
@@ -43,8 +43,8 @@ impl Confusion {
         )
     }
 
-    /// Returns the harmonic mean of precision and recall (`tf.keras.metrics.F1Score`); 0 if there is no positive and none was
-    /// said to be.
+    /// Returns the harmonic mean of precision and recall (`tf.keras.metrics.F1Score`), or 0 if there are neither
+    /// positives nor predicted positives.
     pub fn f1(&self) -> f64 {
         let wrong = self.false_positives + self.false_negatives;
         divide(2.0 * self.true_positives, 2.0 * self.true_positives + wrong)
@@ -55,7 +55,7 @@ fn divide(part: f64, whole: f64) -> f64 {
     if whole == 0.0 { 0.0 } else { part / whole }
 }
 
-/// The sensitivity at the threshold, of 200, whose specificity is nearest to one that is asked for
+/// Sensitivity at the threshold, one of 200, whose specificity is nearest to a given specificity
 /// (`tf.compat.v1.metrics.sensitivity_at_specificity`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct SensitivityAtSpecificity {
@@ -79,7 +79,7 @@ impl SensitivityAtSpecificity {
         }
     }
 
-    /// Returns the sensitivity; 0 without examples.
+    /// Returns the sensitivity, or 0 without examples.
     pub fn value(&self) -> f64 {
         let away = |counts: &Confusion| {
             let specificity =

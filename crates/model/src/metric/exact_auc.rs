@@ -1,9 +1,9 @@
-//! The area under the ROC curve without thresholds.
+//! Exact area under the ROC curve, without thresholds.
 
-/// Examples that the exact area keeps; beyond it, it is not reported.
+/// Most examples of the exact area. With more examples, it is not reported.
 const EXAMPLES_MAX: usize = 20_000_000;
 
-/// The chance that a positive example scores above a negative one, ties counted half (Mann and Whitney 1947).
+/// Probability that a positive example scores above a negative one, with ties counted half (Mann and Whitney 1947).
 #[derive(Debug, Clone, Default)]
 pub struct ExactAuc {
     examples: Vec<(f32, bool, f32)>,
@@ -20,7 +20,7 @@ impl ExactAuc {
         }
     }
 
-    /// Returns the truths and weights of the examples, highest score first; of equal ones, the first that was added.
+    /// Returns the truths and weights of the examples, highest score first. Equal scores keep their order of arrival.
     pub fn highest_first(&self) -> impl Iterator<Item = (bool, f64)> {
         let mut sorted: Vec<&(f32, bool, f32)> = self.examples.iter().collect();
         sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -37,7 +37,7 @@ impl ExactAuc {
             .sum()
     }
 
-    /// Returns the area; nothing where a class has no weight or there were more than 20 million examples.
+    /// Returns the area, or `None` if a class has no weight or there were more than 20 million examples.
     pub fn value(&self) -> Option<f64> {
         let mut sorted = self.examples.clone();
         sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));

@@ -1,7 +1,7 @@
-//! Weighted means: the form of most metrics.
+//! Weighted means, the form of most metrics.
 
-/// A weighted mean (`tf.compat.v1.metrics.mean`): of losses, of squared errors (`mean_squared_error`; its root is
-/// `root_mean_squared_error`), of absolute ones, of 1 where something holds (`accuracy`, `percentage_below`).
+/// A weighted mean (`tf.compat.v1.metrics.mean`) of losses, of squared errors (`mean_squared_error`; its root is
+/// `root_mean_squared_error`), of absolute errors, or of a condition as 0 or 1 (`accuracy`, `percentage_below`).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Mean {
     sum: f64,
@@ -15,7 +15,7 @@ impl Mean {
         self.weight += weight;
     }
 
-    /// Returns the mean; 0 without weight.
+    /// Returns the mean, or 0 without weight.
     pub fn value(&self) -> f64 {
         if self.weight == 0.0 {
             0.0

@@ -1,4 +1,4 @@
-//! Accuracy class by class.
+//! Accuracy by class.
 
 use super::Mean;
 
@@ -16,14 +16,14 @@ impl MeanPerClassAccuracy {
         }
     }
 
-    /// Adds an example: the class said, the class it is, and a weight. Classes beyond the last are not counted.
+    /// Adds an example: the predicted class, the true class, and a weight. Classes beyond the last are not counted.
     pub fn add(&mut self, said: usize, is: usize, weight: f32) {
         if let Some(class) = self.classes.get_mut(is) {
             class.add(f64::from(u8::from(said == is)), f64::from(weight));
         }
     }
 
-    /// Returns the mean over all classes, those without examples counted as 0.
+    /// Returns the mean over all classes. Classes without examples count as 0.
     pub fn value(&self) -> f64 {
         self.classes.iter().map(Mean::value).sum::<f64>() / self.classes.len().max(1) as f64
     }

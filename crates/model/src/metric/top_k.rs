@@ -1,6 +1,6 @@
-//! Whether what is predicted highest is right.
+//! Precision and recall of the highest predictions.
 
-/// Of the `k` highest predictions of each record, or group of records, how many are right
+/// Number of correct predictions among the `k` highest of each record, or group of records
 /// (`tf.compat.v1.metrics.precision_at_k`, `recall_at_k`).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct TopK {
@@ -10,7 +10,7 @@ pub struct TopK {
 }
 
 impl TopK {
-    /// Adds the predictions of a record or group, highest first: whether each is right, and what it counts.
+    /// Adds the predictions of a record or group, highest first, each with its correctness and weight.
     pub fn add(&mut self, k: usize, highest_first: impl Iterator<Item = (bool, f64)>) {
         for (place, (right, weight)) in highest_first.enumerate() {
             let right = if right { weight } else { 0.0 };
@@ -22,7 +22,7 @@ impl TopK {
         }
     }
 
-    /// Returns the share of those shown that are right; 0 without any.
+    /// Returns the share of correct predictions among the `k` highest, or 0 without predictions.
     pub fn precision(&self) -> f64 {
         if self.shown == 0.0 {
             0.0
@@ -31,7 +31,7 @@ impl TopK {
         }
     }
 
-    /// Returns the share of those which are right that were shown; 0 without any.
+    /// Returns the share of the correct predictions that are among the `k` highest, or 0 without correct predictions.
     pub fn recall(&self) -> f64 {
         if self.positives == 0.0 {
             0.0

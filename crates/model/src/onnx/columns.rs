@@ -1,4 +1,4 @@
-//! Feature columns in the graph: numbers normalised, numbers cut into buckets, values looked up in vocabularies.
+//! Feature columns in the graph: normalised numbers, buckets, vocabularies, identities.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use trainyard_run_config::{FeatureKind, LOG_MIN, Normalizer, Numbers, Operand, T
 use super::Builder;
 use super::lookup::Bag;
 
-/// Stands for a value without id.
+/// Placeholder for a value without id.
 const NONE: i64 = -1;
 
 impl Builder<'_> {
@@ -29,7 +29,7 @@ impl Builder<'_> {
         out
     }
 
-    /// Takes the numbers of a column, combines them with those of another, moves them within their bounds, then normalises.
+    /// Combines the numbers of a column with those of another column, clips them to their bounds, and normalises them.
     fn normalized(
         &mut self,
         scope: &str,
@@ -93,7 +93,7 @@ impl Builder<'_> {
                 graph.node("Log", &format!("{scope}/log"), &[&value], [])
             }
             Normalizer::Log1p => {
-                // NaN counts as 0, which Max would not make of it.
+                // Max would propagate NaN, but NaN counts as 0.
                 let zero = graph.floats(&format!("{scope}/zero"), &[1], &[0.0]);
                 let above = graph.node(
                     "Greater",
@@ -107,7 +107,7 @@ impl Builder<'_> {
                     &[&above, &value, &zero],
                     [],
                 );
-                // In doubles, or small numbers would be lost beside the 1.
+                // Single precision would lose small numbers beside the 1.
                 let double = attribute("to", Attribute::Int(Tensor::Double.number().into()));
                 let value = graph.node("Cast", &format!("{scope}/wide"), &[&value], [double]);
                 let one = graph.doubles(&format!("{scope}/one"), &[1], &[1.0]);
@@ -119,7 +119,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the numbers of a field. Those that are missing (NaN) are filled, where there is a default.
+    /// Returns the numbers of a field. The default, if any, replaces missing numbers (NaN).
     fn filled(&mut self, scope: &str, field: usize, numbers: &Numbers) -> Name {
         let value = self.given[self.inputs.fields[&field]].clone();
         let graph = &mut self.graph;
@@ -136,7 +136,7 @@ impl Builder<'_> {
         )
     }
 
-    /// Subtracts or divides. A number by 0 is 0.
+    /// Subtracts or divides. Division by 0 gives 0.
     fn combined(&mut self, scope: &str, operand: &Operand, value: &Name, other: &Name) -> Name {
         let graph = &mut self.graph;
         match operand {
@@ -157,12 +157,12 @@ impl Builder<'_> {
         }
     }
 
-    /// Takes the hour, or the day of the week, of whole times.
+    /// Returns the hour, or the day of the week, of integer times.
     fn part_of_time(&mut self, scope: &str, field: usize, time: Time, numbers: &Numbers) -> Name {
         let given = self.given[self.inputs.fields[&field]].clone();
         let graph = &mut self.graph;
         let (length, count, first) = time.cycle();
-        // Mod takes the sign of the divisor; what is left is a multiple, so that Div cuts nothing.
+        // The result of Mod has the sign of the divisor, so the difference is a multiple and Div is exact.
         let length = graph.list(&[length]);
         let rest = graph.node("Mod", &format!("{scope}/rest"), &[&given, &length], []);
         let whole = graph.node("Sub", &format!("{scope}/whole"), &[&given, &rest], []);
@@ -242,7 +242,7 @@ impl Builder<'_> {
         bag
     }
 
-    /// Counts the boundaries that are not above a number; the buckets of the second number come behind the first's.
+    /// Counts the boundaries that do not exceed a number. The buckets of the second number follow those of the first.
     fn buckets(&mut self, scope: &str, numbers: &Name, width: usize, boundaries: &[f32]) -> Name {
         let graph = &mut self.graph;
         let last = graph.list(&[2]);
@@ -282,7 +282,7 @@ impl Builder<'_> {
         graph.node("Add", &format!("{scope}/ids"), &[&buckets, &places], [])
     }
 
-    /// Looks values up in a list. An empty text, or -1, is no value, whatever the list holds.
+    /// Looks up values in a list. An empty text, or -1, is a missing value, whatever the list holds.
     fn listed(
         &mut self,
         scope: &str,
@@ -333,7 +333,7 @@ impl Builder<'_> {
         )
     }
 
-    /// Takes numbers as ids. Those out of range have the default id, or none; -1 is no value.
+    /// Uses numbers as ids. A number out of range has the default id, or none; -1 is a missing value.
     fn identity(&mut self, scope: &str, given: &Name, buckets: u32, default: Option<u32>) -> Name {
         let graph = &mut self.graph;
         let zero = graph.list(&[0]);

@@ -1,11 +1,11 @@
-//! Which features ONNX cannot say.
+//! Checks for features that ONNX cannot express.
 
 use trainyard_feature_column::FeatureColumns;
 use trainyard_run_config::{ExportFormat, ExporterConfig, FeatureKind, Job};
 
 use crate::Error;
 
-/// Returns why a feature cannot be computed in a graph, nothing where it can.
+/// Returns why a graph cannot compute a feature, or `None` if it can.
 pub(super) fn reason(kind: &FeatureKind) -> Option<&'static str> {
     match kind {
         FeatureKind::Hashed { .. } => Some("a hashed column needs FarmHash"),
@@ -37,8 +37,8 @@ pub(super) fn refuse(columns: &FeatureColumns, exporter: Option<&str>) -> Result
     }
 }
 
-/// Refuses dynamic columns, also where hashed ones are taken as ids: what row an id has is not known before the
-/// checkpoint is, and changes with it.
+/// Refuses dynamic columns, even if hashed columns are taken as ids: the row of an id is known only with the
+/// checkpoint, and changes with it.
 pub(super) fn refuse_dynamic(
     columns: &FeatureColumns,
     exporter: Option<&str>,
@@ -62,7 +62,7 @@ pub(super) fn refuse_dynamic(
     }
 }
 
-/// Refuses a job with an exporter that could never write its graph: better now than after hours of training.
+/// Refuses a job whose exporter can never write its graph, before training rather than hours later.
 pub(crate) fn check_exporters(job: &Job, columns: &FeatureColumns) -> Result<(), Error> {
     let onnx = |exporter: &&ExporterConfig| exporter.form.formats.contains(&ExportFormat::Onnx);
     job.exporters

@@ -1,11 +1,11 @@
-//! The outputs of a graph: TensorFlow's prediction keys.
+//! Outputs of a graph: TensorFlow's prediction keys.
 
 use trainyard_onnx::{Attribute, Name, Port, Tensor, attribute};
 use trainyard_run_config::HeadKind;
 
 use super::Builder;
 
-/// Every key of a prediction, whatever the head.
+/// Keys of predictions, for all heads.
 pub(super) const OUTPUTS: [&str; 8] = [
     "all_class_ids",
     "all_classes",
@@ -18,7 +18,7 @@ pub(super) const OUTPUTS: [&str; 8] = [
 ];
 
 impl Builder<'_> {
-    /// Adds the predictions that the head makes of logits.
+    /// Adds the head's predictions from logits.
     pub(super) fn outputs(&mut self, logits: &Name) -> Vec<Port> {
         let kind = self.canned.head.kind();
         let units = self.canned.head.units();
@@ -76,7 +76,7 @@ impl Builder<'_> {
         out.push(port);
     }
 
-    /// Adds what a head of exclusive classes tells of the likeliest class, and of all.
+    /// Adds the predictions of a head with exclusive classes: the likeliest class, and all classes.
     fn classes(&mut self, out: &mut Vec<Port>, logits: &Name, probabilities: &Name, class: &Name) {
         let count = self.canned.head.class_names().len();
         self.put(out, "probabilities", Tensor::Float, count, probabilities);
@@ -90,7 +90,7 @@ impl Builder<'_> {
         self.put(out, "all_classes", Tensor::String, count, &named);
     }
 
-    /// Returns the number of every class, in each row.
+    /// Returns the numbers of all classes, for each row.
     fn every_class(&mut self, logits: &Name) -> Name {
         let graph = &mut self.graph;
         let count = self.canned.head.class_names().len() as i64;
@@ -113,7 +113,7 @@ impl Builder<'_> {
         self.graph.texts("head/names", &[names.len()], &names)
     }
 
-    /// Returns the names of classes by their numbers.
+    /// Returns the names of classes, given their numbers.
     fn named(&mut self, names: &Name, classes: &Name) -> Name {
         self.graph
             .node("Gather", "head/named", &[names, classes], [])

@@ -1,4 +1,4 @@
-//! What a graph takes: a matrix for each column of the input that the model reads, and ids where columns are hashed.
+//! Inputs of a graph: a matrix for each column that the model reads, and ids for hashed columns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use trainyard_onnx::{Dimension, Port, Tensor};
 use super::{hashing, head};
 use crate::Canned;
 
-/// Where the values of an input come from.
+/// Source of the values of an input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// A column of the input.
     Column(Field),
-    /// The ids of a categorical feature of this name.
+    /// The ids of the categorical feature with this name.
     Ids(String),
-    /// The number of records: of a graph that reads no column.
+    /// The number of records, for a graph that reads no column.
     Records,
 }
 
@@ -25,11 +25,11 @@ pub enum Source {
 pub struct GraphInput {
     /// Name, type and shape.
     pub port: Port,
-    /// Where its values come from.
+    /// Source of its values.
     pub source: Source,
 }
 
-/// Returns a port for an exported signature.
+/// Describes a port for an exported signature.
 pub(super) fn describe(port: &Port) -> serde_json::Value {
     let dimension = |dimension: &Dimension| match dimension {
         Dimension::Fixed(size) => json!(size),
@@ -40,7 +40,7 @@ pub(super) fn describe(port: &Port) -> serde_json::Value {
 }
 
 impl GraphInput {
-    /// Returns the input for an exported signature: `missing` stands for a value that is not there.
+    /// Describes the input for an exported signature. `missing` is the placeholder of a missing value.
     pub(super) fn describe(&self) -> serde_json::Value {
         let mut out = describe(&self.port);
         match &self.source {
@@ -71,13 +71,13 @@ impl GraphInput {
     }
 }
 
-/// The inputs of a graph, and who reads them.
+/// The inputs of a graph, by field and by feature.
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     pub(super) list: Vec<GraphInput>,
-    /// Place of each field of the serving schema that is an input.
+    /// Index of the input, by field of the serving schema.
     pub(super) fields: BTreeMap<usize, usize>,
-    /// Place of the ids of each categorical feature, by its place, that takes ids.
+    /// Index of the input of ids, by categorical feature.
     pub(super) ids: BTreeMap<usize, usize>,
     taken: BTreeSet<String>,
 }
@@ -119,7 +119,7 @@ impl Inputs {
         for (place, column) in
             used.filter(|(_, column)| hashing::reason(&column.config.kind).is_some())
         {
-            // The same feature for two parts of the model has the same ids.
+            // A feature that feeds two parts of the model has a single input of ids.
             let same = out.ids.iter().find(|(other, _)| {
                 let other = &columns.categorical[**other].config;
                 let column = &column.config;
@@ -155,7 +155,7 @@ impl Inputs {
         out
     }
 
-    /// Adds a field. A column that is read in two ways is two inputs, told apart by their types.
+    /// Adds a field. A column that is read with two types becomes two inputs, whose names contain the types.
     fn add_field(&mut self, place: usize, field: &Field, twice: bool) {
         let (tensor, width) = match &field.kind {
             FieldKind::Float { width, .. } => (Tensor::Float, Some(*width)),

@@ -21,7 +21,7 @@ impl Builder<'_> {
                 break;
             }
             value = self.activated(&scope, tower.activation, &value);
-            // Dropout is a matter of training alone.
+            // Dropout applies to training only.
             if let Some(norm) = &layer.norm {
                 value = self.batch_norm(&scope, norm, &value);
             }
@@ -90,7 +90,7 @@ impl Builder<'_> {
         )
     }
 
-    /// Returns what comes out of the last cross layer.
+    /// Returns the output of the last cross layer.
     pub(super) fn crossed(&mut self, cross: &CrossLayers, first: &Name) -> Name {
         let mut value = first.clone();
         for (index, (kernel, bias)) in cross.layers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Ids in the graph: what each weighs, and sums of the vectors that they look up.
+//! Lookups in the graph: shares of ids, and sums of their vectors.
 
 use trainyard_onnx::{Attribute, Name, Tensor, attribute};
 use trainyard_run_config::Combiner;
@@ -8,19 +8,19 @@ use super::Builder;
 /// The ids of a feature, `batch x n`.
 #[derive(Debug, Clone)]
 pub(super) struct Bag {
-    /// Ids, 0 where there is none.
+    /// Ids, or 0 for a missing id.
     ids: Name,
-    /// 1 for each id, 0 where there is none.
+    /// 1 for each id, or 0 for a missing id.
     mask: Name,
-    /// Weights, 0 where there is no id; absent = the mask.
+    /// Weights, or 0 for a missing id; absent = the mask.
     weights: Option<Name>,
-    /// Whether a row has one place.
+    /// Whether a row holds a single id.
     single: bool,
     scope: String,
 }
 
 impl Builder<'_> {
-    /// Returns the bag of ids in which -1 stands for none.
+    /// Returns the bag of ids in which -1 stands for a missing id.
     pub(super) fn masked(
         &mut self,
         scope: &str,
@@ -40,7 +40,7 @@ impl Builder<'_> {
         let mask = graph.node("Cast", &format!("{scope}/mask"), &[&valid], [float]);
         let ids = graph.node("Max", &format!("{scope}/rows"), &[ids, &zero], []);
         let weights = weights.map(|weights| {
-            // Whatever stands beside a missing id, even NaN, weighs nothing.
+            // The weight of a missing id, even NaN, counts as 0.
             graph.node(
                 "Where",
                 &format!("{scope}/weights"),
@@ -57,14 +57,14 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the share of each id of a row: what its vector is multiplied by before the vectors are summed.
+    /// Returns the share of each id of a row: the factor of its vector in the sum of the row.
     fn shares(&mut self, bag: &Bag, combiner: Combiner) -> Name {
         let graph = &mut self.graph;
         let scope = format!("{}/{combiner:?}", bag.scope).to_lowercase();
         let weights = match (&bag.weights, combiner) {
             (None, Combiner::Sum) => return bag.mask.clone(),
             (Some(weights), Combiner::Sum) => return weights.clone(),
-            // The mean of one is that one.
+            // The mean of a single vector is the vector.
             (None, _) if bag.single => return bag.mask.clone(),
             (None, _) => bag.mask.clone(),
             (Some(weights), _) => {
@@ -102,7 +102,7 @@ impl Builder<'_> {
             );
             graph.node("Sqrt", &format!("{scope}/root"), &[&sum], [])
         };
-        // A row without ids has shares of 0, not 0 / 0.
+        // A row without ids has shares of 0 instead of 0 / 0.
         let zero = graph.floats(&format!("{scope}/no_ids"), &[1], &[0.0]);
         let one = graph.floats(&format!("{scope}/one"), &[1], &[1.0]);
         let any = graph.node("Greater", &format!("{scope}/any"), &[&divisor, &zero], []);
@@ -115,7 +115,7 @@ impl Builder<'_> {
         graph.node("Div", &format!("{scope}/shares"), &[&weights, &divisor], [])
     }
 
-    /// Returns the combined vectors of the ids of each row, `batch x dimension`; zeros for a row without ids.
+    /// Returns the combined vectors of the ids of each row, `batch x dimension`. A row without ids gives zeros.
     pub(super) fn embedded(
         &mut self,
         scope: &str,
@@ -161,7 +161,7 @@ impl Builder<'_> {
         self.sum_of(&scope, &hot, &weights)
     }
 
-    /// Sums the vectors of a row, `batch x n x dimension`, each multiplied by its share, `batch x n`.
+    /// Returns the sums of the vectors of a row, `batch x n x dimension`, each multiplied by its share, `batch x n`.
     fn sum_of(&mut self, scope: &str, vectors: &Name, shares: &Name) -> Name {
         let graph = &mut self.graph;
         let along = graph.list(&[1]);

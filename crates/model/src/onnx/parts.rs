@@ -1,4 +1,4 @@
-//! The linear part, the deep part and their sum, the logits.
+//! Linear and deep part of the graph, and their sum, the logits.
 
 use trainyard_onnx::{Attribute, Name, attribute};
 
@@ -25,7 +25,7 @@ impl Builder<'_> {
                 .graph
                 .node("Sum", "logits/sum", &parts.iter().collect::<Vec<_>>(), []),
         };
-        // A bias alone does not know how many records there are.
+        // A bias by itself does not determine the number of records.
         match self
             .inputs
             .list
@@ -112,14 +112,14 @@ impl Builder<'_> {
         parts.push(self.tower(tower, &input));
     }
 
-    /// Returns the numbers of the feature that begins at this place of a row.
+    /// Returns the numbers of the feature whose first column in a row this is.
     fn numbers_at(&mut self, begin: usize) -> Name {
         let columns = &self.canned.columns.numeric;
         let feature = columns.iter().position(|column| column.begin == begin);
         self.numbers(feature.expect("numbers belong to a feature"))
     }
 
-    /// Returns a variable as a constant; where a lookup bounds the norm of its rows, with rows within the bound.
+    /// Returns a variable as a constant. If a lookup bounds the norm of its rows, the constant holds the clipped rows.
     pub(super) fn table(&mut self, variable: usize, lookup: Option<&Lookup>) -> Name {
         let bound = lookup.and_then(|lookup| lookup.max_norm);
         let key = (variable, bound.map(f32::to_bits));

@@ -1,4 +1,4 @@
-//! What a graph takes of each record, and the ids of its categorical features, as `trainyard transform` writes them.
+//! Inputs of a graph for each record, and the ids of its categorical features, as `trainyard transform` writes them.
 
 use serde_json::{Value, json};
 use trainyard_feature_column::Features;
@@ -8,8 +8,8 @@ use super::inputs::{Inputs, Source};
 use super::{GraphRow, hashing};
 use crate::{Canned, Error};
 
-/// Returns the rows of a batch: a list of values for each input of the graph and, by `<feature>/ids`, the ids of each
-/// categorical feature that is no such input.
+/// Returns the rows of a batch: a list of values for each input of the graph and, under `<feature>/ids`, the ids of
+/// each categorical feature that is not an input.
 pub(crate) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Error> {
     hashing::refuse_dynamic(&canned.columns, None)?;
     let inputs = Inputs::new(canned);
@@ -24,7 +24,7 @@ pub(crate) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Erro
         }
         for (feature, input) in &inputs.ids {
             let mut found = ids(canned, &features, *feature, row);
-            // A value that is missing keeps its place beside its weight.
+            // A missing value keeps its position beside its weight.
             if found.is_empty()
                 && canned.columns.categorical[*feature]
                     .weights_field()
@@ -54,12 +54,12 @@ pub(crate) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Erro
     Ok((0..batch.rows).map(row).collect())
 }
 
-/// The values of a field in a row.
+/// Returns the values of a field in a row.
 fn cells(batch: &Batch, field: usize, row: usize) -> Value {
     let column = &batch.columns[field];
     let places = column.row(row, batch.rows);
     match &column.cells {
-        // Through the shortest text, so that 0.1 is not written as 0.10000000149011612.
+        // The shortest decimal text keeps 0.1 from becoming 0.10000000149011612.
         Cells::Float(values) => values[places]
             .iter()
             .map(|value| json!(value.to_string().parse::<f64>().ok()))
@@ -71,9 +71,10 @@ fn cells(batch: &Batch, field: usize, row: usize) -> Value {
     }
 }
 
-/// The ids of a feature in a row.
+/// Returns the ids of a feature in a row.
 fn ids(canned: &Canned, features: &Features, feature: usize, row: usize) -> Vec<i64> {
-    // A feature of a shared table has its ids beside those of the others, and elsewhere only if it is wide too.
+    // The ids of a feature with a shared table are those of that table. The feature has ids of its own only if it is
+    // also wide.
     let own = &features.ids[feature];
     let ids = if own.offsets.is_empty() {
         &features.ids[canned.columns.embedding_ids(feature)]

@@ -1,4 +1,5 @@
-//! Premade estimators: gradients against finite differences, names against TensorFlow's, labels and predictions.
+//! Premade estimators: gradients compared with finite differences, names compared with TensorFlow's, labels and
+//! predictions.
 #![expect(
     clippy::unwrap_used,
     reason = "a model that is not as the test says fails the test"
@@ -65,7 +66,7 @@ fn canned(job: &str) -> Canned {
     Canned::from_job(&job).unwrap()
 }
 
-/// A job, which ends within its section `[model]`.
+/// Returns a job that ends within its section `[model]`.
 fn job(kind: &str, label: &str) -> String {
     let mut text = FEATURES.replace("LABEL", label);
     if kind.starts_with("baseline") {
@@ -77,7 +78,7 @@ fn job(kind: &str, label: &str) -> String {
             .replace("deep = { embedding = 3 }\n", "")
             .replace("deep = { indicator = true }\n", "");
     } else {
-        // A smooth activation: finite differences know nothing of kinks.
+        // A smooth activation, because finite differences are wrong at kinks.
         text.push_str("[model]\nhidden_units = [6, 4]\nactivation = \"tanh\"\n");
     }
     if kind.starts_with("dnn_c") || kind.starts_with("dnn_r") || kind.starts_with("dcn") {
@@ -141,7 +142,7 @@ fn random_values(model: &Canned, features: &<Canned as Model>::Features, seed: u
         .collect()
 }
 
-/// The bound of the norm of the rows of an embedding, as the jobs name it.
+/// Bound on the norm of the rows of an embedding, as the jobs set it.
 const BOUND: f32 = 0.4;
 const ROWS: &str = "0.3,a,p,1,1\n-1.2,b,q,0,2\n0.9,a,r,1,0.5\n2.1,,q,0,1\n";
 
@@ -317,7 +318,7 @@ fn the_group_auc_is_the_mean_of_the_groups() {
     let job = Job::parse(Path::new("job.toml"), &text, &[])
         .unwrap_or_else(|problems| panic!("{}", trainyard_diagnostic::render_all(&problems)));
     let model = Canned::from_job(&job).unwrap();
-    // Scores are x: right within group p, wrong within q, and r has one class only.
+    // The score is x: in group p the order is right, in group q wrong, and group r has a single class.
     let rows = "1,a,p,0,1\n2,a,p,1,1\n3,a,q,1,1\n4,a,q,0,1\n9,a,r,1,1\n";
     let features = model.features(&batch(&model, rows)).unwrap();
     let mut values: Values = random_values(&model, &features, 1)

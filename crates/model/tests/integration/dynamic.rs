@@ -1,4 +1,4 @@
-//! Models with dynamic tables: what they read, and which optimizers they take.
+//! Models with dynamic tables: their reads, and the optimizers that they accept.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Everything that TensorFlow recorded of columns, heads, metrics and premade estimators, case by case.
+//! TensorFlow's records of columns, heads, metrics and premade estimators, case by case.
 //!
-//! A case is turned into a job file first, so that what is tested is what a user gets.
+//! Each case is turned into a job file first, so that the test covers the path of a user.
 #![expect(
     clippy::unwrap_used,
     reason = "a recorded case that is not as its README says fails the test"
@@ -16,7 +16,7 @@ mod toy;
 
 use trainyard_testing::Golden;
 
-/// Fails with every case that failed; `counts` as in [`Golden::assert_counts`].
+/// Fails with all cases that failed. `counts` is that of [`Golden::assert_counts`].
 fn report(golden: &Golden, what: &str, failures: &[String], counts: &[(&str, usize, usize)]) {
     assert!(
         failures.is_empty(),

@@ -1,19 +1,20 @@
-//! Gradients against finite differences of the loss.
+//! Gradients compared with finite differences of the loss.
 
 use trainyard_model::{Canned, Model};
 use trainyard_variable::{MOVING_AVERAGE, Values};
 
-/// Distance of the values at which the loss is taken.
+/// Step of the finite differences.
 const STEP: f32 = 1e-2;
-/// What rounding of the loss to f32 makes of a difference.
+/// Absolute error of a difference, caused by rounding the loss to f32.
 const ABSOLUTE: f64 = 1e-4;
-/// What is left for rounding of the gradient and for the fifth derivative.
+/// Relative tolerance for rounding of the gradient and for the fifth derivative.
 const RELATIVE: f64 = 5e-3;
-/// Gradients that are larger would be noticed if they were 0, of the other sign, or lacked a factor.
+/// Size above which a gradient is telling: an error in it (zero, another sign, a missing factor) would be noticed.
 const TELLING: f64 = 10.0 * ABSOLUTE;
 
-/// Compares the gradient of every value with the difference quotient of its loss, which should be a sum over the rows: a mean has
-/// smaller gradients, and the same rounding. Half of all gradients must tell, and a quarter of those of each variable.
+/// Compares the gradient of every value with the difference quotient of its loss. The loss should be a sum over the
+/// rows: a mean has smaller gradients with the same rounding. Half of all gradients must be telling, and a quarter of
+/// those of each variable.
 pub(crate) fn agree_with_finite_differences(
     what: &str,
     model: &Canned,
@@ -42,7 +43,7 @@ pub(crate) fn agree_with_finite_differences(
                     .expect("a loss")
                     .loss
             };
-            // The difference quotient whose error is of the fourth order in the step (Fornberg 1988, table 1).
+            // The difference quotient with an error of fourth order in the step (Fornberg 1988, table 1).
             let near = loss_at(1.0) - loss_at(-1.0);
             let far = loss_at(2.0) - loss_at(-2.0);
             let numeric = (8.0 * near - far) / (12.0 * f64::from(STEP));

@@ -1,4 +1,4 @@
-//! Models as a job file makes them: gradients, names, exported graphs, threads, and TensorFlow's records of all of it.
+//! Models built from job files: gradients, names, exported graphs, threads, and TensorFlow's records.
 
 mod canned;
 mod dynamic;

@@ -1,4 +1,4 @@
-//! The graphs of premade estimators: their inputs and outputs, what they refuse, and the rows that feed them.
+//! ONNX graphs of premade estimators: their inputs and outputs, their refusals, and the rows that feed them.
 #![expect(
     clippy::unwrap_used,
     reason = "a model that is not as the test says fails the test"
@@ -40,7 +40,7 @@ weights = "w"
 wide = true
 deep = { embedding = 2, max_norm = 1.0 }
 "#;
-/// The same feature, wide and embedded.
+/// One feature, wide and embedded.
 const HASHED: &str = r#"
 [[feature]]
 column = "word"

@@ -1,4 +1,4 @@
-//! A step on several threads, and in the buffers of other steps.
+//! A step on several threads, and in the buffers of earlier steps.
 #![expect(
     clippy::unwrap_used,
     reason = "a model that is not as the test says fails the test"
@@ -14,7 +14,7 @@ use trainyard_run_config::Job;
 use trainyard_testing::Seed;
 use trainyard_variable::{Read, Values};
 
-/// The shipped click-through model, whose layers are large enough to be divided.
+/// Returns the shipped click-through model, whose layers are large enough to be divided among threads.
 fn click_through(kind: &str) -> Canned {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/ctr.toml");
     let job = Job::load(&path, &[format!("model.kind=\"{kind}\"")]).unwrap();
@@ -70,7 +70,7 @@ fn a_step_is_the_same_bits_on_any_number_of_threads_and_in_buffers_of_other_step
     for kind in ["dnn_linear_combined_classifier", "deepfm_classifier"] {
         let model = click_through(kind);
         let mut random = ChaCha8Rng::seed_from_u64(seed.get());
-        // More rows, then fewer, then more again: buffers shrink and grow.
+        // Many rows, then few, then many again: buffers shrink and grow.
         let steps = [600, 130, 513].map(|rows| {
             let features = model.features(&batch(&model, rows, &mut random)).unwrap();
             let values = values(&model, &features, &mut random);

@@ -1,28 +1,28 @@
 //! Reading a slice of a dynamic table for a checkpoint, while training goes on.
 //!
-//! It is written in the order of ids. First each place is noted by the part of the range of ids to which its id belongs; then
-//! part after part is copied and put in order. So the slice is looked at some places at a time, and no more than a part is
-//! held twice.
+//! The slice is written in the order of ids. First, each place is assigned to the part of the id range that its id
+//! belongs to. Then part after part is copied and sorted. The slice is thus examined a few places at a time, and only
+//! one part is held twice.
 
 use std::ops::Range;
 
 use trainyard_variable::{Candidate, DynamicRows, Idle};
 
 use super::DynamicSlice;
-use super::aside::Seen;
+use super::copy_on_write::Seen;
 use crate::SliceValues;
-use crate::recency::Moment;
+use crate::lru::Timestamp;
 
-/// Places that are looked at, or copied, at a time: a push waits for no more.
+/// Places that are examined, or copied, at a time. A push waits no longer than for these.
 const PLACES_AT_ONCE: usize = 4 << 10;
-/// Bytes of a part, about.
+/// Approximate bytes of a part.
 const PART_BYTES: u64 = 32 << 20;
-/// Bytes that a place takes which is noted.
+/// Bytes of a place in the lists of the parts.
 const PLACE_BYTES: u64 = 4;
-/// Most parts: the map of them takes memory too.
+/// Most parts, because their lists take memory, too.
 const PARTS_MAX: u64 = 4 << 10;
 
-/// A range of ids in parts of one length.
+/// A range of ids, divided into parts of equal length.
 #[derive(Debug)]
 struct Parts {
     ids: Range<u128>,
@@ -44,14 +44,14 @@ impl Parts {
 
     fn part_of(&self, id: u64) -> usize {
         let behind = u128::from(id).saturating_sub(self.ids.start);
-        // A part of all ids has none behind it; otherwise both fit 64 bits, which are divided sooner.
+        // A single part of all ids has no id after it. Otherwise both numbers fit 64 bits, whose division is faster.
         match u64::try_from(self.length) {
             Ok(length) => (behind as u64 / length) as usize,
             Err(_) => 0,
         }
     }
 
-    /// Returns the first id behind a part; nothing behind the last.
+    /// Returns the first id after a part. `None` after the last part.
     fn end(&self, part: usize) -> Option<u64> {
         let end = self.ids.start + (part as u128 + 1) * self.length;
         u64::try_from(end)
@@ -60,19 +60,19 @@ impl Parts {
     }
 }
 
-/// Rows of a part as they are read, in no order.
+/// The rows of a part as they were read, in no order.
 #[derive(Debug, Default)]
 struct Taken {
-    /// Id and last use; values and slots lie in the same order.
-    rows: Vec<(u64, Moment)>,
+    /// Ids and last uses. Values and slots are in the same order.
+    rows: Vec<(u64, Timestamp)>,
     values: SliceValues,
     candidates: Vec<Seen>,
 }
 
 impl Taken {
-    /// Returns the rows in ascending order of id, as they were `now`.
-    fn into_rows(mut self, now: Moment, width: usize) -> DynamicRows {
-        let idle = |used: &Moment| Idle {
+    /// Returns the rows in ascending order of id, with their idle times at `now`.
+    fn into_rows(mut self, now: Timestamp, width: usize) -> DynamicRows {
+        let idle = |used: &Timestamp| Idle {
             pushes: now.pushes.saturating_sub(used.pushes),
             secs: now.secs.saturating_sub(used.secs).max(0) as u64,
         };
@@ -104,14 +104,14 @@ impl Taken {
     }
 }
 
-/// What a step of a [`Reader`] has come to.
+/// Result of one step of a [`Reader`].
 #[derive(Debug)]
 pub(super) enum Step {
-    /// There is more to do before a part is there.
+    /// The next part is not complete yet.
     More,
     /// The next part.
     Part(DynamicRows),
-    /// Every part has been there.
+    /// All parts have been returned.
     End,
 }
 
@@ -123,7 +123,7 @@ pub(super) struct Reader<'a> {
     /// Places of rows, and of ids without one, by part.
     rows: Vec<Vec<u32>>,
     candidates: Vec<Vec<u32>>,
-    /// Places that have been noted.
+    /// Places that have been assigned to parts.
     noted: usize,
     part: usize,
     /// Places of the part that have been copied.
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Does what is next, for so many places at most.
+    /// Performs the next step, for at most `places` places.
     pub(super) fn step(&mut self, places: usize) -> Step {
         if self.note(places) || self.copy(places) {
             return Step::More;
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
         Step::Part(taken.into_rows(now, self.slice.width))
     }
 
-    /// Notes the next places by the part of their id. Returns whether there were any.
+    /// Assigns the next places to the parts of their ids. Returns whether there were any.
     fn note(&mut self, places: usize) -> bool {
         let state = self.slice.state.read();
         let Some(aside) = &state.aside else {
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         !next.is_empty()
     }
 
-    /// Copies what the next places of the part had. Returns whether there were any.
+    /// Copies the content of the next places of the part. Returns whether there were any.
     fn copy(&mut self, places: usize) -> bool {
         let (Some(rows), Some(candidates)) =
             (self.rows.get(self.part), self.candidates.get(self.part))
@@ -250,11 +250,11 @@ impl<'a> Reader<'a> {
         end > copied
     }
 
-    /// Goes on to the next part: nothing is set aside for this one any more. Returns the instant of the checkpoint.
-    fn finish_part(&mut self) -> Moment {
+    /// Advances to the next part, and discards the copies of this one. Returns the instant of the checkpoint.
+    fn finish_part(&mut self) -> Timestamp {
         let read = std::mem::take(&mut self.rows[self.part]);
         self.candidates[self.part] = Vec::new();
-        let mut now = Moment::default();
+        let mut now = Timestamp::default();
         if let Some(aside) = &mut self.slice.state.write().aside {
             aside.has_read_up_to(self.parts.end(self.part));
             now = aside.now;
@@ -280,11 +280,11 @@ impl DynamicSlice {
             .map_or((0, 0), |aside| (aside.rows.ids, aside.candidates.ids))
     }
 
-    /// Hands on everything as it was at the instant of the checkpoint, in parts, in ascending order of id: pushes and pulls go
-    /// on between. It is read once: nothing is left for another time.
+    /// Passes the slice, as it was at the instant of the checkpoint, to `each` in parts, in ascending order of id.
+    /// Pushes and pulls proceed meanwhile. The slice can be read only once.
     ///
     /// # Errors
-    /// That of `each`.
+    /// The error of `each`.
     pub(crate) fn read_cut<E>(
         &self,
         each: &mut dyn FnMut(DynamicRows) -> Result<(), E>,
@@ -302,9 +302,9 @@ impl DynamicSlice {
         Ok(())
     }
 
-    /// Returns the bytes that reading takes, besides what is set aside, nearly.
+    /// Returns the approximate bytes that reading takes, besides copy-on-write copies.
     pub(crate) fn reading_bytes(&self) -> u64 {
-        // A part is copied, and put in order.
+        // A part is copied, and then sorted into a second buffer.
         2 * self.bytes().min(PART_BYTES) + self.places() * PLACE_BYTES
     }
 }

@@ -1,4 +1,4 @@
-//! A slice of a dynamic table is made: empty, or of the rows of a checkpoint, which come some at a time.
+//! Loading a slice of a dynamic table: it starts empty, or with the rows of a checkpoint, which arrive in lots.
 
 use std::sync::atomic::Ordering;
 
@@ -7,12 +7,12 @@ use trainyard_variable::{DynamicRows, FirstRows, Idle, InitialRows, Slice, Varia
 
 use super::state::State;
 use super::{Counts, DynamicSlice};
-use crate::recency::Moment;
+use crate::lru::Timestamp;
 use crate::sync::RwLock;
 use crate::{Error, SliceValues};
 
-/// Of so many ids beyond the bound, one for each so many within it, those unused for longest are left out while more are to
-/// come.
+/// The rows that are loaded may exceed the bound by one in `BEYOND`. Beyond that, the least recently used rows are
+/// removed before the next lot.
 const BEYOND: usize = 16;
 
 impl DynamicSlice {
@@ -25,7 +25,7 @@ impl DynamicSlice {
         slice: &Slice,
         optimizer: OptimizerConfig,
         first: InitialRows,
-        now: Moment,
+        now: Timestamp,
     ) -> Result<Self, Error> {
         let bad = |message: String| Error::BadRequest(message);
         let table = spec
@@ -67,11 +67,11 @@ impl DynamicSlice {
         })
     }
 
-    /// Adds rows of a checkpoint, and ids without one: all of them may come in several lots, of which none has an id of
-    /// another. [`DynamicSlice::has_loaded`] is called behind the last.
+    /// Adds rows of a checkpoint, and ids without a row. They may arrive in several lots, each with other ids.
+    /// [`DynamicSlice::has_loaded`] must be called after the last lot.
     ///
     /// # Errors
-    /// The rows do not fit the slice, or have an id that is there.
+    /// The rows do not fit the slice, or an id is present already.
     pub(crate) fn load(&self, lot: &DynamicRows) -> Result<(), Error> {
         let width = self.width;
         let values = lot.ids.len() * width;
@@ -84,11 +84,11 @@ impl DynamicSlice {
             return Err(self.unfit());
         }
         let state = &mut *self.state.write();
-        // Until some are left out there may be more than the bound.
+        // The slice may hold more rows than its bound until some are removed.
         let most = self.capacity + self.capacity / BEYOND;
         state.reserve(most + lot.ids.len(), lot.candidates.len(), width);
         let now = state.now;
-        let used = |idle: &Idle| Moment {
+        let used = |idle: &Idle| Timestamp {
             pushes: now.pushes.saturating_sub(idle.pushes),
             secs: now
                 .secs
@@ -120,15 +120,15 @@ impl DynamicSlice {
         Ok(())
     }
 
-    /// Puts what was loaded into the order that it had: ids of one push were used in ascending order, whatever servers held
-    /// them. Of more rows than there is room for, those unused for longest are left out.
+    /// Restores the order of last use. Ids of one push were used in ascending order, on whichever servers they were.
+    /// Removes the least recently used rows that exceed the bound.
     pub(crate) fn has_loaded(&self) {
         let state = &mut *self.state.write();
         self.leave_out(state);
         self.count(state);
     }
 
-    /// Puts everything into the order of last use, and leaves out what there is no room for.
+    /// Orders rows and candidates by last use, and removes those that exceed the bound.
     fn leave_out(&self, state: &mut State) {
         state.rows.put_in_order();
         state.candidates.put_in_order();
@@ -141,20 +141,21 @@ impl DynamicSlice {
         Error::Restore(format!("the rows of `{}` do not fit together", self.name))
     }
 
-    /// The instant of a checkpoint: what changes from now on is set aside until it is read. `now` is that moment.
-    pub(crate) fn cut(&self, now: Moment) {
+    /// Marks the instant of a checkpoint. From now on places are copied before they change, until they are read. `now`
+    /// is the time of that instant.
+    pub(crate) fn cut(&self, now: Timestamp) {
         self.state.write().cut(now);
     }
 
-    /// Returns what decides the first values of ids without a row.
+    /// Returns the rule for the initial values of ids without a row.
     pub(crate) fn first_rows(&self) -> &FirstRows {
         self.first.rule()
     }
 
-    /// Forgets the checkpoint.
+    /// Discards the state of the checkpoint.
     pub(crate) fn forget_cut(&self) {
         let aside = self.state.write().aside.take();
-        // It may be large: nobody waits until its memory is given back.
+        // The copies may be large, so they are freed without the lock.
         drop(aside);
     }
 }

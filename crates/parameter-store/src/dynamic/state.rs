@@ -1,41 +1,41 @@
-//! What changes in a slice of a dynamic table: rows, sightings, and the time.
+//! The mutable state of a slice of a dynamic table: rows, occurrence counts and the time.
 
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicTable, InitialRows};
 
-use super::aside::Aside;
+use super::copy_on_write::CopyOnWrite;
 use crate::SliceValues;
-use crate::memory::reserve;
-use crate::recency::{Moment, Recency};
+use crate::lru::{Lru, Timestamp};
+use crate::memory_budget::reserve;
 
-/// Whether a sighting gives an id a row.
+/// Whether an occurrence gives an id a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Due,
     Later,
 }
 
-/// Rows by place, and the ids that have none yet.
+/// Rows by place, and candidates: ids that have no row yet.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(super) rows: Recency,
+    pub(super) rows: Lru,
     /// Values and slots, by place of the row.
     pub(super) values: SliceValues,
-    pub(super) candidates: Recency,
-    /// By place of the candidate.
+    pub(super) candidates: Lru,
+    /// Occurrence counts, by place of the candidate.
     pub(super) sightings: Vec<u32>,
-    pub(super) now: Moment,
-    /// What a checkpoint under way still needs.
-    pub(super) aside: Option<Aside>,
+    pub(super) now: Timestamp,
+    /// Copies that a checkpoint in progress needs.
+    pub(super) aside: Option<CopyOnWrite>,
 }
 
 impl State {
-    /// Counts a sighting of an id without a row. At most `candidates_max` ids are counted: the one not seen for
-    /// longest is forgotten for another.
+    /// Counts an occurrence of an id without a row. At most `candidates_max` ids are counted: a further id replaces the
+    /// least recent one.
     pub(super) fn sight(
         &mut self,
         id: u64,
-        now: Moment,
+        now: Timestamp,
         admit_after: u32,
         candidates_max: usize,
     ) -> Admission {
@@ -62,8 +62,8 @@ impl State {
         }
     }
 
-    /// Adds an id that has no row, and has been seen so often.
-    pub(super) fn add_candidate(&mut self, id: u64, sightings: u32, now: Moment) -> u32 {
+    /// Adds an id without a row, with its occurrence count.
+    pub(super) fn add_candidate(&mut self, id: u64, sightings: u32, now: Timestamp) -> u32 {
         if let Some(place) = self.candidates.next_place() {
             self.set_candidate_aside(place);
         }
@@ -83,23 +83,23 @@ impl State {
         }
     }
 
-    /// Makes the row at `place` the one used last.
-    pub(super) fn touch_row(&mut self, place: u32, now: Moment, width: usize) {
+    /// Makes the row at `place` the most recently used one.
+    pub(super) fn touch_row(&mut self, place: u32, now: Timestamp, width: usize) {
         self.set_row_aside(place, width);
         self.rows.touch(place, now);
     }
 
-    /// Takes the row at `place` from its id.
+    /// Removes the row at `place`.
     pub(super) fn remove_row(&mut self, place: u32, width: usize) {
         self.set_row_aside(place, width);
         self.rows.remove(place);
     }
 
-    /// Gives an id a row with first values and slots, and returns its place.
+    /// Gives an id a row with initial values and initial slots, and returns its place.
     pub(super) fn add_row(
         &mut self,
         id: u64,
-        now: Moment,
+        now: Timestamp,
         width: usize,
         optimizer: &OptimizerConfig,
         first: &InitialRows,
@@ -113,8 +113,8 @@ impl State {
         place
     }
 
-    /// Gives an id a row, whatever values and slots there were at its place before, and returns the place.
-    pub(super) fn place_row(&mut self, id: u64, now: Moment, width: usize) -> u32 {
+    /// Gives an id a row and returns its place. The values and slots at that place are left as they are.
+    pub(super) fn place_row(&mut self, id: u64, now: Timestamp, width: usize) -> u32 {
         if let Some(place) = self.rows.next_place() {
             self.set_row_aside(place, width);
         }
@@ -128,8 +128,8 @@ impl State {
         place
     }
 
-    /// Asks for the memory of so many rows, and ids without one, which they take as they come: a table that moves to a larger
-    /// place holds up who waits for it.
+    /// Reserves memory for `rows` rows and `candidates` ids without one, which is used only as they arrive. A table
+    /// that had to be moved as it grows would hold up requests.
     pub(super) fn reserve(&mut self, rows: usize, candidates: usize, width: usize) {
         self.rows.reserve(rows);
         self.values
@@ -139,7 +139,7 @@ impl State {
         reserve(&mut self.sightings, candidates);
     }
 
-    /// Removes the rows that have been unused for longest, so that so many are left, and returns how many they were.
+    /// Removes the least recently used rows until `most` rows are left, and returns how many were removed.
     pub(super) fn leave_rows(&mut self, most: usize, width: usize) -> u64 {
         let mut removed = 0;
         while self.rows.len() > most
@@ -151,7 +151,7 @@ impl State {
         removed
     }
 
-    /// Removes the ids without a row that have not been seen for longest, so that so many are left.
+    /// Removes the least recent ids without a row until `most` of them are left.
     pub(super) fn leave_candidates(&mut self, most: usize) {
         while self.candidates.len() > most
             && let Some((oldest, _)) = self.candidates.oldest()
@@ -164,7 +164,7 @@ impl State {
     /// Removes the ids that have been unused for too long, and returns how many of them had rows.
     pub(super) fn expire(&mut self, table: &DynamicTable, width: usize) -> u64 {
         let now = self.now;
-        let stale = |used: Moment| {
+        let stale = |used: Timestamp| {
             table
                 .expire_after_steps
                 .is_some_and(|steps| now.pushes.saturating_sub(used.pushes) >= steps)

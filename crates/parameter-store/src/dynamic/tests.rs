@@ -1,4 +1,4 @@
-//! The rules of a dynamic table, against a table that searches a list for everything.
+//! The rules of a dynamic table, compared with a model that searches lists.
 
 use proptest::prelude::*;
 use trainyard_optimizer::OptimizerConfig;
@@ -31,7 +31,7 @@ fn adagrad() -> OptimizerConfig {
 fn slices(
     spec: &VariableSpec,
     num_ps: usize,
-    now: Moment,
+    now: Timestamp,
     rows: Option<&DynamicRows>,
 ) -> Vec<DynamicSlice> {
     let specs = std::slice::from_ref(spec);
@@ -47,7 +47,7 @@ fn slices(
         let built = DynamicSlice::new(spec, slice, adagrad(), InitialRows::new(spec, SEED), now);
         let built = built.expect("the slice fits");
         if let Some(rows) = rows {
-            // The second half first: lots come in any order.
+            // Lots may arrive in any order, so the second half comes first.
             let ids = &rows.ids;
             let middle = ids.get(ids.len() / 2).copied().unwrap_or_default();
             for lot in [cut(&rows, |id| id >= middle), cut(&rows, |id| id < middle)] {
@@ -88,8 +88,8 @@ fn cut(rows: &DynamicRows, keep: impl Fn(u64) -> bool) -> DynamicRows {
     }
 }
 
-/// What a checkpoint of this moment holds.
-fn snapshot(slice: &DynamicSlice, now: Moment) -> DynamicRows {
+/// Returns what a checkpoint holds at this moment.
+fn snapshot(slice: &DynamicSlice, now: Timestamp) -> DynamicRows {
     slice.cut(now);
     let counts = slice.counts_at_cut();
     let mut all = DynamicRows {
@@ -116,7 +116,7 @@ fn append(all: &mut DynamicRows, part: DynamicRows) {
     all.candidates.extend(part.candidates);
 }
 
-fn joined(slices: &[DynamicSlice], now: Moment) -> DynamicRows {
+fn joined(slices: &[DynamicSlice], now: Timestamp) -> DynamicRows {
     let mut all = DynamicRows {
         slots: vec![Vec::new()],
         ..DynamicRows::default()
@@ -143,7 +143,7 @@ fn gradient(id: u64, pushes: u64) -> [f32; WIDTH] {
     [(id % 7) as f32 - 3.0 + pushes as f32 * 0.25, 1.0]
 }
 
-fn push(slices: &[DynamicSlice], now: Moment, ids: &[u64]) {
+fn push(slices: &[DynamicSlice], now: Timestamp, ids: &[u64]) {
     for slice in slices {
         let own: Vec<u64> = ids
             .iter()
@@ -181,24 +181,24 @@ fn read(slices: &[DynamicSlice], ids: &[u64]) -> Vec<f32> {
 #[derive(Debug, Clone)]
 struct Row {
     id: u64,
-    used: Moment,
+    used: Timestamp,
     values: [f32; WIDTH],
     slot: [f32; WIDTH],
 }
 
-/// The same rules, told as simply as can be.
+/// A simple model of the same rules.
 #[derive(Debug)]
 struct Twin {
     table: DynamicTable,
     capacity: usize,
     first: InitialRows,
     rows: Vec<Row>,
-    candidates: Vec<(u64, Moment, u32)>,
+    candidates: Vec<(u64, Timestamp, u32)>,
     dropped: u64,
 }
 
 impl Twin {
-    fn push(&mut self, now: Moment, ids: &[u64]) {
+    fn push(&mut self, now: Timestamp, ids: &[u64]) {
         for row in self
             .rows
             .extract_if(.., |row| ids.contains(&row.id))
@@ -257,7 +257,7 @@ impl Twin {
             expire_after_secs: secs,
             ..
         } = self.table;
-        let stale = |used: Moment| {
+        let stale = |used: Timestamp| {
             steps.is_some_and(|steps| now.pushes - used.pushes >= steps)
                 || secs.is_some_and(|secs| now.secs - used.secs >= secs as i64)
         };
@@ -289,13 +289,13 @@ fn tables() -> impl Strategy<Value = DynamicTable> {
     )
 }
 
-/// Pushes: which ids, and how many seconds after the one before.
+/// Generates pushes: their ids, and the seconds since the push before.
 fn pushes() -> impl Strategy<Value = Vec<(Vec<u64>, i64)>> {
     prop::collection::vec((prop::collection::vec(0_u64..12, 0..6), 0_i64..3), 1..60)
 }
 
-fn later(now: Moment, secs: i64) -> Moment {
-    Moment {
+fn later(now: Timestamp, secs: i64) -> Timestamp {
+    Timestamp {
         pushes: now.pushes + 1,
         secs: now.secs + secs,
     }
@@ -305,10 +305,10 @@ proptest! {
     #[test]
     fn a_table_does_what_its_rules_say(table in tables(), capacity in 1_usize..9, pushes in pushes()) {
         let spec = spec(table, capacity);
-        let slices = slices(&spec, 1, Moment::default(), None);
+        let slices = slices(&spec, 1, Timestamp::default(), None);
         let first = InitialRows::new(&spec, SEED);
         let mut twin = Twin { table, capacity, first, rows: Vec::new(), candidates: Vec::new(), dropped: 0 };
-        let mut now = Moment::default();
+        let mut now = Timestamp::default();
         let all = sorted(&(0..12).collect::<Vec<_>>());
         for (numbers, secs) in pushes {
             now = later(now, secs);
@@ -333,8 +333,8 @@ proptest! {
     fn a_checkpoint_is_of_its_instant_whatever_changes_while_it_is_read(
         table in tables(), capacity in 1_usize..9, before in pushes(), meanwhile in pushes(), places in 1_usize..4, parts in 1_u64..6,
     ) {
-        let slices = slices(&spec(table, capacity), 1, Moment::default(), None);
-        let mut now = Moment::default();
+        let slices = slices(&spec(table, capacity), 1, Timestamp::default(), None);
+        let mut now = Timestamp::default();
         for (numbers, secs) in before {
             now = later(now, secs);
             push(&slices, now, &sorted(&numbers));
@@ -363,12 +363,12 @@ proptest! {
 
     #[test]
     fn a_table_that_forgets_nothing_is_one_without_bounds(pushes in pushes(), num_ps in 1_usize..4) {
-        // Room for every id on each server.
+        // Each server has room for every id.
         let small = spec(DynamicTable::KEEP_ALL, 12 * num_ps);
         let large = spec(DynamicTable::KEEP_ALL, 10_000);
-        let bounded = slices(&small, num_ps, Moment::default(), None);
-        let twin = slices(&large, 1, Moment::default(), None);
-        let mut now = Moment::default();
+        let bounded = slices(&small, num_ps, Timestamp::default(), None);
+        let twin = slices(&large, 1, Timestamp::default(), None);
+        let mut now = Timestamp::default();
         let all = sorted(&(0..12).collect::<Vec<_>>());
         for (numbers, secs) in pushes {
             now = later(now, secs);
@@ -383,15 +383,15 @@ proptest! {
         table in tables(), before in pushes(), after in pushes(), from in 1_usize..4, to in 1_usize..4,
     ) {
         let spec = spec(table, 12 * 4);
-        let original = slices(&spec, from, Moment::default(), None);
-        let mut now = Moment::default();
+        let original = slices(&spec, from, Timestamp::default(), None);
+        let mut now = Timestamp::default();
         for (numbers, secs) in before {
             now = later(now, secs);
             push(&original, now, &sorted(&numbers));
         }
         let rest = joined(&original, now);
-        // A restarted server counts seconds anew.
-        let mut restored_now = Moment { secs: 1, ..now };
+        // A restarted server counts seconds from the start again.
+        let mut restored_now = Timestamp { secs: 1, ..now };
         let restored = slices(&spec, to, restored_now, Some(&rest));
         prop_assert_eq!(&joined(&restored, restored_now), &rest);
         for (numbers, secs) in after {
@@ -407,8 +407,8 @@ proptest! {
         table in tables(), capacity in 1_usize..9, before in pushes(), after in pushes(),
     ) {
         let spec = spec(table, capacity);
-        let original = slices(&spec, 1, Moment::default(), None);
-        let mut now = Moment::default();
+        let original = slices(&spec, 1, Timestamp::default(), None);
+        let mut now = Timestamp::default();
         for (numbers, secs) in before {
             now = later(now, secs);
             push(&original, now, &sorted(&numbers));
@@ -429,12 +429,12 @@ fn the_third_sighting_admits_and_its_gradient_counts() {
         admit_after: 3,
         ..DynamicTable::KEEP_ALL
     };
-    let slices = slices(&spec(table, 4), 1, Moment::default(), None);
+    let slices = slices(&spec(table, 4), 1, Timestamp::default(), None);
     let ids = sorted(&[1]);
     let first = read(&slices, &ids);
     for pushes in 1..=3 {
         assert_eq!(read(&slices, &ids), first, "before push {pushes}");
-        push(&slices, Moment { pushes, secs: 0 }, &ids);
+        push(&slices, Timestamp { pushes, secs: 0 }, &ids);
     }
     assert_ne!(read(&slices, &ids), first);
     let status = slices[0].status();
@@ -447,10 +447,10 @@ fn a_row_goes_at_the_push_that_makes_it_too_old() {
         expire_after_steps: Some(3),
         ..DynamicTable::KEEP_ALL
     };
-    let slices = slices(&spec(table, 4), 1, Moment::default(), None);
-    push(&slices, Moment { pushes: 1, secs: 0 }, &sorted(&[1]));
+    let slices = slices(&spec(table, 4), 1, Timestamp::default(), None);
+    push(&slices, Timestamp { pushes: 1, secs: 0 }, &sorted(&[1]));
     for (pushes, rows) in [(2, 1), (3, 1), (4, 0)] {
-        push(&slices, Moment { pushes, secs: 0 }, &[]);
+        push(&slices, Timestamp { pushes, secs: 0 }, &[]);
         assert_eq!(slices[0].status().rows, rows, "after push {pushes}");
     }
     assert_eq!(slices[0].status().expired, 1);
@@ -459,18 +459,18 @@ fn a_row_goes_at_the_push_that_makes_it_too_old() {
 #[test]
 fn a_smaller_table_keeps_what_was_used_last() {
     let table = DynamicTable::KEEP_ALL;
-    let large = slices(&spec(table, 12), 1, Moment::default(), None);
+    let large = slices(&spec(table, 12), 1, Timestamp::default(), None);
     for number in 0..6 {
         push(
             &large,
-            Moment {
+            Timestamp {
                 pushes: number + 1,
                 secs: 0,
             },
             &sorted(&[5 - number]),
         );
     }
-    let now = Moment { pushes: 6, secs: 0 };
+    let now = Timestamp { pushes: 6, secs: 0 };
     let small = slices(&spec(table, 2), 1, now, Some(&joined(&large, now)));
     assert_eq!(joined(&small, now).ids, sorted(&[0, 1]));
     assert_eq!((small[0].status().rows, small[0].status().evicted), (2, 4));
@@ -493,7 +493,7 @@ fn a_rule_that_moves_all_rows_is_refused() {
         &slice,
         adam,
         InitialRows::new(&spec, SEED),
-        Moment::default(),
+        Timestamp::default(),
     );
     assert!(
         matches!(&refused, Err(Error::BadRequest(message)) if message.contains("lazy = true")),
@@ -506,7 +506,7 @@ fn rows_that_do_not_fit_or_come_twice_are_an_error() {
     let slices = slices(
         &spec(DynamicTable::KEEP_ALL, 12),
         1,
-        Moment::default(),
+        Timestamp::default(),
         None,
     );
     let row = |id| DynamicRows {

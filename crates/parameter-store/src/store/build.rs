@@ -1,4 +1,4 @@
-//! Building what a store holds, from first values or from a checkpoint.
+//! Building the contents of a store, from initial values or from a checkpoint.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -12,18 +12,18 @@ use super::{Prepare, Progress, TensorSource};
 use crate::Error;
 use crate::SliceValues;
 use crate::dynamic::DynamicSlice;
-use crate::recency::Moment;
+use crate::lru::Timestamp;
 use crate::slice::{Parts, Slice, listed_max, stripe_rows};
 use crate::stripe::{Rows, Stripe};
 
-/// Slices, by number.
+/// The slices that were built, by number.
 #[derive(Default)]
 pub(super) struct Built {
     pub(super) slices: Vec<(u32, Slice)>,
     pub(super) tables: Vec<(u32, DynamicSlice)>,
 }
 
-/// How far the building has come, and whether it is to end before.
+/// Progress of building, and whether it is cancelled.
 #[derive(Debug, Default)]
 pub(super) struct BuildStanding {
     done_bytes: AtomicU64,
@@ -38,7 +38,7 @@ impl BuildStanding {
         self.cancelled.store(false, Ordering::Relaxed);
     }
 
-    /// Lets the threads that build end with what they have in hand.
+    /// Makes the threads that build stop after their current piece.
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -60,9 +60,9 @@ impl BuildStanding {
     }
 }
 
-/// What a thread builds at a time.
+/// The unit of work of a building thread.
 enum Piece {
-    /// All rows of a stripe of the slice at this place: they are counted from the slice's first.
+    /// All rows of a stripe of the slice with this index. Rows are counted from the slice's first row.
     Stripe { slice: usize, rows: Range<usize> },
     /// The rows of such a stripe that a checkpoint holds, counted in the same way.
     Listed {
@@ -70,11 +70,11 @@ enum Piece {
         rows: Range<usize>,
         held: Vec<Range<usize>>,
     },
-    /// The slice of a dynamic table at this place.
+    /// The slice of a dynamic table with this index.
     Table { slice: usize },
 }
 
-/// A piece that is there, in the order of the plan.
+/// A piece that has been built.
 enum BuiltPiece {
     Stripe {
         slice: usize,
@@ -87,23 +87,23 @@ enum BuiltPiece {
     },
 }
 
-/// A slice to be built: its variable, the rule that updates it, what its rows have that nobody has changed.
+/// A slice to be built: its variable, its update rule, and the initial values of its rows.
 struct PlannedSlice<'a> {
     spec: &'a VariableSpec,
     optimizer: OptimizerConfig,
     first: InitialRows,
-    /// Where its values come from, and the variable's name there; nothing where they are its first values.
+    /// Source of the values, and the variable's name there; absent = initial values.
     source: Option<(&'a dyn TensorSource, &'a str)>,
 }
 
-/// What is to be built.
+/// A plan of what is to be built.
 pub(super) struct Building<'a> {
     prepare: &'a Prepare<'a>,
     slices: Vec<PlannedSlice<'a>>,
     pieces: Vec<Piece>,
 }
 
-/// Looks at what has to be built.
+/// Plans what has to be built.
 pub(super) fn plan<'a>(prepare: &'a Prepare<'a>) -> Result<Building<'a>, Error> {
     let mut slices = Vec::with_capacity(prepare.slices.len());
     let mut pieces = Vec::new();
@@ -141,7 +141,8 @@ pub(super) fn plan<'a>(prepare: &'a Prepare<'a>) -> Result<Building<'a>, Error> 
     })
 }
 
-/// Returns the parts of `held` rows of a variable that lie in `rows` of a slice, which begins at row `begin`, counted from there.
+/// Returns the `held` rows of a variable that lie in `rows` of a slice. The slice begins at row `begin` of the
+/// variable, and its rows are counted from there.
 fn held_in(held: &[Range<usize>], begin: usize, rows: &Range<usize>) -> Vec<Range<usize>> {
     let from = begin + rows.start;
     let to = begin + rows.end;
@@ -153,7 +154,7 @@ fn held_in(held: &[Range<usize>], begin: usize, rows: &Range<usize>) -> Vec<Rang
 }
 
 impl Building<'_> {
-    /// Returns the bytes of what is to be built, but for dynamic tables, which a checkpoint alone knows.
+    /// Returns the bytes to be built, without dynamic tables, whose size only the checkpoint knows.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = |piece: &Piece| {
             let (slice, rows) = match piece {
@@ -167,18 +168,18 @@ impl Building<'_> {
         self.pieces.iter().map(bytes).sum()
     }
 
-    /// Builds every slice, stripe by stripe, on as many threads as the machine has cores, or as read from a store that is far
-    /// away: a large table takes a while to fill, and is never held twice.
-    pub(super) fn build(self, now: Moment, standing: &BuildStanding) -> Result<Built, Error> {
+    /// Builds every slice, stripe by stripe. The number of threads is that of the cores, or of the reads that a remote
+    /// source serves in parallel. A large table takes a while to fill, and is never held twice.
+    pub(super) fn build(self, now: Timestamp, metadata: &BuildStanding) -> Result<Built, Error> {
         let next = AtomicUsize::new(0);
         let build = || {
             let mut built = Vec::new();
-            while !standing.is_cancelled()
+            while !metadata.is_cancelled()
                 && let Some(piece) = self.pieces.get(next.fetch_add(1, Ordering::Relaxed))
             {
-                let outcome = self.build_piece(now, piece, standing);
-                let piece = outcome.inspect_err(|_| standing.cancel())?;
-                standing.add(piece.bytes());
+                let outcome = self.build_piece(now, piece, metadata);
+                let piece = outcome.inspect_err(|_| metadata.cancel())?;
+                metadata.add(piece.bytes());
                 built.push(piece);
             }
             Ok(built)
@@ -217,7 +218,7 @@ impl Building<'_> {
                 }
             }
         }
-        if standing.is_cancelled() {
+        if metadata.is_cancelled() {
             return Err(Error::NotReady(
                 "another chief wants it to hold something else",
             ));
@@ -240,7 +241,7 @@ impl Building<'_> {
                     optimizer,
                     first,
                 };
-                // Where nothing was built no row is held.
+                // A stripe that was not built holds no row.
                 let all = stripe_rows(slice.rows.len(), slice.width);
                 let all = all.map(|rows| stripes.remove(&rows.start).unwrap_or_default());
                 built.slices.push((*number, Slice::new(parts, all)));
@@ -251,9 +252,9 @@ impl Building<'_> {
 
     fn build_piece(
         &self,
-        now: Moment,
+        now: Timestamp,
         piece: &Piece,
-        standing: &BuildStanding,
+        metadata: &BuildStanding,
     ) -> Result<BuiltPiece, Error> {
         match piece {
             Piece::Stripe { slice, rows } => {
@@ -273,7 +274,7 @@ impl Building<'_> {
                 })
             }
             Piece::Table { slice } => {
-                let table = self.build_table(*slice, now, standing)?;
+                let table = self.build_table(*slice, now, metadata)?;
                 Ok(BuiltPiece::Table {
                     slice: *slice,
                     table: Box::new(table),
@@ -282,12 +283,12 @@ impl Building<'_> {
         }
     }
 
-    /// Makes the slice of a dynamic table. Where it is to end before, the slice is not whole.
+    /// Builds the slice of a dynamic table. If building is cancelled, the slice is incomplete.
     fn build_table(
         &self,
         place: usize,
-        now: Moment,
-        standing: &BuildStanding,
+        now: Timestamp,
+        metadata: &BuildStanding,
     ) -> Result<DynamicSlice, Error> {
         let PlannedSlice {
             spec,
@@ -300,7 +301,7 @@ impl Building<'_> {
         let table = DynamicSlice::new(spec, slice, optimizer.clone(), first.clone(), now)?;
         if let Some((source, name)) = source {
             let ids = slice.ids(spec.rows());
-            // Rows of another run come without their slots.
+            // Rows of another run are loaded without their slots.
             let restores = self.prepare.restore.is_some();
             let names: Vec<&str> = slots
                 .iter()
@@ -313,7 +314,7 @@ impl Building<'_> {
             {
                 let mut lot = lot.map_err(Error::Restore)?;
                 if !restores {
-                    // As if they had just been seen, with slots that have seen nothing.
+                    // The ids count as just used, and their slots have their initial values.
                     lot.slots = slots
                         .iter()
                         .map(|slot| vec![slot.initial; lot.values.len()])
@@ -322,7 +323,7 @@ impl Building<'_> {
                     lot.candidates.clear();
                 }
                 table.load(&lot)?;
-                if standing.is_cancelled() {
+                if metadata.is_cancelled() {
                     return Ok(table);
                 }
             }
@@ -331,7 +332,7 @@ impl Building<'_> {
         Ok(table)
     }
 
-    /// Makes or reads all rows of a stripe.
+    /// Initializes or reads all rows of a stripe.
     fn build_stripe(&self, place: usize, rows: &Range<usize>) -> Result<SliceValues, Error> {
         let PlannedSlice { first, source, .. } = &self.slices[place];
         let slice = &self.prepare.slices[place].1;
@@ -367,8 +368,9 @@ impl Building<'_> {
         Ok(Stripe::new(Rows::Listed(places), values))
     }
 
-    /// Reads the values and slots of so many rows of a slice from where they come. What comes from nowhere is 0, and a slot
-    /// its first value; so is a slot of a model that starts from another run, whose slots are none of this one's.
+    /// Reads the values and slots of `rows` rows of a slice from their source. Without a source, values are 0 and slots
+    /// have their initial values. Slots also have their initial values if the model starts from another run, whose
+    /// slots do not apply.
     fn read_parts(
         &self,
         place: usize,
@@ -418,7 +420,7 @@ fn plan_slice<'a>(
         Some(restore) => Some((restore.source, spec.name.as_str())),
         None => prepare.given(&spec.name),
     };
-    // What rows have that nobody has changed stays what it was, whatever the job says by now.
+    // The rule for rows that have not changed stays that of the checkpoint, whatever the job says by now.
     let kept = source.and_then(|(source, name)| source.first_rows(name));
     let first = InitialRows::of(kept.unwrap_or_else(|| FirstRows::new(spec, prepare.seed)));
     Ok(PlannedSlice {
@@ -429,7 +431,7 @@ fn plan_slice<'a>(
     })
 }
 
-/// What a slice is of, and the rule that updates it.
+/// Returns the variable of a slice, and its update rule.
 fn described<'a>(
     prepare: &'a Prepare<'_>,
     slice: &trainyard_variable::Slice,

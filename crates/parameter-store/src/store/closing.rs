@@ -1,4 +1,4 @@
-//! The end of a store: it drains, and takes nothing more in.
+//! The end of a store: it drains, and then refuses pushes.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ impl Store {
     /// Ends the job for this store.
     ///
     /// # Errors
-    /// A stale epoch.
+    /// A stale term.
     pub fn finish(&self, identity: &Identity) -> Result<(), Error> {
         let mut control = self.control.write();
         check_control(&control, identity)?;
@@ -18,7 +18,7 @@ impl Store {
         Ok(())
     }
 
-    /// Marks a store that trains as about to stop. It goes on serving.
+    /// Marks a store that trains as draining. It continues to serve.
     pub fn drain(&self) {
         let mut control = self.control.write();
         if control.state == State::Open {
@@ -26,8 +26,8 @@ impl Store {
         }
     }
 
-    /// Takes note that a checkpoint of this epoch has been committed which holds the store at a version. To have taken the
-    /// snapshot says nothing of it: its file may never come to be whole.
+    /// Records that a checkpoint of this term, which holds the store at `version`, has been committed. A snapshot alone
+    /// is not enough, because its file may never be completed.
     pub fn saved(&self, epoch: u64, version: u64) {
         let control = self.control.read();
         let mut ledger = self.ledger.lock();
@@ -36,8 +36,8 @@ impl Store {
         }
     }
 
-    /// Takes no more pushes in if a committed checkpoint holds all there were, and returns whether one does: the process
-    /// may end then, and nothing that was acknowledged is missing.
+    /// Closes the store to pushes if a committed checkpoint holds all of them, and returns whether one does. The
+    /// process may then end without losing an acknowledged push.
     pub fn close_if_saved(&self) -> bool {
         let _alone = self.cut.write();
         let ledger = self.ledger.lock();
@@ -46,7 +46,7 @@ impl Store {
         saved
     }
 
-    /// Takes no more pushes in: the process is about to end, and whatever was acknowledged is in its log.
+    /// Closes the store to pushes. The process is about to end, and its log holds all acknowledged changes.
     pub fn close(&self) {
         let _alone = self.cut.write();
         self.closed.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The instant of a checkpoint.
+//! Snapshots: the instant of a checkpoint.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -6,30 +6,30 @@ use std::sync::Arc;
 use super::{Awaited, Store, check_control};
 use crate::aggregation::Aggregation;
 use crate::dynamic::DynamicSlice;
-use crate::memory::Loan;
-use crate::snapshot::Turn;
+use crate::memory_budget::Reservation;
+use crate::snapshot::SnapshotPermit;
 use crate::{Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, State};
 
-/// Answer to the wish for a snapshot at a version.
+/// Reply to a request for a snapshot at a version.
 #[derive(Debug)]
 pub enum SnapshotAt {
-    /// It has been taken.
+    /// The snapshot has been taken.
     Taken(Snapshot),
-    /// The version has not been reached: ask again. It will be taken as soon as it is.
+    /// The version has not been reached. The snapshot is taken when it is, and the caller must ask again.
     NotYet,
     /// The store is past the version.
     Passed {
-        /// Its version.
+        /// Version of the store.
         version: u64,
     },
 }
 
 impl Store {
-    /// Takes a snapshot: everything that a checkpoint holds of this store, at one instant between pushes. Training is
-    /// held up for that instant; what it changes until the snapshot has been read is set aside.
+    /// Takes a snapshot: everything that a checkpoint holds of this store, at one instant between pushes. Training
+    /// pauses for that instant. Until the snapshot has been read, training copies values before it changes them.
     ///
     /// # Errors
-    /// A stale epoch, no variables, or another snapshot that has not been dropped.
+    /// A stale term, no variables, or another snapshot that has not been dropped.
     pub fn snapshot(&self, identity: &Identity) -> Result<Snapshot, Error> {
         self.check_snapshot(identity)?;
         let alone = self.cut.write();
@@ -38,8 +38,8 @@ impl Store {
         snapshot
     }
 
-    /// Takes a snapshot of a synchronous store at a version, so that those of all servers are of the same step. A later
-    /// wish replaces an earlier one.
+    /// Takes a snapshot of a synchronous store at a version, so that the snapshots of all servers are of the same step.
+    /// A later request replaces an earlier one.
     ///
     /// # Errors
     /// As [`Store::snapshot`].
@@ -55,7 +55,7 @@ impl Store {
             return Ok(SnapshotAt::Taken(cut));
         }
         let reached = self.ledger.lock().version;
-        // An earlier snapshot that nobody came for would keep this one from being taken.
+        // An earlier snapshot that was never fetched would prevent this one.
         *awaited = Awaited {
             version: (reached < version).then_some(version),
             cut: None,
@@ -67,8 +67,8 @@ impl Store {
         }
     }
 
-    /// Takes the wish for a snapshot at a version back, and with it a snapshot that nobody has come for: rows would be set
-    /// aside for it.
+    /// Withdraws the request for a snapshot at a version. Drops a snapshot that was never fetched, because training
+    /// would copy rows for it.
     pub fn withdraw_snapshot(&self, version: u64) {
         let mut awaited = self.awaited.lock();
         if awaited.version == Some(version) {
@@ -76,11 +76,11 @@ impl Store {
         }
     }
 
-    /// Takes the snapshot that was asked for at this version. The step has the store to itself.
+    /// Takes the snapshot that was requested at this version. The calling step has exclusive access to the store.
     pub(super) fn cut_if_awaited(&self, version: u64, aggregation: &Aggregation) {
         let mut awaited = self.awaited.lock();
         if awaited.version == Some(version) {
-            // One that cannot be taken, since another is being written, is passed: it is asked for anew.
+            // If another snapshot is being written, this one is skipped. The chief must request it again.
             awaited.cut = self.cut_now(aggregation).ok();
         }
     }
@@ -94,17 +94,17 @@ impl Store {
         }
     }
 
-    /// The caller sees to it that no push is half applied.
+    /// Takes a snapshot now. The caller ensures that no push is partly applied.
     pub(super) fn cut_now(&self, aggregation: &Aggregation) -> Result<Snapshot, Error> {
-        let turn = Turn::take(&self.snapshot_taken)
+        let permit = SnapshotPermit::take(&self.snapshot_taken)
             .ok_or(Error::NotReady("it writes another checkpoint"))?;
-        // One of them is read after the other.
+        // Tables are read one after the other, so only the largest copy counts.
         let copies = self.tables.reading_bytes_max();
         self.check_room(
             copies,
             "the copies of dynamic tables that a checkpoint takes",
         )?;
-        let loan = Loan::new(copies, &self.memory.copies);
+        let reservation = Reservation::new(copies, &self.memory_budget.copies);
         let variables = Arc::clone(&*self.variables.read());
         let ledger = self.ledger.lock();
         let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());
@@ -116,7 +116,7 @@ impl Store {
         }
         slices.sort_by_key(|(number, _)| *number);
         if let Some(journal) = &*self.journal.read() {
-            journal.cut(self.standing_of(&ledger, aggregation.standing()));
+            journal.cut(self.standing_of(&ledger, aggregation.metadata()));
         }
         let positions = ledger.sessions.positions();
         let version = ledger.version;
@@ -135,7 +135,7 @@ impl Store {
         };
         let tables = self
             .tables
-            .cut(self.moment(version))
+            .cut(self.timestamp(version))
             .into_iter()
             .map(named)
             .collect();
@@ -147,7 +147,7 @@ impl Store {
             positions,
             slices,
             tables,
-            _turn: (turn, loan),
+            _permit: (permit, reservation),
         })
     }
 }

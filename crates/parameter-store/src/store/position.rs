@@ -1,23 +1,23 @@
-//! How far data has been applied.
+//! Positions: how far the data shards have been applied.
 
 use std::ops::Range;
 
-/// How far the training data of one shard has been applied.
+/// The batches of one data shard that have been applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardPosition {
     /// Data shard.
     pub shard: u64,
     /// Pass of its latest batch.
     pub pass: u64,
-    /// First batch not applied.
+    /// First batch that has not been applied.
     pub batch: u64,
-    /// Batches behind it that have been applied, where several were under way at once; ascending.
+    /// Applied batches after `batch`, as ascending ranges. They arise where several batches are in progress at once.
     pub ahead: Vec<Range<u64>>,
 }
 
 impl ShardPosition {
-    /// Returns what all servers have applied, of the positions of each: nothing of a data shard that one of them does not
-    /// know.
+    /// Returns what all servers have applied, from the positions of each. A data shard that one server does not know is
+    /// left out.
     pub fn of_all<'a>(servers: impl IntoIterator<Item = &'a [Self]>) -> Vec<Self> {
         let both = |one: Vec<Self>, other: &[Self]| {
             let same = |position: &Self| other.iter().find(|known| known.shard == position.shard);

@@ -1,4 +1,4 @@
-//! How a store gets what it holds: it is emptied, values are made or read while nobody waits, and taken in.
+//! Preparing a store: it is emptied, its new values are made or read without a lock, and then installed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use super::build::{self, Built};
 use super::{Awaited, Ledger, Prepare, State, Store, check_control};
 use crate::aggregation::Aggregation;
 use crate::dynamic::DynamicSlice;
-use crate::recency::Moment;
+use crate::lru::Timestamp;
 use crate::sessions::Sessions;
 use crate::slice::Slice;
 use crate::steps::Steps;
 use crate::store::previous::Previous;
 use crate::{Error, Identity};
 
-/// What a store held.
+/// The former contents of a store.
 #[derive(Debug)]
 pub(super) struct Contents {
     _slices: Vec<Arc<Slice>>,
@@ -28,17 +28,19 @@ pub(super) struct Contents {
 }
 
 impl Store {
-    /// Replaces all slices, closes all sessions and counts on from the restored version or from 0. Values are made and
-    /// read while no lock is held: whoever asks meanwhile is answered, and [`Status::progress`](crate::Status::progress) tells how far it has come.
+    /// Replaces all slices, closes all sessions, and continues from the restored version or from 0. Values are made and
+    /// read without a lock, so that requests are answered meanwhile. [`Status::progress`](crate::Status::progress)
+    /// reports the progress.
     ///
     /// # Errors
-    /// A stale epoch, also one that has become stale meanwhile; slices that name no variable or optimizer; values that
-    /// cannot be restored; [`Store::cancel_preparing`]. The store is then empty: nothing half restored is served.
+    /// A stale term, including one that has become stale meanwhile; slices that name no variable or optimizer; values
+    /// that cannot be restored; [`Store::cancel_preparing`]. The store is then empty, so that no partly restored values
+    /// are served.
     pub fn prepare(&self, identity: &Identity, prepare: Prepare<'_>) -> Result<(), Error> {
         let held_before = self.begin_preparing(identity, &prepare)?;
-        // Gigabytes take a while to be given back.
+        // Gigabytes take a while to free.
         drop(held_before);
-        let now = self.moment(
+        let now = self.timestamp(
             prepare
                 .restore
                 .as_ref()
@@ -48,7 +50,7 @@ impl Store {
         let outcome = built.and_then(|built| self.hold(identity, prepare, built));
         if outcome.is_err() {
             let mut control = self.control.write();
-            self.memory.slices.store(0, Ordering::Relaxed);
+            self.memory_budget.slices.store(0, Ordering::Relaxed);
             if control.state == State::Preparing {
                 control.state = State::Empty;
             }
@@ -56,16 +58,16 @@ impl Store {
         outcome
     }
 
-    /// Makes or reads what is to be held.
-    fn build(&self, prepare: &Prepare<'_>, now: Moment) -> Result<Built, Error> {
+    /// Makes or reads the new values.
+    fn build(&self, prepare: &Prepare<'_>, now: Timestamp) -> Result<Built, Error> {
         let planned = build::plan(prepare)?;
         let bytes = planned.bytes();
-        let counted = self.memory.slices.load(Ordering::Relaxed);
+        let counted = self.memory_budget.slices.load(Ordering::Relaxed);
         self.check_first_room(
             bytes.saturating_sub(counted),
             "the rows that a checkpoint has",
         )?;
-        self.memory.slices.store(bytes, Ordering::Relaxed);
+        self.memory_budget.slices.store(bytes, Ordering::Relaxed);
         self.building.begin(bytes);
         let built = planned.build(now, &self.building)?;
         if let Some(restore) = &prepare.restore {
@@ -74,7 +76,7 @@ impl Store {
         Ok(built)
     }
 
-    /// Empties the store and shuts it until it is prepared. Returns what it held.
+    /// Empties the store and closes it until it is prepared. Returns its former contents.
     fn begin_preparing(
         &self,
         identity: &Identity,
@@ -85,21 +87,21 @@ impl Store {
         if control.state == State::Preparing {
             return Err(Error::NotReady("it is being prepared already"));
         }
-        (control.state, control.memory) = (State::Empty, 0);
+        (control.state, control.prepared_epoch) = (State::Empty, 0);
         let _alone = self.cut.write();
         let held_before = self.clear();
         let dense = prepare.dense_bytes();
         self.check_first_room(dense, "the variables and slots of the job")?;
         self.has_company
             .store(prepare.stores > 1, Ordering::Relaxed);
-        // They count from now on, as they come.
-        self.memory.slices.store(dense, Ordering::Relaxed);
+        // The bytes of all variables count from now on, before they are allocated.
+        self.memory_budget.slices.store(dense, Ordering::Relaxed);
         self.building.begin(dense);
         control.state = State::Preparing;
         Ok(held_before)
     }
 
-    /// Takes in what was built.
+    /// Installs what was built.
     fn hold(&self, identity: &Identity, prepare: Prepare<'_>, built: Built) -> Result<(), Error> {
         let mut control = self.control.write();
         let _alone = self.cut.write();
@@ -115,13 +117,15 @@ impl Store {
             drop(self.clear());
             return Err(error);
         }
-        // From now on each slice says what it takes.
-        self.memory.slices.store(0, Ordering::Relaxed);
+        // From now on each slice counts its own bytes.
+        self.memory_budget.slices.store(0, Ordering::Relaxed);
         for (number, slice) in built.slices {
             let by_row = prepare.variables[slice.variable].access == Access::Rows;
             let slice = Arc::new(slice);
             if by_row && slice.optimizer.moves_all_rows() {
-                self.restless.write().push((number, Arc::clone(&slice)));
+                self.dense_update_tables
+                    .write()
+                    .push((number, Arc::clone(&slice)));
             }
             self.slices.insert(number, slice);
         }
@@ -139,11 +143,11 @@ impl Store {
         for position in restore.into_iter().flat_map(|restore| &restore.positions) {
             ledger.sessions.restore_position(position);
         }
-        let standing = self.standing_of(&ledger, Vec::new());
+        let metadata = self.standing_of(&ledger, Vec::new());
         *self.ledger.lock() = ledger;
-        control.memory = identity.epoch;
+        control.prepared_epoch = identity.epoch;
         if let Some(journal) = &*self.journal.read() {
-            journal.begin(control.memory, standing);
+            journal.begin(control.prepared_epoch, metadata);
         }
         control.layout_fingerprint = prepare.layout_fingerprint;
         (control.counts_steps, control.update) = (prepare.counts_steps, prepare.update);
@@ -153,12 +157,12 @@ impl Store {
         Ok(())
     }
 
-    /// Lets a preparation that is under way end soon, with an error.
+    /// Makes a preparation in progress end soon, with an error.
     pub fn cancel_preparing(&self) {
         self.building.cancel();
     }
 
-    /// Empties the store and returns what it held, to be dropped where nobody waits. The caller has the store to itself.
+    /// Empties the store and returns its former contents. The caller has exclusive access to the store.
     pub(super) fn clear(&self) -> Contents {
         let slices = self
             .slices
@@ -166,10 +170,10 @@ impl Store {
             .map(|slice| Arc::clone(slice.value()))
             .collect();
         self.slices.clear();
-        self.memory.slices.store(0, Ordering::Relaxed);
-        self.memory.parts.store(0, Ordering::Relaxed);
-        self.turns.clear();
-        self.restless.write().clear();
+        self.memory_budget.slices.store(0, Ordering::Relaxed);
+        self.memory_budget.parts.store(0, Ordering::Relaxed);
+        self.pending_pulls.clear();
+        self.dense_update_tables.write().clear();
         Contents {
             _slices: slices,
             _tables: self.tables.replace([]),

@@ -1,8 +1,9 @@
-//! The values before the latest synchronous step, as far as it has changed them.
+//! The values before the latest synchronous step, restricted to those that the step changed.
 //!
-//! A task may die when its part of a step has reached some servers and not the others. Those that have all parts are a
-//! step ahead then, and whoever computes the missing part once more must read what the others were computed from. No
-//! server is ever farther ahead: the parts of the next step are computed from values of all servers.
+//! A task may die after its micro-batch has reached some servers and not the others. Servers that have all
+//! micro-batches are then one step ahead. The task that computes the missing micro-batch again must read the values
+//! from which the others were computed. No server is ever further ahead, because the micro-batches of the next step are
+//! computed from values of all servers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,37 +13,37 @@ use crate::selection::Resolved;
 use crate::slice::Slice;
 use crate::{Replaced, Selection};
 
-/// What the latest step has replaced.
+/// The values that the latest step has replaced.
 #[derive(Debug, Default)]
 pub(super) struct Previous {
-    /// Version that the values are of; absent = no step has been applied since the store was prepared.
+    /// Version of the values; absent = no step has been applied since the store was prepared.
     version: Option<u64>,
     resolved: Arc<Resolved>,
-    /// In the order of the selection. The memory is used again at each step.
+    /// Values in the order of the selection. Their memory is reused at each step.
     values: Vec<f32>,
 }
 
 impl Previous {
-    /// Keeps the values that a step is about to change: what it names, and `restless` slices, of which it changes all.
+    /// Keeps the values that a step is about to change: those that it names, and all values of `dense_update_tables`.
     pub(super) fn keep(
         &mut self,
         version: u64,
         named: &Arc<Resolved>,
-        restless: &[(u32, Arc<Slice>)],
+        dense_update_tables: &[(u32, Arc<Slice>)],
     ) {
         self.version = Some(version);
-        self.resolved = if restless.is_empty() {
+        self.resolved = if dense_update_tables.is_empty() {
             Arc::clone(named)
         } else {
-            with_all(named, restless)
+            with_all(named, dense_update_tables)
         };
         let mut reading = Reading::new(Arc::clone(&self.resolved), Vec::new());
         self.values.resize(reading.remaining(), 0.0);
         reading.read(&mut self.values);
     }
 
-    /// Returns the values and what they are of.
-    pub(super) fn standing(&self) -> Option<Replaced> {
+    /// Returns the values and their selection.
+    pub(super) fn metadata(&self) -> Option<Replaced> {
         self.version.map(|version| Replaced {
             version,
             selection: Arc::clone(&self.resolved.selection),
@@ -50,7 +51,7 @@ impl Previous {
         })
     }
 
-    /// Returns those of a standing.
+    /// Restores the values from `replaced`.
     pub(super) fn at(replaced: Replaced, resolved: Resolved) -> Self {
         Self {
             version: Some(replaced.version),
@@ -64,7 +65,7 @@ impl Previous {
         self.version == Some(version)
     }
 
-    /// Turns values that were read behind the step into those before it.
+    /// Replaces values that were read after the step by those before it.
     pub(super) fn lay_over(&self, wanted: &Resolved, values: &mut [f32]) {
         let theirs = places(wanted);
         let own = places(&self.resolved);
@@ -110,7 +111,7 @@ impl Previous {
     }
 }
 
-/// Returns where the values of each slice are that is named.
+/// Returns the range of the values of each named slice.
 fn places(resolved: &Resolved) -> Vec<Range<usize>> {
     let mut end = 0;
     let place = |(_, length): (u32, usize)| {
@@ -120,7 +121,7 @@ fn places(resolved: &Resolved) -> Vec<Range<usize>> {
     resolved.lengths().map(place).collect()
 }
 
-/// Copies the rows that both name. The keys ascend on both sides.
+/// Copies the rows that both sides name. The keys ascend on both sides.
 fn copy_shared<K: Ord>(
     wanted: &[K],
     values: &mut [f32],
@@ -136,11 +137,11 @@ fn copy_shared<K: Ord>(
     }
 }
 
-/// Returns a selection with all rows of some slices.
-fn with_all(named: &Resolved, restless: &[(u32, Arc<Slice>)]) -> Arc<Resolved> {
+/// Returns the selection, extended by all rows of some slices.
+fn with_all(named: &Resolved, dense_update_tables: &[(u32, Arc<Slice>)]) -> Arc<Resolved> {
     let mut selection = Selection::clone(&named.selection);
     let mut rows = named.rows.clone();
-    for (number, slice) in restless {
+    for (number, slice) in dense_update_tables {
         selection
             .row_sets
             .push(slice.rows.clone().map(|row| row as u32).collect());

@@ -1,4 +1,4 @@
-//! Pushes: each an update of its own, or part of a synchronous step.
+//! Pushes: each is an update of its own, or a micro-batch of a synchronous step.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,17 +9,18 @@ use crate::selection::Resolved;
 use crate::sessions::Admission;
 use crate::slice::Scratch;
 use crate::{
-    Change, Contribution, Error, Fault, Found, Gradients, Guard, Identity, Nonfinite, Push,
-    PushRecord, Pushed, Rejection, Selection, Take, Update, zero_nonfinite,
+    AppendRecord, Change, Error, Fault, Found, Gradients, Guard, Identity, MicroBatch, Nonfinite,
+    Push, PushRecord, Pushed, Rejection, Selection, Update, zero_nonfinite,
 };
 
 impl Store {
-    /// Applies one step's gradients: all of them, once, or none. Under synchronous updates they wait for the other parts
-    /// of their step.
+    /// Applies the gradients of one step: all of them once, or none. Under synchronous updates they wait for the other
+    /// micro-batches of their step.
     ///
     /// # Errors
-    /// Refused by epoch, session, sequence or ticket; slices, rows or lengths that do not fit; values that are not
-    /// finite, where the job halts at them: the sequence number is used up then, so that it is not tried again.
+    /// Refused because of the term, session, sequence number or ticket; slices, rows or lengths do not fit; values are
+    /// not finite, and the job halts on them. In the last case the sequence number is used up, so that the push is not
+    /// repeated.
     pub fn push<G: Gradients + ?Sized>(
         &self,
         identity: &Identity,
@@ -30,35 +31,35 @@ impl Store {
             check_worker(&control, identity)?;
             (control.counts_steps, control.update, control.guard)
         };
-        let contribution = match (update, push.contribution) {
+        let micro_batch = match (update, push.micro_batch) {
             (Update::Sync, None) => {
                 return Err(Error::BadRequest(
                     "a synchronous push must name its slot, given none".to_owned(),
                 ));
             }
-            (Update::Sync, contribution) => contribution,
+            (Update::Sync, micro_batch) => micro_batch,
             _ => None,
         };
         let _shared = self.cut.read();
-        let turn = self.turn(identity.task);
-        let mut turn = turn.lock();
+        let pending_pulls = self.pending_pulls(identity.task);
+        let mut pending_pulls = pending_pulls.lock();
         if self.ledger.lock().sessions.admit(identity, &push.batch)? == Admission::Duplicate {
-            return Ok(self.duplicate(identity, push.pulled_version, contribution.is_some()));
+            return Ok(self.duplicate(identity, push.pulled_version, micro_batch.is_some()));
         }
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::NotReady("it is about to end"));
         }
         let pushed = match push.rejected {
-            Some(rejection) => self.reject(identity, push, contribution, rejection)?,
+            Some(rejection) => self.reject(identity, push, micro_batch, rejection)?,
             None => {
                 let resolved = match &push.selection {
                     Some(selection) => Arc::new(self.resolve(selection)?),
-                    None => turn
+                    None => pending_pulls
                         .recall(identity)
                         .ok_or(Error::Forgotten { seq: identity.seq })?,
                 };
                 check_length(&resolved, push.gradients)?;
-                let kept = contribution.is_some_and(|place| place.of > 1);
+                let kept = micro_batch.is_some_and(|place| place.lanes > 1);
                 self.check_push(
                     &resolved,
                     if kept {
@@ -68,7 +69,7 @@ impl Store {
                     },
                 )?;
                 match guard.find(push.gradients) {
-                    None => self.take_in(identity, push, contribution, resolved, counts_steps)?,
+                    None => self.take_in(identity, push, micro_batch, resolved, counts_steps)?,
                     Some(Found {
                         fault: Fault::Nonfinite,
                         ..
@@ -88,51 +89,51 @@ impl Store {
                             batch,
                             batches,
                             pulled_version,
-                            contribution,
+                            micro_batch,
                             selection,
                             gradients,
                             rejected,
                         };
                         match guard.find(gradients) {
                             None => {
-                                self.take_in(identity, &push, contribution, resolved, counts_steps)?
+                                self.take_in(identity, &push, micro_batch, resolved, counts_steps)?
                             }
                             Some(found) => {
-                                self.refuse(identity, &push, contribution, &resolved, guard, found)?
+                                self.refuse(identity, &push, micro_batch, &resolved, guard, found)?
                             }
                         }
                     }
                     Some(found) => {
-                        self.refuse(identity, push, contribution, &resolved, guard, found)?
+                        self.refuse(identity, push, micro_batch, &resolved, guard, found)?
                     }
                 }
             }
         };
-        turn.forget(identity);
+        pending_pulls.forget(identity);
         Ok(pushed)
     }
 
-    /// Takes in a push whose values may be.
+    /// Applies a push whose values have passed the guard, or adds it to its synchronous step.
     fn take_in<G: Gradients + ?Sized>(
         &self,
         identity: &Identity,
         push: &Push<'_, G>,
-        contribution: Option<Contribution>,
+        micro_batch: Option<MicroBatch>,
         resolved: Arc<Resolved>,
         counts_steps: bool,
     ) -> Result<Pushed, Error> {
-        match contribution {
+        match micro_batch {
             Some(place) => self.contribute(identity, push, place, resolved),
             None => self.update(identity, push, &resolved, counts_steps),
         }
     }
 
-    /// Does with a push that holds what may not be as the job says.
+    /// Handles a push that violates the guard, as the job requires.
     fn refuse<G: Gradients + ?Sized>(
         &self,
         identity: &Identity,
         push: &Push<'_, G>,
-        contribution: Option<Contribution>,
+        micro_batch: Option<MicroBatch>,
         resolved: &Resolved,
         guard: Guard,
         found: Found,
@@ -147,16 +148,16 @@ impl Store {
             let what = rejection.describe(name);
             return Err(Error::NotFinite { task, batch, what });
         }
-        self.reject(identity, push, contribution, rejection)
+        self.reject(identity, push, micro_batch, rejection)
     }
 
-    /// Is done with a batch whose values were refused, here or by its worker: it counts as handled and changes nothing.
-    /// A part of a synchronous step counts as zeros, so that nobody waits for it.
+    /// Finishes a batch whose values were rejected, here or by its worker: it counts as done and changes nothing. A
+    /// micro-batch of a synchronous step counts as zeros, so that no worker waits for it.
     fn reject<G: Gradients + ?Sized>(
         &self,
         identity: &Identity,
         push: &Push<'_, G>,
-        contribution: Option<Contribution>,
+        micro_batch: Option<MicroBatch>,
         rejection: Rejection,
     ) -> Result<Pushed, Error> {
         let Push {
@@ -171,15 +172,15 @@ impl Store {
             batch,
             batches,
             pulled_version,
-            contribution,
+            micro_batch,
             selection,
             gradients,
             rejected,
         };
-        if let Some(place) = contribution {
+        if let Some(place) = micro_batch {
             return self.contribute(identity, &empty, place, Arc::default());
         }
-        let record = self.draw_up(identity, &empty, None, &Resolved::default());
+        let record = self.prepare_record(identity, &empty, None, &Resolved::default());
         let mut ledger = self.ledger.lock();
         if ledger.sessions.admit(identity, &batch)? == Admission::Duplicate {
             drop(ledger);
@@ -188,7 +189,7 @@ impl Store {
         ledger.sessions.consume(identity);
         ledger.sessions.reject(identity, batch, rejection);
         ledger.sessions.record(&batch, batches);
-        // A version of its own, so that a checkpoint which lacks it is known to.
+        // A rejected push has a version of its own, so that a checkpoint without it is known to lack it.
         ledger.version += 1;
         ledger.steps.give_back(identity);
         if let Some(take) = record {
@@ -215,10 +216,10 @@ impl Store {
         resolved: &Resolved,
         counts_steps: bool,
     ) -> Result<Pushed, Error> {
-        let record = self.draw_up(identity, push, None, resolved);
+        let record = self.prepare_record(identity, push, None, resolved);
         let pushed = {
             let mut ledger = self.ledger.lock();
-            // The session may have been closed, and the batch applied by another task, since it was looked at.
+            // Since the first check, the session may have been closed, and the batch applied by another task.
             if ledger.sessions.admit(identity, &push.batch)? == Admission::Duplicate {
                 drop(ledger);
                 return Ok(self.duplicate(identity, push.pulled_version, false));
@@ -252,23 +253,23 @@ impl Store {
         };
         self.apply(pushed.version, resolved, push.gradients);
         if counts_steps {
-            // Whoever is let go on by this reads what it has changed.
+            // The clock advances only now, so that tasks which it allows to continue read the changes of this step.
             self.ledger.lock().steps.tick(identity.task);
         }
         Ok(pushed)
     }
 
-    /// Takes in a part of a synchronous step, and applies the step if it was the last.
+    /// Adds a micro-batch to a synchronous step, and applies the step if it was the last one.
     fn contribute<G: Gradients + ?Sized>(
         &self,
         identity: &Identity,
         push: &Push<'_, G>,
-        place: Contribution,
+        place: MicroBatch,
         resolved: Arc<Resolved>,
     ) -> Result<Pushed, Error> {
-        let record = self.draw_up(identity, push, Some(place), &resolved);
-        // A step of one part is applied from where it lies.
-        let values = if place.of > 1 {
+        let record = self.prepare_record(identity, push, Some(place), &resolved);
+        // The gradients of a step with one lane are applied without a copy.
+        let values = if place.lanes > 1 {
             push.gradients.copy()
         } else {
             Vec::new()
@@ -276,7 +277,7 @@ impl Store {
         let mut aggregation = self.aggregation.lock();
         let pushed = {
             let mut ledger = self.ledger.lock();
-            let taken = ledger.version > push.pulled_version || aggregation.holds(place.slot);
+            let taken = ledger.version > push.pulled_version || aggregation.holds(place.lane);
             if ledger.sessions.admit(identity, &push.batch)? == Admission::Duplicate || taken {
                 drop(ledger);
                 return Ok(self.duplicate(identity, push.pulled_version, true));
@@ -296,7 +297,7 @@ impl Store {
                 values,
             };
             let complete = aggregation.put(place, part)? == Put::Complete;
-            self.memory.parts.fetch_add(bytes, Ordering::Relaxed);
+            self.memory_budget.parts.fetch_add(bytes, Ordering::Relaxed);
             ledger.sessions.consume(identity);
             if let Some(rejection) = push.rejected {
                 ledger.sessions.reject(identity, push.batch, rejection);
@@ -322,9 +323,9 @@ impl Store {
             pushed
         };
         let parts = aggregation.take();
-        self.memory.parts.store(0, Ordering::Relaxed);
+        self.memory_budget.parts.store(0, Ordering::Relaxed);
         let (resolved, values) = match &parts[..] {
-            // One part is its own mean.
+            // A single micro-batch is its own mean.
             [part] => (Arc::clone(&part.resolved), None),
             parts => {
                 let (resolved, values) = mean(parts);
@@ -335,7 +336,7 @@ impl Store {
         if self.has_company.load(Ordering::Relaxed) {
             self.previous
                 .lock()
-                .keep(pushed.version, &resolved, &self.restless.read());
+                .keep(pushed.version, &resolved, &self.dense_update_tables.read());
         }
         let pushed = {
             let mut ledger = self.ledger.lock();
@@ -370,8 +371,8 @@ impl Store {
             slice.apply_rows(version, rows, gradients, begin, &mut scratch);
             begin += rows.len() * slice.width;
         }
-        // Of tables whose rule moves all rows at each step, the parts that this batch names no row of.
-        for (number, slice) in self.restless.read().iter() {
+        // A rule may change all rows of a table at each step, so slices that this batch does not name are updated, too.
+        for (number, slice) in self.dense_update_tables.read().iter() {
             if !resolved
                 .selection
                 .rows
@@ -382,7 +383,7 @@ impl Store {
             }
         }
         self.tables.apply(
-            self.moment(version),
+            self.timestamp(version),
             resolved,
             gradients,
             begin,
@@ -390,12 +391,12 @@ impl Store {
         );
     }
 
-    /// The answer to a push that changes nothing: it had been applied before, or somebody else was faster.
+    /// Returns the reply to a push that changes nothing: it was applied before, or another task was faster.
     fn duplicate(&self, identity: &Identity, pulled_version: u64, synchronous: bool) -> Pushed {
         let mut ledger = self.ledger.lock();
         let stale =
             synchronous && !ledger.sessions.used(identity) && ledger.version > pulled_version;
-        // A batch that another session applied needs no step of this one.
+        // A batch that another session has applied needs no step of this session.
         self.use_up(&mut ledger, identity);
         let version = ledger.version;
         let global_step = ledger.steps.global_step();
@@ -423,26 +424,26 @@ impl Store {
         }
     }
 
-    /// Draws up the record of a push, before anybody waits for it.
-    fn draw_up<G: Gradients + ?Sized>(
+    /// Prepares the record of a push before a lock is taken for which others wait.
+    fn prepare_record<G: Gradients + ?Sized>(
         &self,
         identity: &Identity,
         push: &Push<'_, G>,
-        contribution: Option<Contribution>,
+        micro_batch: Option<MicroBatch>,
         resolved: &Resolved,
-    ) -> Option<Take> {
+    ) -> Option<AppendRecord> {
         let Identity {
             task, session, seq, ..
         } = *identity;
         let journal = self.journal.read();
-        Some(journal.as_ref()?.draw_up(&Change::Push(PushRecord {
+        Some(journal.as_ref()?.prepare_record(&Change::Push(PushRecord {
             task,
             session,
             seq,
             batch: push.batch,
             batches: push.batches,
             pulled_version: push.pulled_version,
-            contribution,
+            micro_batch,
             secs: self.clock(),
             rejected: push.rejected,
             selection: &resolved.selection,
@@ -462,7 +463,7 @@ fn check_length<G: Gradients + ?Sized>(resolved: &Resolved, gradients: &G) -> Re
     }
 }
 
-/// Finds the variable that a value is of.
+/// Finds the variable that a value belongs to.
 fn place(resolved: &Resolved, found: Found) -> Rejection {
     let Found {
         fault,

@@ -1,4 +1,4 @@
-//! What the store is asked, and what it answers.
+//! The requests of the store and its replies.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,34 +10,34 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Access, DynamicRows, FirstRows, Slice, VariableSpec};
 
 use crate::{
-    BatchId, Contribution, DynamicStatus, Guard, Held, Rejection, Selection, ShardPosition, Ticket,
+    BatchId, DynamicStatus, Guard, Held, MicroBatch, Rejection, Selection, ShardPosition, Ticket,
     Update,
 };
 
-/// What a parameter server is doing.
+/// The state of a parameter server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum State {
-    /// It holds no variables.
+    /// The server holds no variables.
     #[default]
     Empty,
-    /// Its variables are being made, or restored.
+    /// The variables are being initialized or restored.
     Preparing,
-    /// It holds variables and lets no worker in.
+    /// The server holds variables and admits no worker.
     Prepared,
-    /// It trains.
+    /// Workers may train.
     Open,
-    /// It was told to stop, and serves until the chief has a last checkpoint.
+    /// The server is to stop, and serves until the chief has a last checkpoint.
     Draining,
     /// The job has ended.
     Finished,
 }
 
-/// How far a store has come with its variables, while it is being prepared.
+/// Progress of a store that is being prepared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of values and slots that are there.
+    /// Bytes of values and slots that are ready.
     pub done_bytes: u64,
-    /// Bytes of all of them, but for dynamic tables, which a checkpoint alone knows.
+    /// Bytes of all values and slots, without dynamic tables, whose size only the checkpoint knows.
     pub total_bytes: u64,
 }
 
@@ -53,52 +53,52 @@ impl fmt::Display for Progress {
     }
 }
 
-/// What a parameter server says of itself.
+/// The status of a parameter server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// What it is doing.
+    /// State of the server.
     pub state: State,
     /// Cluster that claimed it.
     pub cluster_id: Option<u128>,
-    /// Epoch that claimed it; 0 = none.
+    /// Term that claimed it; 0 = none.
     pub epoch: u64,
-    /// What it remembers, named by the epoch in which it was prepared; 0 = nothing. Another number means that its
-    /// values are not those that it had.
-    pub memory: u64,
+    /// Prepared epoch: the term in which the values were made or restored; 0 = no values. With another number the
+    /// values are different ones.
+    pub prepared_epoch: u64,
     /// Fingerprint of the prepared layout.
     pub layout_fingerprint: u64,
     /// Pushes applied.
     pub version: u64,
-    /// Pushes that the latest committed checkpoint holds; absent = none is known.
+    /// Version that the latest committed checkpoint holds; absent = unknown.
     pub saved_version: Option<u64>,
     /// Steps applied; counted on one server only.
     pub global_step: u64,
     /// Bytes of values and slots.
     pub value_bytes: u64,
-    /// How far it has come, while it is being prepared.
+    /// Progress of preparing.
     pub progress: Progress,
-    /// Slot that the latest synchronous step waited for longest.
-    pub slowest_slot: Option<u32>,
-    /// Its slices of dynamic tables; not told on the wire.
+    /// Lane for which the latest synchronous step waited longest.
+    pub slowest_lane: Option<u32>,
+    /// Slices of dynamic tables; not sent on the wire.
     pub dynamic: Vec<DynamicStatus>,
-    /// Open sessions some of whose latest pushes were refused.
+    /// Open sessions with rejected pushes among their latest ones.
     pub rejections: Vec<Rejections>,
-    /// Bytes held in memory; not told on the wire.
+    /// Bytes held in memory; not sent on the wire.
     pub held: Held,
-    /// Most bytes that may be; not told on the wire.
+    /// Most bytes that may be held; not sent on the wire.
     pub memory_max: Option<u64>,
 }
 
-/// A session some of whose latest pushes were refused for their values.
+/// A session with rejected pushes among its latest ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejections {
-    /// Its task.
+    /// Task of the session.
     pub task: Task,
-    /// Its number.
+    /// Number of the session.
     pub session: u64,
-    /// How many of its latest 64 pushes.
+    /// Number of rejected pushes among its latest 64.
     pub recent: u32,
-    /// The batches of the last of them.
+    /// Batches of the latest rejected pushes.
     pub latest: Vec<BatchId>,
 }
 
@@ -107,19 +107,19 @@ pub struct Rejections {
 pub struct Claim {
     /// The cluster.
     pub cluster_id: u128,
-    /// The chief's epoch.
+    /// Term of the chief.
     pub epoch: u64,
 }
 
-/// Rows of a dynamic table, some at a time.
+/// Rows of a dynamic table, in lots.
 pub type Lots<'a> = Box<dyn Iterator<Item = Result<DynamicRows, String>> + 'a>;
 
-/// Where restored values come from.
+/// Source of the values to restore.
 pub trait TensorSource: Sync {
-    /// Reads `rows` of a variable, or of one of its slots, into `out`: those too that have their first values.
+    /// Reads `rows` of a variable, or of one of its slots, into `out`, including rows that have their initial values.
     ///
     /// # Errors
-    /// Says what is missing or damaged, and in which file.
+    /// Something is missing or damaged. The message names it and the file.
     fn read(
         &self,
         variable: &str,
@@ -128,16 +128,16 @@ pub trait TensorSource: Sync {
         out: &mut [f32],
     ) -> Result<(), String>;
 
-    /// Returns which of `rows` it holds, ascending. The others have their first values.
+    /// Returns which of `rows` the source holds, ascending. The others have their initial values.
     ///
     /// # Errors
-    /// Says what is missing or damaged, and in which file.
+    /// Something is missing or damaged. The message names it and the file.
     fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String>;
 
-    /// Reads those of `rows` that it holds, one behind the other, into `out`.
+    /// Reads those of `rows` that the source holds, one after the other, into `out`.
     ///
     /// # Errors
-    /// Says what is missing or damaged, and in which file.
+    /// Something is missing or damaged. The message names it and the file.
     fn read_held(
         &self,
         variable: &str,
@@ -146,14 +146,14 @@ pub trait TensorSource: Sync {
         out: &mut [f32],
     ) -> Result<(), String>;
 
-    /// Returns what decides the first values of the rows, or ids, that it does not hold; nothing where it holds all, or does
-    /// not say.
+    /// Returns the rule for the initial values of the rows, or ids, that the source does not hold. `None` if it holds
+    /// all of them, or does not know the rule.
     fn first_rows(&self, variable: &str) -> Option<FirstRows>;
 
-    /// Reads the rows of a dynamic table whose ids lie in `ids`, with these slots, some at a time.
+    /// Reads the rows of a dynamic table whose ids lie in `ids`, with these slots, in lots.
     ///
     /// # Errors
-    /// Says what is missing or damaged, and in which file.
+    /// Something is missing or damaged. The message names it and the file.
     fn read_dynamic<'a>(
         &'a self,
         variable: &'a str,
@@ -161,21 +161,21 @@ pub trait TensorSource: Sync {
         ids: Range<u128>,
     ) -> Result<Lots<'a>, String>;
 
-    /// Returns how many reads it answers side by side: more than there are cores, where each takes long for its way.
+    /// Returns how many reads the source serves in parallel: more than the number of cores if each has a high latency.
     fn reads_at_once(&self) -> usize {
         std::thread::available_parallelism().map_or(1, usize::from)
     }
 
-    /// Says whether what was read is what was written, once everything was read.
+    /// Checks, after everything has been read, that what was read is what was written.
     ///
     /// # Errors
-    /// Says what is damaged, and in which file.
+    /// Something is damaged. The message names it and the file.
     fn check_read(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// Values and counters to start from.
+/// Values and counters to restore.
 pub struct Restore<'a> {
     /// Values and slots.
     pub source: &'a dyn TensorSource,
@@ -183,7 +183,7 @@ pub struct Restore<'a> {
     pub version: u64,
     /// Steps applied.
     pub global_step: u64,
-    /// Data applied.
+    /// Positions of the data shards.
     pub positions: Vec<ShardPosition>,
 }
 
@@ -197,11 +197,11 @@ impl fmt::Debug for Restore<'_> {
     }
 }
 
-/// First values that another run's checkpoint gives.
+/// Initial values from the checkpoint of another run.
 pub struct FirstValues<'a> {
     /// The checkpoint.
     pub source: &'a dyn TensorSource,
-    /// Name there, by variable.
+    /// Name in the checkpoint, by variable.
     pub names: BTreeMap<String, String>,
 }
 
@@ -211,7 +211,7 @@ impl fmt::Debug for FirstValues<'_> {
     }
 }
 
-/// What a store is to hold.
+/// The contents to prepare a store with.
 #[derive(Debug)]
 pub struct Prepare<'a> {
     /// All variables of the model.
@@ -220,29 +220,29 @@ pub struct Prepare<'a> {
     pub slices: Vec<(u32, Slice)>,
     /// Update rules, by group.
     pub optimizers: BTreeMap<String, OptimizerConfig>,
-    /// Seed of first values.
+    /// Seed of the initial values.
     pub seed: u64,
     /// Fingerprint of the layout that the slices belong to.
     pub layout_fingerprint: u64,
-    /// Whether steps are counted here, and the right to push them is given: on one server of a job.
+    /// Whether this server counts steps and grants tickets. One server of a job does.
     pub counts_steps: bool,
     /// Last global step; 0 = no bound.
     pub global_step_max: u64,
     /// When pushes take effect.
     pub update: Update,
-    /// What values they may hold.
+    /// Bounds that gradients must keep.
     pub guard: Guard,
-    /// Stores that take a synchronous step together; an only one is never behind another.
+    /// Number of stores that apply a synchronous step together. A single store is never behind another.
     pub stores: usize,
-    /// Values to start from; absent = first values.
+    /// Values to start from; absent = initial values.
     pub restore: Option<Restore<'a>>,
-    /// First values of some variables; the others' are drawn.
+    /// Given initial values of some variables. Those of other variables are drawn.
     pub first_values: Option<FirstValues<'a>>,
 }
 
 impl<'a> Prepare<'a> {
-    /// Returns the bytes of all slices that are held from the beginning, with their slots: not those of tables, which grow with
-    /// the rows that are changed.
+    /// Returns the bytes of all slices that are held from the beginning, with their slots. Tables that grow with their
+    /// changed rows are not included.
     pub(super) fn dense_bytes(&self) -> u64 {
         let bytes = |(_, slice): &(u32, Slice)| {
             let spec = self.variables.get(slice.variable)?;
@@ -253,20 +253,20 @@ impl<'a> Prepare<'a> {
         self.slices.iter().filter_map(bytes).sum()
     }
 
-    /// Returns the checkpoint that gives a variable its first values, and the variable's name there.
+    /// Returns the checkpoint that gives a variable its initial values, and the variable's name in the checkpoint.
     pub(super) fn given(&self, variable: &str) -> Option<(&'a dyn TensorSource, &str)> {
         let first = self.first_values.as_ref()?;
         Some((first.source, first.names.get(variable)?))
     }
 }
 
-/// Whether of a variable those rows alone are held that have been changed. Of a rule that moves all rows at each step every
-/// row is changed; what is read whole is to lie as it is read.
+/// Returns whether only the changed rows of a variable are held. A rule that changes all rows at each step leaves none
+/// unchanged. A variable that is read as a whole is stored as it is read.
 pub(super) fn holds_changed_rows(spec: &VariableSpec, rule: &OptimizerConfig) -> bool {
     spec.access == Access::Rows && !rule.moves_all_rows() && spec.width() > 0
 }
 
-/// Answer to the start of a session.
+/// Reply to the opening of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
     /// Pushes, or synchronous steps, applied.
@@ -275,75 +275,77 @@ pub struct Opened {
     pub batches_applied: u64,
 }
 
-/// A read.
+/// A pull.
 #[derive(Debug, Clone, Default)]
 pub struct Pull {
-    /// What is read.
+    /// Slices, rows and ids to read.
     pub selection: Arc<Selection>,
-    /// For each whole slice, the count of updates that the reader's values of it stand for: a slice that still has
-    /// this count is not read again. 0 = the reader has none; missing ones count as 0.
+    /// For each whole slice, the number of updates of the values that the reader has. A slice that still has this
+    /// number is not read again. 0 = the reader has no values; missing entries count as 0.
     pub known: Vec<u64>,
-    /// Whether the right to push a step is asked for.
+    /// Whether a ticket is requested.
     pub reserve_step: bool,
-    /// Version that the values must have at least; 0 = any will do.
+    /// Least version of the values; 0 = any.
     pub at_least: u64,
-    /// Whether the values of that very version are wanted, although the step after it has been applied here: of a
-    /// synchronous step that is not complete on all servers.
+    /// Whether the values of exactly that version are wanted, although this store has applied the step after it. They
+    /// are needed if a synchronous step is not complete on all servers.
     pub or_before: bool,
-    /// Whether other stores have applied the batch of the step: the right to push it is given behind the last step, too.
+    /// Whether other stores have applied the batch of the step. The ticket is then granted even beyond the last step.
     pub half_applied: bool,
 }
 
-/// Answer to a read.
+/// Reply to a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
-    /// Pushes that the values hold.
+    /// Version of the values.
     pub version: u64,
-    /// Pushes applied: one more, where the values before the latest synchronous step were wanted.
+    /// Version of the store. It is one more than `version` if the values before the latest synchronous step were
+    /// wanted.
     pub reached: u64,
     /// Steps applied.
     pub global_step: u64,
-    /// Answer to `reserve_step`; granted where none was asked for. Where it is not, nothing is read.
+    /// Reply to `reserve_step`; granted if no ticket was requested. Nothing is read unless it is granted.
     pub ticket: Ticket,
-    /// Steps that the reader is ahead of the slowest live task, under stale-synchronous updates.
+    /// Steps by which the reader is ahead of the slowest live task, under stale-synchronous updates.
     pub lead: u64,
-    /// Of each whole slice, the count of updates that the values which are read stand for, at least.
+    /// For each whole slice, the least number of updates of the values that are read.
     pub updates: Vec<u64>,
 }
 
 /// One step's gradients for one store.
 #[derive(Debug)]
 pub struct Push<'a, G: ?Sized> {
-    /// The batch they were computed from, or the first of several.
+    /// The batch that the gradients were computed from, or the first of several.
     pub batch: BatchId,
-    /// Batches that they are of, one behind the other; at least 1.
+    /// Number of consecutive batches that the gradients are of; at least 1.
     pub batches: u32,
     /// Version that was pulled.
     pub pulled_version: u64,
-    /// Its place in its step, under synchronous updates.
-    pub contribution: Option<Contribution>,
-    /// What is updated; absent = what the pull of this step's `seq` read.
+    /// Micro-batch of its step, under synchronous updates.
+    pub micro_batch: Option<MicroBatch>,
+    /// Slices, rows and ids to update; absent = those that the pull of this step's `seq` read.
     pub selection: Option<Arc<Selection>>,
     /// Gradients, in the order of the selection.
     pub gradients: &'a G,
-    /// Why the worker has refused its own gradients, if it has: they are not looked at.
+    /// Why the worker has rejected its own gradients, if it has. They are then not checked.
     pub rejected: Option<Rejection>,
 }
 
-/// Answer to a push.
+/// Reply to a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
-    /// Whether it had been applied before; then nothing changed.
+    /// Whether the push had been applied before. Nothing changed then.
     pub duplicate: bool,
-    /// Whether it came too late for its synchronous step, which another's push of the same batch has completed; then
-    /// nothing changed.
+    /// Whether the push came too late for its synchronous step, which another push of the same batch has completed.
+    /// Nothing changed then.
     pub stale: bool,
     /// Pushes applied.
     pub version: u64,
     /// Steps applied.
     pub global_step: u64,
-    /// Pushes applied between the pull and this one.
+    /// Pushes applied between the pull and this push.
     pub staleness: u64,
-    /// Why its values were refused, now or when it came before: nothing changed but that its batch is done with.
+    /// Why the values were rejected, now or when the push first arrived. Nothing changed, except that its batch is
+    /// done.
     pub rejected: Option<Rejection>,
 }

@@ -1,4 +1,4 @@
-//! Bringing a store back to where another was.
+//! Restoring a store from metadata and replayed changes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,30 +7,35 @@ use trainyard_cluster_spec::Task;
 
 use super::{Control, Ledger, Store, previous::Previous};
 use crate::aggregation::{Part, Put};
-use crate::recency::Moment;
-use crate::{Change, Error, Identity, Journal, PartStanding, Standing, State};
+use crate::lru::Timestamp;
+use crate::{Change, Error, Identity, Journal, MicroBatchRecord, State, StoreMetadata};
 
-/// Updates of a slice between one start of a process and the next, at most: what a reader holds of a slice from before a
-/// restart never has the count that its values have behind it.
+/// Most updates of a slice between two starts of a process. After a restart, the counts of updates are therefore higher
+/// than any count that a reader has.
 const UPDATES_A_RESTART: u64 = 1 << 40;
 
 impl Store {
-    /// Tells `journal` of all changes from now on.
+    /// Reports all changes from now on to `journal`.
     pub fn keep_journal(&self, journal: Arc<dyn Journal>) {
         *self.journal.write() = Some(journal);
     }
 
-    /// Takes up everything but values and slots, which the store was prepared with; changes may be made again from here
-    /// on. `memory` is that of the store which is brought back.
+    /// Restores everything except values and slots, with which the store was prepared. Changes may be replayed from
+    /// here on. `prepared_epoch` is that of the store that is being restored.
     ///
     /// # Errors
-    /// The standing names slices or rows that are not here.
-    pub fn resume(&self, memory: u64, state: State, standing: &Standing) -> Result<(), Error> {
+    /// The metadata names slices or rows that do not exist here.
+    pub fn resume(
+        &self,
+        prepared_epoch: u64,
+        state: State,
+        metadata: &StoreMetadata,
+    ) -> Result<(), Error> {
         let mut control = self.control.write();
         let _alone = self.cut.write();
-        self.set_clock(standing.secs);
-        for part in &standing.parts {
-            let PartStanding {
+        self.set_clock(metadata.secs);
+        for part in &metadata.parts {
+            let MicroBatchRecord {
                 place,
                 batch,
                 batches,
@@ -43,7 +48,7 @@ impl Store {
                     "a part of a step is not as long as what it names".into(),
                 ));
             }
-            self.memory
+            self.memory_budget
                 .parts
                 .fetch_add(values.len() as u64 * 4, Ordering::Relaxed);
             let part = Part {
@@ -58,7 +63,7 @@ impl Store {
                 ));
             }
         }
-        if let Some(replaced) = &standing.replaced {
+        if let Some(replaced) = &metadata.replaced {
             let resolved = self.resolve(&replaced.selection)?;
             if resolved.lengths().map(|(_, length)| length).sum::<usize>() != replaced.values.len()
             {
@@ -69,16 +74,16 @@ impl Store {
             *self.previous.lock() = Previous::at(replaced.clone(), resolved);
         }
         let mut ledger = self.ledger.lock();
-        ledger.version = standing.version;
-        ledger.saved_version = Some(standing.version);
-        ledger.sessions.resume(standing);
-        ledger.steps.resume(standing);
-        (control.memory, control.state) = (memory, state);
+        ledger.version = metadata.version;
+        ledger.saved_version = Some(metadata.version);
+        ledger.sessions.resume(metadata);
+        ledger.steps.resume(metadata);
+        (control.prepared_epoch, control.state) = (prepared_epoch, state);
         Ok(())
     }
 
-    /// Tells how often the store has been brought back, once all changes have been made again: what readers hold of
-    /// its slices is then known not to be theirs.
+    /// Sets how often the store has been restored, after all changes have been replayed. The store then recognises that
+    /// values which readers hold are from before.
     pub fn set_restarts(&self, restarts: u64) {
         let updates = restarts.saturating_mul(UPDATES_A_RESTART).saturating_add(1);
         self.slices
@@ -86,7 +91,7 @@ impl Store {
             .for_each(|slice| slice.count_from(updates));
     }
 
-    /// Gives up everything, as if nothing had been asked of the store.
+    /// Discards everything, as if the store had received no request.
     pub fn empty(&self) {
         let mut control = self.control.write();
         let _alone = self.cut.write();
@@ -95,7 +100,7 @@ impl Store {
         *self.ledger.lock() = Ledger::default();
     }
 
-    /// Uses up a sequence number as it was before.
+    /// Replays the use of a sequence number.
     ///
     /// # Errors
     /// Its session is not open.
@@ -107,57 +112,67 @@ impl Store {
         Ok(())
     }
 
-    /// Answers the wish for a step as it was answered before.
+    /// Replays a request for a ticket.
     ///
     /// # Errors
     /// Its session is not open.
     pub fn reserve_again(&self, identity: &Identity) -> Result<(), Error> {
         let mut ledger = self.ledger.lock();
         ledger.sessions.check(identity)?;
-        // What is logged was granted: behind the last step, of a batch that other servers have applied.
-        if ledger.steps.has_ended() {
-            ledger.steps.reserve_beyond(identity);
-        } else {
-            ledger.steps.reserve(identity);
-        }
+        ledger.steps.reserve(identity);
         Ok(())
     }
 
-    /// Lets a task rest as it did before.
+    /// Replays the grant of a ticket for a batch that other servers have applied.
+    ///
+    /// # Errors
+    /// Its session is not open.
+    pub fn reserve_beyond_again(&self, identity: &Identity) -> Result<(), Error> {
+        let mut ledger = self.ledger.lock();
+        ledger.sessions.check(identity)?;
+        ledger.steps.reserve_beyond(identity);
+        Ok(())
+    }
+
+    /// Replays that a task became idle.
     pub fn rest_again(&self, task: Task) {
         self.ledger.lock().steps.rest(task);
     }
 
-    /// Returns the seconds of training, as told.
+    /// Returns the seconds of training, as set by [`Store::set_clock`].
     pub fn clock(&self) -> u64 {
         self.clock_secs.load(Ordering::Relaxed)
     }
 
-    /// Returns everything but values and slots. Nothing may be under way: for comparisons.
-    pub fn standing(&self) -> Standing {
-        let parts = self.aggregation.lock().standing();
+    /// Returns everything except values and slots, for comparisons. No request may be in progress.
+    pub fn metadata(&self) -> StoreMetadata {
+        let parts = self.aggregation.lock().metadata();
         self.standing_of(&self.ledger.lock(), parts)
     }
 
-    pub(super) fn standing_of(&self, ledger: &Ledger, parts: Vec<PartStanding>) -> Standing {
-        let Moment { secs, .. } = self.moment(0);
-        let replaced = self.previous.lock().standing();
-        let mut standing = Standing {
+    pub(super) fn standing_of(
+        &self,
+        ledger: &Ledger,
+        parts: Vec<MicroBatchRecord>,
+    ) -> StoreMetadata {
+        let Timestamp { secs, .. } = self.timestamp(0);
+        let replaced = self.previous.lock().metadata();
+        let mut metadata = StoreMetadata {
             version: ledger.version,
             secs: u64::try_from(secs).unwrap_or(0),
             parts,
             replaced,
-            ..Standing::default()
+            ..StoreMetadata::default()
         };
-        ledger.sessions.stand(&mut standing);
-        ledger.steps.stand(&mut standing);
-        standing
+        ledger.sessions.stand(&mut metadata);
+        ledger.steps.stand(&mut metadata);
+        metadata
     }
 
-    /// Tells the journal of a change, if there is one. The caller holds the lock that orders it.
+    /// Reports a change to the journal, if there is one. The caller holds the lock that orders the change.
     pub(super) fn note(&self, version: u64, change: &Change<'_>) {
         if let Some(journal) = &*self.journal.read() {
-            journal.draw_up(change)(version);
+            journal.prepare_record(change)(version);
         }
     }
 }

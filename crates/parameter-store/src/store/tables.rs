@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::dynamic::{DynamicSlice, DynamicStatus};
-use crate::recency::Moment;
+use crate::lru::Timestamp;
 use crate::selection::Resolved;
 use crate::slice::Scratch;
 use crate::sync::RwLock;
@@ -14,12 +14,12 @@ use crate::{Error, Gradients, Selection};
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     slices: RwLock<BTreeMap<u32, Arc<DynamicSlice>>>,
-    /// What slices that were replaced had given up, by variable: counters do not fall.
+    /// Counters of slices that were replaced, by variable, because counters must not decrease.
     before: RwLock<BTreeMap<String, DynamicStatus>>,
 }
 
 impl Tables {
-    /// Returns those that were there.
+    /// Replaces all slices, and returns the former ones.
     pub(super) fn replace(
         &self,
         slices: impl IntoIterator<Item = (u32, DynamicSlice)>,
@@ -59,7 +59,7 @@ impl Tables {
                     id_sets.len()
                 ))
             })?;
-            // Named twice, its ids would count as seen twice.
+            // The ids of a slice that is named twice would be counted twice.
             if !found.insert(number) {
                 return Err(Error::BadRequest(format!(
                     "slice {number} must be named once, given twice"
@@ -71,11 +71,11 @@ impl Tables {
         selection.ids.iter().map(resolve).collect()
     }
 
-    /// Applies a push to every table: those that it names, whose gradients lie from `begin` on, and those in which
-    /// time passes.
+    /// Applies a push to every table: gradients, which start at `begin`, to the tables that it names, and the new time
+    /// to the others.
     pub(super) fn apply<G: Gradients + ?Sized>(
         &self,
-        now: Moment,
+        now: Timestamp,
         resolved: &Resolved,
         gradients: &G,
         begin: usize,
@@ -129,7 +129,7 @@ impl Tables {
             .sum()
     }
 
-    /// Returns the bytes that are set aside for a checkpoint.
+    /// Returns the bytes of copy-on-write copies for a checkpoint.
     pub(super) fn aside_bytes(&self) -> u64 {
         self.slices
             .read()
@@ -138,7 +138,7 @@ impl Tables {
             .sum()
     }
 
-    /// Returns the bytes that reading one of them takes.
+    /// Returns the most bytes that reading one slice takes.
     pub(super) fn reading_bytes_max(&self) -> u64 {
         self.slices
             .read()
@@ -148,8 +148,8 @@ impl Tables {
             .unwrap_or(0)
     }
 
-    /// The instant of a checkpoint. Returns the slices, in the order of their numbers.
-    pub(super) fn cut(&self, now: Moment) -> Vec<Arc<DynamicSlice>> {
+    /// Marks the instant of a checkpoint. Returns the slices, in the order of their numbers.
+    pub(super) fn cut(&self, now: Timestamp) -> Vec<Arc<DynamicSlice>> {
         let slices = self.slices.read();
         slices
             .values()

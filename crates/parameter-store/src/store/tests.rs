@@ -112,7 +112,7 @@ fn prepare(global_step_max: u64) -> Prepare<'static> {
     }
 }
 
-/// A store that lets workers in.
+/// Returns a store that is open to workers.
 fn open_prepared(request: Prepare<'_>) -> Store {
     let store = Store::new(0);
     store
@@ -162,7 +162,7 @@ fn prepare_sized(dense: usize, rows: usize) -> Prepare<'static> {
     request
 }
 
-/// Slice 0 whole, and these rows of slice 2.
+/// Selects slice 0 as a whole, and these rows of slice 2.
 fn select(rows: &[u32]) -> Arc<Selection> {
     let row_sets = vec![rows.to_vec()];
     Arc::new(Selection {
@@ -200,7 +200,7 @@ fn push_of<'a>(batch: BatchId, selection: Selection, gradients: &'a [f32]) -> Pu
         batch,
         batches: 1,
         pulled_version: 0,
-        contribution: None,
+        micro_batch: None,
         selection: Some(Arc::new(selection)),
         gradients,
         rejected: None,
@@ -246,7 +246,7 @@ fn push_updates_whole_slices_and_rows() {
     );
 }
 
-/// As TensorFlow's Adam on sparse gradients: every step moves the whole table.
+/// TensorFlow's Adam on sparse gradients changes the whole table at every step.
 #[test]
 fn a_rule_that_moves_all_rows_moves_those_of_parts_that_a_batch_does_not_name() {
     let adam: OptimizerConfig =
@@ -588,7 +588,7 @@ fn nobody_trains_before_open_or_after_the_end() {
     );
 }
 
-/// Everything of a snapshot, to compare it and to restore it.
+/// The contents of a snapshot, for comparing and restoring.
 #[derive(Debug, Clone, PartialEq)]
 struct Copy {
     version: u64,
@@ -624,7 +624,7 @@ impl Copy {
     }
 }
 
-/// A small table is one part.
+/// Returns the rows of a table that is small enough to be one part.
 fn rows_of(table: &SnapshotTable) -> DynamicRows {
     let mut parts = Vec::new();
     let read: Result<(), ()> = table.read(&mut |part| {
@@ -697,7 +697,7 @@ impl TensorSource for Copied {
     }
 }
 
-/// A store that goes on from a copy.
+/// Returns a store that continues from a copy.
 fn restored(from: &Copy, request: Prepare<'_>) -> Store {
     let source = Copied(from.clone());
     let positions = from.positions.clone();
@@ -739,7 +739,7 @@ fn restored_store_goes_on_with_values_counters_and_data() {
     );
 }
 
-/// Eight workers push ones at the same rows, every push twice; the sum tells each lost or doubled update.
+/// Eight workers push ones to the same rows, every push twice. The sum reveals each lost or repeated update.
 #[test]
 fn ledger_is_exact_under_concurrent_workers_and_repeated_pushes() {
     let store = Arc::new(open_store(0));
@@ -789,7 +789,7 @@ fn snapshot_sees_each_push_whole_or_not_at_all() {
         for _ in 0..50 {
             let snapshot = store.snapshot(&chief(1)).unwrap();
             let expected = -(snapshot.version as f32);
-            // Pushes go on between the instant and the reading.
+            // Pushes continue between the instant of the snapshot and its reading.
             assert_eq!(snapshot.slices[0].read_all().values, [expected; 2]);
             assert_eq!(snapshot.slices[1].read_all().values[2..], [expected; 2]);
         }

@@ -253,13 +253,13 @@ pub struct StatusReply {
     pub release: ::prost::alloc::string::String,
     /// that the latest synchronous step waited for longest
     #[prost(uint32, optional, tag = "11")]
-    pub slowest_slot: ::core::option::Option<u32>,
+    pub slowest_lane: ::core::option::Option<u32>,
     /// where they were asked for
     #[prost(message, repeated, tag = "12")]
     pub positions: ::prost::alloc::vec::Vec<DataPosition>,
     /// epoch in which what it holds was prepared; 0 = it holds nothing
     #[prost(fixed64, tag = "13")]
-    pub memory: u64,
+    pub prepared_epoch: u64,
     /// of the request that prepared it
     #[prost(fixed64, tag = "14")]
     pub settings: u64,
@@ -498,7 +498,7 @@ pub struct Push {
     /// version of this ps that the gradients were computed from
     #[prost(uint64, tag = "3")]
     pub pulled_version: u64,
-    /// absent = what the pull of this seq read. Ids are sightings; gradients of ids without a row are dropped
+    /// absent = what the pull of this seq read. Ids are occurrences; gradients of ids without a row are dropped
     #[prost(message, optional, tag = "4")]
     pub selection: ::core::option::Option<Selection>,
     /// of the request's payload
@@ -506,10 +506,10 @@ pub struct Push {
     pub encoding: i32,
     /// place in its synchronous step, whose number is pulled_version
     #[prost(uint32, tag = "6")]
-    pub slot: u32,
+    pub lane: u32,
     /// parts of that step; 0 = the push is an update of its own
     #[prost(uint32, tag = "7")]
-    pub of: u32,
+    pub lanes: u32,
     /// the worker has refused its own gradients: it sends none, and the batch is done with
     #[prost(message, optional, tag = "8")]
     pub rejected: ::core::option::Option<Rejection>,
@@ -1848,7 +1848,7 @@ pub struct HeartbeatReply {
 pub struct NextShardRequest {
     /// renews the lease too
     #[prost(message, optional, tag = "1")]
-    pub pulse: ::core::option::Option<HeartbeatRequest>,
+    pub heartbeat: ::core::option::Option<HeartbeatRequest>,
     /// first batches of data shards that were granted and have been applied whole
     #[prost(uint64, repeated, tag = "2")]
     pub done: ::prost::alloc::vec::Vec<u64>,
@@ -1881,7 +1881,7 @@ pub struct NextShardReply {
     pub step: u64,
     /// the records, where the task is not to read files
     #[prost(message, optional, tag = "7")]
-    pub parcel: ::core::option::Option<Parcel>,
+    pub inline_records: ::core::option::Option<InlineRecords>,
     /// at the end of a lane: synchronous steps of all the data
     #[prost(uint64, tag = "8")]
     pub steps: u64,
@@ -1899,7 +1899,7 @@ pub struct DataShard {
     pub pass: u64,
     /// of the pass
     #[prost(uint64, tag = "2")]
-    pub hand: u64,
+    pub round: u64,
     /// of the hand
     #[prost(uint32, tag = "3")]
     pub lane: u32,
@@ -1916,7 +1916,7 @@ pub struct DataShard {
     pub batches: u32,
     /// of all lanes
     #[prost(uint32, tag = "8")]
-    pub hand_batches: u32,
+    pub round_batches: u32,
     #[prost(uint64, tag = "9")]
     pub rows: u64,
     #[prost(uint32, tag = "10")]
@@ -1926,11 +1926,11 @@ pub struct DataShard {
     #[prost(uint64, tag = "12")]
     pub seed: u64,
     #[prost(message, repeated, tag = "13")]
-    pub pieces: ::prost::alloc::vec::Vec<Piece>,
+    pub ranges: ::prost::alloc::vec::Vec<FileRange>,
 }
 /// Consecutive records of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Piece {
+pub struct FileRange {
     /// place in the list of files
     #[prost(uint32, tag = "1")]
     pub file: u32,
@@ -1951,7 +1951,7 @@ pub struct Piece {
 }
 /// The records of a data shard, in the order of its pieces.
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Parcel {
+pub struct InlineRecords {
     /// end to end
     #[prost(bytes = "bytes", tag = "1")]
     pub bytes: ::prost::bytes::Bytes,
@@ -1984,9 +1984,9 @@ pub struct FileHeader {
     pub columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
-pub struct FormGroupRequest {
+pub struct JoinGroupRequest {
     #[prost(message, optional, tag = "1")]
-    pub pulse: ::core::option::Option<HeartbeatRequest>,
+    pub heartbeat: ::core::option::Option<HeartbeatRequest>,
     /// of the group it was in; 0 = none
     #[prost(uint64, tag = "2")]
     pub generation: u64,
@@ -1999,7 +1999,7 @@ pub struct Member {
     pub address: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct FormGroupReply {
+pub struct JoinGroupReply {
     /// 0 = not yet: ask again
     #[prost(uint64, tag = "1")]
     pub generation: u64,
@@ -2025,7 +2025,7 @@ pub struct FormGroupReply {
 pub struct LeaveRequest {
     /// the last one
     #[prost(message, optional, tag = "1")]
-    pub pulse: ::core::option::Option<HeartbeatRequest>,
+    pub heartbeat: ::core::option::Option<HeartbeatRequest>,
     #[prost(enumeration = "LeaveReason", tag = "2")]
     pub reason: i32,
     /// why, when it failed
@@ -2033,7 +2033,7 @@ pub struct LeaveRequest {
     pub message: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct AttendReply {}
+pub struct KeepAliveReply {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StandByRequest {
     /// of the model folder that it leads
@@ -2294,11 +2294,11 @@ pub mod session_service_client {
         }
         /// Held open by a task for as long as it is there, and never answered: when it breaks off, as it does at once when the
         /// process dies, nobody need wait for the lease to end.
-        pub async fn attend(
+        pub async fn keep_alive(
             &mut self,
             request: impl tonic::IntoRequest<super::HeartbeatRequest>,
         ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::AttendReply>>,
+            tonic::Response<tonic::codec::Streaming<super::KeepAliveReply>>,
             tonic::Status,
         > {
             self.inner
@@ -2311,11 +2311,11 @@ pub mod session_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/trainyard.v1.SessionService/Attend",
+                "/trainyard.v1.SessionService/KeepAlive",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("trainyard.v1.SessionService", "Attend"));
+                .insert(GrpcMethod::new("trainyard.v1.SessionService", "KeepAlive"));
             self.inner.server_streaming(req, path, codec).await
         }
         /// Answered at once by the chief that leads, and again with each epoch that it begins. Held open for as long as it leads:
@@ -2367,10 +2367,10 @@ pub mod session_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// Where the workers add up their gradients: asks to be one of their group, and waits for the others.
-        pub async fn form_group(
+        pub async fn join_group(
             &mut self,
-            request: impl tonic::IntoRequest<super::FormGroupRequest>,
-        ) -> std::result::Result<tonic::Response<super::FormGroupReply>, tonic::Status> {
+            request: impl tonic::IntoRequest<super::JoinGroupRequest>,
+        ) -> std::result::Result<tonic::Response<super::JoinGroupReply>, tonic::Status> {
             self.inner
                 .ready()
                 .await
@@ -2381,11 +2381,11 @@ pub mod session_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/trainyard.v1.SessionService/FormGroup",
+                "/trainyard.v1.SessionService/JoinGroup",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("trainyard.v1.SessionService", "FormGroup"));
+                .insert(GrpcMethod::new("trainyard.v1.SessionService", "JoinGroup"));
             self.inner.unary(req, path, codec).await
         }
         /// Leaves the job.
@@ -2435,18 +2435,18 @@ pub mod session_service_server {
             &self,
             request: tonic::Request<super::HeartbeatRequest>,
         ) -> std::result::Result<tonic::Response<super::HeartbeatReply>, tonic::Status>;
-        /// Server streaming response type for the Attend method.
-        type AttendStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::AttendReply, tonic::Status>,
+        /// Server streaming response type for the KeepAlive method.
+        type KeepAliveStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::KeepAliveReply, tonic::Status>,
             >
             + std::marker::Send
             + 'static;
         /// Held open by a task for as long as it is there, and never answered: when it breaks off, as it does at once when the
         /// process dies, nobody need wait for the lease to end.
-        async fn attend(
+        async fn keep_alive(
             &self,
             request: tonic::Request<super::HeartbeatRequest>,
-        ) -> std::result::Result<tonic::Response<Self::AttendStream>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<Self::KeepAliveStream>, tonic::Status>;
         /// Server streaming response type for the StandBy method.
         type StandByStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::StandByReply, tonic::Status>,
@@ -2465,10 +2465,10 @@ pub mod session_service_server {
             request: tonic::Request<super::NextShardRequest>,
         ) -> std::result::Result<tonic::Response<super::NextShardReply>, tonic::Status>;
         /// Where the workers add up their gradients: asks to be one of their group, and waits for the others.
-        async fn form_group(
+        async fn join_group(
             &self,
-            request: tonic::Request<super::FormGroupRequest>,
-        ) -> std::result::Result<tonic::Response<super::FormGroupReply>, tonic::Status>;
+            request: tonic::Request<super::JoinGroupRequest>,
+        ) -> std::result::Result<tonic::Response<super::JoinGroupReply>, tonic::Status>;
         /// Leaves the job.
         async fn leave(
             &self,
@@ -2641,15 +2641,15 @@ pub mod session_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/trainyard.v1.SessionService/Attend" => {
+                "/trainyard.v1.SessionService/KeepAlive" => {
                     #[allow(non_camel_case_types)]
-                    struct AttendSvc<T: SessionService>(pub Arc<T>);
+                    struct KeepAliveSvc<T: SessionService>(pub Arc<T>);
                     impl<
                         T: SessionService,
                     > tonic::server::ServerStreamingService<super::HeartbeatRequest>
-                    for AttendSvc<T> {
-                        type Response = super::AttendReply;
-                        type ResponseStream = T::AttendStream;
+                    for KeepAliveSvc<T> {
+                        type Response = super::KeepAliveReply;
+                        type ResponseStream = T::KeepAliveStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -2660,7 +2660,7 @@ pub mod session_service_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as SessionService>::attend(&inner, request).await
+                                <T as SessionService>::keep_alive(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -2671,7 +2671,7 @@ pub mod session_service_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = AttendSvc(inner);
+                        let method = KeepAliveSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -2778,25 +2778,25 @@ pub mod session_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/trainyard.v1.SessionService/FormGroup" => {
+                "/trainyard.v1.SessionService/JoinGroup" => {
                     #[allow(non_camel_case_types)]
-                    struct FormGroupSvc<T: SessionService>(pub Arc<T>);
+                    struct JoinGroupSvc<T: SessionService>(pub Arc<T>);
                     impl<
                         T: SessionService,
-                    > tonic::server::UnaryService<super::FormGroupRequest>
-                    for FormGroupSvc<T> {
-                        type Response = super::FormGroupReply;
+                    > tonic::server::UnaryService<super::JoinGroupRequest>
+                    for JoinGroupSvc<T> {
+                        type Response = super::JoinGroupReply;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::FormGroupRequest>,
+                            request: tonic::Request<super::JoinGroupRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as SessionService>::form_group(&inner, request).await
+                                <T as SessionService>::join_group(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -2807,7 +2807,7 @@ pub mod session_service_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = FormGroupSvc(inner);
+                        let method = JoinGroupSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -2927,14 +2927,14 @@ pub struct Membership {
     pub size: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GreetRequest {
+pub struct HandshakeRequest {
     #[prost(message, optional, tag = "1")]
     pub membership: ::core::option::Option<Membership>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GreetReply {}
+pub struct HandshakeReply {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Deposit {
+pub struct GroupMessage {
     /// in the first message of a stream, which has no other field
     #[prost(message, optional, tag = "1")]
     pub membership: ::core::option::Option<Membership>,
@@ -2980,7 +2980,7 @@ pub enum Operation {
     /// everybody's bytes for everybody
     Gather = 3,
     /// sum of large buffers among few: round 0 goes to the member that adds it, round 1 to all
-    Shares = 4,
+    ReduceScatter = 4,
 }
 impl Operation {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -2993,7 +2993,7 @@ impl Operation {
             Self::Ring => "OPERATION_RING",
             Self::Tree => "OPERATION_TREE",
             Self::Gather => "OPERATION_GATHER",
-            Self::Shares => "OPERATION_SHARES",
+            Self::ReduceScatter => "OPERATION_REDUCE_SCATTER",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -3003,7 +3003,7 @@ impl Operation {
             "OPERATION_RING" => Some(Self::Ring),
             "OPERATION_TREE" => Some(Self::Tree),
             "OPERATION_GATHER" => Some(Self::Gather),
-            "OPERATION_SHARES" => Some(Self::Shares),
+            "OPERATION_REDUCE_SCATTER" => Some(Self::ReduceScatter),
             _ => None,
         }
     }
@@ -3100,10 +3100,10 @@ pub mod collective_service_client {
             self
         }
         /// Says who is there. Answered when this member has formed the same generation.
-        pub async fn greet(
+        pub async fn handshake(
             &mut self,
-            request: impl tonic::IntoRequest<super::GreetRequest>,
-        ) -> std::result::Result<tonic::Response<super::GreetReply>, tonic::Status> {
+            request: impl tonic::IntoRequest<super::HandshakeRequest>,
+        ) -> std::result::Result<tonic::Response<super::HandshakeReply>, tonic::Status> {
             self.inner
                 .ready()
                 .await
@@ -3114,18 +3114,18 @@ pub mod collective_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/trainyard.v1.CollectiveService/Greet",
+                "/trainyard.v1.CollectiveService/Handshake",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("trainyard.v1.CollectiveService", "Greet"));
+                .insert(GrpcMethod::new("trainyard.v1.CollectiveService", "Handshake"));
             self.inner.unary(req, path, codec).await
         }
-        /// All that one member sends another in one generation. The first message says who sends; the others are deposits.
+        /// All that one member sends another in one generation. The first message says who sends; the others are messages.
         /// Answered when the stream has ended and all of it has been taken.
         pub async fn exchange(
             &mut self,
-            request: impl tonic::IntoStreamingRequest<Message = super::Deposit>,
+            request: impl tonic::IntoStreamingRequest<Message = super::GroupMessage>,
         ) -> std::result::Result<tonic::Response<super::ExchangeReply>, tonic::Status> {
             self.inner
                 .ready()
@@ -3182,15 +3182,15 @@ pub mod collective_service_server {
     #[async_trait]
     pub trait CollectiveService: std::marker::Send + std::marker::Sync + 'static {
         /// Says who is there. Answered when this member has formed the same generation.
-        async fn greet(
+        async fn handshake(
             &self,
-            request: tonic::Request<super::GreetRequest>,
-        ) -> std::result::Result<tonic::Response<super::GreetReply>, tonic::Status>;
-        /// All that one member sends another in one generation. The first message says who sends; the others are deposits.
+            request: tonic::Request<super::HandshakeRequest>,
+        ) -> std::result::Result<tonic::Response<super::HandshakeReply>, tonic::Status>;
+        /// All that one member sends another in one generation. The first message says who sends; the others are messages.
         /// Answered when the stream has ended and all of it has been taken.
         async fn exchange(
             &self,
-            request: tonic::Request<tonic::Streaming<super::Deposit>>,
+            request: tonic::Request<tonic::Streaming<super::GroupMessage>>,
         ) -> std::result::Result<tonic::Response<super::ExchangeReply>, tonic::Status>;
         /// Ends a generation: nothing that waits in it will be answered.
         async fn abort(
@@ -3274,24 +3274,25 @@ pub mod collective_service_server {
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
             match req.uri().path() {
-                "/trainyard.v1.CollectiveService/Greet" => {
+                "/trainyard.v1.CollectiveService/Handshake" => {
                     #[allow(non_camel_case_types)]
-                    struct GreetSvc<T: CollectiveService>(pub Arc<T>);
+                    struct HandshakeSvc<T: CollectiveService>(pub Arc<T>);
                     impl<
                         T: CollectiveService,
-                    > tonic::server::UnaryService<super::GreetRequest> for GreetSvc<T> {
-                        type Response = super::GreetReply;
+                    > tonic::server::UnaryService<super::HandshakeRequest>
+                    for HandshakeSvc<T> {
+                        type Response = super::HandshakeReply;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::GreetRequest>,
+                            request: tonic::Request<super::HandshakeRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as CollectiveService>::greet(&inner, request).await
+                                <T as CollectiveService>::handshake(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -3302,7 +3303,7 @@ pub mod collective_service_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = GreetSvc(inner);
+                        let method = HandshakeSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -3323,7 +3324,7 @@ pub mod collective_service_server {
                     struct ExchangeSvc<T: CollectiveService>(pub Arc<T>);
                     impl<
                         T: CollectiveService,
-                    > tonic::server::ClientStreamingService<super::Deposit>
+                    > tonic::server::ClientStreamingService<super::GroupMessage>
                     for ExchangeSvc<T> {
                         type Response = super::ExchangeReply;
                         type Future = BoxFuture<
@@ -3332,7 +3333,9 @@ pub mod collective_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<tonic::Streaming<super::Deposit>>,
+                            request: tonic::Request<
+                                tonic::Streaming<super::GroupMessage>,
+                            >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -3537,12 +3540,12 @@ pub struct LoggedClock {
     #[prost(uint64, tag = "2")]
     pub steps: u64,
     #[prost(bool, tag = "3")]
-    pub rests: bool,
+    pub idle: bool,
 }
 /// A change without values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LoggedChange {
-    #[prost(oneof = "logged_change::Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "logged_change::Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub change: ::core::option::Option<logged_change::Change>,
 }
 /// Nested message and enum types in `LoggedChange`.
@@ -3566,10 +3569,13 @@ pub mod logged_change {
         #[prost(message, tag = "7")]
         Use(super::LoggedTicket),
         #[prost(message, tag = "8")]
-        Rest(super::Task),
+        Idle(super::Task),
         /// the server was brought back, for this time
         #[prost(uint64, tag = "9")]
         Restart(u64),
+        /// granted beyond the last step: other servers have applied the batch
+        #[prost(message, tag = "10")]
+        ReserveBeyond(super::LoggedTicket),
     }
 }
 /// What comes before the values of a push, of a part of a step or of replaced values.
@@ -3598,7 +3604,7 @@ pub struct Term {
     pub version: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ReplicaStanding {
+pub struct ReplicaStatus {
     #[prost(uint32, tag = "1")]
     pub shard: u32,
     #[prost(enumeration = "ReplicaRole", tag = "2")]
@@ -3611,10 +3617,10 @@ pub struct ReplicaStanding {
     pub link: i32,
     /// a primary acknowledges nothing that its backup does not have
     #[prost(bool, tag = "5")]
-    pub waits: bool,
+    pub waits_for_backup: bool,
     /// a backup holds all that its primary has sent, and that is all there is
     #[prost(bool, tag = "6")]
-    pub level: bool,
+    pub in_sync: bool,
     /// of a primary: changes that its backup has not confirmed
     #[prost(uint64, tag = "7")]
     pub lag_records: u64,
@@ -3628,15 +3634,15 @@ pub struct WatchRequest {
     pub cluster_id: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ServerStanding {
+pub struct ServerStatus {
     /// random per process start
     #[prost(fixed64, tag = "1")]
     pub incarnation: u64,
     #[prost(message, repeated, tag = "2")]
-    pub replicas: ::prost::alloc::vec::Vec<ReplicaStanding>,
+    pub replicas: ::prost::alloc::vec::Vec<ReplicaStatus>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct AppointRequest {
+pub struct SetRoleRequest {
     #[prost(bytes = "bytes", tag = "1")]
     pub cluster_id: ::prost::bytes::Bytes,
     #[prost(uint32, tag = "2")]
@@ -3647,7 +3653,7 @@ pub struct AppointRequest {
     pub role: i32,
     /// a primary acknowledges nothing any more that its backup does not have
     #[prost(bool, tag = "5")]
-    pub waits: bool,
+    pub waits_for_backup: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DismissRequest {
@@ -3672,7 +3678,7 @@ pub struct ShippedRecord {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ShippedSegment {
     #[prost(fixed64, tag = "1")]
-    pub memory: u64,
+    pub prepared_epoch: u64,
     /// what was before is over
     #[prost(bool, tag = "2")]
     pub alone: bool,
@@ -3695,7 +3701,7 @@ pub mod shipped_item {
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Greeting {
+pub struct FollowHandshake {
     #[prost(bytes = "bytes", tag = "1")]
     pub cluster_id: ::prost::bytes::Bytes,
     #[prost(uint32, tag = "2")]
@@ -3708,12 +3714,12 @@ pub struct Greeting {
 pub struct FollowRequest {
     /// of the first message only
     #[prost(message, optional, tag = "1")]
-    pub greeting: ::core::option::Option<Greeting>,
+    pub handshake: ::core::option::Option<FollowHandshake>,
     #[prost(message, repeated, tag = "2")]
     pub items: ::prost::alloc::vec::Vec<ShippedItem>,
     /// these are the last of what the log held; from here on items are counted
     #[prost(bool, tag = "3")]
-    pub level: bool,
+    pub in_sync: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FollowReply {
@@ -3767,7 +3773,7 @@ pub enum LinkState {
     /// the log up to now is on its way
     Behind = 2,
     /// it has had all that the log held; changes follow as they are made
-    Level = 3,
+    InSync = 3,
 }
 impl LinkState {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -3779,7 +3785,7 @@ impl LinkState {
             Self::Unspecified => "LINK_STATE_UNSPECIFIED",
             Self::Broken => "LINK_STATE_BROKEN",
             Self::Behind => "LINK_STATE_BEHIND",
-            Self::Level => "LINK_STATE_LEVEL",
+            Self::InSync => "LINK_STATE_IN_SYNC",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -3788,7 +3794,7 @@ impl LinkState {
             "LINK_STATE_UNSPECIFIED" => Some(Self::Unspecified),
             "LINK_STATE_BROKEN" => Some(Self::Broken),
             "LINK_STATE_BEHIND" => Some(Self::Behind),
-            "LINK_STATE_LEVEL" => Some(Self::Level),
+            "LINK_STATE_IN_SYNC" => Some(Self::InSync),
             _ => None,
         }
     }
@@ -3889,7 +3895,7 @@ pub mod replica_service_client {
             &mut self,
             request: impl tonic::IntoRequest<super::WatchRequest>,
         ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::ServerStanding>>,
+            tonic::Response<tonic::codec::Streaming<super::ServerStatus>>,
             tonic::Status,
         > {
             self.inner
@@ -3910,13 +3916,10 @@ pub mod replica_service_client {
             self.inner.server_streaming(req, path, codec).await
         }
         /// Chief: what a replica is from now on.
-        pub async fn appoint(
+        pub async fn set_role(
             &mut self,
-            request: impl tonic::IntoRequest<super::AppointRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ReplicaStanding>,
-            tonic::Status,
-        > {
+            request: impl tonic::IntoRequest<super::SetRoleRequest>,
+        ) -> std::result::Result<tonic::Response<super::ReplicaStatus>, tonic::Status> {
             self.inner
                 .ready()
                 .await
@@ -3927,11 +3930,11 @@ pub mod replica_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/trainyard.v1.ReplicaService/Appoint",
+                "/trainyard.v1.ReplicaService/SetRole",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("trainyard.v1.ReplicaService", "Appoint"));
+                .insert(GrpcMethod::new("trainyard.v1.ReplicaService", "SetRole"));
             self.inner.unary(req, path, codec).await
         }
         /// Chief: the job has ended; the server exits 0.
@@ -3998,7 +4001,7 @@ pub mod replica_service_server {
     pub trait ReplicaService: std::marker::Send + std::marker::Sync + 'static {
         /// Server streaming response type for the Watch method.
         type WatchStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::ServerStanding, tonic::Status>,
+                Item = std::result::Result<super::ServerStatus, tonic::Status>,
             >
             + std::marker::Send
             + 'static;
@@ -4008,10 +4011,10 @@ pub mod replica_service_server {
             request: tonic::Request<super::WatchRequest>,
         ) -> std::result::Result<tonic::Response<Self::WatchStream>, tonic::Status>;
         /// Chief: what a replica is from now on.
-        async fn appoint(
+        async fn set_role(
             &self,
-            request: tonic::Request<super::AppointRequest>,
-        ) -> std::result::Result<tonic::Response<super::ReplicaStanding>, tonic::Status>;
+            request: tonic::Request<super::SetRoleRequest>,
+        ) -> std::result::Result<tonic::Response<super::ReplicaStatus>, tonic::Status>;
         /// Chief: the job has ended; the server exits 0.
         async fn dismiss(
             &self,
@@ -4112,7 +4115,7 @@ pub mod replica_service_server {
                         T: ReplicaService,
                     > tonic::server::ServerStreamingService<super::WatchRequest>
                     for WatchSvc<T> {
-                        type Response = super::ServerStanding;
+                        type Response = super::ServerStatus;
                         type ResponseStream = T::WatchStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
@@ -4151,25 +4154,25 @@ pub mod replica_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/trainyard.v1.ReplicaService/Appoint" => {
+                "/trainyard.v1.ReplicaService/SetRole" => {
                     #[allow(non_camel_case_types)]
-                    struct AppointSvc<T: ReplicaService>(pub Arc<T>);
+                    struct SetRoleSvc<T: ReplicaService>(pub Arc<T>);
                     impl<
                         T: ReplicaService,
-                    > tonic::server::UnaryService<super::AppointRequest>
-                    for AppointSvc<T> {
-                        type Response = super::ReplicaStanding;
+                    > tonic::server::UnaryService<super::SetRoleRequest>
+                    for SetRoleSvc<T> {
+                        type Response = super::ReplicaStatus;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::AppointRequest>,
+                            request: tonic::Request<super::SetRoleRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as ReplicaService>::appoint(&inner, request).await
+                                <T as ReplicaService>::set_role(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -4180,7 +4183,7 @@ pub mod replica_service_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = AppointSvc(inner);
+                        let method = SetRoleSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

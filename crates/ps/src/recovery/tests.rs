@@ -9,19 +9,19 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use trainyard_checkpoint::{Manifest, ShardRecord, begin, commit};
-use trainyard_cluster_client::LocalShard;
+use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    BatchId, Claim, Contribution, Identity, Journal, Pull, Push, Selection, SnapshotTable,
-    Standing, Status, Update,
+    BatchId, Claim, Identity, Journal, MicroBatch, Pull, Push, Selection, SnapshotTable, Status,
+    StoreMetadata, Update,
 };
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
 use trainyard_write_ahead_log::{Durability, Folder, Log};
 
 use super::{Expected, Problem, Recovered, recover};
-use crate::journal::{Course, LogJournal};
+use crate::journal::{LogJournal, LogState};
 use crate::service::plan_of;
 
 pub(crate) const CLUSTER: u128 = 77;
@@ -46,6 +46,7 @@ pub(crate) enum Act {
     },
     Reserve {
         task: usize,
+        half_applied: bool,
     },
     Push {
         task: usize,
@@ -69,7 +70,8 @@ pub(crate) fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         2 => task.clone().prop_map(|task| Act::OpenSession { task }),
         1 => task.clone().prop_map(|task| Act::CloseSession { task }),
-        8 => task.clone().prop_map(|task| Act::Reserve { task }),
+        8 => (task.clone(), prop::bool::weighted(0.2))
+            .prop_map(|(task, half_applied)| Act::Reserve { task, half_applied }),
         16 => (task.clone(), any::<u8>(), any::<u8>(), prop::bool::weighted(0.1), prop::bool::weighted(0.95))
             .prop_map(|(task, rows, values, repeated, finite)| Act::Push { task, rows, values, repeated, finite }),
         1 => task.prop_map(|task| Act::Rest { task }),
@@ -154,7 +156,7 @@ fn request(update: Update) -> v1::PrepareRequest {
 
 /// Does the work, on a store with a journal or without.
 pub(crate) struct Worker<'a> {
-    pub(crate) shard: LocalShard,
+    pub(crate) shard: LocalServer,
     model_dir: &'a Path,
     synchronous: bool,
     epoch: u64,
@@ -172,7 +174,7 @@ impl<'a> Worker<'a> {
         update: Update,
         journal: Option<&Arc<LogJournal>>,
     ) -> Self {
-        let shard = LocalShard::new(0, 2, 1, 1);
+        let shard = LocalServer::new(0, 2, 1, 1);
         let request = request(update);
         if let Some(journal) = journal {
             journal.stage(CLUSTER, request.clone());
@@ -249,9 +251,10 @@ impl<'a> Worker<'a> {
                 let Identity { task, session, .. } = self.of(task);
                 drop(store.close_session(&self.identity(CHIEF, 0, 0), task, session));
             }
-            Act::Reserve { task } => {
+            Act::Reserve { task, half_applied } => {
                 let pull = Pull {
                     reserve_step: true,
+                    half_applied,
                     ..Pull::default()
                 };
                 drop(store.pull(&self.of(task), &pull));
@@ -311,15 +314,15 @@ impl<'a> Worker<'a> {
             shard: 0,
             batch: self.batches.saturating_sub(u64::from(repeated)),
         };
-        let contribution = self.synchronous.then_some(Contribution {
-            slot: task as u32,
-            of: TASKS as u32,
+        let micro_batch = self.synchronous.then_some(MicroBatch {
+            lane: task as u32,
+            lanes: TASKS as u32,
         });
         let push = Push {
             batch,
             batches: 1,
             pulled_version: version,
-            contribution,
+            micro_batch,
             selection: Some(Arc::new(selection)),
             gradients: &gradients[..],
             rejected: None,
@@ -366,18 +369,18 @@ fn block<T>(work: impl Future<Output = T>) -> T {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Image {
     pub(crate) status: Status,
-    pub(crate) standing: Standing,
+    pub(crate) metadata: StoreMetadata,
     pub(crate) bits: Vec<Vec<u32>>,
     pub(crate) tables: Vec<String>,
 }
 
-pub(crate) fn image(shard: &LocalShard) -> Image {
+pub(crate) fn image(shard: &LocalServer) -> Image {
     let store = shard.store();
     let mut status = store.status();
-    let mut standing = store.standing();
+    let mut metadata = store.metadata();
     // Of no consequence: when it was last saved, whom it waited for, what tables have given up. The memory of replaced
     // values is compared by bits.
-    (status.saved_version, status.slowest_slot) = (None, None);
+    (status.saved_version, status.slowest_lane) = (None, None);
     // Nor is the memory of a table, which depends on how it grew.
     status.held.tables = 0;
     status.dynamic.iter_mut().for_each(|table| {
@@ -390,10 +393,10 @@ pub(crate) fn image(shard: &LocalShard) -> Image {
             .collect::<Vec<_>>()
     };
     let mut all: Vec<Vec<u32>> = Vec::new();
-    if let Some(replaced) = &mut standing.replaced {
+    if let Some(replaced) = &mut metadata.replaced {
         all.push(bits(&std::mem::take(&mut replaced.values)));
     }
-    for part in &mut standing.parts {
+    for part in &mut metadata.parts {
         all.push(bits(&std::mem::take(&mut part.values)));
     }
     let identity = Identity {
@@ -422,7 +425,7 @@ pub(crate) fn image(shard: &LocalShard) -> Image {
     let tables = snapshot.tables.iter().map(table).collect();
     Image {
         status,
-        standing,
+        metadata,
         bits: all,
         tables,
     }
@@ -435,7 +438,7 @@ pub(crate) fn open_log(path: &Path) -> Arc<LogJournal> {
         None,
     )
     .expect("it opens");
-    Arc::new(LogJournal::new(log, CLUSTER, 0, Course::default(), None))
+    Arc::new(LogJournal::new(log, CLUSTER, 0, LogState::default(), None))
 }
 
 /// Segments and bytes in them.
@@ -448,13 +451,13 @@ fn extent(path: &Path) -> Vec<(PathBuf, u64)> {
     found
 }
 
-fn bring_back(model_dir: &Path, path: &Path) -> (LocalShard, Result<Option<Recovered>, Problem>) {
-    let shard = LocalShard::new(0, 2, 2, 1);
+fn bring_back(model_dir: &Path, path: &Path) -> (LocalServer, Result<Option<Recovered>, Problem>) {
+    let shard = LocalServer::new(0, 2, 2, 1);
     let folder = Folder::open(path).expect("it is free");
     let expected = Expected {
         model_dir,
         owner: Some(CLUSTER),
-        memory: 1,
+        prepared_epoch: 1,
         task: SERVER,
     };
     let recovered = recover(&shard, &folder, expected);
@@ -474,12 +477,12 @@ impl Done {
         let path = scratch.path().join("log");
         let journal = open_log(&path);
         let mut worker = Worker::new(&model_dir, update, Some(&journal));
-        let settle = || block(journal.settle()).expect("it is written");
-        settle();
+        let commit = || block(journal.commit()).expect("it is written");
+        commit();
         let mut lengths = vec![extent(&path)];
         for act in acts {
             worker.act(act, true);
-            settle();
+            commit();
             lengths.push(extent(&path));
         }
         Self { scratch, lengths }
@@ -522,7 +525,7 @@ impl Done {
     }
 }
 
-pub(crate) fn without_log(update: Update, acts: &[Act]) -> LocalShard {
+pub(crate) fn without_log(update: Update, acts: &[Act]) -> LocalServer {
     let scratch = tempfile::tempdir().expect("a folder");
     let mut worker = Worker::new(scratch.path(), update, None);
     acts.iter().for_each(|act| worker.act(act, false));
@@ -548,8 +551,8 @@ proptest! {
         let secs = shard.store().clock();
         let mut expected = image(&reference);
         let mut found = image(&shard);
-        prop_assert!(secs <= expected.standing.secs);
-        (expected.standing.secs, found.standing.secs) = (0, 0);
+        prop_assert!(secs <= expected.metadata.secs);
+        (expected.metadata.secs, found.metadata.secs) = (0, 0);
         if secs == reference.store().clock() {
             prop_assert_eq!(&found.tables, &expected.tables);
         }
@@ -569,27 +572,27 @@ proptest! {
         let mut worker = Worker::new(&model_dir, update, Some(&journal));
         let (before, behind) = acts.split_at(first.index(acts.len()));
         before.iter().for_each(|act| worker.act(act, true));
-        block(journal.settle()).expect("it is written");
+        block(journal.commit()).expect("it is written");
         let secs = worker.secs;
-        worker.shard = LocalShard::new(0, 2, 2, 1);
+        worker.shard = LocalServer::new(0, 2, 2, 1);
         drop(journal);
         let (shard, recovered) = bring_back(&model_dir, &path);
         let recovered = recovered.expect("it is sound").expect("there is a log");
         let folder = Folder::open(&path).expect("it is free");
         let log = Log::open(folder, Durability::Wal, Some(&recovered.last)).expect("it opens");
-        let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.course, Some(recovered.changes)));
+        let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes)));
         shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
         shard.store().set_restarts(journal.restarted());
         shard.store().set_clock(secs);
         worker.shard = shard;
         behind.iter().for_each(|act| worker.act(act, true));
-        block(journal.settle()).expect("it is written");
+        block(journal.commit()).expect("it is written");
         let expected = image(&without_log(update, &acts));
         drop(journal);
         prop_assert_eq!(&image_of_worker(&mut worker), &expected);
         let (shard, recovered) = bring_back(&model_dir, &path);
         let recovered = recovered.expect("it is sound").expect("there is a log");
-        prop_assert_eq!(recovered.course.restarts, 1);
+        prop_assert_eq!(recovered.log_state.restarts, 1);
         shard.store().set_clock(worker.secs);
         let found = image(&shard);
         prop_assert_eq!((found.status, found.bits), (expected.status, expected.bits));
@@ -598,7 +601,7 @@ proptest! {
 
 /// The log has let go of the folder: the journal of a store ends with it.
 fn image_of_worker(worker: &mut Worker<'_>) -> Image {
-    let shard = std::mem::replace(&mut worker.shard, LocalShard::new(0, 2, 3, 1));
+    let shard = std::mem::replace(&mut worker.shard, LocalServer::new(0, 2, 3, 1));
     image(&shard)
 }
 
@@ -608,14 +611,14 @@ fn a_log_of_something_else_is_told_apart() {
     let path = done.scratch.path().join("log");
     let model_dir = done.model_dir();
     let told = |expected: Expected<'_>| {
-        let shard = LocalShard::new(0, 2, 2, 1);
+        let shard = LocalServer::new(0, 2, 2, 1);
         let recovered = recover(&shard, &Folder::open(&path).expect("it is free"), expected);
         recovered.expect_err("it is another's").to_string()
     };
     let right = Expected {
         model_dir: &model_dir,
         owner: Some(CLUSTER),
-        memory: 1,
+        prepared_epoch: 1,
         task: SERVER,
     };
     let cases = [
@@ -634,7 +637,10 @@ fn a_log_of_something_else_is_told_apart() {
             "model_dir is of cluster none",
         ),
         (
-            Expected { memory: 2, ..right },
+            Expected {
+                prepared_epoch: 2,
+                ..right
+            },
             "those of the job in epoch 2",
         ),
         (
@@ -663,7 +669,13 @@ fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
     let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
     let mut step = |committed| {
         worker.act(&Act::OpenSession { task: 0 }, true);
-        worker.act(&Act::Reserve { task: 0 }, true);
+        worker.act(
+            &Act::Reserve {
+                task: 0,
+                half_applied: false,
+            },
+            true,
+        );
         worker.act(
             &Act::Push {
                 task: 0,
@@ -675,7 +687,7 @@ fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
             true,
         );
         worker.act(&Act::Checkpoint { committed }, true);
-        block(journal.settle()).expect("it is written");
+        block(journal.commit()).expect("it is written");
         journal.retire(&model_dir).expect("removed");
         extent(&path).len()
     };
@@ -688,7 +700,46 @@ fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
     let (shard, recovered) = bring_back(&model_dir, &path);
     let recovered = recovered.expect("it is sound").expect("there is a log");
     assert_eq!(
-        (shard.store().status().version, recovered.course.cuts.len()),
+        (
+            shard.store().status().version,
+            recovered.log_state.cuts.len()
+        ),
         (4, 1)
     );
+}
+
+#[test]
+fn a_ticket_beyond_the_last_step_comes_back_from_the_log() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let model_dir = scratch.path().join("model");
+    let path = scratch.path().join("log");
+    let journal = open_log(&path);
+    let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
+    let reserve = |task, half_applied| Act::Reserve { task, half_applied };
+    worker.act(&Act::OpenSession { task: 0 }, true);
+    worker.act(&Act::OpenSession { task: 1 }, true);
+    // All steps but the last are applied, and the ticket for the last one is out.
+    for _ in 0..19 {
+        worker.act(&reserve(0, false), true);
+        worker.act(
+            &Act::Push {
+                task: 0,
+                rows: 7,
+                values: 1,
+                repeated: false,
+                finite: true,
+            },
+            true,
+        );
+    }
+    worker.act(&reserve(0, false), true);
+    // Other servers have applied this batch, so that it gets a ticket all the same.
+    worker.act(&reserve(1, true), true);
+    block(journal.commit()).expect("it is written");
+    let tickets = worker.shard.store().metadata().tickets;
+    assert_eq!(tickets.len(), 2);
+    drop((worker, journal));
+    let (shard, recovered) = bring_back(&model_dir, &path);
+    recovered.expect("it is sound").expect("there is a log");
+    assert_eq!(shard.store().metadata().tickets, tickets);
 }

@@ -13,7 +13,7 @@ use trainyard_diagnostic::{Code, Section, Value};
 use super::input::separator;
 use crate::{CrossKey, Deep, Family, FeatureConfig, FeatureKind, ModelKind};
 
-/// Most buckets of a column: row numbers are 32 bits wide.
+/// Most buckets of a column: row indices have 32 bits.
 const BUCKETS_MAX: u64 = u32::MAX as u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) fn read_all(
         );
     }
     let mut complete = true;
-    // Of each feature, the place of its table: a table of several columns stands for several features.
+    // For each feature, the index of its section: a section with several columns stands for several features.
     let mut tables = Vec::new();
     for (place, section) in sections.iter().enumerate() {
         match read(path, section, model) {
@@ -98,7 +98,8 @@ pub(crate) fn read_all(
     complete.then_some(features)
 }
 
-/// Two features may share a name as long as they feed different parts, as `c` wide and `c` embedded in TensorFlow.
+/// Returns whether two features clash. They may share a name if they feed different parts, as `c` wide and `c` embedded
+/// in TensorFlow.
 fn clash(one: &FeatureConfig, other: &FeatureConfig) -> bool {
     let unused = |feature: &FeatureConfig| !feature.wide && feature.deep.is_none();
     let deep = match (&one.deep, &other.deep) {
@@ -161,7 +162,7 @@ fn read(
         ]);
         return None;
     };
-    // Everything is read before anything is given up, so that every mistake is told and no key is overlooked.
+    // All keys are read before an early return, so that every mistake is reported and no key counts as unknown.
     let columns = read_columns(section, kind);
     let kinds = read_kinds(path, section, kind, columns.as_deref());
     let names = read_names(section);
@@ -194,7 +195,7 @@ fn read(
     columns?;
     let features = kinds.into_iter().enumerate().map(|(place, kind)| {
         let name = names.as_ref().and_then(|names| names.get(place)).cloned();
-        // Several numbers in a field need something between them.
+        // Several numbers in a field need a separator.
         let several = matches!(&kind, FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } if numbers.width > 1);
         FeatureConfig {
             name: name.unwrap_or_else(|| default_name(&kind, weights.as_deref())),
@@ -208,7 +209,7 @@ fn read(
     Some(features.collect())
 }
 
-/// The names that the job gives: one, or a list of one for each column.
+/// Reads the names in the job: one name, or a list with one per column.
 fn read_names(section: &Section<'_>) -> Option<Vec<String>> {
     let names = match &section.node("name")?.value {
         Value::List(_) => section.texts("name")?,
@@ -236,7 +237,7 @@ fn default_name(kind: &FeatureKind, weights: Option<&str>) -> String {
     }
 }
 
-/// One column, several alike, or the keys of a cross.
+/// Reads the columns: one column, several similar columns, or the keys of a cross.
 fn read_columns(section: &Section<'_>, kind: Kind) -> Option<Vec<String>> {
     let column = section.text("column");
     let columns = section.texts("columns");
@@ -296,7 +297,7 @@ fn read_columns(section: &Section<'_>, kind: Kind) -> Option<Vec<String>> {
             );
             None
         }
-        // One that is there and could not be read has been reported.
+        // A key that exists but could not be read has been reported already.
         (None, None) => {
             if section
                 .node("column")
@@ -310,7 +311,7 @@ fn read_columns(section: &Section<'_>, kind: Kind) -> Option<Vec<String>> {
     }
 }
 
-/// The kind of each column, checked as far as it can be where the columns are not known.
+/// Reads the kind of each column. Without columns, it checks the other keys only.
 fn read_kinds(
     path: &Path,
     section: &Section<'_>,
@@ -388,7 +389,7 @@ fn read_kinds(
     }
 }
 
-/// Buckets of each column: one number for all, or one each.
+/// Reads the buckets of each column: one number for all columns, or one per column.
 fn read_buckets(section: &Section<'_>, columns: Option<usize>, least: u64) -> Option<Vec<u32>> {
     match section.node("buckets").map(|node| &node.value) {
         None => {

@@ -1,4 +1,4 @@
-//! `[input]`: where records come from.
+//! `[input]`: the input of training and evaluation.
 
 use trainyard_diagnostic::{Code, Section};
 
@@ -97,7 +97,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
             "index_base is for format = \"libsvm\"",
         );
     }
-    // In range of the type.
+    // The range fits into `u8`.
     let index_base = section.integer("index_base", 0..=1).unwrap_or(1) as u8;
     let input = InputConfig {
         format: format?,
@@ -120,7 +120,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     Some(input)
 }
 
-/// A separator is one ASCII character.
+/// Reads a separator, which is one ASCII character.
 pub(crate) fn separator(section: &Section<'_>) -> Option<u8> {
     let text = section.text("separator")?;
     match text.as_bytes() {
@@ -181,7 +181,7 @@ fn read_label(section: Section<'_>) -> Option<LabelConfig> {
     })
 }
 
-/// Further evaluations, each of an input of its own.
+/// Reads further evaluations, each with an input of its own.
 pub(crate) fn read_evaluations(root: &Section<'_>) -> Option<Vec<EvaluationConfig>> {
     let mut out = Vec::new();
     if root.node("evaluation").is_none() {
@@ -216,12 +216,12 @@ pub(crate) fn read_evaluations(root: &Section<'_>) -> Option<Vec<EvaluationConfi
     complete.then_some(out)
 }
 
-/// Most bytes of the name of an evaluation: it is a part of a folder's name.
+/// Longest name of an evaluation, in bytes. It becomes a part of a folder's name.
 const NAME_BYTES_MAX: usize = 64;
 
 fn is_evaluation_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    // `eval_train` holds the evaluations of the training data.
+    // `eval_train` is the folder of evaluations of the training data.
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(plain) && name != "train"
 }
 
@@ -241,7 +241,7 @@ fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<
         );
     }
     let epochs = section.integer("epochs", 1..=u64::MAX);
-    // The evaluator reads everything alone, and nothing ahead: there, both keys are unknown.
+    // The evaluator reads all records alone, and nothing ahead, so both keys are unknown there.
     let sharding = match training.then(|| section.node("sharding")).flatten() {
         Some(_) => section.choice(
             "sharding",

@@ -12,9 +12,9 @@ use crate::{
 const UNITS_MAX: u64 = 1 << 20;
 /// Most buckets of a calibration.
 const CALIBRATION_BUCKETS_MAX: u64 = 1000;
-/// Exponent of the focal loss, as Keras has it.
+/// Default exponent of the focal loss, as in Keras.
 const FOCAL_GAMMA: f32 = 2.0;
-/// Most classes, and numbers of a label.
+/// Most classes, and most numbers of a label.
 const CLASSES_MAX: u64 = 1 << 24;
 
 pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
@@ -59,7 +59,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     let cross_layers = section.integer("cross_layers", 1..=64);
     let linear_optimizer = read_optimizer(&section, "linear_optimizer", "ftrl");
     let dnn_optimizer = read_optimizer(&section, "dnn_optimizer", "adagrad");
-    // A key of custom models alone: elsewhere it is unknown, and the nearest right name is told.
+    // Only custom models have this key. For other models it is unknown, and the message suggests the nearest key.
     let optimizer = if kind.is_some_and(ModelKind::is_custom) {
         read_optimizer(&section, "optimizer", "adagrad")
     } else {
@@ -74,7 +74,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         (Goal::Classifier, _) if n_classes.is_some_and(|classes| classes > 2) => {
             HeadKind::MultiClass
         }
-        // A label of more than two names makes it a multi-class head: see `settle`.
+        // More than two names of the label make it a multi-class head: see `settle`.
         (Goal::Classifier, _) => HeadKind::Binary,
         (Goal::Regressor, _) => HeadKind::Regression,
         (Goal::Estimator, head) => head.unwrap_or(HeadKind::Binary),
@@ -125,7 +125,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     })
 }
 
-/// `Some(None)` where the key is absent, `None` where it is wrong.
+/// Reads a choice. Returns `Some(None)` if the key is absent, and `None` if it is invalid.
 #[allow(clippy::option_option)]
 fn read_choice<T: Copy>(
     section: &Section<'_>,
@@ -241,7 +241,7 @@ fn read_thresholds(section: &Section<'_>) -> Option<Vec<f32>> {
     Some(thresholds)
 }
 
-/// Keys that mean nothing for this kind of model.
+/// Refuses keys that have no meaning for this kind of model.
 fn check_keys(section: &Section<'_>, kind: ModelKind) {
     let free = kind.is_custom() || kind.family == Family::Dcn;
     if kind.has_dnn() && !free && section.node("hidden_units").is_none() {
@@ -286,7 +286,7 @@ fn check_keys(section: &Section<'_>, kind: ModelKind) {
     }
 }
 
-/// Returns what the model says of its loss and metrics that its head cannot do: the key, and why.
+/// Returns the settings of loss and metrics that the head does not support: the key, and the reason.
 fn misfits_of_head(model: &ModelConfig) -> Vec<(&'static str, String)> {
     let head = model.head;
     let classes = model.n_classes;
@@ -351,7 +351,7 @@ fn misfits_of_head(model: &ModelConfig) -> Vec<(&'static str, String)> {
     found
 }
 
-/// Checks the head against the label, and fills in what the label tells.
+/// Checks the head against the label, and completes the model from the label.
 pub(crate) fn settle(root: &Section<'_>, model: &mut ModelConfig, input: &InputConfig) {
     let label = &input.label;
     let given = model.n_classes;

@@ -25,7 +25,7 @@ enum Range {
     Flag,
     /// `> 0`, or a schedule.
     Rate,
-    /// The same of what comes behind a warm-up.
+    /// `> 0`, or a schedule that is not a warm-up.
     RateBehind,
     /// Ascending numbers.
     Ascending,
@@ -158,7 +158,8 @@ const SCHEDULES: [Rule; 9] = [
     ),
     WARMUP,
 ];
-/// What comes before another schedule: it stands at the end of them, for it cannot follow itself.
+/// A warm-up before another schedule. It is the last in the list of schedules, because a warm-up cannot follow a
+/// warm-up.
 const WARMUP: Rule = (
     "warmup",
     &[
@@ -173,7 +174,7 @@ const CLIPPINGS: [Rule; 3] = [
     ("global_norm", &[("clip", Range::Positive)]),
 ];
 
-/// Keys that a schedule cannot do without, of those that its kind has.
+/// Required keys of a schedule, if its kind has them.
 const SCHEDULE_NEEDS: &[&str] = &[
     "learning_rate",
     "warmup_steps",
@@ -184,7 +185,7 @@ const SCHEDULE_NEEDS: &[&str] = &[
     "values",
 ];
 
-/// Reads an optimizer; without a kind it is the default one.
+/// Reads an optimizer. Without a kind it is the default one.
 pub(super) fn read(section: Section<'_>, default: &str) -> Option<OptimizerSection> {
     read_kind(section, "optimizer", &RULES, default, &[])
 }
@@ -203,8 +204,8 @@ pub(super) fn read_clipping(section: Section<'_>) -> Option<OptimizerSection> {
     )
 }
 
-/// Reads a kind and its parameters; without a kind it is the default one. `needed` names parameters that must be there
-/// where the kind has them.
+/// Reads a kind and its parameters. Without a kind it is the default one. `needed` contains parameters that are
+/// required if the kind has them.
 fn read_kind(
     section: Section<'_>,
     what: &str,
@@ -218,7 +219,7 @@ fn read_kind(
         None => rules.iter().find(|(name, _)| *name == default).copied(),
     };
     let Some((kind, parameters)) = rule else {
-        // The keys cannot be judged without the kind: only the kind is reported.
+        // Without the kind the keys cannot be checked, so only the kind is reported.
         rules.iter().for_each(|(_, keys)| {
             section.know(&keys.iter().map(|(key, _)| *key).collect::<Vec<_>>())
         });
@@ -310,7 +311,7 @@ fn parameter(section: &Section<'_>, name: &'static str, range: Range) -> Option<
 }
 
 fn number(section: &Section<'_>, name: &'static str, range: Range) -> Option<Json> {
-    // Judged in the precision that it is used in: 1e-50 is 0 there. Kept as it was written.
+    // The check uses single precision, in which 1e-50 is 0. The value keeps its full precision.
     let value = single(section, name)?;
     let given = section.number(name)?;
     let (holds, rule) = match range {

@@ -1,16 +1,16 @@
-//! `[parameter_servers]`: what a parameter server keeps beside its memory.
+//! `[parameter_servers]`: durability, memory and guard of parameter servers.
 
 use trainyard_diagnostic::{Code, Section};
 
 use crate::section::single;
 use crate::{DurabilityConfig, GuardConfig, NonfiniteConfig, ParameterServersConfig};
 
-/// Least and most length of a log, in bytes, from which a checkpoint is asked for.
+/// Least and largest length of a log at which a checkpoint is requested, in bytes.
 const LOG_BYTES_MIN: u64 = 1 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 50;
-/// Least memory of a server, in bytes.
+/// Least memory budget of a server, in bytes.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
-/// Pushes of a session that a server remembers one by one.
+/// Latest pushes of a session whose rejections a server counts.
 const LATEST_PUSHES: u64 = 64;
 
 pub(crate) fn read(section: Option<Section<'_>>) -> Option<ParameterServersConfig> {
@@ -68,7 +68,7 @@ fn guard(section: Section<'_>) -> Option<GuardConfig> {
     })
 }
 
-/// Reads a bound that must leave room for something.
+/// Reads an upper bound, which must be positive.
 fn bound(section: &Section<'_>, key: &'static str) -> Option<f32> {
     let most = single(section, key)?;
     if most <= 0.0 {

@@ -4,9 +4,9 @@ use trainyard_diagnostic::{Code, Section};
 
 use crate::RunConfig;
 
-/// TensorFlow's default where neither steps nor seconds are given.
+/// TensorFlow's default if neither steps nor seconds are given.
 const SAVE_CHECKPOINTS_SECS: u64 = 600;
-/// Most threads of a step: more than any processor has.
+/// Most threads of a step, more than any processor has.
 const THREADS_MAX: u64 = 1024;
 
 pub(crate) fn read(section: Option<Section<'_>>) -> Option<RunConfig> {

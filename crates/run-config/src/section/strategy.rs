@@ -1,4 +1,4 @@
-//! `[strategy]`: how training is distributed.
+//! `[strategy]`: distribution of training.
 
 use trainyard_diagnostic::{Code, Diagnostic, Section};
 
@@ -7,18 +7,18 @@ use crate::{
     StrategyConfig, StrategyKind, UpdateConfig,
 };
 
-/// TensorFlow's least size of a piece (`tf.distribute.experimental.partitioners.MinSizePartitioner`), in bytes.
+/// TensorFlow's least size of a slice (`tf.distribute.experimental.partitioners.MinSizePartitioner`), in bytes.
 const MIN_SHARD_BYTES: u64 = 256 << 10;
-/// Most pieces of a variable.
+/// Most slices of a variable.
 const SHARDS_MAX: u64 = 1_000_000;
-/// Most steps that a task may read ahead.
+/// Most steps whose parameters a task may read ahead.
 const PIPELINE_DEPTH_MAX: u64 = 8;
-/// Largest piece that can be asked for, in bytes.
+/// Largest size of a slice that can be configured, in bytes.
 const SHARD_BYTES_MAX: u64 = 1 << 40;
 
-/// Most batches of a synchronous step, and replicas of a process.
+/// Most batches of a synchronous step, and most replicas of a process.
 const REPLICAS_MAX: u64 = 4096;
-/// Largest bound of stale-synchronous updates.
+/// Largest staleness bound.
 const STALENESS_MAX: u64 = 1_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
             payload: PayloadType::Float32,
         });
     };
-    // Everything is read before anything is given up, so that every mistake is told.
+    // All keys are read before an early return, so that every mistake is reported.
     let kinds = [
         ("parameter_server", StrategyKind::ParameterServer),
         ("multi_worker_mirrored", StrategyKind::MultiWorkerMirrored),
@@ -110,14 +110,14 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
         scale_learning_rate,
         partitioner: partitioner?,
         placement: placement?,
-        // Under in-graph replication the chief reads for the others, as TensorFlow's coordinator does.
+        // Under in-graph replication, the chief reads the input for the workers, like TensorFlow's coordinator.
         chief_trains: chief_trains.unwrap_or(replication != Some(Replication::InGraph)),
         pipeline_depth,
         payload: payload?,
     })
 }
 
-/// Reads `update` and what belongs to it.
+/// Reads `update` and its parameters.
 fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<UpdateConfig> {
     let modes = [
         ("async", Mode::Async),
@@ -128,7 +128,7 @@ fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<Upda
         .integer("replicas_to_aggregate", 1..=REPLICAS_MAX)
         .map(|count| count as usize);
     let staleness = section.integer("staleness_steps_max", 0..=STALENESS_MAX);
-    // Only parameter servers know another than this.
+    // The other strategies support synchronous updates only.
     let together = kind.is_some_and(|kind| {
         !matches!(
             kind,
@@ -171,7 +171,7 @@ fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<Upda
     }
 }
 
-/// Tells what does not go together.
+/// Reports settings that contradict each other.
 fn check(
     section: &Section<'_>,
     kind: Option<StrategyKind>,
@@ -208,7 +208,7 @@ fn check(
     }
 }
 
-/// Tells of input that the strategy cannot use.
+/// Reports input settings that the strategy does not support.
 pub(crate) fn settle(root: &Section<'_>, strategy: &StrategyConfig, input: &InputConfig) {
     let sharding = input.train.sharding;
     if sharding == Sharding::Dynamic {
@@ -228,7 +228,7 @@ pub(crate) fn settle(root: &Section<'_>, strategy: &StrategyConfig, input: &Inpu
         .push(Diagnostic::error(Code::E1006, message).help("leave out input.train.sharding"));
 }
 
-/// Returns what the name in `key` stands for, the first that is known where it is not given.
+/// Reads a choice. Without the key, it is the first known value.
 fn choice<T: Copy>(
     section: &Section<'_>,
     key: &'static str,

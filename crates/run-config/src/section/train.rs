@@ -1,4 +1,4 @@
-//! `[train]`, `[eval]` and `[[exporter]]`: when training ends, and what becomes of its checkpoints.
+//! `[train]`, `[eval]` and `[[exporter]]`: end of training, evaluations and exports.
 
 use trainyard_diagnostic::{Code, Section, Value, suggest};
 
@@ -75,7 +75,7 @@ fn read_warm_start(section: Section<'_>) -> Option<WarmStartConfig> {
     })
 }
 
-/// Whether a metric gets better as it gets lower, unless the job says otherwise.
+/// Returns whether a lower value of a metric is better, unless the job says otherwise.
 fn lower_is_better(metric: &str) -> bool {
     metric == "loss" || metric == "average_loss"
 }
@@ -210,7 +210,7 @@ pub(crate) fn read_exporters(root: &Section<'_>) -> Option<Vec<ExporterConfig>> 
     Some(out)
 }
 
-/// One format, or a list of them.
+/// Reads one format, or a list of formats.
 fn read_form(section: &Section<'_>) -> Option<ExportForm> {
     let hashed_as_ids = section.flag("hashed_as_ids").unwrap_or(false);
     let mut formats = Vec::new();

@@ -1,4 +1,4 @@
-//! Dynamic features of a job file.
+//! Dynamic features in job files.
 #![expect(
     clippy::unwrap_used,
     reason = "a job that is not as the test says fails the test"

@@ -1,4 +1,4 @@
-//! What a job file may say, and what it is told when it says something else.
+//! Valid job files, and the messages about invalid ones.
 #![expect(
     clippy::unwrap_used,
     reason = "a job that is not as the test says fails the test"
@@ -61,7 +61,7 @@ fn parse(text: &str, overrides: &[&str]) -> Result<Job, Vec<Diagnostic>> {
     Job::parse(Path::new("job.toml"), text, &overrides)
 }
 
-/// Asserts that the changed text is refused with a message that holds all of `expected`.
+/// Asserts that the changed text is refused with a message that contains all of `expected`.
 fn refused(from: &str, to: &str, expected: &[&str]) {
     assert!(CENSUS.contains(from), "{from} is not in the job");
     let problems = parse(&CENSUS.replacen(from, to, 1), &[]).unwrap_err();
@@ -418,7 +418,7 @@ fn every_mistake_is_reported_at_once() {
     );
 }
 
-/// Lines and codes of the messages about CENSUS after a change.
+/// Returns the lines and codes of the messages about CENSUS after a change.
 fn told(from: &str, to: &str) -> Vec<String> {
     assert!(CENSUS.contains(from), "{from} is not in the job");
     let problems = parse(&CENSUS.replacen(from, to, 1), &[]).unwrap_err();
@@ -831,7 +831,7 @@ proptest! {
     }
 }
 
-/// A job with this strategy, and what is wrong with it.
+/// Returns the messages about a job with this strategy.
 fn strategy(lines: &str) -> Vec<String> {
     told("[train]", &format!("[strategy]\n{lines}\n[train]"))
 }

@@ -1,4 +1,4 @@
-//! Job files: what they may say, and what is told of their mistakes.
+//! Job files: valid ones, and the messages about mistakes.
 
 mod dynamic;
 mod job;

@@ -1,4 +1,4 @@
-//! The page of configuration and the reader of job files name the same keys, section by section, and the same defaults.
+//! The configuration page and the reader of job files have the same keys in each section, with the same defaults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use trainyard_diagnostic::{Diagnostic, render_all};
 use trainyard_run_config::{FOREIGN_NAMES, Job};
 
-/// A job that has every section, every kind of feature and every table of keys.
+/// A job with every section, every kind of feature and every table of keys.
 const JOB: &str = r#"
 model_dir = "runs/census"
 [run]
@@ -73,7 +73,7 @@ partitioner = { kind = "min_size" }
 [parameter_servers]
 [parameter_servers.guard]
 "#;
-/// The kinds of features of that job, in its order.
+/// Kinds of the features of that job, in its order.
 const FEATURES: [&str; 7] = [
     "numeric",
     "bucketized",
@@ -83,14 +83,14 @@ const FEATURES: [&str; 7] = [
     "dynamic",
     "crossed",
 ];
-/// No key is like it, so that all known ones are told.
+/// No key resembles this one, so the message lists all known keys.
 const UNKNOWN: &str = "qqqqqqqq";
 
 fn parse(text: &str, overrides: &[String]) -> Result<Job, Vec<Diagnostic>> {
     Job::parse(Path::new("job.toml"), text, overrides)
 }
 
-/// The keys that a section of the job may have, as the answer to an unknown one tells them.
+/// Returns the known keys of a section, as the message about an unknown key lists them.
 fn known_in(job: &str, section: &str) -> BTreeSet<String> {
     let key = if section.is_empty() {
         UNKNOWN.to_owned()
@@ -112,7 +112,7 @@ fn known(section: &str) -> BTreeSet<String> {
     known_in(JOB, section)
 }
 
-/// The first of a section that may be there several times.
+/// Returns the path of the first section of a list of sections.
 fn place_of(section: &str) -> &str {
     match section {
         "evaluation" => "evaluation.0",
@@ -121,18 +121,18 @@ fn place_of(section: &str) -> &str {
     }
 }
 
-/// The job with another kind of model, and what that one needs.
+/// Returns the job with another kind of model, and its settings.
 fn with_model(kind: &str, lines: &str) -> String {
     let (front, rest) = JOB.split_once("[model]\n").expect("a model");
     let (_, end) = rest.split_once("[train]\n").expect("what follows it");
     format!("{front}[model]\nkind = \"{kind}\"\n{lines}\n[train]\n{end}")
 }
 
-/// A feature that a libsvm file has.
+/// A feature of a libsvm file.
 const LIBSVM: &str =
     "column = \"index\"\nkind = \"identity\"\nbuckets = 10\nseparator = \" \"\nweights = \"value\"";
 
-/// A small job of another kind of model, or of files in another format.
+/// Returns a small job with another kind of model, or with files in another format.
 fn job_of(model: &str, format: &str, feature: &str) -> String {
     format!(
         "model_dir = \"runs/small\"\n[input]\nformat = \"{format}\"\nlabel = {{ column = \"label\" }}\n\
@@ -141,18 +141,18 @@ fn job_of(model: &str, format: &str, feature: &str) -> String {
     )
 }
 
-/// A row of a table of the page: the keys that it is about, and its other cells.
+/// A row of a table in the page: its keys, and its other cells.
 struct Row {
     keys: Vec<String>,
     cells: Vec<String>,
 }
 
-/// The texts between backticks.
+/// Returns the texts between backticks.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The page: the tables below each heading, whose first row is that of its titles.
+/// Reads the page: the tables below each heading. The first row of a table holds its titles.
 fn page() -> BTreeMap<String, Vec<Vec<Row>>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     let text = std::fs::read_to_string(path).expect("the page");
@@ -175,7 +175,7 @@ fn page() -> BTreeMap<String, Vec<Vec<Row>>> {
         let (Some(row), Some(table)) = (row, tables.last_mut()) else {
             continue;
         };
-        // A bar that is escaped divides no cells.
+        // An escaped bar does not separate cells.
         let row = row.replace("\\|", "\u{1}");
         let cells: Vec<String> = row
             .split(" | ")
@@ -187,7 +187,7 @@ fn page() -> BTreeMap<String, Vec<Vec<Row>>> {
     page
 }
 
-/// The rows of the first table of keys below a heading.
+/// Returns the rows of the first table of keys below a heading.
 fn rows<'a>(page: &'a BTreeMap<String, Vec<Vec<Row>>>, heading: &str) -> &'a [Row] {
     let tables = page
         .get(heading)
@@ -196,14 +196,14 @@ fn rows<'a>(page: &'a BTreeMap<String, Vec<Vec<Row>>>, heading: &str) -> &'a [Ro
     &table.unwrap_or_else(|| panic!("no table of keys below `{heading}`"))[1..]
 }
 
-/// The rows of a table that two sections share which are of this one.
+/// Returns the rows that apply to one of two sections with a common table.
 fn of_section<'a>(rows: &'a [Row], section: &str) -> Vec<&'a Row> {
     let elsewhere =
         |row: &&Row| section == "input.eval" && row.cells[1].starts_with("`[input.train]` only");
     rows.iter().filter(|row| !elsewhere(row)).collect()
 }
 
-/// The sections whose keys have a table of their own, and its heading.
+/// Sections with a table of keys of their own, and its heading.
 const SECTIONS: [(&str, &str); 10] = [
     ("", "Top level"),
     ("run", "`[run]` (TensorFlow's `RunConfig`)"),
@@ -216,10 +216,10 @@ const SECTIONS: [(&str, &str); 10] = [
     ("parameter_servers", "`[parameter_servers]`"),
     ("parameter_servers.guard", "`[parameter_servers.guard]`"),
 ];
-/// Those that share one, in which their names stand before the keys.
+/// Sections with a common table, in which the name of the section precedes the key.
 const TOGETHER: [&str; 4] = ["train", "eval", "evaluation", "exporter"];
 const TOGETHER_HEADING: &str = "`[train]`, `[eval]`, `[[evaluation]]`, `[[exporter]]`";
-/// Keys that are sections, which have headings or sentences instead of a row.
+/// Keys that are sections. They have headings or sentences instead of a row.
 const TABLES: [(&str, &[&str]); 4] = [
     (
         "",
@@ -299,7 +299,7 @@ fn each_kind_of_feature_has_keys_of_the_table_and_each_key_belongs_to_a_kind() {
     let of_kind = |place: usize| known(&format!("feature.{place}"));
     let all: BTreeSet<String> = (0..FEATURES.len()).flat_map(of_kind).collect();
     assert_eq!(all, table);
-    // What a row says of kinds is so.
+    // The keys of a row belong to the kinds that the row names.
     for row in rows(&page, "`[[feature]]`") {
         let kinds = kinds_of(row);
         for (place, kind) in FEATURES.iter().enumerate() {
@@ -313,7 +313,7 @@ fn each_kind_of_feature_has_keys_of_the_table_and_each_key_belongs_to_a_kind() {
     }
 }
 
-/// The kinds of features that a row begins with: `numeric, bucketized: ...`.
+/// Returns the kinds of features at the beginning of a row: `numeric, bucketized: ...`.
 fn kinds_of(row: &Row) -> Vec<&str> {
     let front = row.cells[1].split(':').next().expect("a text");
     let kinds: Vec<&str> = front.split(", ").collect();
@@ -374,7 +374,7 @@ fn the_keys_of_tables_within_a_key_are_in_its_row() {
     assert!(keys >= 10, "{keys} keys");
 }
 
-/// The keys that a row of optimizers or schedules names; `the same` stands for those of the row before.
+/// Returns the keys in a row of optimizers or schedules. `the same` stands for those of the row before.
 fn hyper_parameters(text: &str, before: &BTreeSet<String>) -> BTreeSet<String> {
     let same = if text.starts_with("the same") {
         before.clone()
@@ -426,7 +426,7 @@ fn each_optimizer_and_each_schedule_has_the_keys_of_its_row_and_no_others() {
     assert_eq!(kinds, 12 + 9, "optimizers and schedules");
 }
 
-/// A default as a value of TOML, where the page states one that always holds; with what it is for the evaluation's input.
+/// Returns a default as a value of TOML, if the page states one that always holds, with that of the evaluation's input.
 fn stated(cell: &str, section: &str) -> Option<String> {
     let cell = match cell.split_once("; ") {
         Some((_, eval)) if section == "input.eval" => eval.strip_suffix(" for eval")?,
@@ -441,7 +441,7 @@ fn stated(cell: &str, section: &str) -> Option<String> {
     (!text.contains('`')).then(|| format!("\"{text}\""))
 }
 
-/// To set a key to the default that the page states changes nothing.
+/// Setting a key to the default on the page changes nothing.
 #[test]
 fn the_defaults_that_the_page_states_are_those_of_the_reader() {
     let page = page();
@@ -477,7 +477,7 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
             format!("{section}.{key}")
         };
         let given = vec![format!("{place}={value}")];
-        // A key that this kind of model does not have is refused, and tried with the next.
+        // A kind of model without this key refuses it. The next job is tried then.
         let found = jobs
             .iter()
             .find_map(|job| Some((parse(job, &[]).ok()?, parse(job, &given).ok()?)));

@@ -1,4 +1,4 @@
-//! Damaged files end in an error, never in a panic, a large allocation or wrong values.
+//! Damaged files cause an error, but never a panic, a large allocation or wrong values.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn file(prefix: &str, ending: &str) -> Vec<u8> {
     std::fs::read(recorded().join(format!("{prefix}.{ending}"))).expect("a recorded file")
 }
 
-/// Reads everything, all rows as floats too where there are not many.
+/// Reads everything, also all rows as floats if there are few.
 fn read_all(prefix: &Path) -> Result<Vec<Tensor>, Error> {
     let bundle = Bundle::open(prefix)?;
     for info in bundle.tensors() {
@@ -25,7 +25,7 @@ fn read_all(prefix: &Path) -> Result<Vec<Tensor>, Error> {
             let _ = bundle.read_f32_rows(&info.name, 0..info.rows(), &mut out);
         }
     }
-    // No early return: every tensor is tried.
+    // All tensors are read before the first error is returned.
     let all: Vec<_> = bundle
         .tensors()
         .map(|info| bundle.read(&info.name))
@@ -40,7 +40,7 @@ fn read_bytes(index: &[u8], data: &[u8]) -> Result<Vec<Tensor>, Error> {
     read_all(&folder.path().join("m"))
 }
 
-/// Changes one byte or cuts the rest off.
+/// Changes one byte, or truncates the file.
 fn damage(bytes: &mut Vec<u8>, at: f64, change: Option<u8>) {
     let place = (at * bytes.len() as f64) as usize;
     match change {
@@ -49,7 +49,7 @@ fn damage(bytes: &mut Vec<u8>, at: f64, change: Option<u8>) {
     }
 }
 
-/// Computes the checksums of a recorded index again: one block of entries, the empty one, the one that points.
+/// Recomputes the checksums of a recorded index: one block of entries, the empty meta block, the index block.
 fn seal(index: &mut [u8], pristine: &[u8]) {
     let number = |place: &mut usize| {
         let mut value = 0;
@@ -107,7 +107,7 @@ proptest! {
         prop_assert!(read_bytes(&index, &data).is_err());
     }
 
-    /// Gets past the checksums of blocks to what reads their contents.
+    /// With correct checksums, a changed index reaches the code that parses the contents of blocks.
     #[test]
     fn an_index_changed_under_right_checksums_is_read_or_an_error(
         prefix in prop::sample::select(PREFIXES.to_vec()),

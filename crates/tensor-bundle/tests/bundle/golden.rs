@@ -11,7 +11,7 @@ use serde_json::Value;
 use trainyard_tensor_bundle::{Bundle, Tensor, Values};
 use trainyard_testing::Golden;
 
-/// The checkpoints of the repository's records, which other tests read and damage too.
+/// Returns the folder of the repository's checkpoints, which other tests also read and damage.
 pub(crate) fn recorded() -> PathBuf {
     Golden::repository().path("checkpoint")
 }
@@ -23,7 +23,7 @@ fn flat<'a>(value: &'a Value, out: &mut Vec<&'a Value>) {
     }
 }
 
-/// A recorded decimal number is the shortest that gives the value back, in the value's own precision.
+/// Parses recorded decimal numbers. They are the shortest that restore the value in its own precision.
 fn numbers<T: std::str::FromStr>(values: &[&Value]) -> Vec<T> {
     let parse = |value: &&Value| value.to_string().parse().ok();
     values.iter().map(parse).collect::<Option<_>>().unwrap()

@@ -1,4 +1,4 @@
-//! Checkpoints on a real disk: recorded ones, written ones of every form, damaged ones.
+//! Checkpoints on a real disk: recorded, written in every form, and damaged.
 
 mod damage;
 mod golden;

@@ -1,8 +1,8 @@
-//! A limit on memory, so that a test ends where something large is allocated.
+//! A limit on memory, so that a test fails at a large allocation.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Bytes of address space: far above what any test needs, far below what a damaged length may say.
+/// Bytes of address space: far more than any test needs, far less than a damaged length may request.
 const ADDRESS_SPACE_BYTES_MAX: u64 = 2 << 30;
 
 /// Limits the address space of this process from now on.

@@ -1,4 +1,4 @@
-//! What is said of files that are not as expected, and that each is refused before anything is allocated for it.
+//! Messages about unexpected files, which are refused before memory is allocated for them.
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_tensor_bundle::{Bundle, DType, Error};
@@ -10,14 +10,14 @@ use crate::writer::{
 
 const FOUR: [u8; 16] = [0; 16];
 
-/// A checkpoint of one table of 2 x 2 floats.
+/// Returns a checkpoint with one table of 2 x 2 floats.
 fn table() -> Writer {
     let mut file = Writer::new(1, false);
     file.add(b"dnn/table", 0, Values::new(FLOAT, &[2, 2], &FOUR));
     file
 }
 
-/// A table of 2 x 2 floats in slices of these (start, length).
+/// Returns a checkpoint with a table of 2 x 2 floats in slices of these (start, length).
 fn partitioned(slices: &[Vec<(usize, usize)>]) -> Writer {
     let mut file = Writer::new(1, false);
     file.add_partitioned("emb", FLOAT, &[2, 2], slices);
@@ -37,7 +37,7 @@ fn values(shape: &[usize]) -> Values<'_> {
     Values::new(FLOAT, shape, &FOUR)
 }
 
-/// Replaces the entry of the table.
+/// Returns the checkpoint with another entry of the table.
 fn with_entry(value: Vec<u8>) -> Writer {
     let mut file = table();
     file.entries.insert(b"dnn/table".to_vec(), value);
@@ -260,7 +260,7 @@ fn a_wrong_value_is_named_with_file_tensor_and_both_checksums() {
     let expected = crc32c::crc32c(&FOUR);
     other[5] = 1;
     let found = crc32c::crc32c(&other);
-    // Again and again: an error does not count as a comparison.
+    // The error repeats, because a failed comparison does not verify the piece.
     for _ in 0..2 {
         let mut out = [0.0; 2];
         let errors = [

@@ -1,4 +1,4 @@
-//! What was written in any form is read back.
+//! Checkpoints written in any form are read back.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use trainyard_tensor_bundle::{Bundle, Values};
 
 use crate::writer::{self, Writer, slice_key};
 
-/// Types by their number in TensorFlow, and their width.
+/// Numbers of types in TensorFlow, and their widths.
 const WIDTHS: [(u64, usize); 8] = [
     (1, 4),
     (2, 8),
@@ -19,7 +19,7 @@ const WIDTHS: [(u64, usize); 8] = [
     (19, 2),
 ];
 
-/// How a tensor is cut: at these places of each dimension.
+/// Returns the parts of a tensor that is cut at these positions of each dimension.
 fn parts(shape: &[usize], cuts: &[Vec<usize>]) -> Vec<Vec<(usize, usize)>> {
     let mut out = vec![Vec::new()];
     for (&length, cuts) in shape.iter().zip(cuts) {
@@ -44,7 +44,7 @@ fn parts(shape: &[usize], cuts: &[Vec<usize>]) -> Vec<Vec<(usize, usize)>> {
     out
 }
 
-/// Whether an element lies in a part.
+/// Returns whether an element lies in a part.
 fn inside(mut element: usize, shape: &[usize], part: &[(usize, usize)]) -> bool {
     shape
         .iter()
@@ -65,7 +65,7 @@ fn stored(bits: u64, width: usize, big_endian: bool) -> Vec<u8> {
     bytes
 }
 
-/// The values as `f64` without loss, whatever the type.
+/// Returns the values as exact `f64`, for any type.
 fn wide(values: &Values) -> Vec<f64> {
     match values {
         Values::F32(values) | Values::Bf16(values) | Values::F16(values) => {
@@ -83,7 +83,7 @@ fn wide(values: &Values) -> Vec<f64> {
     }
 }
 
-/// The bits of a small natural number in a type.
+/// Returns the bits of a small natural number in a type, and its value.
 fn bits(dtype: u64, value: u8) -> (u64, f64) {
     let real = f32::from(value);
     match dtype {
@@ -91,7 +91,7 @@ fn bits(dtype: u64, value: u8) -> (u64, f64) {
         2 => (f64::from(real).to_bits(), real.into()),
         10 => (u64::from(value % 2), f64::from(value % 2)),
         14 => (u64::from(real.to_bits() >> 16), real.into()),
-        // Subnormal halves are units of 2^-24.
+        // Subnormal halves are multiples of 2^-24.
         19 => (value.into(), f64::from(value) / 16_777_216.0),
         _ => (value.into(), real.into()),
     }
@@ -132,7 +132,7 @@ proptest! {
         let row_width = elements / shape[0];
         let begin = rows.0 % (shape[0] + 1);
         let end = begin + rows.1 % (shape[0] - begin + 1);
-        // Rows first: the checksum is compared on the way, and only then.
+        // Rows come first, because the first read of rows compares the checksum.
         for name in ["a/table", "a/whole"] {
             if matches!(dtype, 1 | 2 | 14 | 19) {
                 for Range { start, end } in [begin..end, 0..shape[0], begin..end] {
@@ -171,7 +171,7 @@ proptest! {
     }
 }
 
-/// Several chunks of a file, none of which a row or an element divides evenly.
+/// A file of several chunks, whose length is no multiple of a row or an element.
 #[test]
 fn a_table_of_several_chunks_is_read_part_by_part() {
     let rows = 70_001;

@@ -1,24 +1,24 @@
-//! Writes checkpoints in every form that is read, by other means than the reader: messages are put together by hand.
+//! Writer of checkpoints in every supported form. It shares no code with the reader: messages are encoded by hand.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// `DataType` of TensorFlow.
+/// `DataType` of TensorFlow for floats.
 pub(crate) const FLOAT: u64 = 1;
 
-/// A checkpoint to be written.
+/// A checkpoint to write.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     pub(crate) header: Vec<u8>,
     pub(crate) entries: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) shards: Vec<Vec<u8>>,
-    /// Blocks are ended after this many bytes.
+    /// Bytes after which a block ends.
     pub(crate) block_bytes: usize,
-    /// 0 none, 1 snappy.
+    /// 0 = none, 1 = snappy.
     pub(crate) compression: u8,
 }
 
-/// A tensor or slice of one, as its entry describes it.
+/// A tensor, or a slice of a tensor, as in its entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Values<'a> {
     pub(crate) dtype: u64,
@@ -48,12 +48,12 @@ pub(crate) fn varint(mut value: u64) -> Vec<u8> {
     out
 }
 
-/// A field of a number.
+/// Encodes a field with a number.
 pub(crate) fn number(tag: u64, value: u64) -> Vec<u8> {
     [varint(tag << 3), varint(value)].concat()
 }
 
-/// A field of bytes or of a message.
+/// Encodes a field with bytes or a message.
 pub(crate) fn message(tag: u64, inner: &[u8]) -> Vec<u8> {
     [
         varint(tag << 3 | 2),
@@ -67,7 +67,7 @@ pub(crate) fn masked(sum: u32) -> u32 {
     sum.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// The fields of an entry but its slices.
+/// Encodes the fields of an entry, without its slices.
 pub(crate) fn entry(values: Values<'_>, shard: usize, offset: usize, size: u64) -> Vec<u8> {
     let dims: Vec<u8> = values
         .shape
@@ -90,7 +90,7 @@ pub(crate) fn entry(values: Values<'_>, shard: usize, offset: usize, size: u64) 
     .concat()
 }
 
-/// A `TensorSliceProto` from (start, length) a dimension.
+/// Encodes a `TensorSliceProto` from (start, length) of each dimension.
 pub(crate) fn slice(extents: &[(usize, usize)]) -> Vec<u8> {
     let extent = |&(start, length): &(usize, usize)| {
         message(
@@ -101,7 +101,7 @@ pub(crate) fn slice(extents: &[(usize, usize)]) -> Vec<u8> {
     extents.iter().flat_map(extent).collect()
 }
 
-/// The key of a slice; numbers below 64 only.
+/// Returns the key of a slice. Its numbers must be below 64.
 pub(crate) fn slice_key(name: &str, extents: &[(usize, usize)]) -> Vec<u8> {
     let numbers = extents
         .iter()
@@ -147,7 +147,7 @@ fn block(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     out
 }
 
-/// Appends a block with its trailer and returns its place.
+/// Appends a block with its trailer, and returns its handle.
 pub(crate) fn put_block(file: &mut Vec<u8>, contents: &[u8], compression: u8) -> Vec<u8> {
     let place = [varint(file.len() as u64), varint(contents.len() as u64)].concat();
     file.extend_from_slice(contents);
@@ -157,7 +157,7 @@ pub(crate) fn put_block(file: &mut Vec<u8>, contents: &[u8], compression: u8) ->
     place
 }
 
-/// Ends a table whose data blocks are written: an index block of these places, and the footer.
+/// Ends a table after its data blocks: an index block with these handles, and the footer.
 pub(crate) fn put_index(file: &mut Vec<u8>, places: &[(Vec<u8>, Vec<u8>)]) {
     let meta = put_block(file, &block(&[]), 0);
     let index = put_block(file, &block(places), 0);
@@ -195,7 +195,7 @@ impl Writer {
         self.entries.insert(key.to_vec(), value);
     }
 
-    /// Adds the entry of a whole tensor that was saved in slices.
+    /// Adds the entry of a whole tensor that is saved in slices.
     pub(crate) fn add_partitioned(
         &mut self,
         name: &str,

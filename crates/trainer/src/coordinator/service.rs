@@ -1,20 +1,21 @@
-//! The chief behind gRPC.
+//! The chief, reached over gRPC.
 
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use trainyard_cluster_client::{Error, timed};
-use trainyard_input::{DataShard, Direction, Fault, Header, Parcel, Piece};
+use trainyard_input::{DataShard, Direction, Fault, FileRange, Header, InlineRecords};
 use trainyard_protocol::Channel;
 use trainyard_protocol::v1::session_service_client::SessionServiceClient;
 use trainyard_protocol::{convert, limits, v1};
 
 use super::{
-    Ask, Beat, Coordinator, Form, Formed, Forming, Grant, GrantedShard, JobState, Join, Joined,
-    LeaveReason, Pulse, Start,
+    Coordinator, GrantedShard, GroupAssignment, GroupStart, HeartbeatReply, HeartbeatRequest,
+    JobState, JoinGroupReply, JoinGroupRequest, LeaveReason, NextShardReply, NextShardRequest,
+    RegisterReply, RegisterRequest,
 };
 
-/// The chief behind gRPC.
+/// The chief, reached over gRPC.
 #[derive(Debug, Clone)]
 pub struct RemoteCoordinator {
     name: String,
@@ -22,7 +23,7 @@ pub struct RemoteCoordinator {
 }
 
 impl RemoteCoordinator {
-    /// Returns the chief that listens at one of `addresses`, behind `channel`.
+    /// Returns the chief that listens at one of `addresses`, reached through `channel`.
     pub fn new(addresses: &[String], channel: Channel) -> Self {
         let client = SessionServiceClient::new(channel)
             .max_decoding_message_size(limits::PARCEL_MESSAGE_BYTES_MAX)
@@ -35,11 +36,11 @@ impl RemoteCoordinator {
 }
 
 impl RemoteCoordinator {
-    /// Follows the chief that leads in the model folder of this id: `heard` is called with the epoch that it has begun, 0 if
-    /// none yet, when it answers and at each epoch that it begins. Returns when the connection breaks off.
+    /// Follows the leading chief of the model directory with this cluster id. Calls `heard` with the chief's term, 0 if
+    /// it has none yet, when the chief answers and at each term that it begins. Returns when the connection breaks.
     ///
     /// # Errors
-    /// It has not answered, or leads another job.
+    /// The chief has not answered, or leads another job.
     pub async fn follow(&self, cluster_id: u128, mut heard: impl FnMut(u64)) -> Result<(), Error> {
         let request = v1::StandByRequest {
             cluster_id: cluster_id.to_be_bytes().to_vec().into(),
@@ -55,7 +56,7 @@ impl RemoteCoordinator {
 }
 
 impl Coordinator for RemoteCoordinator {
-    fn register(&self, join: Join) -> BoxFuture<'_, Result<Joined, Error>> {
+    fn register(&self, join: RegisterRequest) -> BoxFuture<'_, Result<RegisterReply, Error>> {
         Box::pin(async move {
             let request = v1::RegisterRequest {
                 task: Some(convert::task_to_wire(join.task)),
@@ -79,7 +80,7 @@ impl Coordinator for RemoteCoordinator {
                     message: error.to_string(),
                 }
             })?;
-            Ok(Joined {
+            Ok(RegisterReply {
                 cluster_id,
                 epoch: reply.cluster_epoch,
                 session: reply.session,
@@ -94,9 +95,12 @@ impl Coordinator for RemoteCoordinator {
         })
     }
 
-    fn heartbeat(&self, pulse: Pulse) -> BoxFuture<'_, Result<Beat, Error>> {
+    fn heartbeat(
+        &self,
+        heartbeat: HeartbeatRequest,
+    ) -> BoxFuture<'_, Result<HeartbeatReply, Error>> {
         Box::pin(async move {
-            let request = pulse_to_wire(&pulse);
+            let request = pulse_to_wire(&heartbeat);
             let mut client = self.client.clone();
             let reply = timed(&self.name, limits::CALL_TIMEOUT, client.heartbeat(request))
                 .await?
@@ -109,7 +113,7 @@ impl Coordinator for RemoteCoordinator {
                 regroup,
                 ..
             } = reply;
-            Ok(Beat {
+            Ok(HeartbeatReply {
                 state,
                 waiting_for,
                 global_step,
@@ -119,20 +123,20 @@ impl Coordinator for RemoteCoordinator {
         })
     }
 
-    fn attend(&self, pulse: Pulse) -> BoxFuture<'_, ()> {
+    fn keep_alive(&self, heartbeat: HeartbeatRequest) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let mut client = self.client.clone();
-            if let Ok(reply) = client.attend(pulse_to_wire(&pulse)).await {
+            if let Ok(reply) = client.keep_alive(pulse_to_wire(&heartbeat)).await {
                 let mut attendance = reply.into_inner();
                 while let Ok(Some(_)) = attendance.message().await {}
             }
         })
     }
 
-    fn next_shard(&self, ask: Ask) -> BoxFuture<'_, Result<Grant, Error>> {
+    fn next_shard(&self, ask: NextShardRequest) -> BoxFuture<'_, Result<NextShardReply, Error>> {
         Box::pin(async move {
             let request = v1::NextShardRequest {
-                pulse: Some(pulse_to_wire(&ask.pulse)),
+                heartbeat: Some(pulse_to_wire(&ask.heartbeat)),
                 done: ask.done,
                 lane: ask.lane.map(|(lane, _)| lane),
                 from_batch: ask.lane.map_or(0, |(_, from)| from),
@@ -143,9 +147,11 @@ impl Coordinator for RemoteCoordinator {
                 .await?
                 .into_inner();
             match reply.outcome() {
-                v1::ShardOutcome::Wait | v1::ShardOutcome::Unspecified => return Ok(Grant::Wait),
+                v1::ShardOutcome::Wait | v1::ShardOutcome::Unspecified => {
+                    return Ok(NextShardReply::Wait);
+                }
                 v1::ShardOutcome::End => {
-                    return Ok(Grant::End {
+                    return Ok(NextShardReply::End {
                         step: reply.step,
                         steps: reply.steps,
                     });
@@ -164,30 +170,30 @@ impl Coordinator for RemoteCoordinator {
             } else {
                 Direction::Forward
             };
-            Ok(Grant::Shard(Box::new(GrantedShard {
+            Ok(NextShardReply::Shard(Box::new(GrantedShard {
                 shard,
                 batches: reply.first..reply.end,
                 direction,
                 step: reply.step,
-                parcel: reply.parcel.map(parcel_from_wire),
+                inline_records: reply.inline_records.map(parcel_from_wire),
                 reserve: reply.reserve.into_iter().map(shard_from_wire).collect(),
                 half_applied: reply.half_applied,
             })))
         })
     }
 
-    fn form(&self, form: Form) -> BoxFuture<'_, Result<Forming, Error>> {
+    fn join_group(&self, form: JoinGroupRequest) -> BoxFuture<'_, Result<JoinGroupReply, Error>> {
         Box::pin(async move {
-            let request = v1::FormGroupRequest {
-                pulse: Some(pulse_to_wire(&form.pulse)),
+            let request = v1::JoinGroupRequest {
+                heartbeat: Some(pulse_to_wire(&form.heartbeat)),
                 generation: form.generation,
             };
             let mut client = self.client.clone();
-            let reply = timed(&self.name, limits::CALL_TIMEOUT, client.form_group(request))
+            let reply = timed(&self.name, limits::CALL_TIMEOUT, client.join_group(request))
                 .await?
                 .into_inner();
             if reply.generation == 0 {
-                return Ok(Forming::Waits {
+                return Ok(JoinGroupReply::Waits {
                     waiting_for: reply.waiting_for,
                 });
             }
@@ -204,13 +210,13 @@ impl Coordinator for RemoteCoordinator {
                 .map(member)
                 .collect::<Result<Vec<_>, _>>()?;
             let checkpoint = (!reply.checkpoint.is_empty()).then(|| reply.checkpoint.into());
-            let start = Start {
+            let start = GroupStart {
                 checkpoint,
                 forget_positions: reply.forget_positions,
             };
             let generation = reply.generation;
             let rank = reply.rank as usize;
-            Ok(Forming::Formed(Formed {
+            Ok(JoinGroupReply::Assigned(GroupAssignment {
                 generation,
                 rank,
                 members,
@@ -220,7 +226,11 @@ impl Coordinator for RemoteCoordinator {
         })
     }
 
-    fn leave(&self, pulse: Pulse, reason: LeaveReason) -> BoxFuture<'_, Result<(), Error>> {
+    fn leave(
+        &self,
+        heartbeat: HeartbeatRequest,
+        reason: LeaveReason,
+    ) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let (reason, message) = match reason {
                 LeaveReason::InputExhausted => (v1::LeaveReason::InputExhausted, String::new()),
@@ -228,9 +238,9 @@ impl Coordinator for RemoteCoordinator {
                 LeaveReason::Shutdown => (v1::LeaveReason::Shutdown, String::new()),
                 LeaveReason::Failed(message) => (v1::LeaveReason::Failed, message),
             };
-            let pulse = Some(pulse_to_wire(&pulse));
+            let heartbeat = Some(pulse_to_wire(&heartbeat));
             let request = v1::LeaveRequest {
-                pulse,
+                heartbeat,
                 reason: reason.into(),
                 message,
             };
@@ -255,25 +265,25 @@ fn state_from_wire(state: v1::JobState) -> JobState {
     }
 }
 
-fn pulse_to_wire(pulse: &Pulse) -> v1::HeartbeatRequest {
+fn pulse_to_wire(heartbeat: &HeartbeatRequest) -> v1::HeartbeatRequest {
     v1::HeartbeatRequest {
-        task: Some(convert::task_to_wire(pulse.task)),
-        incarnation: pulse.incarnation,
-        cluster_epoch: pulse.epoch,
-        session: pulse.session,
-        steps: pulse.steps,
-        examples: pulse.examples,
-        loss: pulse.loss,
-        loss_sum: pulse.work.loss,
-        staleness_steps: pulse.work.staleness_steps,
-        input_micros: pulse.work.input.as_micros() as u64,
-        exchange_micros: pulse.work.exchange.as_micros() as u64,
-        compute_micros: pulse.work.compute.as_micros() as u64,
+        task: Some(convert::task_to_wire(heartbeat.task)),
+        incarnation: heartbeat.incarnation,
+        cluster_epoch: heartbeat.epoch,
+        session: heartbeat.session,
+        steps: heartbeat.steps,
+        examples: heartbeat.examples,
+        loss: heartbeat.loss,
+        loss_sum: heartbeat.totals.loss,
+        staleness_steps: heartbeat.totals.staleness_steps,
+        input_micros: heartbeat.totals.input.as_micros() as u64,
+        exchange_micros: heartbeat.totals.exchange.as_micros() as u64,
+        compute_micros: heartbeat.totals.compute.as_micros() as u64,
     }
 }
 
 fn shard_from_wire(shard: v1::DataShard) -> DataShard {
-    let piece = |piece: v1::Piece| Piece {
+    let piece = |piece: v1::FileRange| FileRange {
         file: piece.file,
         rows: piece.rows,
         record: piece.record,
@@ -283,22 +293,22 @@ fn shard_from_wire(shard: v1::DataShard) -> DataShard {
     };
     DataShard {
         pass: shard.pass,
-        hand: shard.hand,
+        round: shard.round,
         lane: shard.lane,
         lanes: shard.lanes,
         first_batch: shard.first_batch,
         first_step: shard.first_step,
         batches: shard.batches,
-        hand_batches: shard.hand_batches,
+        round_batches: shard.round_batches,
         rows: shard.rows,
         batch_size: shard.batch_size,
         shuffle: shard.shuffle,
         seed: shard.seed,
-        pieces: shard.pieces.into_iter().map(piece).collect(),
+        ranges: shard.ranges.into_iter().map(piece).collect(),
     }
 }
 
-fn parcel_from_wire(parcel: v1::Parcel) -> Parcel {
+fn parcel_from_wire(inline_records: v1::InlineRecords) -> InlineRecords {
     let fault = |fault: v1::Fault| Fault {
         row: fault.row,
         reason: fault.reason,
@@ -307,12 +317,12 @@ fn parcel_from_wire(parcel: v1::Parcel) -> Parcel {
         file: header.file,
         columns: header.columns,
     };
-    Parcel {
-        bytes: parcel.bytes.into(),
-        lengths: parcel.lengths,
-        lines: parcel.lines,
-        offsets: parcel.offsets,
-        faults: parcel.faults.into_iter().map(fault).collect(),
-        headers: parcel.headers.into_iter().map(header).collect(),
+    InlineRecords {
+        bytes: inline_records.bytes.into(),
+        lengths: inline_records.lengths,
+        lines: inline_records.lines,
+        offsets: inline_records.offsets,
+        faults: inline_records.faults.into_iter().map(fault).collect(),
+        headers: inline_records.headers.into_iter().map(header).collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! The pushes of rows that a member of a hybrid group has under way.
+//! The pushes of rows that a member of a hybrid group has in progress.
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,12 @@ use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 use trainyard_parameter_store::WINDOW;
 
-/// Pushes that one session has under way at once. A server remembers the numbers of the last [`WINDOW`] pushes of a session, and
-/// takes a push that comes later than so many others for one that it has seen.
+/// Most pushes of a session in progress at once. A server remembers the last [`WINDOW`] sequence numbers of a session,
+/// and takes a push that is further behind for a duplicate.
 const PUSHES_MAX: usize = 32;
 const _: () = assert!((PUSHES_MAX as u64) < WINDOW);
 
-/// Pushes in the order in which they were begun, and what each returns.
+/// Pushes in progress, in the order in which they began, and their results.
 #[derive(Debug)]
 pub(super) struct RowPushes<T> {
     open: VecDeque<AbortOnDropHandle<T>>,
@@ -24,7 +24,7 @@ impl<T: Send + 'static> RowPushes<T> {
         }
     }
 
-    /// Begins a push. Where there are too many, waits for the first of them to end before, and returns what it returned.
+    /// Begins a push. If too many are in progress, first waits for the oldest one and returns its result.
     pub(super) async fn begin(
         &mut self,
         push: impl Future<Output = T> + Send + 'static,
@@ -39,7 +39,7 @@ impl<T: Send + 'static> RowPushes<T> {
         Ok(ended)
     }
 
-    /// Waits for the first push that is under way, and returns what it returned. `None`: there is none.
+    /// Waits for the oldest push in progress, and returns its result. `None` if there is none.
     pub(super) async fn next(&mut self) -> Result<Option<T>, JoinError> {
         match self.open.pop_front() {
             Some(push) => push.await.map(Some),

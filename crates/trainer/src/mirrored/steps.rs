@@ -1,44 +1,45 @@
-//! The steps of one group.
+//! The steps of one process group.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use trainyard_cluster_client::{Held, Parameters, Push, Shard};
+use trainyard_cluster_client::{CachedParameters, Parameters, Push, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_store::{BatchId, Contribution, Identity};
+use trainyard_parameter_store::{BatchId, Identity, MicroBatch};
 
+use super::gradient_reducer::GradientReducer;
 use super::row_pushes::RowPushes;
-use super::sum::Sum;
-use super::{Circle, Ended, Member};
-use crate::compute::{Computing, Sent, reads};
-use crate::feed::{Feed, Prepared};
+use super::{Ended, Member, ProcessGroup};
+use crate::batch_source::{BatchSource, Prepared};
+use crate::compute::{Computing, reads};
+use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::replica::Replica;
 use crate::session::{Session, encoding};
-use crate::step::Failure;
-use crate::tally::Tally;
+use crate::step_metrics::Sent;
+use crate::step_metrics::StepMetrics;
 use crate::{Coordinator, LeaveReason};
 
-/// What is pushed to the own copy is the whole step.
-const WHOLE_STEP: Contribution = Contribution { slot: 0, of: 1 };
+/// A push to the member's own copy is a whole step.
+const WHOLE_STEP: MicroBatch = MicroBatch { lane: 0, lanes: 1 };
 
 /// A lane that this member computes.
 struct Lane {
     number: u32,
-    feed: Feed,
+    source: BatchSource,
     /// The next batch, and its step.
     next: Option<(u64, Prepared)>,
     ended: bool,
 }
 
 impl Lane {
-    /// Gets the batch that comes next; it may be one of a later step.
+    /// Reads the next batch of the lane, which may belong to a later step.
     async fn fill(&mut self, opened: u64) -> Result<(), Failure> {
         while self.next.is_none() && !self.ended {
-            match self.feed.next().await? {
+            match self.source.next().await? {
                 Some(batch) => {
                     if let Some((step, _)) = batch.place {
-                        self.next = Some((self.feed.version_of(step, opened), batch));
+                        self.next = Some((self.source.version_of(step, opened), batch));
                     }
                 }
                 None => self.ended = true,
@@ -48,13 +49,13 @@ impl Lane {
     }
 }
 
-/// The steps of one group.
+/// Runs the steps of one process group.
 pub(super) async fn steps(
     member: &Member<'_>,
     replica: &Replica,
     session: &mut Session,
     coordinator: &Arc<dyn Coordinator>,
-    circle: &Circle,
+    group: &ProcessGroup,
     outcome: &mut Outcome,
 ) -> Result<Ended, Failure> {
     let Member {
@@ -67,10 +68,10 @@ pub(super) async fn steps(
         stop,
         ..
     } = *member;
-    let Circle { formed, collective } = circle;
-    let mut shards = vec![Shard::Local(replica.shard().clone())];
+    let ProcessGroup { formed, collective } = group;
+    let mut shards = vec![ServerClient::Local(replica.shard().clone())];
     shards.extend_from_slice(tables);
-    // The session goes on, and so do its numbers.
+    // The session continues, and so do its sequence numbers.
     let identity = Identity {
         seq: session.parameters.seq(),
         ..session.identity
@@ -89,26 +90,26 @@ pub(super) async fn steps(
     session.opened = opened;
     let count = formed.lanes as usize;
     let members = formed.members.len().max(1);
-    // In the order of ranks, the lanes are in theirs.
+    // Lanes are distributed to members in the order of ranks.
     let own = count * formed.rank / members..count * (formed.rank + 1) / members;
     let mut lanes = Vec::new();
     for number in own.map(|lane| lane as u32) {
-        let feed = Feed::granted(config, model, session, coordinator, Some(number))?;
+        let source = BatchSource::granted(config, model, session, coordinator, Some(number))?;
         lanes.push(Lane {
             number,
-            feed,
+            source,
             next: None,
             ended: false,
         });
     }
-    let mut sum = Sum::new(model.variables(), collective, tables.is_empty())?;
+    let mut sum = GradientReducer::new(model.variables(), collective, tables.is_empty())?;
     let mut computing = Computing::new(config, &**model, threads)?;
-    let mut tally = Tally::new(config, outcome, &session.heartbeat.counts);
-    let mut held = Held::default();
+    let mut metrics = StepMetrics::new(config, outcome, &session.heartbeat.counts);
+    let mut held = CachedParameters::default();
     let mut version = opened.version;
     let mut global_step = replica.global_step();
     let mut next_batch = opened.batches_applied;
-    (config.standing)("training", true, Vec::new());
+    (config.set_status)("training", true, Vec::new());
     loop {
         if config
             .job
@@ -140,7 +141,7 @@ pub(super) async fn steps(
                 None => {}
             }
         }
-        tally.waited_for_input(began.elapsed());
+        metrics.waited_for_input(began.elapsed());
         sum.begin(version + 1, batches.len());
         let mut pushes = RowPushes::new();
         let mut own = None::<Sent>;
@@ -154,16 +155,17 @@ pub(super) async fn steps(
             let mut gradients = sum.memory();
             let mut tell = |variable: usize, gradient: &[f32]| sum.take(place, variable, gradient);
             let values = &pulled.held.values;
-            let sent = computing.step(batch, values, &mut gradients, true, &tally, &mut tell)?;
+            let sent = computing.step(batch, values, &mut gradients, true, &metrics, &mut tell)?;
             held = pulled.held;
             let rows = sum.add(place, lane, named, gradients);
             if !tables.is_empty() {
-                // Each batch's rows are updates of their own; while they travel, the rest is added up.
+                // The rows of each batch are an update of their own. While they are sent, the other gradients are
+                // summed.
                 let push = Push {
                     step: pulled.step,
                     batch: sent.batch(),
                     batches: 1,
-                    contribution: None,
+                    micro_batch: None,
                     stores: Some(1..1 + tables.len()),
                     gradients: rows,
                     rejected: None,
@@ -174,7 +176,7 @@ pub(super) async fn steps(
                     .await
                     .map_err(|error| broken_push(&error))?
                 {
-                    tally.exchanged(began.elapsed(), &pushed?.traffic);
+                    metrics.exchanged(began.elapsed(), &pushed?.traffic);
                 }
             }
             let examples = own.map_or(0, |own| own.examples) + sent.examples;
@@ -184,9 +186,9 @@ pub(super) async fn steps(
         let goes = stop.is_cancelled() || session.heartbeat.regroup() == formed.generation;
         let summed = sum.finish(goes).await;
         while let Some(pushed) = pushes.next().await.map_err(|error| broken_push(&error))? {
-            tally.exchanged(began.elapsed(), &pushed?.traffic);
+            metrics.exchanged(began.elapsed(), &pushed?.traffic);
         }
-        tally.waited_for_servers(began.elapsed());
+        metrics.waited_for_servers(began.elapsed());
         let summed = match summed {
             Ok(summed) => summed,
             Err(error) => return Ok(Ended::Broken(error.diagnostic())),
@@ -209,7 +211,7 @@ pub(super) async fn steps(
             step,
             batch,
             batches: count as u32,
-            contribution: Some(WHOLE_STEP),
+            micro_batch: Some(WHOLE_STEP),
             stores: Some(0..1),
             gradients,
             rejected: None,
@@ -226,8 +228,8 @@ pub(super) async fn steps(
             sum.keep(gradients);
             global_step = pushed.global_step;
             match own {
-                Some(sent) => tally.count(&pushed, sent),
-                None => tally.telemetry.global_step.set(pushed.global_step as f64),
+                Some(sent) => metrics.count(&pushed, sent),
+                None => metrics.telemetry.global_step.set(pushed.global_step as f64),
             }
         }
         if stop.is_cancelled() && regroup {
@@ -239,7 +241,7 @@ pub(super) async fn steps(
     }
 }
 
-/// What must never happen: the copies would not be equal any more.
+/// Returns the error for a state that must never occur: the copies would no longer be equal.
 fn fault(what: String) -> Failure {
     Failure::Local(
         Diagnostic::error(Code::E9001, what)

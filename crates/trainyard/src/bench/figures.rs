@@ -1,4 +1,4 @@
-//! The figures of a training job, from what its tasks said before and after the measurement.
+//! Figures of a training job, computed from samples of its tasks before and after the measurement.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use super::samples::Samples;
 /// Roles in the order in which they are shown.
 const ROLES: [Role; 3] = [Role::Chief, Role::Worker, Role::Ps];
 
-/// How a task stands at one moment.
+/// State of one task at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
     /// Seconds on the benchmark's clock.
@@ -20,40 +20,40 @@ pub(super) struct Snapshot {
     pub(super) cpu_seconds: f64,
     /// Most memory that the process has held, in bytes.
     pub(super) peak_bytes: u64,
-    /// What it says of itself.
+    /// Metrics of the task's admin port.
     pub(super) samples: Samples,
 }
 
-/// A task before and after.
+/// State of one task before and after the measurement.
 #[derive(Debug, Clone)]
 pub(super) struct Observed {
     pub(super) task: Task,
     pub(super) before: Snapshot,
     pub(super) after: Snapshot,
-    /// Seconds from the start of its process to its first applied step; none where it takes part in no step.
+    /// Seconds from the start of the process to its first applied step. `None` if the task takes part in no step.
     pub(super) first_step_seconds: Option<f64>,
 }
 
-/// What was measured. All rates are over the measurement alone.
+/// Result of a measurement. All rates cover the measurement alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Figures {
     /// Length of the measurement.
     pub(super) seconds: f64,
-    /// Steps applied in it, of all tasks.
+    /// Steps applied in the measurement, by all tasks.
     pub(super) steps: u64,
     /// Steps of all tasks together a second.
     pub(super) steps_per_second: f64,
     /// Examples of all tasks together a second.
     pub(super) examples_per_second: f64,
-    /// Processor time of all processes, user and system, for one global step.
+    /// Processor time of all processes, user and system, per global step.
     pub(super) cpu_ms_per_step: f64,
     /// Processors that all processes kept busy.
     pub(super) cpu_cores: f64,
-    /// By role.
+    /// Figures by role.
     pub(super) roles: BTreeMap<String, RoleFigures>,
     /// Mean time of a step of one training task.
     pub(super) step_ms: f64,
-    /// Where that time goes, as the tasks time it; `other` is the rest.
+    /// Parts of `step_ms` by name, as the tasks time them; `other` is the remainder.
     pub(super) phases: BTreeMap<String, Phase>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Figures {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct RoleFigures {
     pub(super) tasks: usize,
-    /// Processor time of its processes for one global step, of whichever task.
+    /// Processor time of the role's processes per global step, whichever task computed the step.
     pub(super) cpu_ms_per_step: f64,
     /// Processors that its processes kept busy.
     pub(super) cpu_cores: f64,
@@ -69,16 +69,16 @@ pub(super) struct RoleFigures {
     pub(super) peak_bytes: u64,
     /// Bytes of variables and slots that all of its tasks hold; parameter servers only.
     pub(super) value_bytes: Option<u64>,
-    /// Seconds from the start of a process to its first applied step, of its slowest task.
+    /// Seconds from the start of a process to its first applied step: the slowest task of the role.
     pub(super) first_step_seconds: Option<f64>,
 }
 
 /// A part of a training step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Phase {
-    /// Mean time of it in a step.
+    /// Mean time of this part in a step.
     pub(super) ms: f64,
-    /// Its share of the time of a step, 0 to 1.
+    /// Share of this part in the time of a step, 0 to 1.
     pub(super) share: f64,
 }
 
@@ -97,7 +97,7 @@ impl Observed {
 }
 
 impl Figures {
-    /// Computes the figures; nothing where no step was applied in the measurement.
+    /// Computes the figures. Returns `None` if no step was applied in the measurement.
     pub(super) fn new(observed: &[Observed]) -> Option<Self> {
         let steps: f64 = observed
             .iter()
@@ -106,7 +106,7 @@ impl Figures {
         if steps < 1.0 {
             return None;
         }
-        // Every task has its own moments: it is asked one after the other.
+        // Tasks are polled one after another, so each task has its own moments.
         let rate = |name: &str| {
             observed
                 .iter()
@@ -163,7 +163,7 @@ impl Figures {
         })
     }
 
-    /// Returns the figures for a person who sees them for the first time.
+    /// Returns the figures as text, with their meaning spelled out for a first-time reader.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let _ = writeln!(text, "global steps/s    {:.1}", self.steps_per_second);
@@ -216,7 +216,7 @@ impl Figures {
     }
 }
 
-/// Divides the time of the training tasks by what they did in it.
+/// Divides the time of the training tasks into the parts of a step.
 fn phases(training: &[&Observed], seconds: f64, steps: f64) -> BTreeMap<String, Phase> {
     let mut spent: BTreeMap<String, f64> = BTreeMap::new();
     for task in training {

@@ -1,4 +1,4 @@
-//! Workers of a benchmark, several in a process: each pulls and pushes as fast as it is answered.
+//! Workers of a benchmark, several in a process. Each worker pulls and pushes without pause.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use trainyard_cluster_client::{Parameters, Push, RemoteShard, Shard, channel};
+use trainyard_cluster_client::{Parameters, Push, RemoteServer, ServerClient, channel};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{BatchId, Identity, Ticket};
@@ -15,17 +15,18 @@ use trainyard_run_config::PayloadType;
 use trainyard_trainer::{Pipeline, beside, into_diagnostic};
 use trainyard_variable::{Access, Layout, Read, Reads, VariableSpec};
 
-use super::row_law::RowLaw;
 use super::usage;
+use super::zipf::ZipfRows;
 
-/// Longest wait for a parameter server.
-const DEADLINE: Duration = Duration::from_secs(20);
-/// Draws of rows, used in turn: many enough that a step's rows have left the caches when they come again.
+/// Timeout of a request to a parameter server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+/// Number of prepared draws of rows, used in turn. It is large, so that the rows of a draw have left the caches when
+/// the draw is used again.
 const DRAWS: usize = 256;
-/// Latencies that are kept.
+/// Most latencies that a worker records.
 const LATENCIES_MAX: usize = 1_000_000;
 
-/// What a process is told.
+/// Order to one load process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) servers: Vec<String>,
@@ -33,30 +34,30 @@ pub(super) struct Order {
     pub(super) layout: Layout,
     pub(super) cluster_id: String,
     pub(super) epoch: u64,
-    /// Index of its first worker.
+    /// Index of the first worker of this process.
     pub(super) index: usize,
-    /// How many workers it has.
+    /// Number of workers of this process.
     pub(super) workers: usize,
     pub(super) rows_per_step: usize,
-    /// Exponent of Zipf's law by which rows are drawn; uniform without.
+    /// Exponent of Zipf's law by which rows are drawn. `None` draws uniformly.
     pub(super) zipf: Option<f64>,
-    /// Wait between pull and push, in milliseconds: what a model would compute in.
+    /// Wait between pull and push, in milliseconds. It stands for the computation of a model.
     pub(super) compute_ms: f64,
-    /// Steps that a worker reads ahead.
+    /// Steps whose parameters a worker reads ahead.
     pub(super) pipeline_depth: usize,
     pub(super) payload: PayloadType,
     pub(super) seconds: f64,
 }
 
 impl Order {
-    /// Returns the servers; none is spoken to yet.
-    pub(super) fn shards(&self) -> Result<Vec<Shard>, Diagnostic> {
+    /// Returns clients of the servers, without connecting to them.
+    pub(super) fn shards(&self) -> Result<Vec<ServerClient>, Diagnostic> {
         let shard = |(index, address): (usize, &String)| {
             let task = Task {
                 role: Role::Ps,
                 index,
             };
-            Ok(Shard::Remote(RemoteShard::new(
+            Ok(ServerClient::Remote(RemoteServer::new(
                 index,
                 address,
                 channel(task, address)?,
@@ -66,23 +67,24 @@ impl Order {
     }
 }
 
-/// What a process has done.
+/// Result of one load process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Loaded {
     pub(super) workers: Vec<Outcome>,
     pub(super) cpu_seconds: f64,
 }
 
-/// What one worker has done.
+/// Result of one worker.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) steps: u64,
     pub(super) seconds: f64,
     pub(super) pulled_bytes: u64,
     pub(super) pushed_bytes: u64,
-    /// Rows read of each table, each row once a step.
+    /// Rows read from each table. A row that a step draws twice counts once.
     pub(super) rows: u64,
-    /// Milliseconds that a step waited for the servers, ascending: for the push of an earlier one and its own pull.
+    /// Milliseconds that a step waited for the servers, ascending: for the push of an earlier step and for its own
+    /// pull.
     pub(super) latencies: Vec<f32>,
 }
 
@@ -90,7 +92,7 @@ fn broken(what: &str, error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("the load generator {what}: {error}"))
 }
 
-/// Opens its workers' sessions, says that it is ready, waits for a line, loads, and prints what came of it.
+/// Opens the sessions of its workers, prints `ready`, waits for a line of input, runs the load, and prints the result.
 pub(super) fn run(order: &str) -> Result<(), Diagnostic> {
     let order: Order =
         serde_json::from_str(order).map_err(|error| broken("was given no order", error))?;
@@ -135,10 +137,10 @@ async fn load(order: &Order) -> Result<Loaded, Diagnostic> {
     })
 }
 
-/// One worker: its own session and connections.
+/// One worker, with its own session and connections.
 struct Worker {
     index: usize,
-    law: Option<RowLaw>,
+    law: Option<ZipfRows>,
     parameters: Parameters,
 }
 
@@ -164,7 +166,7 @@ impl Worker {
             identity,
             fingerprint,
             index as u64,
-            DEADLINE,
+            REQUEST_TIMEOUT,
         )
         .await;
         let (parameters, _) = opened.map_err(|error| into_diagnostic(&error))?;
@@ -174,7 +176,7 @@ impl Worker {
             .iter()
             .find(|spec| spec.access == Access::Rows);
         let law = table
-            .map(|spec| RowLaw::new(spec.rows(), order.zipf))
+            .map(|spec| ZipfRows::new(spec.rows(), order.zipf))
             .transpose()?;
         Ok(Self {
             index,
@@ -187,7 +189,7 @@ impl Worker {
         let shard = self.index as u64;
         let mut random = ChaCha8Rng::seed_from_u64(shard);
         let compute = Duration::from_secs_f64(order.compute_ms / 1e3);
-        // Drawn before: to draw and sort rows is no work of a worker.
+        // Rows are drawn before the load starts, because drawing and sorting are no part of a worker's work.
         let draws: Vec<(Reads, usize)> = (0..DRAWS)
             .map(|_| reads(&order, self.law.as_ref(), &mut random))
             .collect();
@@ -258,7 +260,7 @@ impl Worker {
                 step: pulled.step,
                 batch: id,
                 batches: 1,
-                contribution: None,
+                micro_batch: None,
                 stores: None,
                 gradients,
                 rejected: None,
@@ -270,8 +272,9 @@ impl Worker {
     }
 }
 
-/// Dense variables whole, and of all tables the same random rows; and how many rows that are.
-fn reads(order: &Order, law: Option<&RowLaw>, random: &mut ChaCha8Rng) -> (Reads, usize) {
+/// Returns one step's reads, and the number of rows in each table. A step reads dense variables whole, and the same
+/// random rows of all tables.
+fn reads(order: &Order, law: Option<&ZipfRows>, random: &mut ChaCha8Rng) -> (Reads, usize) {
     let mut rows: Vec<u32> = law.map_or_else(Vec::new, |law| {
         (0..order.rows_per_step).map(|_| law.draw(random)).collect()
     });

@@ -1,4 +1,4 @@
-//! `trainyard bench input` and `bench model`: one process over the records of a job.
+//! `trainyard bench input` and `bench model`: one process that reads the records of a job.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use trainyard_variable::{Access, Read};
 use crate::command::{BenchJob, Format};
 use crate::output::print;
 
-/// Batches that the model is timed on, over and over.
+/// Number of batches on which the model is timed, in turn.
 const BATCHES: usize = 16;
 
-/// Reads the training input of a job, with and without making it ready for the model.
+/// Times the reading of a job's training input, with and without the feature columns.
 pub(super) fn input(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     let work = || {
@@ -75,7 +75,7 @@ pub(super) fn model(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagno
                         Read::Rows(rows) => rows.len() * spec.width(),
                         _ => 0,
                     };
-                    // Small and of both signs, as weights are.
+                    // Small values of both signs, as weights have.
                     (0..length)
                         .map(|place| (place % 13) as f32 * 0.01 - 0.06)
                         .collect()
@@ -93,7 +93,8 @@ pub(super) fn model(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagno
             for (features, values) in &mut ready {
                 let began = Instant::now();
                 let outcome = threads.run(|| {
-                    // Whole: what is only sent to another thread need not be seen by two.
+                    // The closure captures the mutable borrow whole, because features are `Send` but need not be
+                    // `Sync`.
                     let features: &mut _ = features;
                     model.train(features, values, &mut gradients, &mut scratch)
                 })?;
@@ -108,8 +109,8 @@ pub(super) fn model(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagno
                 break;
             }
         }
-        // Three products of each kernel: forward, its own gradient, its input's. A model may leave out the last one
-        // for columns of the first layer's input that learn nothing; they are counted all the same.
+        // Three products per kernel: forward, gradient of the kernel, gradient of its input. A model may skip the last
+        // product for input columns of the first layer that learn nothing. These products are counted nevertheless.
         let dense = model
             .variables()
             .iter()

@@ -1,4 +1,4 @@
-//! What a task's admin port says of it: the samples of a Prometheus text.
+//! Samples of a task's admin port, in the text format of Prometheus.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use trainyard_diagnostic::{Code, Diagnostic};
 
-/// Longest wait for an answer.
-const DEADLINE: Duration = Duration::from_secs(5);
-/// Longest answer that is read.
+/// Timeout of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
-/// Values by name. Samples of one name that differ in their labels are added up; buckets of histograms are left out.
+/// Values by name. Samples that differ only in their labels are added up. Buckets of histograms are left out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Samples(BTreeMap<String, f64>);
 
@@ -20,7 +20,7 @@ impl Samples {
     /// Reads the text of a `/metrics` page (Prometheus text exposition format 0.0.4).
     ///
     /// # Errors
-    /// The first line that is not `name{labels} value`.
+    /// Returns the first line that is not `name{labels} value`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut samples = BTreeMap::new();
         for line in text
@@ -29,7 +29,7 @@ impl Samples {
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
         {
             let wrong = || line.to_owned();
-            // Labels may hold anything but an unescaped quote: the value stands behind the last bracket.
+            // Labels may hold any character but an unescaped quote, so the value follows the last bracket.
             let (name, rest) = match (line.find('{'), line.rfind('}')) {
                 (Some(open), Some(close)) if open < close => (&line[..open], &line[close + 1..]),
                 _ => line.split_once(char::is_whitespace).ok_or_else(wrong)?,
@@ -50,10 +50,10 @@ impl Samples {
         Ok(Self(samples))
     }
 
-    /// Asks an admin port.
+    /// Fetches the metrics of an admin port.
     ///
     /// # Errors
-    /// Nobody listens at the address, or the answer is not understood.
+    /// The address refuses the connection, or the response cannot be parsed.
     pub(super) async fn fetch(address: &str) -> Result<Self, Diagnostic> {
         let unread = |what: String| {
             Diagnostic::error(
@@ -63,7 +63,7 @@ impl Samples {
         };
         let ask = async {
             let mut stream = TcpStream::connect(address).await?;
-            // Version 1.0: the answer comes in one piece, and the end of the connection is its end.
+            // HTTP/1.0 has no chunked responses: the end of the connection ends the response.
             stream
                 .write_all(format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())
                 .await?;
@@ -74,9 +74,9 @@ impl Samples {
                 .await?;
             Ok::<String, std::io::Error>(answer)
         };
-        let answer = tokio::time::timeout(DEADLINE, ask)
+        let answer = tokio::time::timeout(REQUEST_TIMEOUT, ask)
             .await
-            .map_err(|_| unread(format!("no answer within {} s", DEADLINE.as_secs())))?
+            .map_err(|_| unread(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())))?
             .map_err(|error| unread(error.to_string()))?;
         let (head, body) = answer
             .split_once("\r\n\r\n")
@@ -91,13 +91,12 @@ impl Samples {
         Self::parse(body).map_err(|line| unread(format!("not `name value`: {line:?}")))
     }
 
-    /// Returns a value; 0 where the task has not recorded it.
+    /// Returns a value, or 0 if the task has not recorded it.
     pub(super) fn get(&self, name: &str) -> f64 {
         self.0.get(name).copied().unwrap_or(0.0)
     }
 
-    /// Returns the parts of a training step that the task times, by name: `input`, `pull`, ...; with all seconds spent
-    /// in each.
+    /// Returns the parts of a training step by name (`input`, `pull`, ...), with the total seconds of each part.
     pub(super) fn step_phases(&self) -> impl Iterator<Item = (&str, f64)> {
         self.0.iter().filter_map(|(name, value)| {
             let phase = name

@@ -1,33 +1,34 @@
-//! `trainyard bench scale`: how the rate of steps grows with the number of workers.
+//! `trainyard bench scale`: rate of steps by number of workers.
 
 use serde::Serialize;
 use serde_json::json;
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use super::scale_plot::plot;
-use super::{plane, traffic::Traffic};
+use super::{parameter_server, traffic::Traffic};
 use crate::command::{BenchPs, BenchScale, Format};
 use crate::output::print;
 
-/// The load at one number of workers.
+/// Result with one number of workers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Point {
     pub(super) workers: usize,
     /// Steps of all workers together a second.
     pub(super) steps_per_second: f64,
-    /// That rate by the one that as many workers would have at the speed of a worker of the first point.
+    /// Measured rate divided by the linear rate. The linear rate is that of one worker of the first point, times the
+    /// workers.
     pub(super) share_of_linear: f64,
     /// Processors that the busiest server kept busy.
     pub(super) busiest_ps_cores: f64,
-    /// Processors that all workers kept busy: where it nears those of the machine, they are what is measured.
+    /// Processors that all workers kept busy. Near the processors of the machine, the workers are the bottleneck.
     pub(super) worker_cores: f64,
-    /// What a step waited for the servers.
+    /// Median time that a step waited for the servers.
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
 }
 
 impl Point {
-    /// `first` is the point with the fewest workers, absent for itself.
+    /// Makes a point. `first` is the point with the fewest workers; it is absent for that point itself.
     fn new(traffic: &Traffic, first: Option<&Self>) -> Self {
         let workers = traffic.workers;
         let rate = traffic.steps_per_second;
@@ -61,11 +62,11 @@ impl Point {
     }
 }
 
-/// Columns of the table. `p50` and `p99` are what a step waited for the servers.
+/// Header of the table. `p50` and `p99` are the time that a step waited for the servers.
 const HEADER: &str =
     "workers  global steps/s  of linear  busiest ps cores  workers cores  p50 ms  p99 ms\n";
 
-/// Measures each number of workers in turn, prints a table, and draws it.
+/// Measures each number of workers in turn, prints a table, and draws a plot.
 pub(super) fn bench(arguments: &BenchScale) -> Result<(), Diagnostic> {
     let mut counts = arguments.workers.clone();
     counts.sort_unstable();
@@ -77,10 +78,10 @@ pub(super) fn bench(arguments: &BenchScale) -> Result<(), Diagnostic> {
     }
     let mut points: Vec<Point> = Vec::new();
     for workers in counts {
-        let traffic = plane::measure(&load(arguments, workers))?;
+        let traffic = parameter_server::measure(&load(arguments, workers))?;
         let point = Point::new(&traffic, points.first());
         if text {
-            // A row as soon as it is known: the whole takes a while.
+            // Each row is printed as soon as it is known, because the whole benchmark takes long.
             print(&point.line())?;
         }
         points.push(point);
@@ -106,7 +107,7 @@ pub(super) fn bench(arguments: &BenchScale) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// The load of so many workers.
+/// Returns the arguments of the load with this number of workers.
 fn load(arguments: &BenchScale, workers: usize) -> BenchPs {
     BenchPs {
         dense: arguments.dense,
@@ -128,7 +129,7 @@ fn load(arguments: &BenchScale, workers: usize) -> BenchPs {
     }
 }
 
-/// What the figures hold for, in one line.
+/// Returns the conditions of the measurement in one line.
 fn conditions(arguments: &BenchScale) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let servers = if arguments.ps == 1 {

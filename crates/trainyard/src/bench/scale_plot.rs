@@ -1,4 +1,4 @@
-//! The picture of `bench scale`: measured rates beside the linear ones, as SVG.
+//! Plot of `bench scale` as SVG: measured rates beside linear rates.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use super::scale::Point;
 const WIDTH: f64 = 760.0;
 /// Height of the picture in pixels.
 const HEIGHT: f64 = 480.0;
-/// Left, right, top and bottom edge of the plot in it.
+/// Left, right, top and bottom edge of the plot area, in pixels.
 const EDGES: (f64, f64, f64, f64) = (80.0, 735.0, 65.0, 420.0);
-/// Blue of the measured points (Okabe and Ito's palette, which colour-blind people tell apart).
+/// Blue of the measured points. The palette of Okabe and Ito can be told apart by colour-blind readers.
 const MEASURED: &str = "#0072B2";
-/// Grey of the linear line, which is dashed too: no difference is told by colour alone.
+/// Grey of the linear line. The line is also dashed, so that no difference depends on colour alone.
 const LINEAR: &str = "#595959";
 
-/// Draws points, at least one, in ascending order of workers. `conditions` is written under the title.
+/// Draws points in ascending order of workers, at least one point. The plot shows `conditions` under its title.
 pub(super) fn plot(points: &[Point], conditions: &str) -> String {
     let (left, right, top, bottom) = EDGES;
     let last = points.last();
@@ -135,7 +135,7 @@ pub(super) fn plot(points: &[Point], conditions: &str) -> String {
     svg
 }
 
-/// Returns a distance between marks that makes four to ten of them: 1, 2 or 5 times a power of ten.
+/// Returns a distance between ticks that gives four to ten ticks: 1, 2 or 5 times a power of ten.
 fn tick(max: f64) -> f64 {
     let rough = (max / 8.0).max(1e-6);
     let power = 10_f64.powf(rough.log10().floor());
@@ -145,7 +145,7 @@ fn tick(max: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// A number without the noise of its arithmetic.
+/// Formats a number without its rounding noise.
 fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn points_on_the_linear_line_are_drawn_on_it() {
         let svg = plot(&[point(1, 10.0, 1.0), point(10, 100.0, 1.0)], "a < b & c");
-        // 10 workers of marks 2 apart and 100 steps of marks 20 apart: both axes end there, at the upper right corner.
+        // 10 workers with ticks 2 apart, and 100 steps with ticks 20 apart: both axes end at the upper right corner.
         assert!(
             svg.contains("x2=\"735.0\" y2=\"65.0\" stroke=\"#595959\""),
             "{svg}"

@@ -1,4 +1,4 @@
-//! A slower way to a server: a TCP proxy that holds everything back for a while, in both directions.
+//! A slow link to a server: a TCP proxy that delays all bytes, in both directions.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-/// Most bytes that are read at once.
+/// Most bytes of one read.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Most chunks on their way in one direction of one connection: 64 MiB, so that the delay bounds no bandwidth.
+/// Most chunks in flight in one direction of a connection: 64 MiB, so that the delay does not bound the bandwidth.
 const CHUNKS_MAX: usize = 1024;
 
-/// A running proxy. It ends with this value.
+/// A running proxy. Dropping this value ends it.
 #[derive(Debug)]
 pub(super) struct SlowLink {
     address: SocketAddr,
@@ -23,11 +23,11 @@ pub(super) struct SlowLink {
 }
 
 impl SlowLink {
-    /// Starts a proxy on a free port of this machine, in a thread of its own. Each byte takes `delay` longer than
-    /// without it, each way; timers round that up to whole milliseconds.
+    /// Starts a proxy on a free port of this machine, in a thread of its own. The proxy delays each byte by `delay` in
+    /// each direction; timers round `delay` up to whole milliseconds.
     ///
     /// # Errors
-    /// There is no port or thread left.
+    /// The system has no free port or thread.
     pub(super) fn start(target: &str, delay: Duration) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -41,7 +41,7 @@ impl SlowLink {
         let target = target.to_owned();
         runtime.spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                // Where the server does not answer, the caller sees its connection end, as it would without the proxy.
+                // If the server does not answer, the caller's connection closes, as it would without the proxy.
                 let Ok(far) = TcpStream::connect(&target).await else {
                     continue;
                 };
@@ -58,14 +58,14 @@ impl SlowLink {
         })
     }
 
-    /// Where the proxy listens.
+    /// Returns the address of the proxy.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Carries one direction of a connection to its end. Chunks are on their way at the same time: the delay is added to
-/// each, not to the sum.
+/// Forwards one direction of a connection until it ends. Several chunks are in flight at once: the delay applies to
+/// each chunk, not to their sum.
 async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration) {
     let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS_MAX);
     let read = async move {

@@ -1,11 +1,11 @@
-//! What came through the parameter plane.
+//! Traffic between workers and parameter servers: the result of `trainyard bench ps`.
 
 use serde::Serialize;
 
 use super::load::{Loaded, Outcome};
 use crate::command::BenchPs;
 
-/// What was asked for, and the figures of it. Rates are of all workers together; MB are 1e6 bytes.
+/// Arguments of the benchmark, and its figures. Rates are the sum over all workers; 1 MB is 1e6 bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Traffic {
     pub(super) ps: usize,
@@ -20,7 +20,7 @@ pub(super) struct Traffic {
     pub(super) steps_per_second: f64,
     pub(super) pulled_mb_per_second: f64,
     pub(super) pushed_mb_per_second: f64,
-    /// Rows of all tables read, and as many updated; a row that a step draws twice counts once.
+    /// Rows read from all tables; as many are updated. A row that a step draws twice counts once.
     pub(super) rows_per_second: f64,
     /// Processor time of servers and workers.
     pub(super) cpu_ms_per_mb: f64,
@@ -31,7 +31,7 @@ pub(super) struct Traffic {
     pub(super) busiest_ps_cores: f64,
     /// Processors that the workers kept busy.
     pub(super) worker_cores: f64,
-    /// What a step waited for the servers: for the push of an earlier one and its own pull.
+    /// Median time that a step waited for the servers: for the push of an earlier step and for its own pull.
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
     /// Most memory that one server has held.
@@ -39,7 +39,8 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Adds up what the load processes have done in `seconds`, while each server took its `server_cpu` seconds.
+    /// Adds up the results of the load processes over `seconds`. `server_cpu` is the processor time of each server, in
+    /// seconds.
     pub(super) fn new(
         arguments: &BenchPs,
         processes: &[Loaded],
@@ -92,7 +93,7 @@ impl Traffic {
         }
     }
 
-    /// Returns the figures for a person.
+    /// Returns the figures as text.
     pub(super) fn text(&self) -> String {
         let pulled = self.pulled_mb_per_second;
         let pushed = self.pushed_mb_per_second;
@@ -125,7 +126,7 @@ impl Traffic {
     }
 }
 
-/// Returns the value below which a share of ascending values lies; 0 where there are none.
+/// Returns a quantile of ascending values, or 0 if there are none.
 fn at(ascending: &[f32], share: f64) -> f64 {
     let place = ((ascending.len() as f64 * share) as usize).min(ascending.len().saturating_sub(1));
     ascending.get(place).copied().unwrap_or(0.0).into()

@@ -1,4 +1,4 @@
-//! `trainyard bench train`: a job as its users run it, one process a task, measured while it trains.
+//! `trainyard bench train`: measures a job while it trains, one process per task, as in real use.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,14 +18,15 @@ use crate::folder::Folder;
 use crate::output::print;
 use crate::up::{Supervisor, free_ports, resolve, tasks, threads};
 
-/// Longest time from the start to the first step of the last task: tables are made, and the first checkpoint written.
-const START: Duration = Duration::from_secs(300);
-/// Time between looks at the tasks before the measurement. It bounds how exact the time of a first step is.
-const LOOK: Duration = Duration::from_millis(10);
-/// A number of steps, epochs or seconds that no measurement reaches.
+/// Timeout from the start to the first step of the last task. The start initializes tables and writes a first
+/// checkpoint.
+const START_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time between two polls of the tasks before the measurement. It bounds the precision of the time to the first step.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// A number of steps, passes or seconds that no measurement reaches.
 const NEVER: u64 = 1_000_000_000_000;
 
-/// What is printed.
+/// Output of the benchmark.
 #[derive(Debug, Serialize)]
 struct Report {
     job: String,
@@ -33,7 +34,7 @@ struct Report {
     /// Processors of this machine.
     cores: usize,
     warmup_seconds: f64,
-    /// What was changed in the job for the measurement.
+    /// Settings of the job that were changed for the measurement.
     changed: Vec<String>,
     #[serde(flatten)]
     figures: Figures,
@@ -41,7 +42,7 @@ struct Report {
     exit: BTreeMap<String, i32>,
 }
 
-/// The tasks of the job and where they are asked.
+/// Tasks of the job, with their admin addresses.
 struct Cluster {
     supervisor: Supervisor,
     admin: BTreeMap<Task, String>,
@@ -103,7 +104,7 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
     print(&report.render(arguments.format)).map_err(one)
 }
 
-/// Returns the cluster to train on, without evaluators.
+/// Returns the cluster of the benchmark, without evaluators.
 fn training_cluster(
     text: &str,
     job: &Job,
@@ -127,7 +128,7 @@ fn training_cluster(
     }
 }
 
-/// Returns the settings that let a job train without end or checkpoint, and says what they change.
+/// Returns the settings that remove the job's end and its periodic checkpoints, and a description of each change.
 fn endless(job: &Job) -> (Vec<String>, Vec<String>) {
     let mut set = Vec::new();
     let mut changed = Vec::new();
@@ -273,7 +274,7 @@ impl Cluster {
                 } else {
                     "trainyard_steps_total"
                 };
-                // Nobody listens there while the process is starting.
+                // The port refuses connections while the process starts.
                 let samples = Samples::fetch(address).await.unwrap_or_default();
                 if samples.get(name) >= 1.0
                     && let Some(started) = self.supervisor.started(*task)
@@ -292,19 +293,19 @@ impl Cluster {
                 return Ok(first_steps);
             }
             self.all_run().await?;
-            if self.began.elapsed() > START {
+            if self.began.elapsed() > START_TIMEOUT {
                 let message = format!(
                     "the job did not train within {} s of its start",
-                    START.as_secs()
+                    START_TIMEOUT.as_secs()
                 );
                 let problem = Diagnostic::error(Code::E9002, message);
                 return Err(problem.note(format!("waiting for {}", waiting.join(", "))));
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Waits, and notices where a task ends meanwhile.
+    /// Waits, then fails if a task has ended meanwhile.
     async fn let_train(&mut self, seconds: f64) -> Result<(), Diagnostic> {
         tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
         self.all_run().await
@@ -319,7 +320,7 @@ impl Cluster {
             .help("its own message stands above; `trainyard check` may tell more"))
     }
 
-    /// Asks every task how it stands.
+    /// Polls every task.
     async fn look(&self) -> Result<BTreeMap<Task, Snapshot>, Diagnostic> {
         let processes = self.supervisor.process_ids();
         let mut snapshots = BTreeMap::new();

@@ -10,15 +10,16 @@ use super::{Format, JobArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// The parameter plane: pulls and pushes of real workers against real servers, and nothing else.
+    /// The parameter servers alone: pulls and pushes of real workers, without a model.
     Ps(BenchPs),
-    /// The parameter plane by number of workers: what each adds.
+    /// The parameter servers by number of workers.
     Scale(BenchScale),
     /// Reading a job's training input.
     Input(BenchJob),
     /// The forward and backward pass of a job's model.
     Model(BenchJob),
-    /// Training a job on a cluster of this machine, in a temporary folder: steps, processor time and memory of each role.
+    /// Training a job on a cluster of this machine, in a temporary folder: steps, processor time and memory of each
+    /// role.
     Train(BenchTrain),
 }
 
@@ -27,8 +28,8 @@ pub(crate) struct BenchTrain {
     /// The job file.
     #[arg(value_name = "JOB.toml")]
     pub(crate) job: PathBuf,
-    /// A cluster of this machine, local:ps=2,worker=3; a cluster file that gives admin addresses; or `none`: one process,
-    /// as `trainyard train` is.
+    /// A cluster on this machine, local:ps=2,worker=3; a cluster file with admin addresses; or `none`: one process, as
+    /// in `trainyard train`.
     #[arg(long, value_name = "CLUSTER", default_value = "local:ps=1,worker=1")]
     pub(crate) cluster: String,
     /// Length of the measurement, in seconds.
@@ -48,12 +49,12 @@ pub(crate) struct BenchTrain {
         default_value = "warn"
     )]
     pub(crate) log_level: String,
-    /// Form of the result.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
 }
 
-/// Reads a length of time for a benchmark: more than 0, at most a day.
+/// Parses a duration of a benchmark: more than 0, at most a day.
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
@@ -75,94 +76,94 @@ fn payload_type(text: &str) -> Result<PayloadType, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchPs {
-    /// Values of a dense variable that every step reads and updates whole.
+    /// Values of a dense variable. Each step reads and updates all of them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) dense: usize,
-    /// Random rows that every step reads and updates in each table.
+    /// Random rows that each step reads and updates in each table.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) rows: usize,
-    /// Tables.
+    /// Number of tables.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) tables: usize,
-    /// Rows of a table.
+    /// Rows per table.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) table_rows: usize,
-    /// Values in a row.
+    /// Values per row.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) dim: usize,
-    /// Workers.
+    /// Number of workers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) workers: usize,
-    /// Workers in one process. Each has its own session and connections all the same.
+    /// Workers per process. Each worker has its own session and connections nevertheless.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) workers_per_process: usize,
-    /// Time that every worker waits between its pull and its push, as one that computes.
+    /// Time between the pull and the push of each worker. It stands for the computation of a model.
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = milliseconds)]
     pub(crate) compute_ms: f64,
-    /// Steps whose parameters a worker reads ahead while it computes, as strategy.pipeline_depth has it.
+    /// Steps whose parameters a worker reads ahead while it computes, like strategy.pipeline_depth.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=8).map(usize::from))]
     pub(crate) pipeline_depth: usize,
-    /// How values travel, as strategy.payload has it.
+    /// Type of values on the wire, like strategy.payload.
     #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = payload_type)]
     pub(crate) payload: PayloadType,
-    /// Draws rows by Zipf's law with this exponent, 0 to 10, instead of all alike.
+    /// Draws rows by Zipf's law with this exponent, 0 to 10. Without it, all rows have the same probability.
     #[arg(long, value_name = "S", value_parser = exponent)]
     pub(crate) zipf: Option<f64>,
-    /// Lets the servers listen at socket files (`unix:` addresses) instead of ports.
+    /// Makes the servers listen at socket files (`unix:` addresses) instead of ports.
     #[arg(long, conflicts_with = "slow_ps_ms")]
     pub(crate) unix_sockets: bool,
-    /// Puts the last server behind a link that takes so much longer, each way.
+    /// Delays all traffic of the last server by this time, in each direction.
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub(crate) slow_ps_ms: Option<f64>,
-    /// Parameter servers, each a process.
+    /// Number of parameter servers, each a process.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) ps: usize,
-    /// Length of the load.
+    /// Duration of the load.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(crate) seconds: f64,
-    /// Form of the result.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchScale {
-    /// Numbers of workers, each measured by itself.
+    /// Numbers of workers to measure, each by itself.
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32,64", value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) workers: Vec<usize>,
-    /// Workers in one process. Each has its own session and connections all the same.
+    /// Workers per process. Each worker has its own session and connections nevertheless.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) workers_per_process: usize,
-    /// Time that every worker waits between its pull and its push, as one that computes.
+    /// Time between the pull and the push of each worker. It stands for the computation of a model.
     #[arg(long, value_name = "MS", default_value_t = 50.0, value_parser = milliseconds)]
     pub(crate) compute_ms: f64,
-    /// Parameter servers, each a process.
+    /// Number of parameter servers, each a process.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) ps: usize,
-    /// Values of a dense variable that every step reads and updates whole.
+    /// Values of a dense variable. Each step reads and updates all of them.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub(crate) dense: usize,
-    /// Random rows that every step reads and updates.
+    /// Random rows that each step reads and updates.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) rows: usize,
     /// Rows of the table.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) table_rows: usize,
-    /// Values in a row.
+    /// Values per row.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) dim: usize,
-    /// Length of the load at each number of workers.
+    /// Duration of the load at each number of workers.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(crate) seconds: f64,
-    /// Draws the result as SVG.
+    /// Draws a plot as SVG.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-    /// Form of the result.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
 }
 
-/// Reads a wait of a benchmark: 0 to a minute.
+/// Parses a wait of a benchmark: 0 to a minute.
 fn milliseconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(wait) if (0.0..=60_000.0).contains(&wait) => Ok(wait),
@@ -170,7 +171,7 @@ fn milliseconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads an exponent of Zipf's law.
+/// Parses an exponent of Zipf's law.
 fn exponent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(exponent) if (0.0..=10.0).contains(&exponent) => Ok(exponent),
@@ -185,13 +186,13 @@ pub(crate) struct BenchJob {
     /// Length of each measurement.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
     pub(crate) seconds: f64,
-    /// Form of the result.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchLoad {
-    /// What to do, as JSON.
+    /// The order, as JSON.
     pub(crate) order: String,
 }

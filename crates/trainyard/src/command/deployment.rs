@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deploy {
-    /// Writes the files by which systemd starts each host's tasks, one folder a host.
+    /// Writes the files by which systemd starts the tasks of each host, one folder per host.
     #[command(long_about = RENDER)]
     Render(Render),
 }
 
-/// What `deploy render` does, at length.
+/// Long help of `deploy render`.
 const RENDER: &str = "Writes the files by which systemd starts each host's tasks, one folder a host.
 
 A host is what stands before the port of an address in the cluster file. DIR/HOST holds what goes to `/` there: the \
@@ -27,13 +27,13 @@ pub(crate) struct Render {
     /// The cluster file.
     #[arg(long, value_name = "CLUSTER.toml")]
     pub(crate) cluster: PathBuf,
-    /// The job file. The units may then write to its model_dir, which must be there, and wait until that is mounted.
+    /// The job file. The units may then write to its model_dir, which must exist, and wait until it is mounted.
     #[arg(long, value_name = "JOB.toml")]
     pub(crate) job: Option<PathBuf>,
-    /// Only this host.
+    /// Writes the folder of this host only.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
-    /// Folder to write to; it must be new or empty.
+    /// Folder for the output; it must be new or empty.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Jobs held against records that do not fit them.
+//! Jobs compared with records that do not fit them.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use trainyard_run_config::Job;
 
 use super::look;
 
-/// A job with this label and these features.
+/// Returns a job with this label and these features.
 fn job(label: &str, kind: &str, features: &[&str]) -> Job {
     let features: String = features
         .iter()
@@ -19,7 +19,7 @@ fn job(label: &str, kind: &str, features: &[&str]) -> Job {
     Job::parse(Path::new("job.toml"), &text, &[]).expect("the job is good")
 }
 
-/// A hundred records whose columns take these values in turn.
+/// Returns the profile of a hundred records. Each column repeats its values in turn.
 fn profile(columns: &[(&str, &[&str])]) -> Profile {
     let names: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut profile = Profile::default();
@@ -37,7 +37,7 @@ fn profile(columns: &[(&str, &[&str])]) -> Profile {
     profile
 }
 
-/// All that is said, on one line each.
+/// Returns all findings, one per line.
 fn told(job: &Job, columns: &[(&str, &[&str])]) -> Vec<String> {
     let found = look(job, &profile(columns));
     let lines = found

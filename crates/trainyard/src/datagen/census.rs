@@ -10,7 +10,7 @@ use super::hidden::{hidden, normal, record, uniform, zipf};
 
 const HEADER: &str = "age, workclass, fnlwgt, education, education-num, marital-status, occupation, relationship, race, \
                       sex, capital-gain, capital-loss, hours-per-week, native-country, Salary\n";
-/// Category columns: name stem and number of values.
+/// Category columns: stem of the values, and number of values.
 const CATEGORIES: [(&str, u64); 8] = [
     ("workclass", 9),
     ("education", 16),

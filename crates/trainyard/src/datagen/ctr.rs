@@ -14,15 +14,15 @@ const CARDINALITIES: [u64; 26] = [
     1460, 583, 1_000_000, 400_000, 305, 24, 12_517, 633, 3, 93_145, 5_683, 1_000_000, 3_194, 27,
     14_992, 500_000, 10, 5_652, 2_173, 4, 700_000, 18, 15, 286_181, 105, 142_572,
 ];
-/// Categories whose pairs matter.
+/// Pairs of categories that influence the label.
 const PAIRS: [(usize, usize); 6] = [(0, 1), (4, 13), (7, 17), (2, 19), (6, 8), (15, 24)];
-/// Numbers, and categories, that are missing, and how often.
+/// Numbers and categories that may be missing, with their probabilities.
 const MISSING_NUMBERS: [(usize, f64); 4] = [(0, 0.3), (2, 0.15), (9, 0.4), (11, 0.6)];
 const MISSING_CATEGORIES: [(usize, f64); 3] = [(18, 0.05), (21, 0.3), (25, 0.1)];
-/// Numbers that matter.
+/// Numbers that influence the label.
 const TELLING: [usize; 6] = [0, 3, 4, 6, 9, 12];
 
-/// Writes the records `rows` of a data set.
+/// Writes the given records of a data set.
 pub(crate) fn write(
     path: &Path,
     rows: Range<u64>,

@@ -1,28 +1,29 @@
-//! The hidden truth behind synthetic labels: a standard normal for every id, and ids as often as words are.
+//! The hidden parameters of synthetic labels: a standard normal per id, and ids with the frequencies of words.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-/// A source of draws for one record: the same record has the same draws, however the records are divided.
+/// Returns the random source of one record. It depends on the number of the record alone, not on the division into
+/// files.
 pub(crate) fn record(seed: u64, row: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(row);
     random
 }
 
-/// Uniform in (0, 1).
+/// Returns a uniform draw from (0, 1).
 pub(crate) fn uniform(random: &mut ChaCha8Rng) -> f64 {
     (f64::from(random.next_u32()) + 0.5) / 4_294_967_296.0
 }
 
-/// Standard normal (Box and Muller 1958).
+/// Returns a standard normal draw (Box and Muller 1958).
 pub(crate) fn normal(random: &mut ChaCha8Rng) -> f64 {
     let a = uniform(random);
     let b = uniform(random);
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
-/// Zipf-like id below `count`: id 0 is the most frequent (the continuous power law, inverted).
+/// Returns a Zipf-like id below `count`. Id 0 is the most frequent (the continuous power law, inverted).
 pub(crate) fn zipf(random: &mut ChaCha8Rng, count: u64, exponent: f64) -> u64 {
     let power = 1.0 - exponent;
     let x = (((count as f64 + 1.0).powf(power) - 1.0) * uniform(random) + 1.0).powf(1.0 / power);
@@ -37,7 +38,7 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// The hidden standard normal of an id, a function of (id, salt) alone.
+/// Returns the hidden standard normal of an id, a function of (id, salt) alone.
 pub(crate) fn hidden(id: u64, salt: u64) -> f64 {
     let bits = mix(id
         .wrapping_mul(0x0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! Which host starts what.
+//! Rendered units, by host.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The order in which the first dense layer reads its columns: that of their names, on both sides.
+//! Order of the columns that the first dense layer reads. The job and TensorFlow both sort columns by name.
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::{FeatureConfig, Job};
@@ -7,23 +7,23 @@ use trainyard_run_config::{FeatureConfig, Job};
 #[derive(Debug, PartialEq)]
 struct Column<'a> {
     feature: &'a FeatureConfig,
-    /// Name by which the job sorts it.
+    /// Name by which the job sorts the column.
     ours: String,
-    /// Name by which TensorFlow sorted it, as far as renames say so.
+    /// Name by which TensorFlow sorted the column, according to the renames.
     theirs: String,
-    /// Name of TensorFlow's feature.
+    /// Name of the feature in TensorFlow.
     their_feature: String,
 }
 
-/// The columns of the first dense layer in the order of their rows in its kernel. Empty where a model has none.
+/// Columns of the first dense layer, in the order of their rows in its kernel. Empty if the model has no such layer.
 #[derive(Debug)]
 pub(super) struct InputOrder<'a> {
     columns: Vec<Column<'a>>,
 }
 
 impl<'a> InputOrder<'a> {
-    /// Reads the columns of a job, and from `rename` what they were called in TensorFlow: `linear/linear_model/A/weights`
-    /// and `.../A_embedding/embedding_weights` name their column.
+    /// Reads the columns of a job, and their TensorFlow names from `rename`: `linear/linear_model/A/weights` and
+    /// `.../A_embedding/embedding_weights` contain the name of the column.
     pub(super) fn new(job: &'a Job, rename: &[(String, String)]) -> Self {
         let mut columns = Vec::new();
         if job.model.kind.has_dnn() && !job.model.kind.is_custom() {
@@ -45,7 +45,8 @@ impl<'a> InputOrder<'a> {
             .collect()
     }
 
-    /// Refuses renamed columns that stood elsewhere in TensorFlow's order: their rows of the kernel would belong to others.
+    /// Refuses renamed columns that TensorFlow sorted elsewhere: their rows of the kernel would belong to other
+    /// columns.
     pub(super) fn check(&self) -> Result<(), Diagnostic> {
         let mut theirs: Vec<&Column<'_>> = self.columns.iter().collect();
         theirs.sort_by(|one, other| one.theirs.cmp(&other.theirs));
@@ -106,7 +107,7 @@ fn column<'a>(feature: &'a FeatureConfig, rename: &[(String, String)]) -> Option
     })
 }
 
-/// The part of a variable's name before its last.
+/// Returns the last but one part of a variable's name.
 pub(super) fn scope(variable: &str) -> Option<&str> {
     let (front, _) = variable.rsplit_once('/')?;
     front.rsplit('/').next()
@@ -151,7 +152,7 @@ hidden_units = [4]
 
     #[test]
     fn a_renamed_column_that_sorts_elsewhere_is_refused_with_the_key_that_cures_it() {
-        // '-' sorts before '_', and that before 'n'.
+        // '-' sorts before '_', which sorts before 'n'.
         let job = parse(JOB);
         let order = InputOrder::new(&job, &rename());
         assert_eq!(order.names(), ["education-num", "education_indicator"]);

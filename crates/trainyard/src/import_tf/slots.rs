@@ -3,8 +3,8 @@
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_tensor_bundle::Bundle;
 
-/// Returns the names under which a slot may stand, those first that a v1 optimizer gives
-/// (`<variable>/Ftrl`, `<variable>/Ftrl_1`), then Keras's (`training/Ftrl/<variable>/accumulator`).
+/// Returns the possible names of a slot: first those of v1 optimizers (`<variable>/Ftrl`, `<variable>/Ftrl_1`), then
+/// those of Keras (`training/Ftrl/<variable>/accumulator`).
 pub(super) fn names(
     bundle: &Bundle,
     rule: &OptimizerConfig,
@@ -38,7 +38,7 @@ pub(super) fn names(
             format!("{class}_{nth}")
         };
         let plain = format!("{variable}/{class}");
-        // An estimator of one part puts its scope before the name: `dnn/dnn/logits/bias/Adagrad`.
+        // An estimator with a single part puts its scope before the name: `dnn/dnn/logits/bias/Adagrad`.
         let scoped = format!("/{plain}");
         let scoped = bundle
             .tensors()

@@ -11,25 +11,25 @@ use super::plan::{FeaturePlan, Kind, Plan, Scale, Task};
 use super::source::Source;
 use super::split::Parts;
 
-/// Values of a vocabulary that stand in the job file; more are a file beside it.
+/// Most values of a vocabulary in the job file. A longer vocabulary is a file of its own.
 const INLINE_VALUES_MAX: usize = 20;
 
-/// Folder of the vocabularies, beside the job.
+/// Folder of the vocabularies, beside the job file.
 const VOCABULARIES: &str = "vocabulary";
 
-/// Examples that are trained, passes over the data counted, where there are fewer records.
+/// Examples that training should see: few records are read in several passes.
 const EXAMPLES_MIN: u64 = 700_000;
 
-/// Most passes over the data.
+/// Most passes over the data, unless `STEPS_MIN` needs more.
 const EPOCHS_MAX: u64 = 20;
 
-/// Steps that even a handful of records is worth.
+/// Fewest steps, however few records there are.
 const STEPS_MIN: u64 = 1000;
 
-/// Records from which a larger batch makes better use of the processor.
+/// Records from which a larger batch uses the processor better.
 const LARGE_ROWS: u64 = 10_000_000;
 
-/// Records up to which a small batch learns more.
+/// Records up to which a small batch learns better.
 const SMALL_ROWS: u64 = 5000;
 
 pub(super) struct JobFile<'a> {
@@ -40,7 +40,7 @@ pub(super) struct JobFile<'a> {
     pub(super) profile: &'a Profile,
 }
 
-/// A text as TOML. What JSON makes of it is one, too.
+/// Returns a text as TOML. A JSON string is also a TOML string.
 fn quoted(text: &str) -> String {
     json!(text).to_string()
 }
@@ -53,7 +53,7 @@ fn list(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     format!("[{}]", texts.join(", "))
 }
 
-/// A number as TOML: with a point where the key takes floats.
+/// Returns a number as TOML, with a decimal point, because the key takes floats.
 fn float(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         format!("{number:.1}")
@@ -63,7 +63,7 @@ fn float(number: f64) -> String {
 }
 
 impl JobFile<'_> {
-    /// Returns the vocabularies that are files: path beside the job, and text.
+    /// Returns the vocabularies that are files: path relative to the job file, and text.
     pub(super) fn vocabularies(&self) -> Vec<(PathBuf, String)> {
         let mut out = Vec::new();
         for (number, feature) in self.plan.features.iter().enumerate() {
@@ -326,7 +326,7 @@ fn write_separator(separator: Option<char>, text: &mut String) {
     }
 }
 
-/// Numbered, as names of columns may be none of files.
+/// Returns the path of a vocabulary. `number` keeps paths apart, because characters of a column name may be replaced.
 fn vocabulary_path(number: usize, feature: &FeaturePlan) -> PathBuf {
     let name: String = feature
         .column

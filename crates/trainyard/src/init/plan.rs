@@ -1,4 +1,4 @@
-//! What `trainyard init` makes of each column, decided from its profile alone.
+//! Decisions of `trainyard init` about each column, made from its profile alone.
 
 mod feature;
 mod label;
@@ -9,15 +9,15 @@ use trainyard_input::Profile;
 pub(super) use feature::{FeaturePlan, Kind, Scale};
 pub(super) use label::{LabelPlan, Task};
 
-/// What the user asked for.
+/// Options of the user.
 #[derive(Debug, Default)]
 pub(super) struct Wishes {
     pub(super) label: Option<String>,
     pub(super) positive: Option<String>,
     pub(super) time: Option<String>,
-    /// Whether there may be more records than those that were looked at.
+    /// Whether the data may hold more records than were profiled.
     pub(super) is_sample: bool,
-    /// Whether records are lines of libsvm, whose columns are always the same.
+    /// Whether records are lines of libsvm, which always have the same columns.
     pub(super) is_libsvm: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Decides. `evaluated` is the profile of the evaluation files, where they were given.
+    /// Makes the decisions. `evaluated` is the profile of the evaluation files, if they were given.
     pub(super) fn make(
         found: &Profile,
         evaluated: Option<&Profile>,
@@ -91,14 +91,14 @@ impl Plan {
         })
     }
 
-    /// Whether any feature is a category, which a linear part learns by heart.
+    /// Returns whether any feature is a category. A linear part memorizes categories.
     pub(super) fn has_categories(&self) -> bool {
         self.features
             .iter()
             .any(|feature| !matches!(feature.kind, Kind::Numeric { .. }))
     }
 
-    /// Counts the features by kind.
+    /// Counts the features by kind, for a message.
     pub(super) fn features_told(&self) -> String {
         let count = |is: fn(&Kind) -> bool| {
             self.features
@@ -126,7 +126,7 @@ impl Plan {
     }
 }
 
-/// Returns the name of a column that the user named, which must be there.
+/// Returns the column that an option names, which must exist.
 fn column_named(found: &Profile, option: &str, name: &str) -> Result<String, Diagnostic> {
     if let Some(column) = found.column(name) {
         return Ok(column.name.clone());
@@ -147,7 +147,7 @@ fn column_named(found: &Profile, option: &str, name: &str) -> Result<String, Dia
     })
 }
 
-/// Returns the name of a column in lower case, without the type that some formats put behind a colon.
+/// Returns the name of a column in lower case, without the type that some formats append after a colon.
 fn bare(name: &str) -> String {
     name.split(':').next().unwrap_or(name).to_lowercase()
 }

@@ -1,4 +1,4 @@
-//! The files of `trainyard init`: their format and the names of their columns.
+//! Input files of `trainyard init`: their format and the names of their columns.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use trainyard_storage::is_remote;
 use crate::command::Init;
 use crate::convert::guess;
 
-/// Bytes of a file that tell its format where its name does not.
+/// Bytes of a file that are read to detect its format.
 const SNIFFED_BYTES: u64 = 64 << 10;
 
-/// Files, and how they are read.
+/// Files, their format and their columns.
 #[derive(Debug)]
 pub(super) struct Source {
     /// The training files, or all of them.
     pub(super) train: Vec<PathBuf>,
-    /// The evaluation files, where they were given.
+    /// The evaluation files, if they were given.
     pub(super) eval: Option<Vec<PathBuf>>,
     pub(super) format: Format,
-    /// Names of the columns, where the files do not say them.
+    /// Names of the columns, if the files do not contain them.
     pub(super) columns: Option<Vec<String>>,
 }
 
 impl Source {
-    /// Finds the files.
+    /// Finds the files and detects their format.
     pub(super) fn find(arguments: &Init) -> Result<Self, Diagnostic> {
         let train = expand_files(&arguments.data)?;
         let eval = if arguments.eval.is_empty() {
@@ -80,7 +80,7 @@ impl Source {
         }
     }
 
-    /// Returns names for the columns of files whose first line is a record: one that holds a number. Names of columns are none.
+    /// Returns invented names of columns if the first line is a record. A first line that holds a number is a record.
     fn invented_names(&self) -> Result<Option<Vec<String>>, Diagnostic> {
         let Some(first) = self.train.first() else {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Source {
         }
         let is_number = |name: &String| name.parse::<f64>().is_ok();
         if names.iter().any(is_number) {
-            // Values of a record, unlike names, may be equal.
+            // Values of a record may be equal, while names differ.
             Ok(Some(
                 (1..=reader.fields())
                     .map(|number| format!("column_{number}"))
@@ -114,7 +114,7 @@ impl Source {
     }
 }
 
-/// Returns the format that the first line of a file of text looks like.
+/// Returns the format that the first line of a text file looks like.
 fn sniffed(path: &Path) -> Option<Format> {
     if is_remote(path) || Compression::of(path) != Compression::None {
         return None;

@@ -1,4 +1,4 @@
-//! Which records `trainyard init` keeps for evaluation.
+//! Division of the records of `trainyard init` into training and evaluation.
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::source::Source;
 use crate::command::Init;
 
-/// From this many files on, the last ones are kept for evaluation as they are.
+/// Fewest files from which the last ones are kept for evaluation as whole files.
 const FILES_MIN: usize = 5;
 
 /// The training and the evaluation part.
@@ -18,16 +18,16 @@ const FILES_MIN: usize = 5;
 pub(super) struct Parts {
     pub(super) train: Vec<PathBuf>,
     pub(super) eval: Option<Vec<PathBuf>>,
-    /// Records of the training part, where all were counted.
+    /// Records of the training part, if all records were counted.
     pub(super) train_rows: Option<u64>,
-    /// Names of the columns, where the files do not say them.
+    /// Names of the columns, if the files do not contain them.
     pub(super) columns: Option<Vec<String>>,
-    /// What is said of the division, on a line each.
+    /// Description of the division, one entry per line.
     pub(super) told: Vec<String>,
 }
 
 impl Parts {
-    /// Divides the records: as the files were given, by files, or into two new files by time or at random.
+    /// Divides the records: by the files that were given, by whole files, or into two new files by time or at random.
     pub(super) fn make(
         source: &Source,
         plan: &Plan,
@@ -38,7 +38,7 @@ impl Parts {
         let share = arguments.eval_share;
         let columns = source.columns.clone();
         let counted = (!plan.is_sample).then_some(found.rows);
-        // Patterns stay patterns: files may come.
+        // The job keeps patterns, so that it also reads files that are added later.
         let given = |names: &[String]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
         let train = given(&arguments.data);
         if let Some(files) = &source.eval {
@@ -82,11 +82,11 @@ impl Parts {
     }
 }
 
-/// What decides on which side a record is.
+/// Rule that decides whether a record is for training or for evaluation.
 enum Rule<'a> {
-    /// Later than this, by this column.
+    /// Evaluation has the records with a later time in this column.
     Time { column: &'a str, after: f64 },
-    /// By a hash of its number.
+    /// Evaluation has the records whose number hashes below `share`.
     Random { share: f64 },
 }
 
@@ -174,7 +174,7 @@ fn divide(
     }
     to_train.finish()?;
     if eval_rows == 0 {
-        // What was begun of the file goes with its writer.
+        // Dropping its writer removes the unfinished evaluation file.
         let told = vec![
             format!(
                 "evaluation none: {train_rows} records are too few to keep some; --eval FILE names others"
@@ -206,7 +206,7 @@ fn divide(
         told.push(format!("left out   {bad_rows} records that cannot be read"));
     }
     let [train, eval] = paths;
-    // The files that were written name their columns.
+    // The written files contain the names of their columns.
     Ok(Parts {
         train: vec![train],
         eval: Some(vec![eval]),
@@ -216,7 +216,7 @@ fn divide(
     })
 }
 
-/// Goes to the next record, and says whether it can be read; nothing at the end.
+/// Reads the next record. Returns whether it can be read, or `None` at the end.
 fn next(reader: &mut TableReader, row: &mut Vec<Cell>) -> Result<Option<bool>, Diagnostic> {
     match reader.read(row) {
         Ok(true) => Ok(Some(true)),

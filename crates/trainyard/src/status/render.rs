@@ -1,16 +1,16 @@
-//! How a run goes, as lines of text.
+//! Text of the status of a run.
 
 use serde_json::Value;
 
-/// Shades of a line of values, lowest first.
+/// Shades of a sparkline, lowest first.
 const SHADES: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Columns of a line of values, and most columns of a note.
+/// Most columns of a sparkline, and most columns of a note.
 const SPARK_COLUMNS: usize = 40;
 const NOTE_COLUMNS: usize = 60;
-/// Metrics of an evaluation on one line.
+/// Most metrics of an evaluation on one line.
 const METRICS_MAX: usize = 8;
 
-/// The answers of a chief.
+/// Responses of a chief.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) run: Value,
@@ -170,7 +170,7 @@ fn evaluation(evaluations: &Value) -> String {
     )
 }
 
-/// Lines up columns: the first two and the last to the left, numbers to the right.
+/// Aligns columns: the first two and the last left, numbers right.
 fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
@@ -197,7 +197,7 @@ fn table(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// A curve as one line of blocks.
+/// Returns a sparkline: a time series as one line of blocks.
 fn spark(values: &Value) -> String {
     let values: Vec<Option<f64>> = values
         .as_array()
@@ -238,7 +238,7 @@ fn spark(values: &Value) -> String {
         .collect()
 }
 
-/// Text from elsewhere: what a terminal would obey is left out.
+/// Removes control characters from text of other sources, because a terminal would obey them.
 fn plain(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).collect()
 }

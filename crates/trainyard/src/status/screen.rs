@@ -1,4 +1,4 @@
-//! A screen of its own in the terminal, left as it was found.
+//! An alternate screen of the terminal, which is restored at the end.
 
 use std::io::Write as _;
 
@@ -6,19 +6,19 @@ use console::{Key, Term};
 use tokio::sync::mpsc;
 use trainyard_diagnostic::{Code, Diagnostic};
 
-/// The other screen of the terminal, without a cursor.
+/// Opens the alternate screen, and hides the cursor.
 const OPEN: &str = "\x1b[?1049h\x1b[?25l";
-/// The first one, with its cursor.
+/// Shows the cursor, and closes the alternate screen.
 const CLOSE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// The terminal, while it shows what changes.
+/// The terminal with an open alternate screen.
 pub(super) struct Screen {
     terminal: Term,
     ends: mpsc::Receiver<()>,
 }
 
 impl Screen {
-    /// Opens the screen, and listens for `q`, escape and Ctrl-C.
+    /// Opens the screen, and starts to listen for `q`, escape and Ctrl-C.
     ///
     /// # Errors
     /// The terminal is closed.
@@ -53,8 +53,8 @@ impl Screen {
         usize::from(self.terminal.size().1).max(20)
     }
 
-    /// Shows lines, as many as there is room for. A key that is being waited for keeps the terminal from beginning lines
-    /// at the left by itself.
+    /// Shows as many lines as fit. A pending read of a key keeps the terminal in raw mode, in which a line break does
+    /// not return to the left margin.
     pub(super) fn draw(&self, lines: &[String]) -> Result<(), Diagnostic> {
         let rows = usize::from(self.terminal.size().0).max(2);
         let mut text = "\x1b[H".to_owned();
@@ -66,7 +66,7 @@ impl Screen {
         self.write(&text)
     }
 
-    /// Waits until a key or a signal says to end.
+    /// Waits until a key or a signal ends the display.
     pub(super) async fn told_to_end(&mut self) {
         self.ends.recv().await;
     }

@@ -1,4 +1,4 @@
-//! How a job stands whose chief does not answer: what its model folder says.
+//! State of a job whose chief does not respond, read from its model directory.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use trainyard_run_config::Job;
 
 use crate::command::{Format, Observe};
 
-/// Returns the model folder of the job that is meant, where a job file or the folder itself is given.
+/// Returns the model directory of the target, which is a job file or the directory itself.
 pub(super) fn model_dir(arguments: &Observe) -> Option<PathBuf> {
     let target = Path::new(&arguments.target);
     if target.is_dir() {
@@ -19,10 +19,10 @@ pub(super) fn model_dir(arguments: &Observe) -> Option<PathBuf> {
     Some(arguments.model_dir.clone().unwrap_or(job.model_dir))
 }
 
-/// Returns how the job stands that is over; of one that should run, `unanswered` and what the folder says of it.
+/// Returns the state of a finished job. For a job that should run, the error is `unanswered` with the recorded state.
 ///
 /// # Errors
-/// The job is not over, or the folder cannot be read.
+/// The job has not finished, or the directory cannot be read.
 pub(super) fn stored(
     folder: &Path,
     format: Format,

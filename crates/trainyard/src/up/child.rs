@@ -1,16 +1,17 @@
-//! One task's process, its output prefixed with its name.
+//! The process of one task. Its output is prefixed with the name of the task.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::Command;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -18,37 +19,37 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use super::sibling;
 use crate::command::JobArguments;
 
-/// Seconds that a task has to stop in, as in the units of systemd.
+/// Time in which a task must stop, in seconds, as in the systemd units.
 pub(super) const DRAIN_SECS: u64 = 60;
-/// Where a tokio runtime reads the number of its threads.
+/// Environment variable for the number of threads of a tokio runtime.
 pub(crate) const RUNTIME_THREADS: &str = "TOKIO_WORKER_THREADS";
-/// Wait before a restart; doubled for each that follows soon.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Wait before a restart. It doubles with each restart that follows soon.
+const RESTART_DELAY: Duration = Duration::from_millis(50);
 /// Longest wait before a restart.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Life after which a process counts as having started well.
-const SETTLED: Duration = Duration::from_secs(10);
-/// Longest time for the last lines of a process that has ended: one of its own may still hold its output.
-const LAST_LINES: Duration = Duration::from_secs(1);
+const RESTART_DELAY_MAX: Duration = Duration::from_secs(5);
+/// Run time after which a start counts as successful.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
+/// Timeout for the last lines of a process that has ended: a child of the process may still hold its output open.
+const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running process.
 #[derive(Debug)]
 pub(super) struct Child {
     process: tokio::process::Child,
-    /// What writes its lines, until there are no more.
+    /// Forwards the output of the process until it ends.
     lines: JoinSet<()>,
 }
 
-/// What a worker is told that was added while the job runs.
+/// Arguments of a worker that is added while the job runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Added {
-    /// A cluster file that names it.
+    /// Cluster file that contains the worker.
     pub(super) cluster: PathBuf,
-    /// Where its admin port listens.
+    /// Address of its admin port.
     pub(super) admin: String,
 }
 
-/// How tasks are started.
+/// Arguments and history of the tasks' processes.
 #[derive(Debug)]
 pub(super) struct Launch {
     program: PathBuf,
@@ -63,7 +64,8 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Prepares to start tasks of a job in a cluster, each with so many threads for a step if the job leaves it open.
+    /// Prepares to start tasks of a job in a cluster. `threads` is the number of threads of a step, if the job does not
+    /// set it.
     pub(super) fn new(
         job: &JobArguments,
         threads: Option<usize>,
@@ -111,34 +113,34 @@ impl Launch {
         })
     }
 
-    /// Where the chief writes its report.
+    /// Returns the path of the chief's report.
     pub(super) fn report(&self) -> &Path {
         &self.report
     }
 
-    /// Remembers how an added worker is started, now and again.
+    /// Records the arguments of an added worker, for its start and for restarts.
     pub(super) fn add(&mut self, task: Task, added: Added) {
         self.starts.borrow_mut().remove(&task);
         self.added.insert(task, added);
     }
 
-    /// Returns when a task was last started.
+    /// Returns the time of a task's last start.
     pub(super) fn started(&self, task: Task) -> Option<Instant> {
         self.starts.borrow().get(&task).map(|(last, _)| *last)
     }
 
-    /// Returns the wait before a task is started again.
+    /// Returns the wait before a task is restarted.
     pub(super) fn pause(&self, task: Task) -> Duration {
         let starts = self.starts.borrow();
         let (last, soon) = starts.get(&task).copied().unwrap_or((Instant::now(), 0));
-        if last.elapsed() > SETTLED {
-            PAUSE
+        if last.elapsed() > STABLE_AFTER {
+            RESTART_DELAY
         } else {
-            (PAUSE * 2_u32.saturating_pow(soon.min(8))).min(PAUSE_MAX)
+            (RESTART_DELAY * 2_u32.saturating_pow(soon.min(8))).min(RESTART_DELAY_MAX)
         }
     }
 
-    /// Starts a task: the daemon of its role where it was built beside this program, else this program in its role.
+    /// Starts a task: the daemon of its role if it was built beside this program, otherwise this program in that role.
     pub(super) fn start(&self, task: Task) -> Result<Child, Diagnostic> {
         let name = format!("trainyard-{}", task.role);
         let own = self
@@ -168,19 +170,20 @@ impl Launch {
         if task.role == Role::Chief {
             command.arg("--report").arg(&self.report);
         }
-        // Runtimes that each have a thread a core hand their work from core to core, and its memory with it.
+        // With one thread per core in each process, the runtimes would move their work and its memory from core to
+        // core.
         if std::env::var_os(RUNTIME_THREADS).is_none() {
             command.env(RUNTIME_THREADS, self.runtime_threads.to_string());
         }
         self.spawn(task, command, Stdio::piped())
     }
 
-    /// Starts the whole job as one process, which serves its metrics at `admin` and evaluates nothing.
+    /// Starts the whole job as one process. It serves its metrics at `admin`, and does not evaluate.
     pub(super) fn start_alone(&self, task: Task, admin: &str) -> Result<Child, Diagnostic> {
         let mut command = Command::new(&self.program);
         command.arg("train").arg(&self.job).args(&self.arguments);
         command.args(["--no-evaluation", "--admin-listen", admin]);
-        // Its summary is of a run that nobody asked for.
+        // The user has not asked for the summary of this run.
         self.spawn(task, command, Stdio::null())
     }
 
@@ -191,8 +194,8 @@ impl Launch {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .env_remove("TF_CONFIG");
-        // A process group of its own: an interrupt at the terminal reaches this program alone, which stops the tasks
-        // in the right order.
+        // With a process group of its own, an interrupt at the terminal reaches only this program, which stops the
+        // tasks in the right order.
         command.process_group(0);
         let begun = Instant::now();
         let mut process = command.spawn().map_err(|error| {
@@ -200,7 +203,7 @@ impl Launch {
         })?;
         let mut starts = self.starts.borrow_mut();
         let soon = starts.get(&task).map_or(0, |(last, soon)| {
-            if last.elapsed() > SETTLED {
+            if last.elapsed() > STABLE_AFTER {
                 0
             } else {
                 soon + 1
@@ -218,7 +221,7 @@ impl Launch {
     }
 }
 
-/// Writes a task's lines to standard error, each with the task's name.
+/// Writes the output lines of a task to standard error, each with the task's name.
 async fn forward(task: Task, format: LogFormat, output: impl AsyncRead + Unpin) {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -227,12 +230,12 @@ async fn forward(task: Task, format: LogFormat, output: impl AsyncRead + Unpin) 
     }
 }
 
-/// Returns a line with the name of the task that wrote it: before the text, or as the field `from` of an object.
+/// Returns a line with the name of its task: before the text, or as the field `from` of a JSON object.
 fn named(task: Task, format: LogFormat, line: &str) -> String {
     match (format, line.strip_prefix("{\"")) {
         (LogFormat::Text, _) => format!("[{task}] {line}"),
         (LogFormat::Json, Some(rest)) => format!("{{\"from\":\"{task}\",\"{rest}"),
-        // What a task writes that is no event, as a panic does.
+        // A line that is no log event, such as a panic message.
         (LogFormat::Json, None) => json!({"from": task.to_string(), "message": line}).to_string(),
     }
 }
@@ -243,14 +246,14 @@ impl Child {
         self.process.id()
     }
 
-    /// Returns the exit code of a process that has ended, when its last lines are written; 128 + n where signal n ended it.
+    /// Returns the exit code of a process that has ended, after its last lines are written. Signal n gives 128 + n.
     pub(super) async fn try_wait(&mut self) -> Option<i32> {
         let status = self.process.try_wait().ok()??;
         self.write_last_lines().await;
         Some(exit_code(status))
     }
 
-    /// Waits for the end, and until its last lines are written.
+    /// Waits until the process has ended and its last lines are written.
     pub(super) async fn wait(&mut self) -> i32 {
         let status = self.process.wait().await;
         self.write_last_lines().await;
@@ -259,7 +262,7 @@ impl Child {
 
     async fn write_last_lines(&mut self) {
         let written = async { while self.lines.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(LAST_LINES, written).await;
+        let _ = tokio::time::timeout(LAST_LINES_TIMEOUT, written).await;
     }
 
     /// Asks the process to stop.
@@ -290,7 +293,7 @@ fn exit_code(status: ExitStatus) -> i32 {
 mod tests {
     use super::*;
 
-    /// Starts a shell as a task of a job.
+    /// Starts a shell in place of a task.
     fn shell(script: &str) -> Child {
         let job = JobArguments {
             job: "job.toml".into(),
@@ -347,7 +350,7 @@ mod tests {
     async fn a_process_has_ended_when_its_last_lines_are_written() {
         let mut child = shell("echo out; echo why >&2; exit 65");
         let code = loop {
-            // Nothing but this look lets the lines be written: the thread has no other rest.
+            // Only this call lets the output tasks run, because the runtime has a single thread.
             std::thread::sleep(Duration::from_millis(1));
             if let Some(code) = child.try_wait().await {
                 break code;

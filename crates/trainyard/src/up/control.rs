@@ -1,7 +1,8 @@
-//! How `trainyard up` is spoken to while it runs: a socket file of its own, found through the model folder.
+//! Control socket of a running `trainyard up`, found through the model directory.
 //!
-//! One order and its answers a connection, each a line of JSON. The socket lies in a temporary folder, because the name
-//! of a socket holds 107 bytes and a model folder may lie deep; `model_dir/up/control.json` says where.
+//! Each connection carries one order and its answers, as lines of JSON. The socket lies in a temporary folder, because
+//! the name of a socket holds 107 bytes and the path of a model directory may be long. `local_dir/up/control.json`
+//! holds its path.
 
 use std::io;
 use std::os::unix::net::UnixStream as BlockingStream;
@@ -20,45 +21,45 @@ use crate::folder::Folder;
 
 /// Longest order, in bytes.
 const ORDER_BYTES_MAX: u64 = 4096;
-/// Longest wait for a peer to send its order, or to take an answer.
-const PEER: Duration = Duration::from_secs(5);
-/// Answers that may wait to be written.
+/// Timeout for a client to send its order, or to accept an answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most answers that wait to be written.
 const ANSWERS_QUEUE: usize = 16;
 
-/// What is asked for.
+/// Order of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Order {
-    /// Workers that are to run.
+    /// Number of workers to run.
     pub(crate) workers: usize,
 }
 
-/// What is said to it. The last answer is one of the other two.
+/// Answer to an order. The last answer is `Done` or `Refused`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// Something has happened.
+    /// Progress of the order.
     Note(String),
-    /// It is done.
+    /// The order was carried out.
     Done {
-        /// Workers that ran.
+        /// Number of workers before.
         from: usize,
-        /// Workers that run.
+        /// Number of workers now.
         to: usize,
     },
-    /// It is not done.
+    /// The order was not carried out.
     Refused {
-        /// Name of the message's code.
+        /// Code of the diagnostic.
         code: String,
-        /// What is wrong.
+        /// Message of the diagnostic.
         message: String,
-        /// What to do.
+        /// Help of the diagnostic.
         help: String,
     },
 }
 
 impl Answer {
-    /// Returns a refusal.
+    /// Makes a refusal.
     pub(super) fn refused(code: Code, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::Refused {
             code: code.name.to_owned(),
@@ -68,12 +69,12 @@ impl Answer {
     }
 }
 
-/// Where an `up` listens.
+/// Address of a running `trainyard up`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Address {
-    /// Its socket.
+    /// Path of its socket.
     pub(crate) socket: PathBuf,
-    /// Its process.
+    /// Id of its process.
     pub(crate) process_id: u32,
 }
 
@@ -82,35 +83,35 @@ impl Address {
         model_dir.join("up/control.json")
     }
 
-    /// Reads where the `up` of a model folder listens, or did; nothing where there was none.
+    /// Reads the address of the `up` of a model directory, which may have ended. Returns `None` if there was none.
     pub(crate) fn read(model_dir: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(Self::file(model_dir)).ok()?).ok()
     }
 
-    /// Connects; fails where it does not run any more.
+    /// Connects. Fails if the `up` has ended.
     pub(crate) fn connect(&self) -> io::Result<BlockingStream> {
         BlockingStream::connect(&self.socket)
     }
 }
 
-/// An order, and where the answers to it go.
+/// An order, and the channel for its answers.
 pub(super) type Request = (Order, mpsc::Sender<Answer>);
 
-/// The listening side. Ends with this value, which takes its files along.
+/// Server of the control socket. Dropping it removes its files.
 #[derive(Debug)]
 pub(super) struct Control {
     requests: mpsc::Receiver<Request>,
     listening: JoinHandle<()>,
     file: PathBuf,
-    /// Holds the socket.
+    /// Holds the folder of the socket.
     _folder: Folder,
 }
 
 impl Control {
-    /// Begins to listen for orders to the `up` of a model folder.
+    /// Starts to listen for orders to the `up` of a model directory.
     ///
     /// # Errors
-    /// Another one runs for the same folder, or a file cannot be made.
+    /// Another `up` runs for the same model directory, or a file cannot be created.
     pub(super) fn open(model_dir: &Path) -> Result<Self, Diagnostic> {
         if let Some(other) = Address::read(model_dir).filter(|address| address.connect().is_ok()) {
             let folder = model_dir.display();
@@ -148,7 +149,7 @@ impl Control {
         })
     }
 
-    /// Returns the next order; never, where none comes.
+    /// Returns the next order. Waits forever if no client can send one.
     pub(super) async fn next(&mut self) -> Request {
         match self.requests.recv().await {
             Some(request) => request,
@@ -164,7 +165,7 @@ impl Drop for Control {
     }
 }
 
-/// Takes one order after the other: who comes meanwhile waits in the listener's queue.
+/// Handles one order after another. Further clients wait in the listener's queue.
 async fn listen(listener: UnixListener, requests: mpsc::Sender<Request>) {
     loop {
         let served = match listener.accept().await {
@@ -187,8 +188,8 @@ async fn serve(mut stream: UnixStream, requests: &mpsc::Sender<Request>) -> io::
     let (read, mut write) = stream.split();
     let mut line = String::new();
     let mut reader = BufReader::new(read.take(ORDER_BYTES_MAX));
-    if tokio::time::timeout(PEER, reader.read_line(&mut line)).await?? == 0 {
-        // Somebody looked whether anybody is here.
+    if tokio::time::timeout(CLIENT_TIMEOUT, reader.read_line(&mut line)).await?? == 0 {
+        // The client only checked whether an `up` is running.
         return Ok(());
     }
     let order: Order = match serde_json::from_str(&line) {
@@ -211,5 +212,5 @@ async fn serve(mut stream: UnixStream, requests: &mpsc::Sender<Request>) -> io::
 
 async fn say(write: &mut (impl tokio::io::AsyncWrite + Unpin), answer: &Answer) -> io::Result<()> {
     let line = serde_json::to_string(answer)? + "\n";
-    tokio::time::timeout(PEER, write.write_all(line.as_bytes())).await?
+    tokio::time::timeout(CLIENT_TIMEOUT, write.write_all(line.as_bytes())).await?
 }

@@ -1,13 +1,14 @@
-//! Workers added and removed while a job runs: what was asked for, and how far it has come.
+//! Scaling of a running cluster: orders that add or remove workers, and their progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -17,58 +18,58 @@ use super::child::Added;
 use super::control::{Answer, Control, Request};
 use super::free_ports_beside;
 
-/// Longest wait for a new worker to join.
-const JOIN: Duration = Duration::from_secs(60);
-/// Longest wait for a worker to leave; then it is killed.
-const LEAVE: Duration = Duration::from_secs(15);
-/// Time between questions whether a worker has joined.
-const ASK: Duration = Duration::from_millis(50);
-/// Longest wait for the answer.
-const ANSWER: Duration = Duration::from_secs(2);
+/// Time in which a new worker must join.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time in which a worker must leave before it is killed.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time between two polls of a new worker.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Timeout of one poll.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An order that is carried out.
+/// The order in progress.
 #[derive(Debug)]
 struct Current {
     answers: mpsc::Sender<Answer>,
     from: usize,
     to: usize,
-    /// Workers that were started for it.
+    /// Workers that were started for the order.
     new: BTreeSet<Task>,
     /// Workers that have not joined yet.
     starting: BTreeSet<Task>,
     /// Workers that have not ended yet.
     stopping: BTreeSet<Task>,
-    /// What went wrong so far.
+    /// Failures so far.
     failures: Vec<String>,
     until: Instant,
 }
 
-/// What is to be done for an order.
+/// Workers to start and to stop for an order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// Workers to start, and how.
+    /// Workers to start, with their arguments.
     pub(super) start: Vec<(Task, Added)>,
     /// Workers to stop.
     pub(super) stop: Vec<Task>,
 }
 
-/// What is to be done to workers meanwhile.
+/// Workers to stop while an order is in progress.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Looked {
-    /// Workers that are asked to stop.
+    /// Workers to ask to stop.
     pub(super) terminate: Vec<Task>,
-    /// Workers that have not stopped in time.
+    /// Workers to kill, because they have not stopped in time.
     pub(super) kill: Vec<Task>,
 }
 
-/// What the end of a process means here.
+/// Meaning of the end of a process for the order in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It was asked to stop.
+    /// The process was asked to stop.
     Stopped,
-    /// It was to be added and cannot run: the job goes on without it.
+    /// The process is a new worker that cannot run. The job continues without it.
     Unfit,
-    /// It has nothing to do with an order.
+    /// The end is unrelated to an order.
     Other,
 }
 
@@ -77,13 +78,13 @@ pub(super) enum Fate {
 pub(super) struct Scaling {
     control: Control,
     elastic: Result<(), &'static str>,
-    /// Fewest workers that can do the job's work.
+    /// Fewest workers with which the job still trains.
     least: usize,
-    /// A line about the strategy that whoever scales should know.
+    /// Advice for the user who scales this strategy.
     advice: Option<String>,
     cluster: ClusterSpec,
-    /// The cluster with all workers that were ever asked for. Its first form stays as it is for everybody else: a chief
-    /// that starts again must find the number of workers that the job began with.
+    /// Cluster file with all workers that were ever added. Other tasks keep the original file: a chief that restarts
+    /// must find the number of workers with which the job began.
     file: PathBuf,
     workers: usize,
     current: Option<Current>,
@@ -91,10 +92,10 @@ pub(super) struct Scaling {
 }
 
 impl Scaling {
-    /// Begins to listen for orders.
+    /// Starts to listen for orders.
     ///
     /// # Errors
-    /// Another `up` runs for the same model folder, or a file cannot be written.
+    /// Another `up` runs for the same model directory, or a file cannot be written.
     pub(super) fn open(job: &Job, cluster: &ClusterSpec) -> Result<Self, Diagnostic> {
         let workers = cluster.of_role(Role::Worker).count();
         let least = usize::from(!job.strategy.chief_trains);
@@ -119,7 +120,7 @@ impl Scaling {
             elastic: job.elastic(),
             least,
             advice,
-            // The admin ports of those who are added come by flag.
+            // Added workers get their admin ports as a flag.
             cluster: cluster.clone(),
             file: job.local_dir().join("up/workers.toml"),
             workers,
@@ -128,7 +129,7 @@ impl Scaling {
         })
     }
 
-    /// Returns the next order, once the one before is done.
+    /// Returns the next order, after the order in progress has finished.
     pub(super) async fn next(&mut self) -> Request {
         match self.current {
             Some(_) => std::future::pending().await,
@@ -136,7 +137,7 @@ impl Scaling {
         }
     }
 
-    /// Decides what an order needs. Nothing where it was refused, or is done already.
+    /// Starts an order, and returns its changes. Refused orders need no changes.
     pub(super) fn begin(&mut self, (order, answers): Request) -> Changes {
         let from = self.workers;
         let to = order.workers;
@@ -159,7 +160,12 @@ impl Scaling {
         if let Some(advice) = self.advice.as_ref().filter(|_| from != to) {
             let _ = answers.try_send(Answer::Note(advice.clone()));
         }
-        let until = Instant::now() + if starting.is_empty() { LEAVE } else { JOIN };
+        let until = Instant::now()
+            + if starting.is_empty() {
+                LEAVE_TIMEOUT
+            } else {
+                JOIN_TIMEOUT
+            };
         self.current = Some(Current {
             answers,
             from,
@@ -218,7 +224,7 @@ impl Scaling {
         Ok(changes)
     }
 
-    /// Makes up addresses for workers, and writes the cluster file that holds them.
+    /// Assigns addresses to new workers, and writes the cluster file that contains them.
     fn settle(&mut self, new: &[Task]) -> Result<Vec<(Task, Added)>, String> {
         let taken: BTreeSet<u16> = self
             .cluster
@@ -250,7 +256,7 @@ impl Scaling {
         Ok(start)
     }
 
-    /// Takes note that an order's worker runs.
+    /// Reports that a new worker was started.
     pub(super) fn started(&self, task: Task, process_id: Option<u32>) {
         if let (Some(current), Some(id)) = (&self.current, process_id) {
             let _ = current
@@ -259,7 +265,7 @@ impl Scaling {
         }
     }
 
-    /// Takes note that a process has ended, for good where `permanent`.
+    /// Records that a process has ended. `permanent` means that a restart would fail again.
     pub(super) fn ended(&mut self, task: Task, code: i32, permanent: bool) -> Fate {
         let wanted = task.role != Role::Worker || task.index < self.workers;
         let Some(current) = &mut self.current else {
@@ -285,14 +291,14 @@ impl Scaling {
             current
                 .failures
                 .push(format!("{task} cannot run: exit code {code}"));
-            // The highest one that runs decides the number.
+            // Indices have no gaps, so the first worker that cannot run bounds the number of workers.
             self.workers = self.workers.min(task.index);
             return Fate::Unfit;
         }
         Fate::Other
     }
 
-    /// Looks how far the order has come, and what is to be done to workers.
+    /// Checks the progress of the order. Returns the workers to stop.
     pub(super) fn look(&mut self) -> Looked {
         let mut looked = Looked::default();
         while let Some(joined) = self.joining.try_join_next() {
@@ -309,14 +315,14 @@ impl Scaling {
             return looked;
         };
         let workers = self.workers;
-        // Numbers have no gaps: behind one that cannot run, none is kept.
+        // Indices have no gaps: workers behind one that cannot run are stopped.
         let above = |task: &Task| task.index >= workers;
         looked.terminate = current.new.iter().copied().filter(above).collect();
         if !looked.terminate.is_empty() {
             current.new.retain(|task| !above(task));
             current.starting.retain(|task| !above(task));
             current.stopping.extend(&looked.terminate);
-            current.until = Instant::now() + LEAVE;
+            current.until = Instant::now() + LEAVE_TIMEOUT;
         }
         let late = Instant::now() > current.until;
         if late && !current.stopping.is_empty() {
@@ -324,7 +330,7 @@ impl Scaling {
             let failure = format!(
                 "{} did not stop within {} s and were killed",
                 names(&looked.kill),
-                LEAVE.as_secs()
+                LEAVE_TIMEOUT.as_secs()
             );
             current.failures.push(failure);
         }
@@ -333,7 +339,7 @@ impl Scaling {
             let failure = format!(
                 "{} did not join within {} s, and go on trying",
                 names(&starting),
-                JOIN.as_secs()
+                JOIN_TIMEOUT.as_secs()
             );
             current.failures.push(failure);
         }
@@ -370,7 +376,7 @@ impl Scaling {
         looked
     }
 
-    /// Says that the job ends, to whoever still waits.
+    /// Refuses the order in progress, because the job has ended.
     pub(super) fn end(&mut self) {
         if let Some(current) = self.current.take() {
             let help = "nothing is to be done: `trainyard up` has the result";
@@ -402,13 +408,13 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
         .map_err(|error| format!("{} cannot be written: {error}", path.display()))
 }
 
-/// Asks a worker's admin port until it says that the worker trains.
+/// Polls a worker's admin port until the worker is ready.
 async fn joined(task: Task, admin: String) -> Task {
-    while !tokio::time::timeout(ANSWER, is_ready(&admin))
+    while !tokio::time::timeout(REQUEST_TIMEOUT, is_ready(&admin))
         .await
         .is_ok_and(|answer| answer.unwrap_or(false))
     {
-        tokio::time::sleep(ASK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     task
 }
@@ -435,7 +441,8 @@ mod tests {
         }
     }
 
-    /// A job of one worker, beside its chief, in a folder; `more` are keys of `[input.train]` and further sections.
+    /// Returns the scaling of a job with one worker beside its chief. `more` holds keys of `[input.train]` and further
+    /// sections.
     fn scaling(folder: &Path, more: &str) -> Scaling {
         let text = format!(
             "model_dir = \"{0}/model\"\n[input]\nlabel = {{ column = \"y\" }}\n[[feature]]\ncolumn = \"x\"\n\

@@ -1,10 +1,11 @@
-//! The processes of a cluster: started together, watched, stopped in the right order.
+//! Supervisor of a cluster's processes: starts them together, restarts them, and stops them in order.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -15,40 +16,40 @@ use super::scaling::{Changes, Fate, Scaling};
 use super::share_of_cores;
 use crate::command::JobArguments;
 
-/// Longest time for the other tasks to end after the chief has.
-const END: Duration = Duration::from_secs(5);
-/// Longest time for the evaluator to score and export the last checkpoint.
-const EVALUATOR_END: Duration = Duration::from_secs(600);
-/// Longest time that the others wait for the workers to stop.
-const WORKERS_STOP: Duration = Duration::from_secs(5);
-/// Longest time for everything else to stop after SIGTERM: the chief and its servers write a last checkpoint, which takes as
-/// long as the model is large. It is more than [`DRAIN_SECS`](super::child::DRAIN_SECS), as in the units of systemd.
-const STOP: Duration = Duration::from_secs(75);
+/// Time in which the other tasks must end after the chief.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which the evaluator must evaluate and export the last checkpoint.
+const EVALUATOR_END_TIMEOUT: Duration = Duration::from_secs(600);
+/// Time in which the workers must stop before the chief is stopped.
+const WORKERS_STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which the remaining tasks must stop after SIGTERM. The chief and its servers write a last checkpoint, which
+/// takes longer the larger the model is. The time exceeds [`DRAIN_SECS`](super::child::DRAIN_SECS), as in the systemd
+/// units.
+const CHIEF_STOP_TIMEOUT: Duration = Duration::from_secs(75);
 /// Exit code of a process that SIGTERM has ended.
 const TERMINATED: i32 = 128 + 15;
-/// Longest time for servers to end that have no checkpoint to wait for.
-const SERVERS_STOP: Duration = Duration::from_secs(5);
-/// Time between looks at the processes.
-const LOOK: Duration = Duration::from_millis(20);
-/// Exit codes after which a restart would end in the same way: command line, data, files, ports, versions, rights,
-/// configuration.
+/// Time in which servers must end that wait for no checkpoint.
+const SERVERS_STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two polls of the processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Exit codes that make a restart pointless: command line, data, files, ports, versions, rights, configuration.
 const PERMANENT: [i32; 7] = [64, 65, 66, 73, 76, 77, 78];
 
-/// Running processes and how the others have ended.
+/// Running processes, and the exit codes of ended ones.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     launch: Launch,
     children: BTreeMap<Task, Child>,
     exits: BTreeMap<Task, i32>,
-    /// Tasks that have died, and when they are started again.
+    /// Tasks that have died, with the time of their restart.
     due: BTreeMap<Task, Instant>,
 }
 
 impl Supervisor {
-    /// Starts tasks of a job. The cluster file that they read, and the chief's report, lie in `local_dir/up`.
+    /// Starts tasks of a job. Their cluster file and the chief's report lie in `local_dir/up`.
     ///
     /// # Errors
-    /// The folder cannot be written, or a process not be started.
+    /// The folder cannot be written, or a process cannot be started.
     pub(crate) fn start(
         job: &JobArguments,
         threads: Option<usize>,
@@ -89,7 +90,7 @@ impl Supervisor {
         })
     }
 
-    /// Starts a job as one process, `chief:0`, that serves its metrics at `admin` and evaluates nothing.
+    /// Starts a job as one process, `chief:0`. It serves its metrics at `admin`, and does not evaluate.
     ///
     /// # Errors
     /// The process cannot be started.
@@ -108,12 +109,12 @@ impl Supervisor {
         })
     }
 
-    /// Where the chief writes its report.
+    /// Returns the path of the chief's report.
     pub(crate) fn report_file(&self) -> &Path {
         self.launch.report()
     }
 
-    /// Exit codes of the tasks that have ended.
+    /// Returns the exit codes of the tasks that have ended.
     pub(crate) fn exits(&self) -> &BTreeMap<Task, i32> {
         &self.exits
     }
@@ -126,13 +127,12 @@ impl Supervisor {
             .collect()
     }
 
-    /// Returns when a task was last started.
+    /// Returns the time of a task's last start.
     pub(crate) fn started(&self, task: Task) -> Option<Instant> {
         self.launch.started(task)
     }
 
-    /// Takes note of the tasks that have ended since the last look, and returns them with their exit codes. All that they
-    /// had to say is written then.
+    /// Returns the tasks that have ended since the last call, with their exit codes. Their output is written by then.
     pub(crate) async fn ended(&mut self) -> Vec<(Task, i32)> {
         let mut ended = Vec::new();
         for (task, child) in &mut self.children {
@@ -144,7 +144,7 @@ impl Supervisor {
         ended
     }
 
-    /// Watches the processes, and adds and removes workers, until the job has ended. Returns its exit code.
+    /// Watches the processes, and adds and removes workers, until the job has ended. Returns the job's exit code.
     pub(super) async fn watch(&mut self, scaling: &mut Scaling) -> Result<u8, Diagnostic> {
         let signals = signal(SignalKind::terminate())
             .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
@@ -153,7 +153,7 @@ impl Supervisor {
         })?;
         loop {
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 request = scaling.next() => self.scale(scaling, request),
                 _ = terminate.recv() => return Ok(self.stop_all().await),
                 _ = interrupt.recv() => return Ok(self.stop_all().await),
@@ -184,8 +184,9 @@ impl Supervisor {
                     self.due
                         .insert(task, Instant::now() + self.launch.pause(task));
                 } else if task.role == Role::Ps {
-                    // The chief follows at once. One that has died just as the job ended comes back and needs it.
-                    self.due.insert(task, Instant::now() + END);
+                    // The chief is expected to end at once. A chief that died as the job ended restarts, and needs its
+                    // servers.
+                    self.due.insert(task, Instant::now() + STOP_TIMEOUT);
                 }
             }
             self.start_due()?;
@@ -200,7 +201,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts again what has died, when it is time.
+    /// Restarts the tasks whose restart is due.
     fn start_due(&mut self) -> Result<(), Diagnostic> {
         let now = Instant::now();
         let due: Vec<Task> = self
@@ -216,7 +217,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Starts and stops workers, as an order asks.
+    /// Starts and stops workers for an order.
     fn scale(&mut self, scaling: &mut Scaling, request: Request) {
         let Changes { start, stop } = scaling.begin(request);
         for (task, added) in start {
@@ -242,7 +243,7 @@ impl Supervisor {
             self.due.remove(task);
             match self.children.get(task) {
                 Some(child) => child.terminate(),
-                // It has ended by itself, or was to be started again.
+                // The worker has ended by itself, or was waiting for its restart.
                 None => {
                     scaling.ended(*task, self.exits.get(task).copied().unwrap_or(0), false);
                 }
@@ -250,11 +251,11 @@ impl Supervisor {
         }
     }
 
-    /// After the chief has ended well, the others end by themselves.
+    /// Waits for the other tasks, which end by themselves after the chief has ended successfully.
     async fn wait_for_the_rest(&mut self) {
         let ended = Instant::now();
         while !self.children.is_empty() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let late: Vec<Task> = self
                 .children
                 .keys()
@@ -262,9 +263,9 @@ impl Supervisor {
                 .filter(|task| {
                     ended.elapsed()
                         > if task.role == Role::Evaluator {
-                            EVALUATOR_END
+                            EVALUATOR_END_TIMEOUT
                         } else {
-                            END
+                            STOP_TIMEOUT
                         }
                 })
                 .collect();
@@ -279,8 +280,8 @@ impl Supervisor {
         }
     }
 
-    /// Stops everything: the workers first, so that the checkpoint which the chief then writes holds their last steps;
-    /// the servers when it is written.
+    /// Stops all tasks in order: first the workers, so that the chief's last checkpoint holds their last steps; then
+    /// the chief; then the servers, after that checkpoint is written.
     pub(crate) async fn stop_all(&mut self) -> u8 {
         info!("stopping every task");
         self.due.clear();
@@ -289,13 +290,13 @@ impl Supervisor {
             .keys()
             .copied()
             .find(|task| task.role == Role::Chief);
-        self.stop(&[Role::Worker], Instant::now() + WORKERS_STOP)
+        self.stop(&[Role::Worker], Instant::now() + WORKERS_STOP_TIMEOUT)
             .await;
-        let until = Instant::now() + STOP;
+        let until = Instant::now() + CHIEF_STOP_TIMEOUT;
         self.stop(&[Role::Chief, Role::Evaluator], until).await;
         if chief.is_none() {
-            // They would wait for the last checkpoint of a chief that has ended before them.
-            self.end_at_once(Role::Ps, Instant::now() + SERVERS_STOP)
+            // The servers would wait for the last checkpoint of a chief that has ended already.
+            self.end_at_once(Role::Ps, Instant::now() + SERVERS_STOP_TIMEOUT)
                 .await;
         } else {
             self.stop(&[Role::Ps], until).await;
@@ -304,7 +305,8 @@ impl Supervisor {
             warn!(%task, "{task} did not stop in time: it is killed");
         }
         if self.children.is_empty() {
-            // Without its last checkpoint the job has not stopped well. One that could not catch signals yet had none to write.
+            // An exit code of the chief other than 0 means that its last checkpoint is missing. A chief that SIGTERM
+            // ended did not catch signals yet, and had none to write.
             let failed = chief
                 .and_then(|chief| self.exits.get(&chief))
                 .filter(|code| **code != TERMINATED);
@@ -323,12 +325,12 @@ impl Supervisor {
         }
         while self.children.keys().any(|task| roles.contains(&task.role)) && Instant::now() < until
         {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             self.ended().await;
         }
     }
 
-    /// Tells the tasks of a role twice to stop, so that they wait for nothing, and waits for them.
+    /// Asks the tasks of a role to stop repeatedly, so that they skip their waits, and waits for them.
     async fn end_at_once(&mut self, role: Role, until: Instant) {
         while self.children.keys().any(|task| task.role == role) && Instant::now() < until {
             for child in self
@@ -339,12 +341,12 @@ impl Supervisor {
             {
                 child.terminate();
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             self.ended().await;
         }
     }
 
-    /// Ends every process at once, without a last checkpoint.
+    /// Kills every process, without a last checkpoint.
     pub(crate) async fn kill_all(&mut self) {
         for child in self.children.values_mut() {
             child.kill();

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::*;
 
-use super::data::{Data, Form, data};
-use super::{Read, deal, indexed, ints, rest, shards, whole};
+use super::records::{Data, Form, data};
+use super::{Read, indexed, ints, planner, rest, shards, whole};
 
 /// Rows of which those in `bad` have no number.
 fn damaged(rows: usize, bad: &[usize]) -> Data {
@@ -23,17 +23,17 @@ fn damaged(rows: usize, bad: &[usize]) -> Data {
 #[test]
 fn a_bad_row_is_named_from_files_and_parcels_alike() {
     let data = damaged(40, &[17]);
-    let deal = deal(4, 1, 2);
+    let planner = planner(4, 1, 2);
     let dataset = Dataset::open(data.options.clone(), data.schema.clone()).expect("opens");
     let wanted = dataset
         .into_iter()
         .find_map(Result::err)
         .expect("a bad row");
-    let index = indexed(&data.options, &deal);
+    let index = indexed(&data.options, &planner);
     let mut reader = ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
     let mut fetcher = RecordFetcher::new(data.options.clone());
     let mut told = Vec::new();
-    for shard in shards(&deal, &index, 0) {
+    for shard in shards(&planner, &index, 0) {
         reader
             .begin(shard.clone(), 0..2, Direction::Forward)
             .expect("sound");
@@ -42,12 +42,12 @@ fn a_bad_row_is_named_from_files_and_parcels_alike() {
             matches!(reader.read(&mut Batch::default()), Ok(false)),
             "nothing comes after an error"
         );
-        let mut parcel = Parcel::default();
+        let mut inline_records = InlineRecords::default();
         fetcher
-            .fetch(&shard, 1 << 20, &mut parcel)
+            .fetch(&shard, 1 << 20, &mut inline_records)
             .expect("fetched");
         reader
-            .begin_parcel(shard, parcel, 0..2, Direction::Backward)
+            .begin_parcel(shard, inline_records, 0..2, Direction::Backward)
             .expect("sound");
         told.extend(rest(&mut reader).err());
     }
@@ -60,15 +60,15 @@ fn bad_rows_are_left_out_of_their_batches_and_counted_once() {
     data.options.bad_rows = BadRows::Skip;
     let letters = data._folder.path().join("letters.jsonl");
     data.options.dead_letter = Some(letters.clone());
-    let deal = Deal {
+    let planner = ShardPlanner {
         shuffle: false,
-        ..deal(4, 1, 2)
+        ..planner(4, 1, 2)
     };
-    let index = indexed(&data.options, &deal);
+    let index = indexed(&data.options, &planner);
     let mut reader = ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
     let statistics = reader.statistics();
     for pass in 0..2 {
-        let read: Vec<Read> = shards(&deal, &index, pass)
+        let read: Vec<Read> = shards(&planner, &index, pass)
             .iter()
             .flat_map(|shard| whole(&mut reader, shard))
             .collect();
@@ -98,7 +98,7 @@ fn bad_rows_are_left_out_of_their_batches_and_counted_once() {
     assert_eq!(letters.lines().count(), 5, "{letters}");
     data.options.bad_rows_max = 4;
     let mut strict = ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
-    let errors = shards(&deal, &index, 0).into_iter().filter_map(|shard| {
+    let errors = shards(&planner, &index, 0).into_iter().filter_map(|shard| {
         strict
             .begin(shard, 0..2, Direction::Forward)
             .expect("sound");
@@ -151,15 +151,15 @@ fn damage_of_tfrecord_is_a_bad_row_as_it_is_to_a_dataset() {
             || std::fs::read_to_string(data._folder.path().join("letters.jsonl")).expect("letters");
         let told = letters();
         std::fs::remove_file(data._folder.path().join("letters.jsonl")).expect("removed");
-        let deal = Deal {
+        let planner = ShardPlanner {
             shuffle: false,
-            ..deal(2, 1, 2)
+            ..planner(2, 1, 2)
         };
-        let index = indexed(&data.options, &deal);
+        let index = indexed(&data.options, &planner);
         let mut reader =
             ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
         for pass in 0..2 {
-            let read = shards(&deal, &index, pass)
+            let read = shards(&planner, &index, pass)
                 .into_iter()
                 .flat_map(|shard| whole(&mut reader, &shard));
             assert_eq!(
@@ -178,12 +178,12 @@ fn damage_of_tfrecord_is_a_bad_row_as_it_is_to_a_dataset() {
 #[test]
 fn files_that_change_are_told() {
     let data = data(&[30], &Form::csv());
-    let deal = Deal {
+    let planner = ShardPlanner {
         shuffle: false,
-        ..deal(5, 1, 2)
+        ..planner(5, 1, 2)
     };
     let mut indexer =
-        Indexer::open(data.options.clone(), deal.batch_size).expect("the file is there");
+        Indexer::open(data.options.clone(), planner.batch_size).expect("the file is there");
     let index = indexer.advance(u64::MAX).expect("the file is read").clone();
     assert_eq!(indexer.check(), Ok(()));
     let before = indexer.fingerprint();
@@ -191,10 +191,10 @@ fn files_that_change_are_told() {
     let text = std::fs::read_to_string(path).expect("the file is read");
     std::fs::write(path, text.replace("\n1,", "\n1111,")).expect("the file is written");
     assert!(matches!(indexer.check(), Err(Error::Changed { .. })));
-    let again = Indexer::open(data.options.clone(), deal.batch_size).expect("the file is there");
+    let again = Indexer::open(data.options.clone(), planner.batch_size).expect("the file is there");
     assert!(again.fingerprint() != before);
     let mut reader = ShardReader::open(data.options.clone(), data.schema.clone()).expect("opens");
-    for shard in shards(&deal, &index, 0) {
+    for shard in shards(&planner, &index, 0) {
         reader
             .begin(shard, 0..2, Direction::Forward)
             .expect("sound");
@@ -202,7 +202,7 @@ fn files_that_change_are_told() {
         assert!(text.contains("has changed: expected"), "{text}");
     }
     std::fs::write(path, &text[..text.len() / 2]).expect("the file is written");
-    let last = shards(&deal, &index, 0).pop().expect("a data shard");
+    let last = shards(&planner, &index, 0).pop().expect("a data shard");
     reader.begin(last, 0..2, Direction::Forward).expect("sound");
     assert!(matches!(rest(&mut reader), Err(Error::Changed { .. })));
 }

@@ -2,15 +2,15 @@
 
 use trainyard_input::*;
 
-use super::data::{Form, data};
-use super::{deal, indexed, ints, shards, whole};
+use super::records::{Form, data};
+use super::{indexed, ints, planner, shards, whole};
 
-fn order(rows: usize, deal: &Deal, pass: u64) -> Vec<i64> {
+fn order(rows: usize, planner: &ShardPlanner, pass: u64) -> Vec<i64> {
     let data = data(&[rows], &Form::csv());
-    let index = indexed(&data.options, deal);
+    let index = indexed(&data.options, planner);
     let mut reader =
         ShardReader::open(data.options.clone(), data.schema.clone()).expect("the files open");
-    let read = shards(deal, &index, pass)
+    let read = shards(planner, &index, pass)
         .into_iter()
         .flat_map(|shard| whole(&mut reader, &shard));
     read.flat_map(|(_, batch)| ints(&batch)).collect()
@@ -18,18 +18,21 @@ fn order(rows: usize, deal: &Deal, pass: u64) -> Vec<i64> {
 
 #[test]
 fn passes_and_seeds_have_orders_of_their_own() {
-    let deal = deal(8, 1, 2);
-    let first = order(500, &deal, 0);
-    assert!(first == order(500, &deal, 0) && first != (0..500).collect::<Vec<_>>());
-    assert!(first != order(500, &deal, 1) && first != order(500, &Deal { seed: 6, ..deal }, 0));
+    let planner = planner(8, 1, 2);
+    let first = order(500, &planner, 0);
+    assert!(first == order(500, &planner, 0) && first != (0..500).collect::<Vec<_>>());
+    assert!(
+        first != order(500, &planner, 1)
+            && first != order(500, &ShardPlanner { seed: 6, ..planner }, 0)
+    );
 }
 
 #[test]
 fn rows_of_each_data_shard_have_an_order_of_their_own() {
     // Two lanes of one run each: where the runs are says nothing of the rows.
-    let deal = deal(100, 2, 1);
-    let first = order(200, &deal, 0);
-    let second = order(200, &deal, 1);
+    let planner = planner(100, 2, 1);
+    let first = order(200, &planner, 0);
+    let second = order(200, &planner, 1);
     let lane = |read: &[i64], lane: usize| -> Vec<i64> {
         read[lane * 100..][..100]
             .iter()
@@ -53,20 +56,20 @@ fn rows_of_each_data_shard_have_an_order_of_their_own() {
 #[test]
 fn a_later_pass_waits_for_the_whole_index() {
     let data = data(&[500], &Form::csv());
-    let deal = Deal {
+    let planner = ShardPlanner {
         shuffle: false,
-        ..deal(8, 1, 2)
+        ..planner(8, 1, 2)
     };
     let mut indexer =
-        Indexer::open(data.options.clone(), deal.batch_size).expect("the file is there");
+        Indexer::open(data.options.clone(), planner.batch_size).expect("the file is there");
     let index = indexer.advance(10).expect("the file is read");
-    assert!(!index.is_complete() && matches!(deal.shard(index, 0, 1, 0), Answer::Shard(_)));
+    assert!(!index.is_complete() && matches!(planner.shard(index, 0, 1, 0), Answer::Shard(_)));
     assert_eq!(
-        deal.shard(index, 1, 0, 0),
+        planner.shard(index, 1, 0, 0),
         Answer::NotIndexed { runs: u64::MAX }
     );
     let index = indexer.advance(u64::MAX).expect("the file is read");
-    let Answer::Shard(shard) = deal.shard(index, 1, 0, 0) else {
+    let Answer::Shard(shard) = planner.shard(index, 1, 0, 0) else {
         panic!()
     };
     assert_eq!((shard.first_batch, shard.first_step), (63, 63));
@@ -75,8 +78,8 @@ fn a_later_pass_waits_for_the_whole_index() {
 #[test]
 fn windows_come_in_order_and_rows_are_mixed_within() {
     // Windows of 128 rows: 8 hands of 2 batches.
-    let deal = deal(8, 1, 2);
-    let read = order(500, &deal, 3);
+    let planner = planner(8, 1, 2);
+    let read = order(500, &planner, 3);
     for (place, row) in read.iter().enumerate() {
         assert_eq!(
             place / 128,
@@ -92,9 +95,9 @@ fn windows_come_in_order_and_rows_are_mixed_within() {
     assert!(moved > 150, "only {moved} of 500 rows moved far");
     let wide = order(
         500,
-        &Deal {
+        &ShardPlanner {
             window_rows: 400,
-            ..deal
+            ..planner
         },
         3,
     );
@@ -108,15 +111,18 @@ fn windows_come_in_order_and_rows_are_mixed_within() {
 
 #[test]
 fn settings_make_windows_of_whole_hands() {
-    let deal = Deal {
+    let planner = ShardPlanner {
         window_rows: 1000,
-        ..deal(10, 3, 4)
+        ..planner(10, 3, 4)
     };
-    assert_eq!((deal.batches_per_hand(), deal.runs_per_window()), (12, 108));
     assert_eq!(
-        Deal {
+        (planner.batches_per_round(), planner.runs_per_window()),
+        (12, 108)
+    );
+    assert_eq!(
+        ShardPlanner {
             window_rows: 0,
-            ..deal
+            ..planner
         }
         .runs_per_window(),
         96
@@ -126,16 +132,16 @@ fn settings_make_windows_of_whole_hands() {
 #[test]
 fn data_shards_are_read_ahead_one_after_the_other() {
     let data = data(&[30], &Form::csv());
-    let deal = deal(4, 1, 2);
-    let index = indexed(&data.options, &deal);
+    let planner = planner(4, 1, 2);
+    let index = indexed(&data.options, &planner);
     let mut reader =
         ShardReader::open(data.options.clone(), data.schema.clone()).expect("the files open");
-    let wanted: Vec<u64> = shards(&deal, &index, 0)
+    let wanted: Vec<u64> = shards(&planner, &index, 0)
         .iter()
         .flat_map(|shard| whole(&mut reader, shard))
         .map(|(number, _)| number)
         .collect();
-    let mut waiting = shards(&deal, &index, 0).into_iter();
+    let mut waiting = shards(&planner, &index, 0).into_iter();
     let source = move |batch: &mut Batch| {
         while !reader.read(batch)? {
             let Some(shard) = waiting.next() else {

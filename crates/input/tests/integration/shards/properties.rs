@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use trainyard_input::*;
 
-use super::data::{Data, data, form};
+use super::records::{Data, data, form};
 use super::{Read, count, indexed, ints, rest, shards, whole};
 
 #[derive(Debug, Clone)]
 struct Settings {
-    deal: Deal,
+    planner: ShardPlanner,
     counts: Vec<usize>,
 }
 
@@ -28,7 +28,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     )
         .prop_map(
             |(counts, batch_size, lanes, batches_per_shard, shuffle, window_rows, seed)| Settings {
-                deal: Deal {
+                planner: ShardPlanner {
                     batch_size: count(batch_size),
                     lanes: count(lanes),
                     batches_per_shard: count(batches_per_shard),
@@ -46,9 +46,14 @@ fn reader(data: &Data) -> ShardReader {
 }
 
 /// The batches of a pass by number, each data shard read by one reader.
-fn pass(data: &Data, deal: &Deal, index: &RecordIndex, pass: u64) -> BTreeMap<u64, Batch> {
+fn pass(
+    data: &Data,
+    planner: &ShardPlanner,
+    index: &RecordIndex,
+    pass: u64,
+) -> BTreeMap<u64, Batch> {
     let mut reader = reader(data);
-    let read: Vec<Read> = shards(deal, index, pass)
+    let read: Vec<Read> = shards(planner, index, pass)
         .iter()
         .flat_map(|shard| whole(&mut reader, shard))
         .collect();
@@ -69,16 +74,16 @@ proptest! {
 
     #[test]
     fn a_pass_is_every_row_once_in_numbered_full_batches(
-        Settings { deal, counts } in settings(), form in form(), passes in 1..4_u64,
+        Settings { planner, counts } in settings(), form in form(), passes in 1..4_u64,
     ) {
         let data = data(&counts, &form);
-        let index = indexed(&data.options, &deal);
-        let size = u64::from(deal.batch_size.get());
+        let index = indexed(&data.options, &planner);
+        let size = u64::from(planner.batch_size.get());
         let batches = data.rows.div_ceil(size);
         prop_assert_eq!((index.rows(), index.runs()), (data.rows, batches));
         let rows = expected(&data);
         for number in 0..passes {
-            let read = pass(&data, &deal, &index, number);
+            let read = pass(&data, &planner, &index, number);
             prop_assert!(read.keys().copied().eq(number * batches..(number + 1) * batches));
             let mut seen = vec![false; rows.len()];
             for (batch_number, batch) in &read {
@@ -95,7 +100,7 @@ proptest! {
                 }
             }
             prop_assert!(seen.iter().all(|seen| *seen));
-            if !deal.shuffle {
+            if !planner.shuffle {
                 let in_order: Vec<i64> = read.values().flat_map(ints).collect();
                 prop_assert!(in_order.into_iter().eq(0..data.rows as i64));
             }
@@ -104,14 +109,14 @@ proptest! {
 
     #[test]
     fn a_batch_is_the_same_whoever_reads_it_from_wherever(
-        Settings { deal, counts } in settings(), form in form(), number in 0..3_u64, pick in any::<prop::sample::Index>(),
+        Settings { planner, counts } in settings(), form in form(), number in 0..3_u64, pick in any::<prop::sample::Index>(),
         part in (0..5_u32, 0..5_u32), order in any::<u64>(),
     ) {
         let data = data(&counts, &form);
-        let index = indexed(&data.options, &deal);
-        let wanted = pass(&data, &deal, &index, number);
+        let index = indexed(&data.options, &planner);
+        let wanted = pass(&data, &planner, &index, number);
         // In another order, by a reader that has read something else before.
-        let mut all = shards(&deal, &index, number);
+        let mut all = shards(&planner, &index, number);
         let first = pick.index(all.len());
         all.rotate_left(first);
         if order.is_multiple_of(2) {
@@ -120,9 +125,9 @@ proptest! {
         let mut reader = reader(&data);
         let mut other = ShardReader::new(data.options.clone(), data.schema.clone());
         let mut fetcher = RecordFetcher::new(data.options.clone());
-        let mut parcel = Parcel::default();
+        let mut inline_records = InlineRecords::default();
         for shard in all {
-            let places: Vec<_> = shard.pieces.iter().map(|piece| (piece.file, piece.offset)).collect();
+            let places: Vec<_> = shard.ranges.iter().map(|range| (range.file, range.offset)).collect();
             prop_assert!(places.is_sorted());
             let same = |read: &[Read]| read.iter().all(|(number, batch)| wanted[number] == *batch);
             let numbers = |read: &[Read]| read.iter().map(|(number, _)| *number).collect::<Vec<_>>();
@@ -136,8 +141,8 @@ proptest! {
             let read = rest(&mut reader).expect("read");
             prop_assert!(same(&read));
             prop_assert_eq!(numbers(&read), (from..shard.batches).rev().map(|nth| shard.batch(nth)).collect::<Vec<_>>());
-            fetcher.fetch(&shard, u64::MAX, &mut parcel).expect("fetched");
-            other.begin_parcel(shard.clone(), parcel.clone(), 0..u32::MAX, Direction::Forward).expect("sound");
+            fetcher.fetch(&shard, u64::MAX, &mut inline_records).expect("fetched");
+            other.begin_parcel(shard.clone(), inline_records.clone(), 0..u32::MAX, Direction::Forward).expect("sound");
             let read = rest(&mut other).expect("read");
             prop_assert!(same(&read));
             prop_assert_eq!(read.len() as u32, shard.batches);
@@ -145,39 +150,39 @@ proptest! {
     }
 
     #[test]
-    fn lanes_and_steps_divide_the_batches_in_order(Settings { deal, counts } in settings(), number in 0..3_u64) {
-        let data = data(&counts, &super::data::Form::csv());
-        let index = indexed(&data.options, &deal);
-        let batches = deal.batches_per_pass(&index);
+    fn lanes_and_steps_divide_the_batches_in_order(Settings { planner, counts } in settings(), number in 0..3_u64) {
+        let data = data(&counts, &super::records::Form::csv());
+        let index = indexed(&data.options, &planner);
+        let batches = planner.batches_per_pass(&index);
         let per_pass = batches.expect("the index is complete");
-        let lanes = u64::from(deal.lanes.get());
+        let lanes = u64::from(planner.lanes.get());
         let mut slots = BTreeMap::<u64, u32>::new();
-        for shard in shards(&deal, &index, number) {
+        for shard in shards(&planner, &index, number) {
             for nth in 0..shard.batches {
                 let batch = shard.batch(nth);
                 let in_pass = batch - number * per_pass.get();
                 prop_assert_eq!(in_pass % lanes, u64::from(shard.lane));
-                let step = number * deal.steps_per_pass(per_pass).get() + in_pass / lanes;
-                prop_assert_eq!((shard.step(nth), deal.step(batch, batches)), (step, step));
-                prop_assert_eq!(shard.slots(nth), deal.slots(step, batches));
+                let step = number * planner.steps_per_pass(per_pass).get() + in_pass / lanes;
+                prop_assert_eq!((shard.step(nth), planner.step(batch, batches)), (step, step));
+                prop_assert_eq!(shard.slots(nth), planner.slots(step, batches));
                 *slots.entry(step).or_default() += 1;
-                let Dealt { pass, hand, lane, nth: at } = deal.find(batch, batches);
-                prop_assert_eq!((pass, hand, lane, at), (number, shard.hand, shard.lane, nth));
+                let PlannedBatch { pass, round, lane, nth: at } = planner.find(batch, batches);
+                prop_assert_eq!((pass, round, lane, at), (number, shard.round, shard.lane, nth));
             }
         }
         for (step, count) in slots {
-            prop_assert_eq!(deal.slots(step, batches), count);
+            prop_assert_eq!(planner.slots(step, batches), count);
         }
     }
 
     #[test]
-    fn an_index_in_part_gives_the_same_shards_or_none(Settings { deal, counts } in settings(), form in form()) {
+    fn an_index_in_part_gives_the_same_shards_or_none(Settings { planner, counts } in settings(), form in form()) {
         let data = data(&counts, &form);
-        let wanted = shards(&deal, &indexed(&data.options, &deal), 0);
-        let mut indexer = Indexer::open(data.options.clone(), deal.batch_size).expect("the files are there");
+        let wanted = shards(&planner, &indexed(&data.options, &planner), 0);
+        let mut indexer = Indexer::open(data.options.clone(), planner.batch_size).expect("the files are there");
         for shard in wanted {
             let answer = loop {
-                match deal.shard(indexer.index(), 0, shard.hand, shard.lane) {
+                match planner.shard(indexer.index(), 0, shard.round, shard.lane) {
                     Answer::NotIndexed { runs } => {
                         prop_assert!(!indexer.index().is_complete() && runs > indexer.index().runs());
                         indexer.advance(runs).expect("the files are read");

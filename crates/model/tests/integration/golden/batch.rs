@@ -6,7 +6,7 @@ use serde_json::Value;
 use trainyard_input::{Batch, Bytes, Cells, Column, FieldKind, Position, Schema};
 use trainyard_testing::{flat, list};
 
-/// One row of a column: its values, as they were recorded.
+/// One row of a column: its recorded values.
 type Row = Vec<Value>;
 
 /// A recorded column.
@@ -51,7 +51,7 @@ fn leaves(value: &Value) -> Row {
     }
 }
 
-/// A batch of some rows of the recorded columns, or which column is missing.
+/// Returns a batch of some rows of the recorded columns, or the name of a missing column.
 pub(crate) fn batch(
     schema: &Schema,
     columns: &BTreeMap<String, Recorded>,
@@ -105,7 +105,7 @@ pub(crate) fn batch(
     })
 }
 
-/// The columns of a recorded object of them.
+/// Returns the columns of a recorded object.
 pub(crate) fn recorded(features: &Value) -> BTreeMap<String, Recorded> {
     features
         .as_object()

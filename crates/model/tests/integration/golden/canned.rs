@@ -18,7 +18,7 @@ use super::report;
 const RELATIVE: f32 = 1e-4;
 const ABSOLUTE: f32 = 1e-5;
 
-/// A model with its variables and slots, whole.
+/// A model with the whole of its variables and slots.
 pub(crate) struct Trained {
     pub(crate) model: Canned,
     pub(crate) values: Values,
@@ -74,7 +74,7 @@ impl Trained {
     }
 
     fn place(&self, name: &str) -> Option<usize> {
-        // Variables of a partitioner are parts in TensorFlow 1.
+        // In TensorFlow 1, variables of a partitioner are parts.
         let name = name.strip_suffix("/part_0").unwrap_or(name);
         self.model
             .variables()
@@ -86,7 +86,7 @@ impl Trained {
         Some(&self.values[self.place(name)?])
     }
 
-    /// A slot by TensorFlow's name: `training/Adagrad/<variable>/accumulator`, `<variable>/part_0/Ftrl_1`.
+    /// Returns a slot by TensorFlow's name: `training/Adagrad/<variable>/accumulator`, `<variable>/part_0/Ftrl_1`.
     fn slot(&self, name: &str) -> Option<&[f32]> {
         let (owner, slot) = name.rsplit_once('/')?;
         let owner = owner.strip_suffix("/part_0").unwrap_or(owner);
@@ -124,7 +124,7 @@ impl Trained {
         (reads, values)
     }
 
-    /// One step; returns its loss.
+    /// Runs one step, and returns its loss.
     pub(crate) fn step(&mut self, features: &<Canned as Model>::Features) -> f64 {
         let (reads, values) = self.gather(features);
         let mut gradients = Vec::new();
@@ -154,7 +154,7 @@ impl Trained {
     }
 }
 
-/// The job of a case.
+/// Returns the job of a case.
 fn job(case: &Value, folder: &Path) -> String {
     let args = &case["args"];
     let class = case["estimator"].as_str().unwrap();
@@ -261,12 +261,12 @@ fn job(case: &Value, folder: &Path) -> String {
     text
 }
 
-/// All columns of a case, the label among them.
+/// Returns all columns of a case, with the label.
 fn columns(case: &Value) -> BTreeMap<String, Recorded> {
     let mut columns = recorded(&case["data"]["features"]);
     let mut label = Recorded::new(&case["data"]["labels"]);
     if case["args"]["head"]["class"] == "MultiLabelHead" {
-        // One 0 or 1 for each class, where our records list the classes.
+        // The record has a 0 or 1 for each class. Our label lists the classes.
         for row in &mut label.rows {
             let ones = row
                 .iter()
@@ -289,7 +289,7 @@ fn compare(what: &str, given: &[f32], expected: &Value) -> Result<(), String> {
     }
 }
 
-/// TensorFlow's variables that are settings of an optimizer, or counters.
+/// Returns whether a variable of TensorFlow is a setting of an optimizer, or a counter.
 fn is_setting(name: &str, value: &Value) -> bool {
     name == "global_step"
         || value["shape"].as_array().is_some_and(Vec::is_empty) && name.starts_with("training/")

@@ -6,32 +6,32 @@ use std::path::Path;
 use serde_json::Value;
 use trainyard_testing::list;
 
-/// Which part of a model a list of columns feeds.
+/// Part of a model that a list of columns feeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Wide,
     Deep,
-    /// Only a cross: no part of its own.
+    /// A cross only, no part by itself.
     Cross,
 }
 
 /// Writes `[[feature]]` sections.
 pub(crate) struct Sections<'a> {
-    /// The recorded features, for the types of crossed columns.
+    /// The recorded features, which give the types of crossed columns.
     pub(crate) features: &'a Value,
-    /// Where vocabulary files go.
+    /// Folder of vocabulary files.
     pub(crate) folder: &'a Path,
     pub(crate) text: String,
-    /// Names that have a section.
+    /// Names that have a section already.
     named: Vec<String>,
-    /// Columns that a cross holds, to be written behind all others.
+    /// Columns of crosses, to be written after all others.
     crossed: Vec<Value>,
 }
 
-/// TOML's strings are JSON's, and so are its lists of numbers and strings.
+/// Returns a value as TOML. Strings and lists of TOML are those of JSON.
 fn toml(value: &Value) -> String {
     match value {
-        // Hash keys are decimal strings.
+        // Hash keys are recorded as decimal strings.
         Value::String(text)
             if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) =>
         {
@@ -58,14 +58,14 @@ impl<'a> Sections<'a> {
             .for_each(|column| self.column(column, part));
     }
 
-    /// Writes the columns of an argument that may be absent.
+    /// Writes the columns of an optional argument.
     pub(crate) fn add_argument(&mut self, arguments: &Value, name: &str, part: Part) {
         if let Some(columns) = arguments.get(name).filter(|columns| !columns.is_null()) {
             self.add(columns, part);
         }
     }
 
-    /// Writes what crosses hold, and returns everything.
+    /// Writes the columns of crosses, and returns the text.
     pub(crate) fn finish(mut self) -> String {
         while let Some(column) = self.crossed.pop() {
             if !self.named.contains(&name(&column)) {
@@ -109,7 +109,7 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// Writes a column that is not wrapped; `parts` says where it goes.
+    /// Writes a column that is not wrapped. `parts` holds its `wide` and `deep` keys.
     fn plain(&mut self, column: &Value, parts: &str) {
         let (inner, weights) = match column["type"].as_str() {
             Some("weighted_categorical_column") => (
@@ -218,7 +218,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// TensorFlow's `.name` of a column that is not wrapped.
+/// Returns TensorFlow's `.name` of a column that is not wrapped.
 fn name(column: &Value) -> String {
     if let Some(key) = column.as_str() {
         return key.to_owned();

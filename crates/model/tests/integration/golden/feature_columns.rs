@@ -14,15 +14,15 @@ use super::batch::{batch, recorded};
 use super::columns::{Part, Sections};
 use super::report;
 
-/// Not ours: an embedding as a dense column of a linear model.
+/// Unsupported: an embedding as a dense column of a linear model.
 const APART: [&str; 1] = ["linear/embedding_as_dense"];
-/// Ids out of range: TensorFlow hands them on and fails at the lookup; here they are an error of the batch.
+/// Ids out of range. TensorFlow passes them on and fails at the lookup; here they are errors of the batch.
 const PASSED_THROUGH: [&str; 2] = [
     "identity/oor_no_default_passes_through",
     "identity/negative_no_default_passes_through",
 ];
 
-/// What a case computes.
+/// Result of a case.
 enum Computed {
     Ids(Vec<Vec<u32>>, Option<Vec<f32>>, u32),
     Output(Vec<f32>),
@@ -37,7 +37,7 @@ fn compute(case: &Value, folder: &Path) -> Result<Computed, String> {
     };
     let mut sections = Sections::new(&case["features"], folder);
     match kind {
-        // Ids are looked at as an indicator would see them.
+        // Ids are compared as an indicator sees them.
         "ids" => {
             for column in list(&case["columns"]) {
                 let indicator =
@@ -69,7 +69,7 @@ fn compute(case: &Value, folder: &Path) -> Result<Computed, String> {
         .transform(&batch)
         .map_err(|error| error.to_string())?;
     if kind == "ids" {
-        // The column itself is behind the parts of a cross only if its name is; it is the one that is used.
+        // Columns are sorted by name, so a cross may precede its parts. Only the column under test has a deep part.
         let place = columns
             .categorical
             .iter()
@@ -128,7 +128,7 @@ fn compute(case: &Value, folder: &Path) -> Result<Computed, String> {
     Ok(Computed::Output(out))
 }
 
-/// The recorded values of what a batch reads.
+/// Returns the recorded values that a batch reads.
 fn lookup(
     case: &Value,
     variables: &[VariableSpec],
@@ -140,7 +140,7 @@ fn lookup(
     let mut values = Values::new();
     for (spec, read) in variables.iter().zip(&reads) {
         let found = recorded.iter().find(|(name, _)| **name == spec.name);
-        // TensorFlow 2's shared tables stand outside the layer's scope.
+        // In TensorFlow 2, shared tables lie outside of the layer's scope.
         let found = found.or_else(|| {
             recorded
                 .iter()
@@ -170,7 +170,7 @@ fn lookup(
     Ok(values)
 }
 
-/// Whether TensorFlow refused the columns or the batch.
+/// Returns whether TensorFlow refused the columns or the batch.
 fn is_error(case: &Value) -> bool {
     case["expected"].get("error").is_some()
 }
@@ -199,7 +199,7 @@ fn check(case: &Value, folder: &Path) -> Result<(), String> {
                 .zip(list(&expected["ids"]["values"]))
                 .enumerate()
             {
-                // An id of -1 is none. So is one out of range, to an indicator.
+                // An id of -1 is missing. An indicator also ignores an id out of range.
                 let id = id.as_i64().unwrap();
                 if (0..i64::from(buckets)).contains(&id) {
                     want[index[0].as_u64().unwrap() as usize].push(id as u32);

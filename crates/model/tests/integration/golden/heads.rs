@@ -1,4 +1,4 @@
-//! `metrics.json`, `heads`: what heads report.
+//! `metrics.json`, `heads`: metrics that heads report.
 
 use serde_json::{Value, json};
 use trainyard_input::{Batch, Bytes, Cells, Column, FieldKind, Position, Schema};
@@ -8,7 +8,7 @@ use trainyard_testing::{Golden, difference, flat, list};
 
 use super::report;
 
-/// The job whose head a case has.
+/// Returns the job of a case's head.
 fn head(case: &Value) -> Head {
     let head = &case["head"];
     let kind = match head["class"].as_str().unwrap() {
@@ -45,7 +45,7 @@ fn head(case: &Value) -> Head {
     Head::new(&job.model, &job.input.label)
 }
 
-/// The labels of a batch, read by the head as from a file.
+/// Returns the labels of a batch, parsed by the head as if from a file.
 fn labels(head: &Head, recorded: &Value) -> Result<Vec<f32>, String> {
     let mut schema = Schema::default();
     let field = head.want(&mut schema);

@@ -8,7 +8,7 @@ use trainyard_testing::{Golden, difference, flat, list};
 
 use super::report;
 
-/// Examples of a batch: label, prediction (or value), weight.
+/// Returns the examples of a batch: label, prediction (or value), weight.
 fn examples(batch: &Value) -> Vec<(f32, f32, f32)> {
     let given = flat(batch.get("predictions").unwrap_or(&batch["values"]));
     let labels = batch.get("labels").map_or_else(|| given.clone(), flat);

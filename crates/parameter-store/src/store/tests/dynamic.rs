@@ -1,10 +1,10 @@
-//! Dynamic tables in a store: what counts as a sighting, what is refused, what outlives a restart.
+//! Dynamic tables in a store: counted occurrences, refused requests, and what survives a restart.
 
 use trainyard_variable::DynamicTable;
 
 use super::*;
 
-/// Room for 8 rows of width 2, SGD with learning rate 1, on one server.
+/// A table of at most 8 rows of width 2, SGD with learning rate 1, on one server.
 fn prepare_table(table: DynamicTable) -> Prepare<'static> {
     let mut variables = vec![
         spec("bias", &[2], Access::Whole),
@@ -36,7 +36,7 @@ pub(super) fn open_table(table: DynamicTable) -> Store {
     store
 }
 
-/// These ids of slice 1.
+/// Selects these ids of slice 1.
 fn select_ids(ids: &[u64]) -> Selection {
     Selection {
         ids: vec![(1, 0)],

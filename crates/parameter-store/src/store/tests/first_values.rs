@@ -1,4 +1,4 @@
-//! Rows that nobody has changed have their first values, and are not held.
+//! Unchanged rows have their initial values, and are not held.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use trainyard_variable::InitialRows;
 
 use super::*;
 
-/// Wide rows, so that few of them make many stripes: 127 rows each.
+/// Rows are wide, so that few of them make many stripes of 127 rows each.
 const WIDTH: usize = 1024;
 const STRIPE: usize = 127;
 const ROWS: usize = 10 * STRIPE + 5;
@@ -25,7 +25,7 @@ fn table() -> VariableSpec {
     }
 }
 
-/// A part of the table, with Adagrad.
+/// A slice of the table, with Adagrad.
 fn request(seed: u64) -> Prepare<'static> {
     let mut request = prepare(0);
     request.variables = vec![spec("bias", &[2], Access::Whole), table()];
@@ -55,7 +55,7 @@ fn request(seed: u64) -> Prepare<'static> {
     Prepare { seed, ..request }
 }
 
-/// What the table would be if all of its rows were held.
+/// A model of the table that holds all rows.
 #[derive(Clone, PartialEq)]
 struct Whole {
     values: Vec<f32>,
@@ -146,7 +146,7 @@ fn open(seed: u64) -> Store {
     store
 }
 
-/// A checkpoint that holds what a store held: `of` are the rows, values and slots.
+/// A checkpoint that holds what a store held.
 struct Kept {
     held: Vec<Range<usize>>,
     whole: Whole,
@@ -223,7 +223,7 @@ impl TensorSource for Kept {
     }
 }
 
-/// Rows of a push: a few anywhere, or many of one stripe, so that it comes to hold all of them.
+/// Generates the rows of a push: a few anywhere, or so many of one stripe that it comes to hold all of them.
 fn rows() -> impl Strategy<Value = Vec<u32>> {
     let few = prop::collection::btree_set(FIRST_ROW as u32..LAST_ROW as u32, 1..9);
     let many = (0..ROWS / STRIPE, 0..40_usize, 1..70_usize).prop_map(|(stripe, skip, count)| {
@@ -277,7 +277,7 @@ proptest! {
                     prop_assert!(pull_rows(&store, &rows) == expected, "a pull");
                 }
                 Event::Cut => {
-                    // There is one at a time.
+                    // Only one snapshot exists at a time.
                     drop(cut.take());
                     cut = Some((store.snapshot(&chief(1)).unwrap(), whole.clone()));
                 }
@@ -296,7 +296,7 @@ proptest! {
                     drop(snapshot);
                     let restore =
                         Restore { source: &kept, version: whole.steps, global_step: seq, positions: Vec::new() };
-                    // The job says something else by now.
+                    // The job has another seed by now.
                     let request = request(99);
                     store = open_prepared(Prepare { restore: Some(restore), ..request });
                     store.open_session(&worker(0, 1, 0), FINGERPRINT, 1).unwrap();
@@ -315,7 +315,7 @@ fn a_store_holds_the_rows_that_were_changed_and_no_others() {
     let store = open(3);
     let dense = 2 * 2 * 4;
     assert_eq!(store.held().slices, dense);
-    // To read a row is not to change it.
+    // Reading a row does not change it.
     let first = pull_rows(&store, &[80, 500]);
     let mut expected = vec![0.0; 2 * WIDTH];
     InitialRows::new(&table(), 3).fill_rows([80, 500].into_iter(), &mut expected);
@@ -332,7 +332,7 @@ fn a_store_holds_the_rows_that_were_changed_and_no_others() {
     let snapshot = store.snapshot(&chief(1)).unwrap();
     assert_eq!(snapshot.slices[1].held(), [80..81, 500..502]);
     drop(snapshot);
-    // Half of a stripe, and one row: now it is an array.
+    // Half of a stripe and one row: the stripe becomes an array.
     let many: Vec<u32> = (FIRST_ROW as u32..(FIRST_ROW + STRIPE / 2 + 1) as u32).collect();
     push_rows(&store, 2, &many, &gradient(many.len(), 2));
     let snapshot = store.snapshot(&chief(1)).unwrap();
@@ -365,7 +365,7 @@ fn a_checkpoint_has_the_rows_of_its_instant_though_their_stripe_comes_to_hold_al
     };
     let then = push(1, &few);
     let snapshot = store.snapshot(&chief(1)).unwrap();
-    // One that is listed, and one that is new, and then most of the stripe.
+    // The push names a listed row and a new one. The next push names most of the stripe.
     push(2, &[91, 92]);
     push(3, &many);
     assert_eq!(snapshot.slices[1].held(), [90..92, 150..151]);

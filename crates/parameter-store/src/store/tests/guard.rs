@@ -1,4 +1,4 @@
-//! Pushes whose values are refused.
+//! Pushes whose values are rejected.
 
 use super::*;
 
@@ -22,11 +22,11 @@ const REJECT: Guard = Guard {
     max_abs: None,
 };
 
-/// A part of the first synchronous step, of two.
+/// Pushes one micro-batch of the first synchronous step, which has two lanes.
 fn part(store: &Store, task: usize, gradients: &[f32], rejected: Option<Rejection>) -> Pushed {
-    let contribution = Some(Contribution {
-        slot: task as u32,
-        of: 2,
+    let micro_batch = Some(MicroBatch {
+        lane: task as u32,
+        lanes: 2,
     });
     let push = push_of(
         batch(0, task as u64),
@@ -37,7 +37,7 @@ fn part(store: &Store, task: usize, gradients: &[f32], rejected: Option<Rejectio
         .push(
             &worker(task, 1, 1),
             &Push {
-                contribution,
+                micro_batch,
                 rejected,
                 ..push
             },
@@ -71,17 +71,17 @@ fn a_refused_push_changes_nothing_and_its_batch_is_done_with() {
             .iter()
             .all(|&value| value == 0.0)
     );
-    // The same message again, for its answer was lost, and what it is sent with is not looked at.
+    // The push is repeated because its reply was lost. Its gradients are not checked again.
     let again = push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
     assert_eq!(
         (again.duplicate, again.rejected, again.version),
         (true, Some(rejection), 1)
     );
-    // Somebody else has no need to compute it.
+    // No other task needs to compute the batch.
     let other = step(&store, &worker(1, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
     assert_eq!((other.duplicate, other.rejected), (true, None));
     assert_eq!(store.positions()[0].batch, 1);
-    // Both steps of the job are still to be had.
+    // Both steps of the job are still left.
     assert_eq!(
         step(&store, &worker(0, 1, 2), batch(0, 1), &[1.0; 4])
             .unwrap()
@@ -241,7 +241,7 @@ fn a_refused_part_of_a_synchronous_step_holds_nobody_up() {
             (last.version, last.global_step, last.rejected),
             (1, 1, None)
         );
-        // It counts as zeros in the mean.
+        // The rejected micro-batch counts as zeros in the mean.
         assert_eq!(
             read(&store, &worker(0, 1, 0)),
             [-1.0, -1.0, 0.0, 0.0, -2.0, -2.0]
@@ -280,7 +280,7 @@ fn it_is_told_whose_pushes_are_refused_how_often_and_of_which_batches() {
             .collect::<Vec<_>>(),
         [5, 7, 9, 11, 13, 15, 17, 19]
     );
-    // Those too long ago do not count.
+    // Rejections before the window do not count.
     for seq in 21..=76 {
         step(&store, &worker(0, 1, seq), batch(0, seq - 1), &[1.0; 4]).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What a store may hold, and what it refuses to.
+//! The memory budget of a store, and what it refuses.
 
 use trainyard_variable::DynamicTable;
 
@@ -43,7 +43,7 @@ fn variables_that_do_not_fit_are_refused_and_nothing_is_held() {
         (0, State::Empty)
     );
     store.prepare(&chief(1), prepare(0)).unwrap();
-    // A vector of 2, 4 bytes each.
+    // The vector has 2 values of 4 bytes.
     assert_eq!(
         store.held(),
         Held {
@@ -63,7 +63,7 @@ fn a_table_that_does_not_fit_opens_and_a_push_that_would_make_it_too_large_is_re
             epoch: 1,
         })
         .unwrap();
-    // 8 GB of rows.
+    // The rows take 8 GB.
     store
         .prepare(&chief(1), prepare_sized(100, 1_000_000_000))
         .unwrap();
@@ -197,9 +197,9 @@ fn parts_of_a_step_are_held_until_it_is_whole() {
             .unwrap();
     }
     let push = |task: usize| {
-        let contribution = Some(Contribution {
-            slot: task as u32,
-            of: 2,
+        let micro_batch = Some(MicroBatch {
+            lane: task as u32,
+            lanes: 2,
         });
         let push = push_of(
             batch(0, task as u64),
@@ -209,12 +209,12 @@ fn parts_of_a_step_are_held_until_it_is_whole() {
         store.push(
             &worker(task, 1, 1),
             &Push {
-                contribution,
+                micro_batch,
                 ..push
             },
         )
     };
-    // The part, and the two rows that it changes for the first time.
+    // The micro-batch, and the two rows that it changes for the first time.
     store.bound_memory(Some(8 + 31));
     assert_eq!(refusal(push(0)), (39, 32, "the part of a synchronous step"));
     store.bound_memory(Some(8 + 16 + 32));

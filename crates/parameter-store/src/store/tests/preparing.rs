@@ -1,4 +1,4 @@
-//! A store that takes long to prepare is asked all the same.
+//! A store that takes long to prepare still answers requests.
 
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::*;
 
-/// A checkpoint of which each read waits until it is let go.
+/// A checkpoint in which each read waits until it is released.
 struct Slow {
     begun: Mutex<Sender<()>>,
     go: Mutex<Receiver<()>>,
@@ -62,7 +62,7 @@ impl TensorSource for Slow {
     }
 }
 
-/// Prepares a store from a slow checkpoint, and looks at it when the first read has begun. `look` lets the reads go.
+/// Prepares a store from a slow checkpoint, and calls `look` when the first read has begun. `look` releases the reads.
 fn while_preparing<T>(look: impl FnOnce(&Store, Sender<()>) -> T) -> (T, Store, Result<(), Error>) {
     let (begun, has_begun) = channel();
     let (let_go, go) = channel();
@@ -101,7 +101,7 @@ fn a_store_that_is_being_restored_answers_and_says_how_far_it_has_come() {
     let ((), store, prepared) = while_preparing(|store, let_go| {
         let status = store.status();
         assert_eq!(
-            (status.state, status.memory, status.epoch),
+            (status.state, status.prepared_epoch, status.epoch),
             (State::Preparing, 0, 1)
         );
         assert_eq!(status.progress.total_bytes, 4 * (2 + 4));
@@ -153,7 +153,7 @@ fn a_later_chief_ends_what_an_earlier_one_has_begun_and_prepares_anew() {
     );
     store.prepare(&chief(2), prepare(0)).unwrap();
     assert_eq!(
-        (store.status().state, store.status().memory),
+        (store.status().state, store.status().prepared_epoch),
         (State::Prepared, 2)
     );
 }
@@ -177,7 +177,7 @@ fn what_was_prepared_for_an_earlier_chief_is_not_served_by_a_later_one() {
         })
     );
     assert_eq!(
-        (store.status().state, store.status().memory),
+        (store.status().state, store.status().prepared_epoch),
         (State::Empty, 0)
     );
 }

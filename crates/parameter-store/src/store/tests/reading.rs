@@ -1,8 +1,8 @@
-//! What an answer gives, however it is read, and what it leaves out.
+//! The contents of a reply, in whatever pieces it is read, and the slices that it leaves out.
 
 use super::*;
 
-/// A dense variable of three stripes and a half, and a table of two.
+/// A store with a dense variable of three stripes and a half, and a table of two stripes.
 fn open_large() -> Store {
     let mut request = prepare_sized(450_000, 300_000);
     request
@@ -101,7 +101,7 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
                 batch,
                 batches: 1,
                 pulled_version: 0,
-                contribution: None,
+                micro_batch: None,
                 selection: None,
                 gradients,
                 rejected: None,
@@ -124,7 +124,7 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
         matches!(refused, Err(Error::Forgotten { seq: 3 })),
         "{refused:?}"
     );
-    // What an earlier session pulled is no business of the next one.
+    // A session cannot use the pulls of an earlier one.
     let pull = Pull {
         selection: select(&[2]),
         known: Vec::new(),
@@ -139,7 +139,7 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
         batch: batch(0, 9),
         batches: 1,
         pulled_version: 0,
-        contribution: None,
+        micro_batch: None,
         selection: None,
         gradients: &[1.0; 4][..],
         rejected: None,

@@ -1,4 +1,4 @@
-//! Many pushes at once: every update counts once, whichever stripes it meets others in.
+//! Concurrent pushes: every update counts once, whichever stripes it shares with others.
 
 use super::*;
 
@@ -7,11 +7,11 @@ const STEPS: u64 = 60;
 const DENSE: usize = 300_000;
 const ROWS: usize = 200_000;
 
-/// Whole numbers below 2^24 add up exactly in any order, so that one lost or doubled update shows.
+/// Whole numbers below 2^24 add up exactly in any order, so a lost or repeated update shows.
 #[test]
 fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
     let store = open_prepared(prepare_sized(DENSE, ROWS));
-    // All workers meet in some rows, and each has some to itself.
+    // All workers share some rows, and each has some rows of its own.
     let rows_of = |index: usize| -> Vec<u32> {
         let shared = (0..ROWS as u32).step_by(1009);
         let own = (0..ROWS as u32).skip(index + 1).step_by(997);
@@ -44,12 +44,12 @@ fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
                         batch,
                         batches: 1,
                         pulled_version: 0,
-                        contribution: None,
+                        micro_batch: None,
                         selection: None,
                         gradients: &gradients[..],
                         rejected: None,
                     };
-                    // Sent twice, as after a lost answer.
+                    // The push is sent twice, as after a lost reply.
                     assert!(!store.push(&identity, &push).unwrap().duplicate);
                     assert!(store.push(&identity, &push).unwrap().duplicate);
                 }

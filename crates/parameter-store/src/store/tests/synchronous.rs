@@ -11,19 +11,19 @@ fn open_with(update: Update, global_step_max: u64) -> Store {
     })
 }
 
-/// One part of a step: gradients of the vector, and of some rows of the table.
+/// Pushes one micro-batch of a step: gradients of the vector, and of some rows of the table.
 fn contribute(
     store: &Store,
     identity: &Identity,
-    (step, slot, of): (u64, u32, u32),
+    (step, lane, lanes): (u64, u32, u32),
     rows: &[u32],
     gradients: &[f32],
 ) -> Result<Pushed, Error> {
     let push = Push {
-        batch: batch(0, step * u64::from(of) + u64::from(slot)),
+        batch: batch(0, step * u64::from(lanes) + u64::from(lane)),
         batches: 1,
         pulled_version: step,
-        contribution: Some(Contribution { slot, of }),
+        micro_batch: Some(MicroBatch { lane, lanes }),
         selection: Some(select(rows)),
         gradients,
         rejected: None,
@@ -31,7 +31,7 @@ fn contribute(
     store.push(identity, &push)
 }
 
-/// Asks for the right to go on at a version.
+/// Requests a ticket at a version.
 fn ask(store: &Store, identity: &Identity, at_least: u64) -> Pulled {
     let pull = Pull {
         selection: select(&[2, 3]),
@@ -77,13 +77,13 @@ fn the_parts_of_a_step_are_one_update_their_mean() {
     )
     .unwrap();
     assert_eq!((last.version, last.global_step), (1, 1));
-    // Rows that one part names count as zeros in the other.
+    // Rows that only one micro-batch names count as zeros in the other.
     assert_eq!(
         read(&store, &worker(0, 1, 0)),
         [-3.0, -1.0, -3.0, -3.0, -4.0, -4.0]
     );
     assert_eq!(ask(&store, &worker(1, 1, 2), 1).ticket, Ticket::Granted);
-    assert_eq!(store.status().slowest_slot, Some(0));
+    assert_eq!(store.status().slowest_lane, Some(0));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn copies_of_a_part_count_once_and_those_that_come_late_are_stale() {
         (late.duplicate, late.stale, late.version, late.staleness),
         (true, true, 1, 1)
     );
-    // The same message again is no news, and not stale.
+    // A repeated message is a duplicate, and not stale.
     let again = contribute(&store, &worker(1, 1, 1), (0, 1, 2), &[2], &gradients).unwrap();
     assert_eq!((again.duplicate, again.stale), (true, false));
     assert_eq!(
@@ -217,7 +217,7 @@ fn nobody_runs_ahead_of_the_slowest_by_more_than_the_bound() {
     assert_eq!(ask(&store, &worker(0, 1, 4), 0).ticket, Ticket::Granted);
     push(&store, &worker(0, 1, 4), batch(0, 3), &[0.0; 4]).unwrap();
     assert_eq!(ask(&store, &worker(0, 1, 5), 0).ticket, Ticket::Wait);
-    // The slow one is gone: nobody waits for it. One that comes later starts where the slowest is.
+    // No task waits for the slow task, which has left. A task that joins later starts at the slowest clock.
     store
         .close_session(&chief(1), worker(1, 1, 0).task, 1)
         .unwrap();
@@ -236,13 +236,13 @@ fn nobody_waits_for_a_task_that_has_no_data() {
             .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
             .unwrap();
     }
-    // The third has never asked for a step, the second asks for no more.
+    // The third task has never requested a step, and the second requests no further one.
     step(&store, &worker(1, 1, 1), batch(0, 0), &[0.0; 4]).unwrap();
     store.rest(&worker(1, 1, 0)).unwrap();
     for seq in 1..=5 {
         step(&store, &worker(0, 1, seq), batch(0, seq), &[0.0; 4]).unwrap();
     }
-    // It goes on where the others are.
+    // The task continues at the clock of the others.
     assert_eq!(ask(&store, &worker(1, 1, 2), 0).ticket, Ticket::Granted);
     let ahead = |seq| {
         let pulled = ask(&store, &worker(0, 1, seq), 0);
@@ -251,7 +251,7 @@ fn nobody_waits_for_a_task_that_has_no_data() {
     assert_eq!(ahead(6), (Ticket::Granted, 0));
     assert_eq!(ahead(7), (Ticket::Granted, 1));
     assert_eq!(ahead(8).0, Ticket::Wait);
-    // Who has something under way does not rest.
+    // A task with a step in progress is not idle.
     store.rest(&worker(1, 1, 0)).unwrap();
     assert_eq!(ahead(8).0, Ticket::Wait);
 }
@@ -280,12 +280,12 @@ fn the_values_before_the_latest_step_can_be_read_for_a_part_that_others_miss() {
     let mut before = values(1, &pull(0, true)).3;
     for step in 0..3 {
         let row = 2 + step as u32 % 2;
-        for slot in 0..2 {
-            let gradients = [1.0, 2.0, 3.0 + slot as f32, 4.0];
+        for lane in 0..2 {
+            let gradients = [1.0, 2.0, 3.0 + lane as f32, 4.0];
             contribute(
                 &store,
-                &worker(0, 1, 2 * step + u64::from(slot) + 1),
-                (step, slot, 2),
+                &worker(0, 1, 2 * step + u64::from(lane) + 1),
+                (step, lane, 2),
                 &[row],
                 &gradients,
             )
@@ -306,16 +306,17 @@ fn the_values_before_the_latest_step_can_be_read_for_a_part_that_others_miss() {
 }
 
 proptest! {
-    /// Whoever computes what, however often and in whatever order it arrives: the same values, bit for bit.
+    /// Whichever task computes a batch, however often and in whatever order pushes arrive, the values have the same
+    /// bits.
     #[test]
     fn a_synchronous_run_has_the_same_bits_in_every_order(
         seed in 0_u64..1000, order in prop::collection::vec((0_usize..5, 0_u32..3), 20..120),
     ) {
-        let gradient = |step: u64, slot: u32| -> Vec<f32> {
-            let value = |place: u64| ((seed * 31 + step * 7 + u64::from(slot) * 3 + place) as f32).sin() / 3.0;
+        let gradient = |step: u64, lane: u32| -> Vec<f32> {
+            let value = |place: u64| ((seed * 31 + step * 7 + u64::from(lane) * 3 + place) as f32).sin() / 3.0;
             (0..4).map(value).collect()
         };
-        let row = |step: u64, slot: u32| 2 + ((step + u64::from(slot)) % 2) as u32;
+        let row = |step: u64, lane: u32| 2 + ((step + u64::from(lane)) % 2) as u32;
         let expected = open_with(Update::Sync, 0);
         let given = open_with(Update::Sync, 0);
         for task in 0..5 {
@@ -323,16 +324,16 @@ proptest! {
             given.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
         }
         let mut seqs = [0; 5];
-        for (task, slot) in order {
+        for (task, lane) in order {
             let step = given.status().version;
             seqs[task] += 1;
             let identity = worker(task, 1, seqs[task]);
-            contribute(&given, &identity, (step, slot, 3), &[row(step, slot)], &gradient(step, slot)).unwrap();
+            contribute(&given, &identity, (step, lane, 3), &[row(step, lane)], &gradient(step, lane)).unwrap();
         }
         for step in 0..given.status().version {
-            for slot in 0..3 {
-                let identity = worker(0, 1, step * 3 + u64::from(slot) + 1);
-                contribute(&expected, &identity, (step, slot, 3), &[row(step, slot)], &gradient(step, slot)).unwrap();
+            for lane in 0..3 {
+                let identity = worker(0, 1, step * 3 + u64::from(lane) + 1);
+                contribute(&expected, &identity, (step, lane, 3), &[row(step, lane)], &gradient(step, lane)).unwrap();
             }
         }
         let bits = |store: &Store| read(store, &worker(0, 1, 0)).iter().map(|value| value.to_bits()).collect::<Vec<_>>();

@@ -1,10 +1,10 @@
-//! What a cross may hold.
+//! Keys of crossed features.
 
 use trainyard_diagnostic::{Code, Diagnostic, Section, Value, suggest};
 
 use crate::{CrossKey, FeatureConfig, FeatureKind};
 
-/// Reads a key: `name`, `ids(name)` or `int(name)`.
+/// Parses a key: `name`, `ids(name)` or `int(name)`.
 pub(super) fn key(text: &str) -> CrossKey {
     let inside = |prefix: &str| {
         text.strip_prefix(prefix)?
@@ -20,15 +20,15 @@ pub(super) fn key(text: &str) -> CrossKey {
     }
 }
 
-/// TensorFlow's name of a cross.
+/// Returns TensorFlow's name of a cross.
 pub(super) fn name(keys: &[CrossKey]) -> String {
     let mut names: Vec<&str> = keys.iter().map(CrossKey::name).collect();
     names.sort_unstable();
     names.join("_X_")
 }
 
-/// Finds out what each key means among the features: the ids of a bucketized feature, the whole numbers of a column
-/// that another feature reads as such, the keys of another cross, and text otherwise. Numbers cannot be crossed.
+/// Resolves each key of a cross: the ids of a bucketized feature, the integers of a column that another feature reads
+/// as integers, the keys of another cross, or otherwise text. Numbers cannot be crossed.
 pub(super) fn settle(root: &Section<'_>, features: &mut [FeatureConfig]) {
     let all = features.to_vec();
     for feature in features {
@@ -48,7 +48,7 @@ pub(super) fn settle(root: &Section<'_>, features: &mut [FeatureConfig]) {
     }
 }
 
-/// Deepest nest of crosses.
+/// Deepest nesting of crosses.
 const DEPTH_MAX: usize = 8;
 
 fn settle_key(
@@ -165,7 +165,7 @@ fn fail(root: &Section<'_>, name: &str, problem: Diagnostic) {
     });
 }
 
-/// Where a cross names a key.
+/// Returns the place at which a cross names a key.
 fn place(root: &Section<'_>, name: &str) -> Option<trainyard_diagnostic::Place> {
     let Value::List(items) = &root.node("feature")?.value else {
         return None;

@@ -1,19 +1,19 @@
-//! Dynamic features: when their ids get and lose rows.
+//! Dynamic features: the rules by which their ids get and lose rows.
 
 use trainyard_diagnostic::Section;
 
 use crate::{DynamicConfig, FeatureKind};
 
-/// Most rows of a table: their places are 32 bits wide.
+/// Most rows of a table: row indices have 32 bits.
 const ROWS_MAX: u64 = u32::MAX as u64;
-/// Rows of a table for which the job says nothing.
+/// Default for the rows of a table.
 const ROWS_DEFAULT: u64 = 1_000_000;
-/// Most sightings that an id may need.
+/// Most occurrences that an id may need for a row.
 const ADMIT_AFTER_MAX: u64 = u32::MAX as u64;
-/// Longest time for which an id may be unused: what TOML can say.
+/// Longest time that an id may go unused: the largest integer of TOML.
 const EXPIRE_AFTER_MAX: u64 = i64::MAX as u64;
 
-/// What is said of a table, whatever its column.
+/// Settings of a dynamic table, without its column.
 #[derive(Clone, Copy)]
 pub(super) struct Said {
     table: DynamicConfig,
@@ -31,7 +31,7 @@ impl Said {
     }
 }
 
-/// Reads every key, so that every mistake is told; `None` where there was one.
+/// Reads every key, so that every mistake is reported. Returns `None` if there was one.
 pub(super) fn read(section: &Section<'_>) -> Option<Said> {
     let before = section.problems().len();
     let rows_max = section

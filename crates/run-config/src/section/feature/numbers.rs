@@ -1,4 +1,4 @@
-//! Numeric columns, and the boundaries that divide them.
+//! Numeric columns, and the boundaries of their buckets.
 
 use trainyard_diagnostic::{Code, Section, Value};
 
@@ -8,7 +8,7 @@ use crate::{Normalizer, Numbers, Operand, Time, TimePart, TimeUnit};
 /// Most numbers in a field.
 const WIDTH_MAX: u64 = 1 << 20;
 
-/// What is said of the numbers, whatever their column.
+/// Settings of the numbers, without their column.
 pub(super) struct Said(Numbers);
 
 impl Said {
@@ -149,7 +149,7 @@ fn read_clip(section: &Section<'_>) -> Option<[f32; 2]> {
     }
 }
 
-/// One number for all places, or one each. `Some(None)` where none is given.
+/// Reads one number for all positions, or one number each. Returns `Some(None)` if none is given.
 #[allow(clippy::option_option)]
 fn read_default(section: &Section<'_>, width: usize) -> Option<Option<Vec<f32>>> {
     match section.node("default").map(|node| &node.value) {
@@ -172,7 +172,7 @@ fn read_default(section: &Section<'_>, width: usize) -> Option<Option<Vec<f32>>>
     }
 }
 
-/// Names of the normalizers, without what they need.
+/// Names of the normalizers, without their parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NormalizerName {
     None,
@@ -239,7 +239,8 @@ fn read_normalizer(section: &Section<'_>) -> Option<Normalizer> {
     }
 }
 
-/// Two numbers of a normalizer, which needs both, and which others do not know. `Some(None)` where it is another.
+/// Reads the two parameters of a normalizer. They are required with it and refused without it, which gives
+/// `Some(None)`.
 #[allow(clippy::option_option)]
 fn read_pair(
     section: &Section<'_>,

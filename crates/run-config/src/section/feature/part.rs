@@ -1,4 +1,4 @@
-//! Which part of the model a feature feeds: `wide` and `deep`.
+//! Parts of the model that a feature feeds: `wide` and `deep`.
 
 use trainyard_diagnostic::{Code, Diagnostic, Section, Value};
 
@@ -6,10 +6,10 @@ use super::super::single;
 use super::Kind;
 use crate::{Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, ModelKind};
 
-/// Widest embedding.
+/// Largest dimension of an embedding.
 const DIMENSION_MAX: u64 = 1 << 16;
 
-/// Whether the feature is wide, and how it is deep, with the defaults of the model's kind.
+/// Reads whether the feature is wide, and how it is deep, with the defaults of the model's kind.
 pub(super) fn read(
     section: &Section<'_>,
     kind: Kind,
@@ -46,7 +46,7 @@ pub(super) fn read(
     Some((wide, deep))
 }
 
-/// A feature that feeds no part must at least be part of a cross.
+/// Checks that a feature which feeds no part is a key of a cross.
 pub(super) fn check_use<'a, 'b: 'a>(
     root: &Section<'_>,
     table_of: impl Fn(usize) -> &'a Section<'b>,
@@ -82,7 +82,7 @@ pub(super) fn check_use<'a, 'b: 'a>(
     }
 }
 
-/// Features that share a table must agree on it.
+/// Checks that features with a shared table have the same settings for it.
 pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
     let tables: Vec<(&str, &Embedding, &FeatureConfig)> = features
         .iter()
@@ -135,7 +135,7 @@ pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
     }
 }
 
-/// The rule of a dynamic table.
+/// Returns the rules of a dynamic table.
 fn dynamic(kind: &FeatureKind) -> Option<&DynamicConfig> {
     match kind {
         FeatureKind::Dynamic { table, .. } => Some(table),
@@ -143,7 +143,7 @@ fn dynamic(kind: &FeatureKind) -> Option<&DynamicConfig> {
     }
 }
 
-/// Number of ids of a categorical feature, where it is known.
+/// Returns the number of ids of a categorical feature, if it is known.
 fn buckets(kind: &FeatureKind) -> Option<u64> {
     match kind {
         FeatureKind::Numeric(_) | FeatureKind::Dynamic { .. } => None,
@@ -162,7 +162,7 @@ fn buckets(kind: &FeatureKind) -> Option<u64> {
     }
 }
 
-/// Whether `deep` was given, and what it says.
+/// Reads `deep`. The flag tells whether the key is present.
 fn read_deep(
     section: &Section<'_>,
     kind: Kind,
@@ -178,7 +178,7 @@ fn read_deep(
         Value::Table(_) if kind != Kind::Numeric => read_table(section.section("deep")?)?,
         _ => None,
     };
-    // One position for each id would be as wide as all there are.
+    // An indicator would be as wide as the number of ids.
     let deep = deep.filter(|deep| kind != Kind::Dynamic || *deep != Deep::Indicator);
     if deep.is_none() {
         let rule = match kind {
@@ -197,7 +197,7 @@ fn read_deep(
     Some((true, deep))
 }
 
-/// `None` where something has been reported, `Some(None)` where nothing was said.
+/// Reads a table of `deep`. Returns `None` after a reported mistake, and `Some(None)` if it has no valid content.
 #[allow(clippy::option_option)]
 fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
     let before = inner.problems().len();

@@ -1,4 +1,4 @@
-//! Values of a vocabulary, listed in the job or in a file beside it.
+//! Values of a vocabulary, from the job file or from a file beside it.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use trainyard_diagnostic::{Code, Section, Value};
 use super::BUCKETS_MAX;
 use crate::FeatureKind;
 
-/// What is said of a vocabulary, whatever its column.
+/// Settings of a vocabulary, without its column.
 pub(super) struct Said {
     values: Vec<String>,
     oov_buckets: u32,
@@ -136,7 +136,7 @@ fn check(
     Some(())
 }
 
-/// Strings, or whole numbers: then the column holds such numbers.
+/// Reads the values: strings, or integers for a column of integers.
 fn read_values(section: &Section<'_>) -> Option<(Vec<String>, bool)> {
     let node = section.node("values")?;
     let items = match &node.value {
@@ -156,7 +156,8 @@ fn read_values(section: &Section<'_>) -> Option<(Vec<String>, bool)> {
     section.texts("values").map(|values| (values, false))
 }
 
-/// A value a line, spaces kept, a carriage return before the line end dropped (TensorFlow's rules).
+/// Reads a file with one value per line. Spaces are kept, and a carriage return at the end of a line is dropped
+/// (TensorFlow's rules).
 fn read_file(path: &Path, section: &Section<'_>, file: &str) -> Option<Vec<String>> {
     let full = path.parent().unwrap_or(Path::new("")).join(file);
     match std::fs::read_to_string(&full) {

@@ -1,34 +1,34 @@
-//! What a column becomes as a feature.
+//! Choice of a feature for a column.
 
 use trainyard_input::{ColumnKind, ColumnProfile, Profile};
 
 use super::bare;
 
-/// Most values of a vocabulary; columns with more are hashed.
+/// Most values of a vocabulary. A column with more values is hashed.
 const VOCABULARY_VALUES_MAX: u64 = 1000;
 
-/// Most values of a vocabulary where more records may bring others.
+/// Most values of a vocabulary if the data is a sample, because more records may bring more values.
 const VOCABULARY_VALUES_OF_SAMPLE_MAX: u64 = 100;
 
-/// Most values that feed dense layers as one position each; of more, each value has a vector.
+/// Most values that feed the dense layers as an indicator. With more values, each has an embedding.
 const INDICATOR_VALUES_MAX: u64 = 8;
 
-/// Buckets of a hashed column, at most.
+/// Most buckets of a hashed column.
 const BUCKETS_MAX: u64 = 4_000_000;
 
-/// Share of distinct values among records above which a value only names its record.
+/// Share of distinct values among the records above which a column identifies its record.
 const NAMING_SHARE: f64 = 0.9;
 
-/// Fewer records than this do not tell whether values are names.
+/// Fewest records that show whether a column identifies its record.
 const NAMING_RECORDS_MIN: u64 = 200;
 
-/// Shares of the records between the boundaries of a number in the linear part.
+/// Quantiles that become bucket boundaries of a number in the linear part.
 const DECILES: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
-/// Earliest second since 1970 that counts as a time: 1973.
+/// Least value of a column of times: a second of the year 1973, counted since 1970.
 const EPOCH_SECONDS_MIN: f64 = 1e8;
 
-/// Separators of several texts in one field, that are looked for.
+/// Separators of several texts in one field that are tried.
 const SEPARATORS: [char; 2] = ['|', ';'];
 
 /// A column as a feature.
@@ -36,37 +36,37 @@ const SEPARATORS: [char; 2] = ['|', ';'];
 pub(crate) struct FeaturePlan {
     pub(crate) column: String,
     pub(crate) kind: Kind,
-    /// What the column holds, for a comment.
+    /// Content of the column, for a comment in the job file.
     pub(crate) note: String,
 }
 
-/// What kind of feature.
+/// Kind of a feature.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// A number, or `width` of them, and the boundaries that divide it for the linear part.
+    /// A number, or `width` numbers, with the boundaries of its buckets for the linear part.
     Numeric {
         width: u64,
         scale: Scale,
         default: Option<f64>,
         boundaries: Vec<f64>,
     },
-    /// One of these values, each with a vector of so many numbers, or a position where there is no `dimension`.
+    /// One of these values. Each value has an embedding of `dimension` numbers, or is an indicator without `dimension`.
     Vocabulary {
         values: Vec<String>,
         separator: Option<char>,
         dimension: Option<usize>,
     },
-    /// A text of very many.
+    /// A text with too many values for a vocabulary.
     Hashed {
         buckets: u64,
         separator: Option<char>,
         dimension: usize,
     },
-    /// The pairs of libsvm: indices from `base`, each with its value.
+    /// The pairs of libsvm: indices from `base`, each with a value.
     Pairs { buckets: u64, base: u64 },
 }
 
-/// How a number is brought into the range of others.
+/// Scaling of a number.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Scale {
     None,
@@ -75,7 +75,7 @@ pub(crate) enum Scale {
 }
 
 impl FeaturePlan {
-    /// Decides, or says why the column is none.
+    /// Chooses a feature, or returns the reason why the column is none.
     pub(super) fn make(
         column: &ColumnProfile,
         found: &Profile,
@@ -146,7 +146,7 @@ impl FeaturePlan {
 }
 
 impl FeaturePlan {
-    /// Returns the feature of the pairs of libsvm, if there are any.
+    /// Returns the feature of libsvm's pairs, if there are any.
     pub(super) fn of_pairs(found: &Profile) -> Option<Self> {
         let index = found.column("index").filter(|column| column.values > 0)?;
         let base = u64::from(index.numbers.min > 0.0);
@@ -163,7 +163,7 @@ impl FeaturePlan {
     }
 }
 
-/// Whether a column says when its record was made: seconds or milliseconds since 1970, by a name that says so.
+/// Returns whether a column holds the time of its record: seconds or milliseconds since 1970, under a name for times.
 pub(super) fn is_time(column: &ColumnProfile) -> bool {
     let name = bare(&column.name);
     let is_named = ["time", "timestamp", "ts", "datetime", "date", "unixtime"]
@@ -178,7 +178,7 @@ pub(super) fn is_time(column: &ColumnProfile) -> bool {
         && column.numbers.min >= EPOCH_SECONDS_MIN
 }
 
-/// Whether the name of a column says that its numbers are names of things.
+/// Returns whether the name of a column says that its numbers are identifiers.
 fn is_id(name: &str) -> bool {
     let lower = bare(name);
     let ends = ["_id", "_code", "_zip", "_hash", "_key", "_sku"];
@@ -217,7 +217,7 @@ fn missing_note(column: &ColumnProfile, found: &Profile) -> String {
     }
 }
 
-/// What stands between several texts of a field. Lists of other formats take any.
+/// Returns the separator of several texts in a field. A format with lists of its own accepts any separator.
 fn separator(column: &ColumnProfile) -> Option<char> {
     if column.list {
         return Some('|');
@@ -237,7 +237,7 @@ fn separator(column: &ColumnProfile) -> Option<char> {
         .find(|separator| holds(*separator) > 0.2 * column.values as f64)
 }
 
-/// The values in their order, those of a field apart; empty where not all were counted.
+/// Returns the sorted values, with fields split into their texts. Empty if not all values were counted.
 fn parts(column: &ColumnProfile, separator: Option<char>) -> Vec<String> {
     if !column.are_all_counted() {
         return Vec::new();
@@ -279,7 +279,7 @@ fn category(
     } else {
         VOCABULARY_VALUES_MAX
     };
-    // A vocabulary is a text file, a value a line.
+    // A vocabulary is a text file with one value per line.
     let fits = column.are_all_counted() && values.iter().all(|value| !value.contains(['\n', '\r']));
     if distinct <= most && fits {
         let dimension = (distinct > INDICATOR_VALUES_MAX).then_some(dimension);
@@ -289,7 +289,7 @@ fn category(
             dimension,
         };
     }
-    // More records bring more values; half of the buckets empty keeps most values apart.
+    // More records bring more values. With half of the buckets empty, most values have a bucket of their own.
     let room = if is_sample { 4 } else { 2 };
     let buckets = (room * distinct).next_power_of_two().min(BUCKETS_MAX);
     Kind::Hashed {
@@ -311,7 +311,7 @@ fn number(column: &ColumnProfile) -> Kind {
         };
     };
     let is_flag = numbers.min >= -1.0 && numbers.max <= 1.0;
-    // A few large numbers would make all others alike.
+    // A few large numbers would make all others look alike.
     let is_skewed = numbers.min >= 0.0
         && (high > 10.0 * median.max(1.0) || numbers.mean > 2.0 * median && numbers.max > 100.0);
     let scale = if is_flag {
@@ -333,7 +333,7 @@ fn number(column: &ColumnProfile) -> Kind {
     });
     let mut boundaries = column.quantiles(&DECILES);
     boundaries.dedup();
-    // Below the least there is nothing.
+    // No number lies below the minimum.
     boundaries.retain(|boundary| *boundary > numbers.min);
     if is_flag && column.distinct() <= 2 {
         boundaries.clear();
@@ -346,7 +346,7 @@ fn number(column: &ColumnProfile) -> Kind {
     }
 }
 
-/// A number with six digits that count, as it stands in a job file.
+/// Returns a number rounded to six significant digits, as the job file writes it.
 fn rounded(number: f64) -> f64 {
     if number == 0.0 || !number.is_finite() {
         return 0.0;

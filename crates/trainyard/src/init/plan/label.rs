@@ -1,11 +1,11 @@
-//! Which column is the label, and what is to be predicted.
+//! Choice of the label and of the task.
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{ColumnKind, ColumnProfile, Profile};
 
 use super::{Wishes, bare, column_named};
 
-/// Names that a label usually has, the most telling first.
+/// Usual names of a label, the most specific first.
 const NAMES: [&str; 26] = [
     "label",
     "labels",
@@ -35,33 +35,33 @@ const NAMES: [&str; 26] = [
     "score",
 ];
 
-/// Values that say yes, in lower case.
+/// Values that mean yes, in lower case.
 const POSITIVE_VALUES: [&str; 9] = [
     "1", "true", "yes", "y", "t", "positive", "pos", "click", "clicked",
 ];
 
-/// Most classes of a label of texts, or of whole numbers from 0.
+/// Most classes of a label that holds texts, or whole numbers from 0.
 const CLASSES_MAX: u64 = 100;
 
-/// Columns that are proposed as a label have at most so many distinct values.
+/// Most distinct values of a column that is proposed as a label.
 const PROPOSED_VALUES_MAX: u64 = 20;
 
-/// The label.
+/// The label and its task.
 #[derive(Debug, PartialEq)]
 pub(crate) struct LabelPlan {
     pub(crate) column: String,
     pub(crate) task: Task,
 }
 
-/// What is to be predicted.
+/// The prediction task.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Task {
-    /// One of two classes; without a `positive`, labels are 0 and 1. `share` of the records are positive.
+    /// One of two classes. Without `positive`, labels are 0 and 1. `share` is the share of positive records.
     Binary {
         positive: Option<String>,
         share: f64,
     },
-    /// One of several classes: these, or the numbers from 0.
+    /// One of several classes: the given names, or numbers from 0.
     Classes {
         names: Option<Vec<String>>,
         count: usize,
@@ -89,7 +89,7 @@ impl LabelPlan {
         Ok(Self { column: name, task })
     }
 
-    /// Says what the label is, on one line.
+    /// Describes the label in one line.
     pub(crate) fn told(&self) -> String {
         let column = &self.column;
         match &self.task {
@@ -114,7 +114,7 @@ impl LabelPlan {
     }
 }
 
-/// Returns the column that looks like the label: by its name, or the only one of two values.
+/// Returns the column that looks like the label: by its name, or as the only column with two values.
 fn guessed(found: &Profile) -> Result<String, Diagnostic> {
     for name in NAMES {
         if let Some(column) = found
@@ -208,7 +208,7 @@ fn task(
         let yes = counts
             .iter()
             .find(|(value, _)| POSITIVE_VALUES.contains(&text(value).to_lowercase().as_str()));
-        // What is looked for is mostly the rarer one.
+        // The positive class is usually the rarer one.
         let Some((positive, _)) = yes.or(counts.last()) else {
             return Err(which(&Profile::default()));
         };
@@ -253,7 +253,7 @@ fn task(
     })
 }
 
-/// Files for evaluation may spell the positive class with something behind it, as those of the adult census do.
+/// Evaluation files may append characters to the positive class, as those of the adult census do.
 fn as_evaluated(positive: String, evaluated: Option<&ColumnProfile>) -> String {
     let Some(evaluated) = evaluated else {
         return positive;

@@ -1,4 +1,4 @@
-//! Columns by their values, and what becomes of them.
+//! Decisions of `trainyard init` for columns with given values.
 
 use trainyard_input::{Cell, Profile, Value};
 
@@ -6,7 +6,7 @@ use super::{Kind, Plan, Scale, Task, Wishes};
 
 const ROWS: usize = 1000;
 
-/// A thousand records, each column's value by its number.
+/// Returns the profile of a thousand records. The value of a column is a function of the record's number.
 fn profile(columns: &[(&str, &dyn Fn(usize) -> String)]) -> Profile {
     let names: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut profile = Profile::default();
@@ -32,7 +32,7 @@ fn plan(columns: &[(&str, &dyn Fn(usize) -> String)], wishes: &Wishes) -> Plan {
     Plan::make(&profile(columns), None, wishes).expect("a plan")
 }
 
-/// What becomes of a column beside a label.
+/// Returns the kind of feature that is chosen for a column beside a label.
 fn made_of(name: &str, value: &dyn Fn(usize) -> String, wishes: &Wishes) -> Result<Kind, String> {
     let mut plan = plan(
         &[
@@ -269,7 +269,7 @@ fn texts_become_vocabularies_and_very_many_of_them_are_hashed() {
         ),
         "{kind:?}"
     );
-    // More records may bring more of them.
+    // More records may bring more values.
     let sample = Wishes {
         is_sample: true,
         ..Wishes::default()

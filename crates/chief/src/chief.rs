@@ -1,0 +1,716 @@
+//! The leading chief: startup, watch and end of a job.
+
+mod evaluated;
+mod finished_job;
+mod run_recorder;
+mod saving;
+mod startup;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, join_all};
+use tokio::sync::watch::Sender;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::{info, warn};
+use trainyard_checkpoint::{
+    JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, list,
+    sweep, write_atomically,
+};
+use trainyard_cluster_client::{Error, Plan, ServerClient, retry};
+use trainyard_cluster_spec::{Servers, Task};
+use trainyard_daemon::{CancellationToken, Watchdog};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::AnyModel;
+use trainyard_parameter_store::Identity;
+use trainyard_run_config::{Agreement, Job};
+use trainyard_runtime::{apart, blocking};
+use trainyard_storage::is_remote;
+use trainyard_trainer::{Hold, JobState, Looked, Mirror, OnStep, Outcome, StatusCallback};
+
+use evaluated::Evaluated;
+
+use crate::epoch_summary::EpochSummary;
+use crate::run_history::RunHistory;
+use crate::summary_writer::SummaryWriter;
+use crate::telemetry::Telemetry;
+use crate::{Dispatcher, EndedSessions, Failover, Liveness, LocalCoordinator, Report, ShardMap};
+
+/// Longest wait at the end of the job for the tasks to leave, for the chief's own training loop, and for the curves.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest wait at the end of the job for a server that restarts: more than the `RestartSec` of the units. A server
+/// that does not receive the end would wait for a chief forever.
+const SERVER_RESTART_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time in which a chief that was told to stop waits to see whether the other tasks stop, too.
+const STOP_NOTICE_WAIT: Duration = Duration::from_millis(300);
+
+/// Name of the file beside the checkpoints that holds the job as it was run.
+const JOB_AS_RUN: &str = "job.toml";
+
+/// The way in which a job ended for its chief.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The last step or all input has been applied.
+    Done,
+    /// The chief was told to stop; the job may continue later.
+    Stopped,
+}
+
+/// A chief, with all that it needs to lead a job.
+pub struct Chief {
+    /// The job.
+    pub job: Arc<Job>,
+    /// The model.
+    pub model: Arc<AnyModel>,
+    /// Clients of all parameter servers.
+    pub shards: Vec<ServerClient>,
+    /// Variables and settings that the parameter servers are prepared with.
+    pub plan: Plan,
+    /// This task.
+    pub task: Task,
+    /// Random number of the process start.
+    pub incarnation: u64,
+    /// Start time of the process.
+    pub started: Instant,
+    /// Start time of the process, in seconds since 1970.
+    pub started_unix_secs: u64,
+    /// Random number, drawn once for each model directory.
+    pub cluster_id: u128,
+    /// The chief and the parameter servers of the cluster.
+    pub servers: Servers,
+    /// Address of this task, for messages.
+    pub address: String,
+    /// Lock on the use of the model directory.
+    pub run_lock: RunLock,
+    /// Longest wait for other tasks.
+    pub connect_deadline: Duration,
+    /// The membership, shared with the session service.
+    pub coordinator: LocalCoordinator,
+    /// Ended sessions that have yet to be closed on the parameter servers.
+    pub ended: EndedSessions,
+    /// Number of parameter servers; 1 if there is none.
+    pub num_ps: usize,
+    /// Number of training tasks.
+    pub tasks: usize,
+    /// Batches of a synchronous step; 0 if the updates are not synchronous.
+    pub lanes: usize,
+    /// The chief's own copy of the parameters, if the workers hold the parameters. The copy is one of `shards`, too.
+    pub mirror: Option<Mirror>,
+    /// The failover controller, if every shard has two replicas.
+    pub pairs: Option<Failover>,
+    /// Receives the status of the chief.
+    pub set_status: StatusCallback,
+    /// Receives the progress after every step of a training loop in this process.
+    pub progress: OnStep,
+    /// Watchdog of the training loops in this process.
+    pub watchdog: Watchdog,
+    /// The history of the run, for the page and the next chief.
+    pub(crate) observation: RunHistory,
+    /// The writer of summaries for TensorBoard, while the chief leads.
+    pub(crate) events: Option<Arc<SummaryWriter>>,
+    /// Progress of the chief, for which its own training loop waits: the global step that it has seen, and the global
+    /// step whose checkpoint it has written, has not needed, or could not write.
+    pub(crate) looked: Sender<Looked>,
+}
+
+/// State of a job between the phases of the chief.
+struct Run {
+    telemetry: Telemetry,
+    input: String,
+    epoch: u64,
+    global_step: u64,
+    first_step: Option<u64>,
+    opened: Option<Instant>,
+    saved_step: Option<u64>,
+    /// Version of each server in the latest checkpoint. Servers may have different versions at one global step.
+    saved_versions: Vec<u64>,
+    saved_at: Instant,
+    /// Version of the first server.
+    version: u64,
+    /// Version of each server, as last seen.
+    versions: Vec<u64>,
+    /// Bytes that each server last reported. Their sum is nearly the size of a checkpoint, because tables grow.
+    server_bytes: Vec<u64>,
+    /// Ended sessions that some servers have yet to close.
+    unclosed: Vec<watch::Unclosed>,
+    /// Time of the last check whether all data has been applied, while no task trained.
+    data_at: Option<Instant>,
+    /// Passes over the data, once all of them have been applied.
+    epochs: Option<u64>,
+    /// The evaluations, if they may end the job.
+    evaluated: Option<Evaluated>,
+    /// Reason why the evaluations have ended the job.
+    ended_early: Option<String>,
+    /// The last step that was trained, if the job has ended at an earlier one.
+    trained_step: Option<u64>,
+    /// Time since which no task has been present to complete the last batches, once the last step has been applied.
+    deserted_at_last_step: Option<Instant>,
+}
+
+/// Leads a job until it ends, or until the token is cancelled.
+///
+/// # Errors
+/// The job cannot begin or continue: a checkpoint does not fit, a server is unreachable, or the input cannot be read.
+pub fn run_job(
+    mut lead: Chief,
+    stop: CancellationToken,
+) -> BoxFuture<'static, Result<(Ending, Report), Diagnostic>> {
+    // The future is boxed, so that it is compiled once here, and not again in each program that runs a chief.
+    Box::pin(async move {
+        let events = SummaryWriter::start(&lead.job, lead.observation.clock);
+        lead.events = Some(Arc::clone(&events));
+        let led = from_beginning_to_end(lead, stop).await;
+        events.end().await;
+        led
+    })
+}
+
+async fn from_beginning_to_end(
+    mut lead: Chief,
+    stop: CancellationToken,
+) -> Result<(Ending, Report), Diagnostic> {
+    let mut run = Run {
+        telemetry: Telemetry::new(),
+        input: input_fingerprint(&lead),
+        epoch: 0,
+        global_step: 0,
+        first_step: None,
+        opened: None,
+        saved_step: None,
+        saved_versions: Vec::new(),
+        saved_at: Instant::now(),
+        version: 0,
+        versions: vec![0; lead.shards.len()],
+        server_bytes: vec![0; lead.shards.len()],
+        unclosed: Vec::new(),
+        data_at: None,
+        epochs: None,
+        evaluated: Evaluated::of(&lead.job),
+        ended_early: None,
+        trained_step: None,
+        deserted_at_last_step: None,
+    };
+    if let Some(step) = finished_job::look(&lead, &run)? {
+        run.global_step = step;
+        finished_job::tell(&lead, &mut run).await?;
+        return Ok((Ending::Done, lead.report(&run, None)));
+    }
+    lead.tell_epoch();
+    lead.recall(&run);
+    // In a bucket, only a chief with a term writes the marker.
+    if !is_remote(&lead.job.model_dir) {
+        lead.mark(&run, JobPhase::Running, "starting");
+    }
+    sweep(&lead.job.model_dir)?;
+    let looking = lead.looks(&run);
+    let training = CancellationToken::new();
+    let mut trainer: Option<JoinHandle<Result<Outcome, Diagnostic>>> = None;
+    let mut outcome = None;
+    let ending = loop {
+        match startup::bring_up(&mut lead, &mut run, &stop).await {
+            Ok(true) => {}
+            Ok(false) => break Ok(Ending::Stopped),
+            Err(problem) => break Err(problem),
+        }
+        if trainer.is_none() && outcome.is_none() && lead.job.strategy.chief_trains {
+            let mut config = lead.trainer(lead.task, lead.mirror.clone());
+            config.progress = lead.told_of_steps();
+            config.hold = lead.hold();
+            trainer = Some(lead.spawn_trainer(config, training.clone()));
+        }
+        match watch::watch(&mut lead, &mut run, &mut trainer, &mut outcome, &stop).await {
+            watch::Seen::Lost(what) => {
+                warn!("{what}: restoring every parameter server from the latest checkpoint");
+                // The loop may have to read its input again from an earlier point.
+                outcome = None;
+            }
+            watch::Seen::Ended => break Ok(Ending::Done),
+            watch::Seen::EndedEarly(why) => {
+                info!("training ends early: {why}");
+                run.ended_early = Some(why);
+                break Ok(Ending::Done);
+            }
+            watch::Seen::Stopped => break Ok(Ending::Stopped),
+            watch::Seen::Failed(problem) => break Err(problem),
+        }
+    };
+    if matches!(ending, Ok(Ending::Stopped)) {
+        // The last step of the chief's own loop belongs into the last checkpoint.
+        training.cancel();
+        if let Some(handle) = trainer.as_mut()
+            && let Ok(Ok(Ok(trained))) = tokio::time::timeout(LEAVE_TIMEOUT, handle).await
+        {
+            outcome = Some(trained);
+            trainer = None;
+        }
+    }
+    let ending = match ending {
+        Ok(ending) => lead.end(&mut run, ending, &stop).await,
+        Err(problem) => {
+            lead.fail(&run, &problem).await;
+            Err(problem)
+        }
+    };
+    let ending = ending.map_err(|problem| lead.name_successor(&run, problem));
+    looking.abort();
+    if ending.is_ok() {
+        lead.keep_curves().await;
+    }
+    training.cancel();
+    if let Some(handle) = trainer
+        && let Ok(Ok(Ok(trained))) = tokio::time::timeout(LEAVE_TIMEOUT, handle).await
+    {
+        outcome = Some(trained);
+    }
+    ending.map(|ending| (ending, lead.report(&run, outcome.as_ref())))
+}
+
+/// Returns the name of this host, for messages.
+pub(crate) fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// Returns the fingerprint of the division of the input. Positions in the data are valid only under the same
+/// fingerprint.
+fn input_fingerprint(lead: &Chief) -> String {
+    let input = &lead.job.input.train;
+    let seed = lead.job.run.seed;
+    let batch = input.batch_size;
+    let shuffle = input.shuffle_rows;
+    let files = &input.files;
+    match lead.coordinator.data() {
+        // Under dynamic sharding, a batch is the same on every task, so the number of tasks has no effect.
+        Some(data) => {
+            let lanes = data.lanes();
+            let contents = data.fingerprint();
+            // In synchronous training all servers have applied the same batches, whatever was applied before.
+            let sync = if lead.lanes > 0 { " sync" } else { "" };
+            format!(
+                "Dynamic{sync} lanes={lanes} seed={seed} batch={batch} shuffle={shuffle} files={files:?} {contents:016x}"
+            )
+        }
+        None => {
+            let sharding = input.sharding;
+            let tasks = lead.tasks;
+            format!(
+                "{sharding:?} tasks={tasks} seed={seed} batch={batch} shuffle={shuffle} files={files:?}"
+            )
+        }
+    }
+}
+
+impl Chief {
+    /// Returns the identity of the chief's control calls.
+    fn identity(&self, run: &Run) -> Identity {
+        Identity {
+            cluster_id: self.cluster_id,
+            epoch: run.epoch,
+            task: self.task,
+            incarnation: self.incarnation,
+            session: 0,
+            seq: 0,
+        }
+    }
+
+    /// Logs a summary of an epoch, once the records are counted.
+    fn tell_epoch(&self) {
+        let job = Arc::clone(&self.job);
+        let data = self.coordinator.data().cloned();
+        let lanes = self.lanes;
+        let tasks = self.tasks as u64;
+        drop(blocking(move || {
+            let counted = match data {
+                Some(data) => data.rows(),
+                None => Dispatcher::of(&job, lanes).and_then(|data| data.rows()),
+            };
+            let input = &job.input.train;
+            let sharding = input.sharding;
+            let update = job.strategy.update;
+            let lanes = lanes as u64;
+            let batch_size = input.batch_size as u64;
+            match counted {
+                Ok(rows) => {
+                    info!(
+                        "{}",
+                        EpochSummary {
+                            sharding,
+                            update,
+                            tasks,
+                            lanes,
+                            batch_size,
+                            rows
+                        }
+                        .describe()
+                    )
+                }
+                // The reader of the data reports this problem as an error.
+                Err(problem) => {
+                    info!(problem = %problem.message, "the records of an epoch cannot be counted here")
+                }
+            }
+        }));
+    }
+
+    /// Returns the configuration of a training loop in this process, the chief's own or that of another task.
+    pub fn trainer(&self, task: Task, mirror: Option<Mirror>) -> trainyard_trainer::Config {
+        trainyard_trainer::Config {
+            job: Arc::clone(&self.job),
+            task,
+            incarnation: self.incarnation,
+            started: self.started,
+            started_unix_secs: self.started_unix_secs,
+            servers: self.servers.clone(),
+            num_ps: self.num_ps,
+            address: self.address.clone(),
+            connect_deadline: self.connect_deadline,
+            set_status: Arc::clone(&self.set_status),
+            progress: Arc::clone(&self.progress),
+            mirror,
+            hold: None,
+        }
+    }
+
+    /// Returns the wait of the chief's own loop for checkpoints every `save_checkpoints_steps`, if no other task
+    /// trains.
+    fn hold(&self) -> Option<Hold> {
+        let every = self
+            .job
+            .run
+            .save_checkpoints_steps
+            .filter(|_| self.tasks == 1 && self.mirror.is_none())?;
+        Some(Hold {
+            every,
+            looked: self.looked.subscribe(),
+        })
+    }
+
+    /// Returns the callback that receives every step of the chief's own loop.
+    fn told_of_steps(&self) -> OnStep {
+        let Some(events) = self.events.clone() else {
+            return Arc::clone(&self.progress);
+        };
+        let progress = Arc::clone(&self.progress);
+        Arc::new(move |step| {
+            events.step(step.global_step, Some(step.loss));
+            progress(step);
+        })
+    }
+
+    /// Starts a training loop in this process, on its own thread: its arithmetic must not delay the rest.
+    pub fn spawn_trainer(
+        &self,
+        config: trainyard_trainer::Config,
+        stop: CancellationToken,
+    ) -> JoinHandle<Result<Outcome, Diagnostic>> {
+        let model = Arc::clone(&self.model);
+        let coordinator = self.coordinator.clone();
+        let shards = self.shards.clone();
+        let watchdog = self.watchdog.clone();
+        let training = trainyard_trainer::run(config, model, Arc::new(coordinator), shards, stop);
+        apart(async move { watchdog.within(training).await })
+    }
+
+    /// Ends the job, or leaves it as it is for a later chief.
+    async fn end(
+        &mut self,
+        run: &mut Run,
+        ending: Ending,
+        stop: &CancellationToken,
+    ) -> Result<Ending, Diagnostic> {
+        if run.opened.is_none() {
+            return Ok(ending);
+        }
+        if run.ended_early.is_some() {
+            // The tasks would not leave by themselves.
+            self.coordinator.end(JobState::Done);
+        }
+        match ending {
+            Ending::Done => self.wait_for_leave(stop).await,
+            Ending::Stopped => self.wait_for_stop().await,
+        }
+        self.refresh(run).await;
+        let finished = || {
+            self.coordinator
+                .with(|membership, now| membership.liveness(now))
+                == Liveness::Finished
+        };
+        if ending == Ending::Done && !self.is_at_last_step(run) && finished() {
+            run.epochs = self.job.input.train.epochs;
+        }
+        let best = match run.ended_early {
+            Some(_) => self.go_back_to_best(run).await,
+            None => None,
+        };
+        let saved = match ending {
+            Ending::Done if best.is_some() => Ok(()),
+            Ending::Done => self.save_last(run, stop).await,
+            Ending::Stopped => self.save(run).await,
+        };
+        if let Err(problem) = saved {
+            let kept = run
+                .saved_step
+                .map_or_else(|| "there is none".to_owned(), |step| format!("step {step}"));
+            let problem = Diagnostic {
+                help: None,
+                ..problem
+            }
+            .note(format!(
+                "the last checkpoint could not be written; the newest good one is {kept}"
+            ))
+            .help("correct this and start the job again: it goes on from there");
+            match ending {
+                Ending::Done => self.fail(run, &problem).await,
+                Ending::Stopped => self.mark(
+                    run,
+                    JobPhase::Stopped,
+                    &format!(
+                        "the chief was told to stop, and its last checkpoint could not be written: {}",
+                        problem.message
+                    ),
+                ),
+            }
+            return Err(problem);
+        }
+        if let Some(step) = best {
+            run.trained_step = Some(run.global_step);
+            run.global_step = step;
+        }
+        let (phase, reason) = match (ending, run.ended_early.clone()) {
+            (Ending::Done, Some(why)) => (JobPhase::Done, format!("early stopping: {why}")),
+            (Ending::Done, None) => (
+                JobPhase::Done,
+                "the last step or all input has been applied".to_owned(),
+            ),
+            (Ending::Stopped, _) => (JobPhase::Stopped, "the chief was told to stop".to_owned()),
+        };
+        self.mark(run, phase, &reason);
+        if ending == Ending::Done {
+            self.coordinator.end(JobState::Done);
+            self.finish_servers(run, "done", false).await;
+            info!(step = run.global_step, "the job is done");
+        } else if self.coordinator.with(|membership, _| membership.active()) > 0 {
+            info!(
+                step = run.global_step,
+                "this chief stops; the others train on behind its checkpoint, until it or another takes the job over"
+            );
+        } else {
+            info!(
+                step = run.global_step,
+                "the job is stopped; it goes on from its checkpoint"
+            );
+        }
+        Ok(ending)
+    }
+
+    /// Waits for a limited time until no task trains.
+    async fn wait_for_leave(&self, stop: &CancellationToken) {
+        let until = Instant::now() + LEAVE_TIMEOUT;
+        while Instant::now() < until
+            && !stop.is_cancelled()
+            && self.coordinator.with(|membership, _| membership.active()) > 0
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits until the other tasks have stopped, because their last steps belong into the last checkpoint. If only the
+    /// chief was told to stop, the other tasks continue, and the wait is short.
+    async fn wait_for_stop(&self) {
+        let started = Instant::now();
+        while self.coordinator.with(|membership, _| membership.active()) > 0 {
+            let stops = self
+                .coordinator
+                .with(|membership, _| membership.others_stop(self.task));
+            if started.elapsed()
+                > if stops {
+                    LEAVE_TIMEOUT
+                } else {
+                    STOP_NOTICE_WAIT
+                }
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn finish_servers(&self, run: &Run, reason: &str, failed: bool) {
+        for (name, error) in self
+            .tell_end(run, reason, failed, SERVER_RESTART_TIMEOUT)
+            .await
+        {
+            warn!(ps = name, %error, "{name} could not be told that the job has ended");
+        }
+        if !failed {
+            self.dismiss_pairs().await;
+        }
+    }
+
+    /// Reports the end of the job to all servers concurrently. Retries a server that restarts, at most for `within`.
+    /// Returns the servers that did not accept the report, with the errors.
+    async fn tell_end(
+        &self,
+        run: &Run,
+        reason: &str,
+        failed: bool,
+        within: Duration,
+    ) -> Vec<(&str, Error)> {
+        let identity = self.identity(run);
+        let folder = absolute(&self.job.model_dir);
+        let folder = &folder;
+        let servers = self.servers.fingerprint();
+        let told = self.shards.iter().map(|shard| async move {
+            let tell = || async move {
+                // A server without a log that has restarted since is not claimed.
+                shard.claim(identity, servers, folder).await?;
+                shard.finish(identity, reason, failed).await
+            };
+            let told = retry(&identity, shard.name(), within, tell).await;
+            told.err().map(|error| (shard.name(), error))
+        });
+        join_all(told).await.into_iter().flatten().collect()
+    }
+
+    /// Dismisses replicated servers, which would otherwise wait for a chief to set their roles.
+    async fn dismiss_pairs(&self) {
+        if let Some(pairs) = &self.pairs {
+            pairs.dismiss().await;
+            ShardMap::clear(&self.job.model_dir);
+        }
+    }
+
+    /// Claims the next term, and records this chief as the leader.
+    fn claim_epoch(&self) -> Result<u64, Diagnostic> {
+        let leader = Leader {
+            cluster_epoch: 0,
+            address: self.address.clone(),
+            host: host(),
+            process_id: std::process::id(),
+            started_unix_secs: self.started_unix_secs,
+        };
+        Ok(claim_epoch_as(&self.job.model_dir, leader)?)
+    }
+
+    /// Adds the present leader to the message of a chief that was deposed.
+    fn name_successor(&self, run: &Run, problem: Diagnostic) -> Diagnostic {
+        let leader =
+            Leader::read(&self.job.model_dir).filter(|leader| leader.cluster_epoch > run.epoch);
+        match leader {
+            Some(leader) if problem.code == Code::E2009 => problem.note(leader.to_string()),
+            _ => problem,
+        }
+    }
+
+    /// Warns if an earlier run has trained the checkpoints of this model directory with other labels, other features or
+    /// another model: the learned parameters have another meaning now.
+    fn compare_with_earlier_job(&self) {
+        let model_dir = &self.job.model_dir;
+        let Ok(Some(record)) = JobRecord::read(model_dir) else {
+            return;
+        };
+        let earlier = Agreement::recorded(&record.keys).of_scores();
+        let own = Agreement::of(&self.job).of_scores();
+        let Some(difference) = earlier.differences(&own, "the run before", "this run") else {
+            return;
+        };
+        if list(model_dir).is_ok_and(|checkpoints| !checkpoints.is_empty()) {
+            warn!(
+                "the checkpoints of {} are of another job: {difference}. Training goes on from them all the same; another model_dir \
+                 begins anew",
+                model_dir.display()
+            );
+        }
+    }
+
+    async fn fail(&self, run: &Run, problem: &Diagnostic) {
+        if problem.code == Code::E2009 {
+            // Another chief leads. The marker, the servers and the workers belong to it.
+            return;
+        }
+        self.mark(run, JobPhase::Failed, &problem.message);
+        if run.epoch > 0 && run.opened.is_some() {
+            self.coordinator.end(JobState::Failed);
+            self.finish_servers(run, &problem.message, true).await;
+        }
+        // A job that this chief could not begin may still be running. Its tasks wait for another chief.
+    }
+
+    fn mark(&self, run: &Run, phase: JobPhase, reason: &str) {
+        let global_step = run.global_step;
+        let cluster_epoch = run.epoch;
+        let reason = reason.to_owned();
+        let rule = self
+            .job
+            .train
+            .early_stopping
+            .as_ref()
+            .filter(|_| run.ended_early.is_some());
+        let early_stopping = rule.and_then(|rule| serde_json::to_value(rule).ok());
+        let epochs = run.epochs;
+        let marker = JobMarker {
+            phase,
+            global_step,
+            reason,
+            cluster_epoch,
+            epochs,
+            early_stopping,
+        };
+        if let Err(error) = marker.write(&self.job.model_dir) {
+            warn!(%error, "job_state.json cannot be written: an evaluator will not learn how the job stands");
+        }
+    }
+
+    /// Records the job of this chief in the model directory.
+    fn record_job(&self, run: &Run) {
+        let keys = Agreement::of(&self.job).lines();
+        let record = JobRecord {
+            cluster_epoch: run.epoch,
+            keys,
+        };
+        if let Err(error) = record.write(&self.job.model_dir) {
+            warn!(%error, "job.json cannot be written: an evaluator with another job will not be refused");
+        }
+        // This file is for people; no task reads it.
+        let written = self.job.as_run().and_then(|text| {
+            let path = self.job.model_dir.join(JOB_AS_RUN);
+            write_atomically(&path, text.as_bytes()).map_err(|error| error.to_string())
+        });
+        if let Err(error) = written {
+            warn!(%error, "{JOB_AS_RUN} cannot be written: the model folder does not say what was run");
+        }
+    }
+
+    fn report(&self, run: &Run, outcome: Option<&Outcome>) -> Report {
+        let (_, examples) = self.coordinator.with(|membership, _| membership.totals());
+        let train_seconds = run
+            .opened
+            .map_or(0.0, |opened| opened.elapsed().as_secs_f64());
+        let last_step = run.trained_step.unwrap_or(run.global_step);
+        let steps = last_step.saturating_sub(run.first_step.unwrap_or(last_step));
+        let rate = |count: u64| {
+            if train_seconds > 0.0 {
+                count as f64 / train_seconds
+            } else {
+                0.0
+            }
+        };
+        Report {
+            global_step: run.global_step,
+            ended_early: run.ended_early.clone(),
+            examples,
+            train_seconds,
+            steps_per_second: rate(steps),
+            examples_per_second: rate(examples),
+            first_step_seconds: outcome.and_then(|outcome| outcome.first_step_seconds),
+            final_loss: outcome
+                .and_then(|outcome| outcome.loss)
+                .or_else(|| self.coordinator.with(|membership, _| membership.loss())),
+            ..Report::default()
+        }
+    }
+}

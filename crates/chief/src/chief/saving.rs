@@ -1,0 +1,153 @@
+//! Checkpoints of a running job. Meanwhile the chief closes sessions and assigns lanes. The last checkpoint is retried
+//! until it is written.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use tracing::{debug, error, warn};
+use trainyard_checkpoint::Keep;
+use trainyard_daemon::CancellationToken;
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_store::{State, Update};
+
+use super::watch::{SAVE_RETRY_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL, close_sessions, status};
+use super::{Chief, Run};
+use crate::save::{Saver, Written};
+
+/// Wait before the last checkpoint is retried. It is short, because all tasks wait and none trains.
+const LAST_SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Chief {
+    /// Writes a checkpoint, unless the latest one holds the present values of all servers.
+    pub(super) async fn save(&self, run: &mut Run) -> Result<(), Diagnostic> {
+        let together = self.plan.update == Update::Sync && !self.plan.hybrid;
+        self.save_as(run, together).await
+    }
+
+    /// Writes a checkpoint while no task trains. The servers need not save a common step, whatever the update mode was
+    /// before.
+    pub(super) async fn save_apart(&self, run: &mut Run) -> Result<(), Diagnostic> {
+        self.save_as(run, false).await
+    }
+
+    async fn save_as(&self, run: &mut Run, synchronous: bool) -> Result<(), Diagnostic> {
+        // A server may have applied more pushes of the same step since.
+        if run.saved_step == Some(run.global_step) && run.saved_versions == run.versions {
+            run.saved_at = Instant::now();
+            self.tell_saved(run).await;
+            return Ok(());
+        }
+        if let Some(evaluated) = &mut run.evaluated {
+            evaluated.look().await;
+        }
+        let job = &self.job;
+        let saver = Saver {
+            model_dir: &job.model_dir,
+            shards: &self.shards,
+            plan: &self.plan,
+            input: &run.input,
+            keep: Keep {
+                max: job.run.keep_checkpoint_max,
+                every_n_hours: job.run.keep_checkpoint_every_n_hours,
+                best: run
+                    .evaluated
+                    .as_ref()
+                    .and_then(|evaluated| evaluated.verdict.best)
+                    .map(|best| best.step),
+                unevaluated: job.eval.every_checkpoint,
+            },
+            telemetry: &run.telemetry,
+        };
+        let bytes = run.server_bytes.iter().sum();
+        let identity = self.identity(run);
+        let saving = saver.save(identity, run.global_step, bytes, synchronous);
+        // A checkpoint may take minutes. A task that dies meanwhile must not block the others.
+        let tending = async {
+            loop {
+                tokio::time::sleep(WATCH_INTERVAL).await;
+                close_sessions(self, identity, &run.telemetry, &mut run.unclosed).await;
+                self.coordinator
+                    .with(|membership, now| membership.assign_lanes(now, None));
+            }
+        };
+        let written = tokio::select! {
+            written = saving => written,
+            () = tending => unreachable!("it goes on for ever"),
+        };
+        self.observe_save(&written);
+        let Written { step, versions, .. } = written?;
+        (run.saved_step, run.saved_versions, run.saved_at) = (Some(step), versions, Instant::now());
+        self.tell_saved(run).await;
+        Ok(())
+    }
+
+    /// Reports to every server which of its versions a committed checkpoint holds. A server that drains waits for this
+    /// report.
+    async fn tell_saved(&self, run: &Run) {
+        let told = self
+            .shards
+            .iter()
+            .zip(&run.saved_versions)
+            .map(|(shard, version)| async move {
+                let told =
+                    tokio::time::timeout(STATUS_TIMEOUT, shard.saved(run.epoch, *version)).await;
+                if let Ok(Err(error)) = told {
+                    debug!(%error, "a server was not told of its checkpoint");
+                }
+            });
+        join_all(told).await;
+    }
+
+    /// Writes the last checkpoint of a job that is done, and retries it: a failure may pass, such as a server that
+    /// restarts or a full disk. Only this checkpoint and the servers' logs hold the work of hours.
+    ///
+    /// # Errors
+    /// Another chief leads, a server has lost its values, or the checkpoint could not be written within the deadline.
+    pub(super) async fn save_last(
+        &self,
+        run: &mut Run,
+        stop: &CancellationToken,
+    ) -> Result<(), Diagnostic> {
+        let begun = Instant::now();
+        let mut told_at = None::<Instant>;
+        loop {
+            let problem = match self.save(run).await {
+                Ok(()) => return Ok(()),
+                Err(problem) => problem,
+            };
+            let waits = begun.elapsed() < self.connect_deadline && !stop.is_cancelled();
+            if problem.code == Code::E2009 || !waits {
+                return Err(problem);
+            }
+            if let Some(name) = self.forgetful_server().await {
+                return Err(
+                    problem.note(format!("{name} was restarted, and has lost what it held"))
+                );
+            }
+            if told_at.is_none_or(|at| at.elapsed() >= SAVE_RETRY_INTERVAL) {
+                told_at = Some(Instant::now());
+                error!("{}", problem.log_line());
+                warn!(
+                    "the last checkpoint is tried again until it is written; the servers keep what they hold"
+                );
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LAST_SAVE_RETRY_INTERVAL) => {}
+                () = stop.cancelled() => {}
+            }
+            self.refresh(run).await;
+        }
+    }
+
+    /// Returns the name of a server that answers and is empty.
+    async fn forgetful_server(&self) -> Option<String> {
+        let told = join_all((0..self.shards.len()).map(|ps| status(self, ps))).await;
+        let place = told.iter().position(|status| {
+            status
+                .as_ref()
+                .is_ok_and(|status| status.store.state == State::Empty)
+        })?;
+        Some(self.shards[place].name().to_owned())
+    }
+}

@@ -1,0 +1,452 @@
+//! Startup: the chief claims every server, then creates, restores or adopts the values.
+
+use std::hash::Hasher as _;
+use std::path::Path;
+
+use fnv::FnvHasher;
+use futures_util::future::try_join_all;
+use tokio::time::Instant;
+use tracing::{info, warn};
+use trainyard_checkpoint::{
+    Checkpoint, JobPhase, Manifest, Origin, PartRead, WarmStart, absolute, latest, list, misfit,
+    note_prepared, prepared_epoch, set_aside, sweep_before,
+};
+use trainyard_cluster_client::{
+    Error, Plan, ServerClient, ServerStatus, prepare as prepare_server, retry,
+};
+use trainyard_daemon::CancellationToken;
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_store::{State, Update};
+use trainyard_protocol::Reason;
+use trainyard_run_config::{WarmStartConfig, resolve_path};
+use trainyard_runtime::blocking;
+use trainyard_storage::is_remote;
+use trainyard_trainer::{GroupStart, into_diagnostic};
+
+use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT};
+use super::{Chief, Run};
+
+/// Largest model whose initial values are saved before training opens. A larger one is saved right after, so that the
+/// first step does not wait for the disk.
+const FIRST_SAVE_BYTES: u64 = 16 << 20;
+
+/// Prepares the cluster and opens training. Returns `false` if the token was cancelled.
+pub(super) async fn bring_up(
+    lead: &mut Chief,
+    run: &mut Run,
+    stop: &CancellationToken,
+) -> Result<bool, Diagnostic> {
+    tokio::select! {
+        outcome = work(lead, run) => outcome.map(|()| true),
+        () = stop.cancelled() => Ok(false),
+    }
+}
+
+async fn work(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
+    let first = run.epoch == 0;
+    loop {
+        let servers = claim_all(lead, run).await?;
+        let shards = lead.shards.clone();
+        let epoch = run.epoch;
+        let lost = tokio::select! {
+            outcome = open(lead, run, first, &servers) => return outcome,
+            lost = forgetful(&shards, epoch) => lost,
+        };
+        warn!(
+            "{lost} was restarted before training was open: every parameter server is claimed again"
+        );
+    }
+}
+
+/// Waits for a server that no longer knows this term, because it has restarted since it was claimed, and returns its
+/// name. Such a server would refuse every request of its chief.
+async fn forgetful(shards: &[ServerClient], epoch: u64) -> String {
+    loop {
+        tokio::time::sleep(SERVER_POLL_INTERVAL).await;
+        for shard in shards {
+            let asked = tokio::time::timeout(STATUS_TIMEOUT, shard.status()).await;
+            if let Ok(Ok(status)) = asked
+                && status.store.epoch < epoch
+            {
+                return shard.name().to_owned();
+            }
+        }
+    }
+}
+
+/// Claims the next term, and every server for it.
+async fn claim_all(lead: &Chief, run: &mut Run) -> Result<Vec<ServerStatus>, Diagnostic> {
+    #[cfg(feature = "failpoints")]
+    fail::fail_point!("chief.epoch.before_claim");
+    run.epoch = lead.claim_epoch()?;
+    if is_remote(&lead.job.model_dir) {
+        lead.mark(run, JobPhase::Running, "starting");
+    }
+    if run.opened.is_none() {
+        lead.compare_with_earlier_job();
+    }
+    lead.record_job(run);
+    if let Err(error) = sweep_before(&lead.job.model_dir, run.epoch) {
+        warn!(%error, "what earlier chiefs did not finish stays in the bucket");
+    }
+    #[cfg(feature = "failpoints")]
+    fail::fail_point!("chief.epoch.after_claim");
+    run.telemetry.epoch.set(run.epoch as f64);
+    if let Some(pairs) = &lead.pairs {
+        pairs.lead(run.epoch);
+    }
+    let names: Vec<String> = lead
+        .shards
+        .iter()
+        .map(|shard| shard.name().to_owned())
+        .collect();
+    lead.coordinator.begin_epoch(run.epoch, names.clone());
+    (lead.set_status)("waiting", false, names);
+    claim(lead, run).await
+}
+
+/// Prepares the claimed servers, or adopts their values, and opens training.
+async fn open(
+    lead: &mut Chief,
+    run: &mut Run,
+    first: bool,
+    servers: &[ServerStatus],
+) -> Result<(), Diagnostic> {
+    lead.plan.settings = settings(&lead.plan, &run.input);
+    // A server that has recovered from its log may hold values that the others do not have.
+    let prepared_epoch = prepared_epoch(&lead.job.model_dir)?;
+    let running = first
+        && servers.iter().all(|server| {
+            matches!(server.store.state, State::Open | State::Draining)
+                && server.store.layout_fingerprint == lead.plan.fingerprint
+                && server.store.prepared_epoch == prepared_epoch
+        });
+    let changed =
+        |server: &ServerStatus| server.settings != 0 && server.settings != lead.plan.settings;
+    if running && servers.iter().any(changed) {
+        info!(
+            epoch = run.epoch,
+            "the job file has changed since: training goes on from a checkpoint of now"
+        );
+        run.global_step = servers.first().map_or(0, |server| server.store.global_step);
+        run.server_bytes = servers
+            .iter()
+            .map(|server| server.store.value_bytes)
+            .collect();
+        let input = std::mem::replace(&mut run.input, known_input(&lead.job.model_dir)?);
+        // Synchronous steps that only some servers have completed are computed again instead.
+        let level = servers
+            .windows(2)
+            .all(|pair| pair[0].store.version == pair[1].store.version);
+        let saved = match lead.plan.update {
+            Update::Sync if !level => Ok(()),
+            // No task trains meanwhile, so no server changes.
+            _ => lead.save_apart(run).await,
+        };
+        run.input = input;
+        saved?;
+        prepare(lead, run).await?;
+    } else if running {
+        // The job has continued without its chief: it is adopted as it is.
+        run.global_step = servers.first().map_or(0, |server| server.store.global_step);
+        info!(
+            epoch = run.epoch,
+            step = run.global_step,
+            "taking over a job that is running"
+        );
+    } else {
+        prepare(lead, run).await?;
+    }
+    let start = GroupStart {
+        checkpoint: lead.plan.checkpoint.clone(),
+        forget_positions: lead.plan.forget_positions,
+    };
+    lead.coordinator
+        .with(|membership, _| membership.set_start(start));
+    if let Some(data) = lead.coordinator.data() {
+        // A server may have been replaced since it was claimed, so the request is retried.
+        let identity = lead.identity(run);
+        let told = lead.shards.iter().map(|shard| {
+            retry(&identity, shard.name(), lead.connect_deadline, move || {
+                shard.positions()
+            })
+        });
+        let told = try_join_all(told)
+            .await
+            .map_err(|error| into_diagnostic(&error))?;
+        let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
+        data.restart(&positions);
+    }
+    #[cfg(feature = "failpoints")]
+    fail::fail_point!("restore.before_serve");
+    if let Some(pairs) = lead.pairs.as_ref().filter(|_| !running) {
+        pairs.wait_until_paired().await;
+    }
+    let identity = lead.identity(run);
+    let opening = lead.shards.iter().map(|shard| {
+        retry(&identity, shard.name(), lead.connect_deadline, move || {
+            shard.open(identity)
+        })
+    });
+    try_join_all(opening)
+        .await
+        .map_err(|error| into_diagnostic(&error))?;
+    lead.mark(run, JobPhase::Running, "training");
+    lead.coordinator.with(|membership, _| {
+        membership.set_global_step(run.global_step);
+        membership.open();
+    });
+    (lead.set_status)("training", true, Vec::new());
+    run.opened.get_or_insert_with(Instant::now);
+    run.first_step.get_or_insert(run.global_step);
+    run.saved_at = Instant::now();
+    if lead
+        .job
+        .train
+        .max_steps
+        .is_some_and(|most| run.global_step >= most)
+    {
+        info!(
+            step = run.global_step,
+            "skipping training: the checkpoint has train.max_steps already"
+        );
+    }
+    info!(
+        epoch = run.epoch,
+        step = run.global_step,
+        servers = lead.shards.len(),
+        "training is open"
+    );
+    Ok(())
+}
+
+/// Returns the fingerprint of the input's division in the latest checkpoint that can be read.
+fn known_input(model_dir: &Path) -> Result<String, Diagnostic> {
+    for found in list(model_dir)?.into_iter().rev() {
+        match Checkpoint::open(&found.path) {
+            Ok(checkpoint) => return Ok(checkpoint.manifest().input.clone()),
+            Err(error) => {
+                warn!(checkpoint = %found.path.display(), %error, "it does not tell its input")
+            }
+        }
+    }
+    Ok("not known".to_owned())
+}
+
+/// Returns the fingerprint of the settings that servers are prepared with: FNV-1a of their text, which is the same for
+/// the same release.
+fn settings(plan: &Plan, input: &str) -> u64 {
+    let Plan {
+        variables,
+        optimizers,
+        seed,
+        global_step_max,
+        update,
+        guard,
+        hybrid,
+        fingerprint,
+        ..
+    } = plan;
+    let rules = (
+        optimizers,
+        seed,
+        global_step_max,
+        update,
+        guard,
+        hybrid,
+        fingerprint,
+    );
+    let mut hash = FnvHasher::default();
+    hash.write(format!("{variables:?} {rules:?} {input}").as_bytes());
+    hash.finish().max(1)
+}
+
+/// Finds the variables that start from another run's checkpoint.
+fn warm_start(lead: &Chief, start: &WarmStartConfig) -> Result<WarmStart, Diagnostic> {
+    let path = resolve_path(&lead.job, &start.from);
+    let path = absolute(&path);
+    let origin = Origin::open(&path)?;
+    let variables = &lead.plan.variables;
+    let (found, absent) =
+        WarmStart::find(&path, &origin, &start.variables, &start.rename, variables)?;
+    let from = path.display();
+    let count = found.names.len();
+    info!(%from, variables = count, of = variables.len(), "first values come from another checkpoint");
+    for name in absent {
+        info!(variable = %name, "not in that checkpoint: it starts from its initial values");
+    }
+    Ok(found)
+}
+
+/// Claims every server for the term, each as soon as it answers. If a server returns with another model directory while
+/// the job runs, the chief waits for it: the job need not end because a folder is not mounted on one host.
+async fn claim(lead: &Chief, run: &Run) -> Result<Vec<ServerStatus>, Diagnostic> {
+    let identity = lead.identity(run);
+    let folder = absolute(&lead.job.model_dir);
+    let fingerprint = lead.servers.fingerprint();
+    let deadline = lead.connect_deadline;
+    let folder = &folder;
+    let runs = run.opened.is_some();
+    let calls = lead.shards.iter().map(|shard| async move {
+        let claimed = retry(&identity, shard.name(), deadline, move || async move {
+            let claimed = shard.claim(identity, fingerprint, folder).await;
+            claimed.map_err(|error| match error {
+                Error::Refused { peer, mut refusal }
+                    if runs && refusal.reason == Reason::OtherCluster =>
+                {
+                    refusal.reason = Reason::NotReady;
+                    Error::Refused { peer, refusal }
+                }
+                other => other,
+            })
+        })
+        .await;
+        if claimed.is_ok() {
+            let name = shard.name().to_owned();
+            lead.coordinator
+                .with(|membership, _| membership.arrived(&name));
+        }
+        claimed
+    });
+    try_join_all(calls)
+        .await
+        .map_err(|error: Error| into_diagnostic(&error))
+}
+
+/// Returns the version of each server after it is restored.
+fn versions_of(manifest: &Manifest, lead: &Chief) -> Vec<u64> {
+    let most = manifest
+        .shards
+        .iter()
+        .map(|shard| shard.version)
+        .max()
+        .unwrap_or(0);
+    let same = manifest.num_ps == lead.shards.len() && lead.plan.update != Update::Sync;
+    let own = |place| {
+        manifest
+            .shards
+            .iter()
+            .find(|shard| same && shard.ps == place)
+    };
+    (0..lead.shards.len())
+        .map(|place| own(place).map_or(most, |shard| shard.version))
+        .collect()
+}
+
+/// Creates the variables, or restores them from the newest intact checkpoint.
+async fn prepare(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
+    loop {
+        let of = lead.job.model_dir.clone();
+        let looked = blocking(move || latest(&of, &mut |warning| warn!("{}", warning.log_line())));
+        let checkpoint = looked.await.map_err(|panic| {
+            Diagnostic::error(
+                Code::E9001,
+                format!("the checkpoints could not be looked at: {panic}"),
+            )
+        })??;
+        begin_from(lead, run, checkpoint.as_ref())?;
+        let identity = lead.identity(run);
+        let plan = &lead.plan;
+        let calls = lead
+            .shards
+            .iter()
+            .map(|shard| prepare_server(&identity, shard, lead.connect_deadline, plan));
+        let prepared = try_join_all(calls).await;
+        let Some(checkpoint) = checkpoint else {
+            prepared.map_err(|error| into_diagnostic(&error))?;
+            break;
+        };
+        if is_as_written(checkpoint, prepared).await? {
+            break;
+        }
+    }
+    lead.refresh(run).await;
+    let fresh = lead.plan.checkpoint.is_none();
+    if fresh && run.server_bytes.iter().sum::<u64>() <= FIRST_SAVE_BYTES {
+        // As in TensorFlow, the initial values are saved, so that they can be inspected and restored.
+        lead.save(run).await?;
+    }
+    Ok(())
+}
+
+/// Sets the start of training in the plan: a checkpoint, or initial values.
+fn begin_from(
+    lead: &mut Chief,
+    run: &mut Run,
+    checkpoint: Option<&Checkpoint>,
+) -> Result<(), Diagnostic> {
+    let manifest = checkpoint.map(Checkpoint::manifest);
+    if let Some(problem) =
+        manifest.and_then(|manifest| misfit(manifest, &lead.plan.variables, &lead.plan.optimizers))
+    {
+        return Err(problem);
+    }
+    run.global_step = manifest.map_or(0, |manifest| manifest.global_step);
+    run.saved_step = manifest.map(|manifest| manifest.global_step);
+    run.saved_versions = manifest
+        .map(|manifest| versions_of(manifest, lead))
+        .unwrap_or_default();
+    lead.plan.forget_positions = manifest.is_some_and(|manifest| {
+        // A checkpoint that was imported from TensorFlow has no fingerprint of its input.
+        let other = !manifest.input.is_empty() && manifest.input != run.input;
+        if other {
+            let was = &manifest.input;
+            let is = &run.input;
+            warn!(%was, %is, "the input is divided in another way than before: it is read from its start");
+        }
+        other
+    });
+    lead.plan.checkpoint = checkpoint.map(|checkpoint| absolute(checkpoint.path()));
+    match &lead.plan.checkpoint {
+        Some(path) => info!(step = run.global_step, path = %path.display(), "restoring"),
+        None => info!(variables = lead.plan.variables.len(), "creating variables"),
+    }
+    lead.plan.warm_start = match &lead.job.train.warm_start {
+        Some(start) if checkpoint.is_none() => Some(warm_start(lead, start)?),
+        _ => None,
+    };
+    // From now on, a log of earlier values does not belong to this job.
+    Ok(note_prepared(&lead.job.model_dir, run.epoch)?)
+}
+
+/// Returns whether a checkpoint that servers were to restore is intact, as far as they have read it. A damaged one has
+/// been quarantined when this returns.
+///
+/// # Errors
+/// The checkpoint could not be restored for another reason than damage.
+async fn is_as_written(
+    checkpoint: Checkpoint,
+    prepared: Result<Vec<Vec<PartRead>>, Error>,
+) -> Result<bool, Diagnostic> {
+    let refused_for_storage = |error: &Error| matches!(error, Error::Refused { refusal, .. } if refusal.reason == Reason::Storage);
+    if let Err(error) = &prepared
+        && !refused_for_storage(error)
+    {
+        return Err(into_diagnostic(error));
+    }
+    let compare = move || {
+        let (compared, refused) = match prepared {
+            Ok(parts) => (checkpoint.check_parts(parts.concat()), None),
+            // A server could not read the checkpoint. A check of every byte finds the damage.
+            Err(error) => (checkpoint.verify(), Some(error)),
+        };
+        match (compared, refused) {
+            (Ok(()), None) => Ok(true),
+            (Ok(()), Some(error)) => Err(into_diagnostic(&error)),
+            (Err(damage), _) => {
+                let path = checkpoint.path();
+                let model_dir = path.parent().unwrap_or(path);
+                set_aside(model_dir, path, damage, &mut |warning| {
+                    warn!("{}", warning.log_line())
+                })?;
+                Ok(false)
+            }
+        }
+    };
+    blocking(compare).await.map_err(|panic| {
+        Diagnostic::error(
+            Code::E9001,
+            format!("the checkpoint could not be looked at: {panic}"),
+        )
+    })?
+}

@@ -1,0 +1,126 @@
+//! The meaning of an epoch in words: the first question of most people who train on a cluster.
+
+use trainyard_run_config::{Sharding, UpdateConfig};
+
+/// The settings that determine an epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EpochSummary {
+    pub(crate) sharding: Sharding,
+    pub(crate) update: UpdateConfig,
+    /// Tasks that train from the beginning; 0 if all workers join later.
+    pub(crate) tasks: u64,
+    /// Batches of a synchronous step; 0 if the updates are not synchronous.
+    pub(crate) lanes: u64,
+    pub(crate) batch_size: u64,
+    /// Records of the input.
+    pub(crate) rows: u64,
+}
+
+impl EpochSummary {
+    /// Returns the number of steps of an epoch; if the records are divided over tasks, an upper bound.
+    pub(crate) fn steps(&self) -> u64 {
+        let batches = self.rows.div_ceil(self.batch_size);
+        match self.sharding {
+            Sharding::None => batches * self.tasks,
+            Sharding::File | Sharding::Row => {
+                self.rows.div_ceil(self.tasks).div_ceil(self.batch_size) * self.tasks
+            }
+            Sharding::Dynamic => batches.div_ceil(self.lanes.max(1)),
+        }
+    }
+
+    /// Returns the summary in one line.
+    pub(crate) fn describe(&self) -> String {
+        let Self {
+            tasks,
+            rows,
+            batch_size,
+            lanes,
+            ..
+        } = *self;
+        let steps = self.steps();
+        let one = tasks <= 1;
+        let meaning = match self.sharding {
+            Sharding::None if one => format!("one epoch is {rows} rows once: {steps} steps"),
+            Sharding::None => format!(
+                "each of {tasks} tasks reads all {rows} rows: one epoch is {tasks} passes over the data, {steps} steps"
+            ),
+            Sharding::File => format!(
+                "files are divided over {tasks} tasks: one epoch is {rows} rows once, about {steps} steps"
+            ),
+            Sharding::Row => format!(
+                "rows are divided over {tasks} tasks: one epoch is {rows} rows once, at most {steps} steps"
+            ),
+            Sharding::Dynamic => format!(
+                "the chief hands out the data: one epoch is {rows} rows once, {steps} steps, however many tasks train"
+            ),
+        };
+        let batch = match self.update {
+            UpdateConfig::Sync { .. } => format!(
+                "a step is the mean of {lanes} batches of {batch_size}: the effective batch size is {}",
+                lanes * batch_size
+            ),
+            UpdateConfig::Async | UpdateConfig::Ssp { .. } if one => {
+                format!("a step is a batch of {batch_size}")
+            }
+            UpdateConfig::Async | UpdateConfig::Ssp { .. } => format!(
+                "a step is one task's batch of {batch_size}, while {} others are under way: {} rows at a time",
+                tasks - 1,
+                tasks * batch_size
+            ),
+        };
+        format!("{meaning}; {batch}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(sharding: Sharding, update: UpdateConfig, lanes: u64) -> EpochSummary {
+        EpochSummary {
+            sharding,
+            update,
+            tasks: 5,
+            lanes,
+            batch_size: 128,
+            rows: 650_000,
+        }
+    }
+
+    #[test]
+    fn an_epoch_is_one_pass_or_one_of_each_task() {
+        let dynamic = epoch(Sharding::Dynamic, UpdateConfig::Async, 0);
+        let none = epoch(Sharding::None, UpdateConfig::Async, 0);
+        assert_eq!((dynamic.steps(), none.steps()), (5079, 5 * 5079));
+        assert_eq!(
+            dynamic.describe(),
+            "the chief hands out the data: one epoch is 650000 rows once, 5079 steps, however many tasks train; a step \
+             is one task's batch of 128, while 4 others are under way: 640 rows at a time"
+        );
+        assert_eq!(
+            none.describe(),
+            "each of 5 tasks reads all 650000 rows: one epoch is 5 passes over the data, 25395 steps; a step is one \
+             task's batch of 128, while 4 others are under way: 640 rows at a time"
+        );
+        let nobody = EpochSummary {
+            tasks: 0,
+            ..dynamic
+        };
+        assert!(
+            nobody
+                .describe()
+                .ends_with("however many tasks train; a step is a batch of 128")
+        );
+        let update = UpdateConfig::Sync {
+            replicas_to_aggregate: None,
+        };
+        let sync = epoch(Sharding::Dynamic, update, 5);
+        assert_eq!(sync.steps(), 1016);
+        assert!(
+            sync.describe().ends_with(
+                "a step is the mean of 5 batches of 128: the effective batch size is 640"
+            )
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! Lines of a log that somebody else causes: some at once, and then a few.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Lines in a period.
+const LINES: u32 = 32;
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Counts lines, so that a peer that is refused without end does not fill a disk with it.
+#[derive(Debug, Default)]
+pub(crate) struct LogRateLimit(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    begun: Option<Instant>,
+    lines: u32,
+    unsaid: u64,
+}
+
+impl LogRateLimit {
+    /// Whether a line may be written, and how many were not since the last one.
+    pub(crate) fn may(&self) -> Option<u64> {
+        self.may_at(Instant::now())
+    }
+
+    fn may_at(&self, now: Instant) -> Option<u64> {
+        let mut counted = self.0.lock();
+        if counted
+            .begun
+            .is_none_or(|begun| now.saturating_duration_since(begun) >= PERIOD)
+        {
+            (counted.begun, counted.lines) = (Some(now), 0);
+        }
+        if counted.lines >= LINES {
+            counted.unsaid += 1;
+            return None;
+        }
+        counted.lines += 1;
+        Some(std::mem::take(&mut counted.unsaid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_lines_some_are_written_and_the_others_are_counted() {
+        let rate_limit = LogRateLimit::default();
+        let begun = Instant::now();
+        let written = (0..1000)
+            .filter(|_| rate_limit.may_at(begun).is_some())
+            .count();
+        assert_eq!(written, LINES as usize);
+        assert_eq!(
+            rate_limit.may_at(begun + PERIOD),
+            Some(1000 - u64::from(LINES))
+        );
+        assert_eq!(rate_limit.may_at(begun + PERIOD), Some(0));
+    }
+}

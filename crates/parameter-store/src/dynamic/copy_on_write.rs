@@ -1,0 +1,148 @@
+//! Copy-on-write of a slice of a dynamic table, for a checkpoint in progress.
+//!
+//! A checkpoint captures one instant and is read while training goes on, in parts of the range of ids. A place whose id
+//! has not been read is copied, as it was at that instant, before it changes.
+
+use super::state::State;
+use crate::lru::{Lru, Timestamp};
+use crate::spread_map::SpreadMap;
+
+/// Approximate bytes of the map entry of a changed place.
+const CHANGED_BYTES: u64 = 40;
+
+/// The places of some ids at the instant of a checkpoint, restricted to those that have changed since.
+#[derive(Debug)]
+pub(super) struct Changed<T> {
+    /// Number of places at that instant. Later places are not part of the checkpoint.
+    pub(super) places: u32,
+    /// Number of ids at that instant.
+    pub(super) ids: usize,
+    /// First id that has not been read; absent = all have been read.
+    pub(super) unread: Option<u64>,
+    /// Former content of each changed place; `None` if the place was free or has been read.
+    was: SpreadMap<u32, Option<T>>,
+}
+
+impl<T> Changed<T> {
+    fn of(ids: &Lru) -> Self {
+        Self {
+            places: ids.places() as u32,
+            ids: ids.len(),
+            unread: Some(0),
+            was: SpreadMap::default(),
+        }
+    }
+
+    /// Returns whether a place, which now holds `id`, must be copied.
+    fn needs(&self, place: u32, id: Option<u64>) -> bool {
+        let unread = self
+            .unread
+            .is_some_and(|unread| id.is_none_or(|id| id >= unread));
+        unread && place < self.places && !self.was.contains(place)
+    }
+
+    /// Returns the former content of a changed place. The outer `None` means that the place has not changed.
+    pub(super) fn was(&self, place: u32) -> Option<Option<&T>> {
+        self.was.get(place).map(Option::as_ref)
+    }
+
+    /// Removes and returns the former content of a place that has been read.
+    fn forget(&mut self, place: u32) -> Option<T> {
+        self.was.get_mut(place).and_then(Option::take)
+    }
+}
+
+/// The former content of a row.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) id: u64,
+    pub(super) used: Timestamp,
+    /// Its values, then each of its slots.
+    pub(super) values: Box<[f32]>,
+}
+
+/// The former content of an id without a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) id: u64,
+    pub(super) used: Timestamp,
+    pub(super) sightings: u32,
+}
+
+/// The changes of a slice since the instant of a checkpoint.
+#[derive(Debug)]
+pub(super) struct CopyOnWrite {
+    pub(super) now: Timestamp,
+    pub(super) rows: Changed<Row>,
+    pub(super) candidates: Changed<Seen>,
+    /// Bytes of the values and slots of all copied rows.
+    row_bytes: u64,
+}
+
+impl CopyOnWrite {
+    /// Returns the bytes of the copies.
+    pub(super) fn bytes(&self) -> u64 {
+        self.row_bytes + (self.rows.was.len() + self.candidates.was.len()) as u64 * CHANGED_BYTES
+    }
+
+    /// Returns the bytes of the values and slots of the copied rows.
+    #[cfg(test)]
+    pub(super) fn row_bytes(&self) -> u64 {
+        self.row_bytes
+    }
+
+    /// Records that all ids below a bound have been read; absent = all ids.
+    pub(super) fn has_read_up_to(&mut self, bound: Option<u64>) {
+        (self.rows.unread, self.candidates.unread) = (bound, bound);
+    }
+
+    /// Discards the copies of rows that have been read.
+    pub(super) fn forget_rows(&mut self, places: &[u32]) {
+        for row in places.iter().filter_map(|place| self.rows.forget(*place)) {
+            self.row_bytes -= row.values.len() as u64 * 4;
+        }
+    }
+}
+
+impl State {
+    /// Marks the instant of a checkpoint.
+    pub(super) fn cut(&mut self, now: Timestamp) {
+        self.aside = Some(CopyOnWrite {
+            now: now.latest(self.now),
+            rows: Changed::of(&self.rows),
+            candidates: Changed::of(&self.candidates),
+            row_bytes: 0,
+        });
+    }
+
+    /// Copies the row at a place for the checkpoint. It must be called before the place changes.
+    pub(super) fn set_row_aside(&mut self, place: u32, width: usize) {
+        let Some(aside) = &mut self.aside else { return };
+        let now = self.rows.at(place);
+        if !aside.rows.needs(place, now.map(|(id, _)| id)) {
+            return;
+        }
+        let was = now.map(|(id, used)| {
+            let row = place as usize * width..(place as usize + 1) * width;
+            let parts = std::iter::once(&self.values.values).chain(&self.values.slots);
+            let values: Box<[f32]> = parts.flat_map(|part| &part[row.clone()]).copied().collect();
+            aside.row_bytes += values.len() as u64 * 4;
+            Row { id, used, values }
+        });
+        aside.rows.was.insert(place, was);
+    }
+
+    /// Copies the id without a row at a place for the checkpoint. It must be called before the place changes.
+    pub(super) fn set_candidate_aside(&mut self, place: u32) {
+        let Some(aside) = &mut self.aside else { return };
+        let now = self.candidates.at(place);
+        if aside.candidates.needs(place, now.map(|(id, _)| id)) {
+            let seen = |(id, used)| Seen {
+                id,
+                used,
+                sightings: self.sightings[place as usize],
+            };
+            aside.candidates.was.insert(place, now.map(seen));
+        }
+    }
+}

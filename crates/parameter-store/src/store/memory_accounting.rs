@@ -1,0 +1,165 @@
+//! Memory accounting: the bytes that the store holds, and the requests that it refuses for lack of memory.
+
+use std::sync::atomic::Ordering;
+
+use super::Store;
+use crate::selection::Resolved;
+use crate::{Error, Held};
+
+impl Store {
+    /// Bounds the bytes that the store may hold; absent = no bound. Bytes that are held already stay.
+    pub fn bound_memory(&self, max: Option<u64>) {
+        self.memory_budget.bound(max);
+    }
+
+    /// Returns the bytes that the store holds.
+    pub fn held(&self) -> Held {
+        let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let aside = |taken: bool| {
+            if !taken {
+                return 0;
+            }
+            self.slices
+                .iter()
+                .map(|slice| slice.aside_bytes())
+                .sum::<u64>()
+                + self.tables.aside_bytes()
+        };
+        Held {
+            slices: read(&self.memory_budget.slices)
+                + self.slices.iter().map(|slice| slice.bytes()).sum::<u64>(),
+            tables: self.tables.memory_bytes(),
+            set_aside: aside(self.snapshot_taken.load(Ordering::Acquire)),
+            copies: read(&self.memory_budget.copies),
+            parts: read(&self.memory_budget.parts),
+        }
+    }
+
+    /// Checks that `asked` more bytes may be held.
+    pub(super) fn check_room(&self, asked: u64, what: &'static str) -> Result<(), Error> {
+        match self.memory_budget.max() {
+            Some(max) => self.check_bound(max, "parameter_servers.memory_bytes_max", asked, what),
+            None => Ok(()),
+        }
+    }
+
+    fn check_bound(
+        &self,
+        max: u64,
+        bound: &'static str,
+        asked: u64,
+        what: &'static str,
+    ) -> Result<(), Error> {
+        let held = self.held();
+        if held.total().saturating_add(asked) > max {
+            Err(Error::NoRoom {
+                max,
+                bound,
+                held,
+                asked,
+                what,
+            })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// As [`Store::check_room`], for what is held from the beginning and must also fit the memory of the machine.
+    pub(super) fn check_first_room(&self, asked: u64, what: &'static str) -> Result<(), Error> {
+        self.check_room(asked, what)?;
+        match self.memory_budget.machine() {
+            Some(machine) => self.check_bound(
+                machine,
+                "the memory of its machine, or of its unit",
+                asked,
+                what,
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the memory of the process in bytes. What is held from the beginning must fit it.
+    pub fn know_machine(&self, bytes: Option<u64>) {
+        self.memory_budget.know_machine(bytes);
+    }
+
+    /// Returns the bytes that the store would hold if every row changed, and the most that it may hold, if the latter
+    /// is less.
+    pub fn outgrows(&self) -> Option<(u64, u64)> {
+        let all: u64 = self
+            .slices
+            .iter()
+            .map(|slice| slice.row_bytes(slice.rows.len()))
+            .sum();
+        let most = self
+            .memory_budget
+            .max()
+            .into_iter()
+            .chain(self.memory_budget.machine())
+            .min()?;
+        (all > most).then_some((all, most))
+    }
+
+    /// Checks that there is room for what a push adds: rows of new ids, rows that change for the first time, and a
+    /// micro-batch. If only the copies for a checkpoint in progress do not fit, the push may be repeated when the
+    /// checkpoint has been written.
+    pub(super) fn check_push(&self, resolved: &Resolved, part: u64) -> Result<(), Error> {
+        if self.memory_budget.max().is_none() {
+            return Ok(());
+        }
+        let most = resolved
+            .ids()
+            .map(|(_, slice, ids)| slice.growth_max(ids.len()))
+            .sum::<u64>()
+            + resolved
+                .rows()
+                .map(|(_, slice, _)| slice.growth_max())
+                .sum::<u64>()
+            + part;
+        let aside: u64 = if self.snapshot_taken.load(Ordering::Acquire) {
+            let whole = resolved
+                .whole
+                .iter()
+                .map(|slice| slice.row_bytes(slice.rows.len()));
+            let rows = resolved
+                .rows()
+                .map(|(_, slice, rows)| slice.row_bytes(rows.len()));
+            let ids = resolved
+                .ids()
+                .map(|(_, slice, ids)| slice.aside_max(ids.len()));
+            whole.chain(rows).chain(ids).sum()
+        } else {
+            0
+        };
+        if self.check_room(most + aside, "").is_ok() {
+            return Ok(());
+        }
+        // Memory is nearly used up, so it pays to find out which rows and ids are new.
+        let new = resolved
+            .ids()
+            .map(|(_, slice, ids)| match slice.count_new(ids) {
+                0 => 0,
+                new => slice.growth_max(new),
+            });
+        let rows: u64 = resolved
+            .rows()
+            .map(|(_, slice, rows)| slice.growth(rows))
+            .sum();
+        let what = match (part > 0, rows > 0) {
+            (true, _) => "the part of a synchronous step",
+            (false, true) => "rows that are changed for the first time",
+            (false, false) => "rows of new ids",
+        };
+        let asked = new.sum::<u64>() + rows + part;
+        if asked > 0 {
+            self.check_room(asked, what)?;
+        }
+        if aside > 0 && self.check_room(asked + aside, "").is_err() {
+            Err(Error::NotReady(
+                "a checkpoint is being written, and memory_bytes_max leaves no room to set aside what changes meanwhile",
+            ))
+        } else {
+            Ok(())
+        }
+    }
+}

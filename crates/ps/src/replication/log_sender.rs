@@ -1,0 +1,275 @@
+//! The primary's side of a pair: sends its log to the backup, then every change, and hears how far that has come.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tonic::Status;
+use tracing::{debug, info, warn};
+use trainyard_checkpoint::{known_cluster_id, prepared_epoch};
+use trainyard_cluster_client::channel_over;
+use trainyard_protocol::v1::replica_service_client::ReplicaServiceClient;
+use trainyard_protocol::{Reason, Refusal, convert, limits, root_cause, v1};
+use trainyard_runtime::blocking;
+
+use crate::journal::LogJournal;
+use crate::recovery::Expected;
+use crate::replication::replica::Replica;
+use crate::replication::replica_role::Term;
+use crate::replication::shipping::{item_to_wire, send_log};
+use crate::replication_log::Subscription;
+
+/// Time between tries to reach a backup.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// Longest wait for a backup's first word.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two lines that say that a backup cannot be reached.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+struct Shared {
+    state: v1::LinkState,
+    term: Term,
+}
+
+/// A link to a backup, kept up until it is dropped.
+#[derive(Debug)]
+pub(crate) struct LogSender {
+    shared: Arc<Mutex<Shared>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for LogSender {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl LogSender {
+    /// Begins to bring the backup of `replica` level.
+    pub(crate) fn begin(replica: Arc<Replica>, cluster: u128, term: Term) -> Self {
+        let shared = Arc::new(Mutex::new(Shared {
+            state: v1::LinkState::Broken,
+            term,
+        }));
+        let sender = SendLoop {
+            replica,
+            cluster,
+            shared: Arc::clone(&shared),
+        };
+        Self {
+            shared,
+            task: tokio::spawn(sender.run()),
+        }
+    }
+
+    /// Returns how it stands.
+    pub(crate) fn state(&self) -> v1::LinkState {
+        self.shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .state
+    }
+
+    /// The chief has said the same again, in a later term.
+    pub(crate) fn set_term(&self, term: Term) {
+        self.shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .term = term;
+    }
+
+    /// Returns whether it was given up: the other replica is the primary.
+    pub(crate) fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+/// Ends a subscription with whoever holds it.
+struct HeldSubscription {
+    journal: Arc<LogJournal>,
+    subscription: Subscription,
+}
+
+impl Drop for HeldSubscription {
+    fn drop(&mut self) {
+        self.journal
+            .replication_log()
+            .unsubscribe(self.subscription);
+    }
+}
+
+struct SendLoop {
+    replica: Arc<Replica>,
+    cluster: u128,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl SendLoop {
+    fn set(&self, state: v1::LinkState) {
+        self.shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .state = state;
+    }
+
+    async fn run(self) {
+        let (peer, address) = self.replica.peer().clone();
+        let channel = match channel_over(&self.replica.context().network, peer, &address) {
+            Ok(channel) => channel,
+            Err(problem) => {
+                warn!("{}", problem.log_line());
+                return;
+            }
+        };
+        let client = ReplicaServiceClient::new(channel)
+            .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(limits::SHIPPED_MESSAGE_BYTES_MAX);
+        let mut told: Option<Instant> = None;
+        loop {
+            if let Some(journal) = self.replica.journal() {
+                let Err(status) = self.send(client.clone(), &journal).await;
+                self.set(v1::LinkState::Broken);
+                if Refusal::from_status(&status)
+                    .is_some_and(|refusal| refusal.reason == Reason::NotPrimary)
+                {
+                    self.replica.depose(status.message());
+                    return;
+                }
+                let waits_for_word = Refusal::from_status(&status).is_some();
+                if waits_for_word || told.is_some_and(|at| at.elapsed() < WARNING_INTERVAL) {
+                    debug!(backup = %peer, problem = root_cause(&status), "the backup is tried again");
+                } else {
+                    told = Some(Instant::now());
+                    warn!(backup = %peer, problem = root_cause(&status), "the backup cannot be reached: it is tried again");
+                }
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+    }
+
+    /// Sends until something goes wrong.
+    async fn send(
+        &self,
+        mut client: ReplicaServiceClient<trainyard_protocol::Channel>,
+        journal: &Arc<LogJournal>,
+    ) -> Result<std::convert::Infallible, Status> {
+        let (outgoing, requests) = mpsc::channel::<v1::FollowRequest>(limits::SHIPPED_MESSAGES_MAX);
+        let term = self
+            .shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .term;
+        let handshake = v1::FollowHandshake {
+            cluster_id: convert::cluster_id_to_wire(self.cluster),
+            shard: self.replica.shard() as u32,
+            term: Some(v1::Term {
+                cluster_epoch: term.epoch,
+                version: term.version,
+            }),
+        };
+        let gone = |_| Status::unavailable("the stream has ended");
+        let first = v1::FollowRequest {
+            handshake: Some(handshake),
+            ..v1::FollowRequest::default()
+        };
+        outgoing.send(first).await.map_err(gone)?;
+        let requests = futures_util::stream::unfold(requests, |mut requests| async move {
+            requests.recv().await.map(|request| (request, requests))
+        });
+        let answer = tokio::time::timeout(GREETING_TIMEOUT, client.follow(requests)).await;
+        let answer = answer.map_err(|_| Status::unavailable("it does not answer"))??;
+        let mut replies = answer.into_inner();
+        self.set(v1::LinkState::Behind);
+        // From here on nothing is missed; what came before is in the files.
+        let held = HeldSubscription {
+            subscription: journal.replication_log().subscribe(),
+            journal: Arc::clone(journal),
+        };
+        let subscription = held.subscription;
+        journal
+            .write()
+            .await
+            .map_err(|error| Status::internal(error.to_string()))?;
+        let started = Instant::now();
+        let log = {
+            let replica = Arc::clone(&self.replica);
+            let lots = outgoing.clone();
+            let pause = journal.pause_retiring();
+            blocking(move || {
+                let _pause = pause;
+                let context = replica.context();
+                let expected = Expected {
+                    model_dir: &context.job.model_dir,
+                    owner: known_cluster_id(&context.job.model_dir)?,
+                    prepared_epoch: prepared_epoch(&context.job.model_dir)?,
+                    task: replica.task(),
+                };
+                let send = |request| lots.blocking_send(request).is_ok();
+                send_log(replica.folder(), expected, subscription.changes, send)
+            })
+        };
+        // The backup says why, if it ends the stream meanwhile.
+        tokio::select! {
+            sent = log => {
+                let sent = sent.map_err(|panic| Status::internal(panic.to_string()))?;
+                if !sent.map_err(|problem| Status::internal(problem.to_string()))? {
+                    return Err(ended(replies.message().await));
+                }
+            }
+            reply = replies.message() => return Err(ended(reply)),
+        }
+        let in_sync = v1::FollowRequest {
+            in_sync: true,
+            ..v1::FollowRequest::default()
+        };
+        outgoing.send(in_sync).await.map_err(gone)?;
+        let mut in_sync = false;
+        let mut sending = None;
+        loop {
+            tokio::select! {
+                reply = replies.next() => {
+                    let reply = match reply {
+                        Some(Ok(reply)) => reply,
+                        Some(Err(status)) => return Err(status),
+                        None => return Err(ended(Ok(None))),
+                    };
+                    journal.replication_log().confirm(subscription.items + reply.items);
+                    if !std::mem::replace(&mut in_sync, true) {
+                        self.set(v1::LinkState::InSync);
+                        let (backup, _) = self.replica.peer();
+                        let shard = self.replica.task();
+                        let seconds = started.elapsed().as_secs_f64();
+                        info!(%shard, %backup, changes = subscription.changes, seconds = format!("{seconds:.3}"), "the backup is level");
+                    }
+                }
+                () = journal.replication_log().filled(), if sending.is_none() => {
+                    sending = Some(());
+                }
+                permit = outgoing.reserve(), if sending.is_some() => {
+                    let permit = permit.map_err(|_| Status::unavailable("the stream has ended"))?;
+                    let Some(items) = journal.replication_log().take(subscription, limits::SHIPPED_BYTES as u64) else {
+                        return Err(Status::cancelled("the log is sent anew"));
+                    };
+                    if items.is_empty() {
+                        sending = None;
+                    } else {
+                        let items = items.iter().map(item_to_wire).collect();
+                        permit.send(v1::FollowRequest { items, ..v1::FollowRequest::default() });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why a stream has ended that says nothing more.
+fn ended(reply: Result<Option<v1::FollowReply>, Status>) -> Status {
+    match reply {
+        Err(status) => status,
+        Ok(_) => Status::unavailable("it has ended the stream"),
+    }
+}

@@ -1,0 +1,233 @@
+//! A backup is the store that its primary is, whenever it begins to follow, and serves what it holds when it is told to.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use trainyard_cluster_spec::{ClusterSpec, Role as TaskRole, Task};
+use trainyard_daemon::{Context, LogFormat};
+use trainyard_parameter_store::Update;
+use trainyard_protocol::v1;
+use trainyard_run_config::Job;
+
+use super::Replica;
+use crate::journal::LogJournal;
+use crate::recovery::Expected;
+use crate::recovery::tests::{
+    Act, CLUSTER, SERVER, Worker, acts, image, open_log, updates, without_log,
+};
+use crate::replication::replica_role::{Order, Refused, Role, Term};
+use crate::replication::shipping::{item_to_wire, send_log};
+use crate::replication_log::Subscription;
+
+const FIRST: Term = Term {
+    epoch: 1,
+    version: 1,
+};
+const SECOND: Term = Term {
+    epoch: 1,
+    version: 2,
+};
+
+/// The server `ps:1` of two, whose files lie in a folder.
+fn context(folder: &Path) -> Context {
+    let text = "model_dir = \"m\"\n[input]\nlabel = { column = \"y\" }\ntrain = { files = [\"t.csv\"] }\n\
+                eval = { files = [\"t.csv\"] }\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n\
+                [model]\nkind = \"dnn_classifier\"\nhidden_units = [2]\n[train]\nmax_steps = 1\n\
+                [parameter_servers]\ndurability = \"replica\"\n";
+    let mut job = Job::parse(Path::new("job.toml"), text, &[]).expect("a job");
+    job.model_dir = folder.join("model");
+    let ps = |index| {
+        (
+            Task {
+                role: TaskRole::Ps,
+                index,
+            },
+            format!("127.0.0.1:{}", 1 + index),
+        )
+    };
+    let cluster = ClusterSpec {
+        tasks: [ps(0), ps(1)].into(),
+        admin: Default::default(),
+        standbys: Default::default(),
+        evaluators: 0,
+        credentials: Default::default(),
+        evaluator_addresses: Vec::new(),
+    };
+    Context {
+        cluster: Arc::new(cluster),
+        task: ps(1).0,
+        state_dir: Some(folder.join("state")),
+        ..Context::alone(job, None, LogFormat::default())
+    }
+}
+
+/// The backup of `ps:0`.
+fn backup(folder: &Path) -> Arc<Replica> {
+    Arc::new(Replica::new(
+        &context(folder),
+        0,
+        (SERVER, "127.0.0.1:1".to_owned()),
+    ))
+}
+
+/// What a primary sends: its log up to where the subscription begins, and what is queued behind.
+fn sent(
+    journal: &LogJournal,
+    path: &Path,
+    model_dir: &Path,
+    from: Subscription,
+) -> Vec<v1::FollowRequest> {
+    let expected = Expected {
+        model_dir,
+        owner: Some(CLUSTER),
+        prepared_epoch: 1,
+        task: SERVER,
+    };
+    let mut requests = Vec::new();
+    let all = send_log(path, expected, from.changes, |request| {
+        requests.push(request);
+        true
+    });
+    assert!(all.expect("the log is sound"));
+    requests.push(v1::FollowRequest {
+        in_sync: true,
+        ..v1::FollowRequest::default()
+    });
+    requests.extend(queued(journal, from));
+    requests
+}
+
+/// Runs on several threads, so that one may wait for a checkpoint.
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(work)
+}
+
+fn queued(journal: &LogJournal, from: Subscription) -> Option<v1::FollowRequest> {
+    let items = journal
+        .replication_log()
+        .take(from, u64::MAX)
+        .expect("nobody else has subscribed");
+    let items: Vec<_> = items.iter().map(item_to_wire).collect();
+    (!items.is_empty()).then(|| v1::FollowRequest {
+        items,
+        ..v1::FollowRequest::default()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_backup_that_begins_at_any_moment_is_the_store_that_its_primary_is(
+        update in updates(), acts in acts(), first in any::<prop::sample::Index>(), again in any::<prop::sample::Index>(),
+    ) {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let model_dir = scratch.path().join("model");
+        let path = scratch.path().join("log");
+        let journal = open_log(&path);
+        let mut worker = Worker::new(&model_dir, update, Some(&journal));
+        let (before, behind) = acts.split_at(first.index(acts.len()));
+        let (between, behind) = behind.split_at(again.index(behind.len()));
+        run(async {
+            let replica = backup(scratch.path());
+            replica.set_role(CLUSTER, FIRST, Order::Backup).await.expect("it is idle");
+            // The second stream replaces the first, which had come to its place or not.
+            for acts in [before, between] {
+                tokio::task::block_in_place(|| acts.iter().for_each(|act| worker.act(act, true)));
+                let stream = replica.greet(CLUSTER, FIRST).await.expect("it is a backup");
+                let from = journal.replication_log().subscribe();
+                journal.write().await.expect("there is room");
+                for request in sent(&journal, &path, &model_dir, from) {
+                    replica.take(CLUSTER, stream, request, |_| ()).await.expect("it fits");
+                }
+                assert_eq!(replica.role(), Role::Backup { in_sync: true });
+            }
+            let stream = replica.greet(CLUSTER, FIRST).await.expect("it is a backup");
+            let from = journal.replication_log().subscribe();
+            journal.write().await.expect("there is room");
+            for request in sent(&journal, &path, &model_dir, from) {
+                replica.take(CLUSTER, stream, request, |_| ()).await.expect("it fits");
+            }
+            let mut confirmed = 0;
+            for act in behind {
+                tokio::task::block_in_place(|| worker.act(act, true));
+                if let Some(request) = queued(&journal, from) {
+                    replica.take(CLUSTER, stream, request, |items| confirmed += items).await.expect("it fits");
+                }
+            }
+            journal.replication_log().set_waits_for_backup(true);
+            journal.replication_log().confirm(from.items + confirmed as u64);
+            journal.commit().await.expect("everything is confirmed");
+            replica.set_role(CLUSTER, SECOND, Order::Primary { waits_for_backup: false }).await.expect("it is level");
+            let more = v1::FollowRequest::default();
+            let late = replica.take(CLUSTER, stream, more, |_| panic!("it is not confirmed")).await;
+            assert_eq!(late, Err(Refused::Deposed { by: SECOND }));
+            let kept = replica.journal().expect("it keeps a log");
+            kept.commit().await.expect("there is nobody to wait for");
+            // It has a log of its own that leads to the same store.
+            let shard = replica.store();
+            shard.store().set_clock(worker.secs);
+            let expected = image(&without_log(update, &acts));
+            let mut found = image(&shard);
+            // That was a snapshot: its log has begun anew. What it was told is not in question.
+            found.status.state = expected.status.state;
+            assert_eq!(found, expected);
+        });
+    }
+}
+
+#[test]
+fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let model_dir = scratch.path().join("model");
+    let path = scratch.path().join("log");
+    let journal = open_log(&path);
+    let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
+    run(async {
+        let replica = backup(scratch.path());
+        replica
+            .set_role(CLUSTER, FIRST, Order::Backup)
+            .await
+            .expect("it is idle");
+        let stream = replica.greet(CLUSTER, FIRST).await.expect("it is a backup");
+        let from = journal.replication_log().subscribe();
+        journal.write().await.expect("there is room");
+        for request in sent(&journal, &path, &model_dir, from) {
+            replica
+                .take(CLUSTER, stream, request, |_| ())
+                .await
+                .expect("it fits");
+        }
+        worker.act(&Act::OpenSession { task: 0 }, true);
+        worker.act(&Act::CloseSession { task: 0 }, true);
+        let mut request = queued(&journal, from).expect("two changes");
+        // A session is closed that was never opened is no harm; a push of one is.
+        request.items = vec![v1::ShippedItem {
+            item: Some(v1::shipped_item::Item::Record(v1::ShippedRecord {
+                kind: 3,
+                number: 9,
+                body: bytes::Bytes::from_static(&[9; 8]),
+            })),
+        }];
+        let taken = replica.take(CLUSTER, stream, request, |_| ()).await;
+        assert_eq!(taken, Err(Refused::Superseded));
+        assert_eq!(replica.role(), Role::Backup { in_sync: false });
+        let order = Order::Primary {
+            waits_for_backup: false,
+        };
+        assert_eq!(
+            replica.set_role(CLUSTER, SECOND, order).await,
+            Err(Refused::NotLevel)
+        );
+        replica
+            .greet(CLUSTER, FIRST)
+            .await
+            .expect("it is sent anew");
+    });
+}

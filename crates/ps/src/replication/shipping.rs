@@ -1,0 +1,209 @@
+//! What goes from a primary to its backup: the log so far, from its files, and changes as they are made.
+
+use std::path::Path;
+
+use bytes::{Bytes, BytesMut};
+use trainyard_protocol::{limits, v1};
+use trainyard_write_ahead_log::{Entry, Next, Record, SegmentFile};
+
+use crate::record::{HEAD, head};
+use crate::recovery::{Expected, Problem, begin, damaged, io};
+use crate::replay::{base, is_change};
+use crate::replication_log::Item;
+
+/// The body of an entry in one piece.
+fn whole(entry: &Entry) -> Bytes {
+    match entry.parts() {
+        [part] => part.clone(),
+        parts => {
+            let mut body = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
+            parts.iter().for_each(|part| body.extend_from_slice(part));
+            body.freeze()
+        }
+    }
+}
+
+fn entry_to_wire(entry: &Entry) -> v1::ShippedRecord {
+    v1::ShippedRecord {
+        kind: entry.kind().into(),
+        number: entry.number(),
+        body: whole(entry),
+    }
+}
+
+fn record_to_wire(record: Record) -> v1::ShippedRecord {
+    v1::ShippedRecord {
+        kind: record.kind.into(),
+        number: record.number,
+        body: record.body,
+    }
+}
+
+/// Writes what a log has taken in.
+pub(crate) fn item_to_wire(item: &Item) -> v1::ShippedItem {
+    use v1::shipped_item::Item as Wire;
+    let item = match item {
+        Item::Record(entry) => Wire::Record(entry_to_wire(entry)),
+        Item::Segment {
+            prepared_epoch,
+            alone,
+            head,
+        } => Wire::Segment(v1::ShippedSegment {
+            prepared_epoch: *prepared_epoch,
+            alone: *alone,
+            head: head.iter().map(entry_to_wire).collect(),
+        }),
+    };
+    v1::ShippedItem { item: Some(item) }
+}
+
+/// Returns a record as a log takes it in, and its kind.
+///
+/// # Errors
+/// Its kind is none.
+pub(crate) fn entry_from_wire(record: v1::ShippedRecord) -> Result<(u16, Entry), String> {
+    let kind = u16::try_from(record.kind)
+        .map_err(|_| format!("the kind of a record is {}", record.kind))?;
+    if record.body.len() > trainyard_write_ahead_log::BODY_BYTES_MAX {
+        return Err(format!("a record has {} bytes", record.body.len()));
+    }
+    Ok((
+        kind,
+        Entry::new(kind, vec![record.body]).numbered(record.number),
+    ))
+}
+
+/// Messages of about the size that travels best.
+struct Batches<F> {
+    items: Vec<v1::ShippedItem>,
+    bytes: usize,
+    send: F,
+}
+
+impl<F: FnMut(v1::FollowRequest) -> bool> Batches<F> {
+    /// Returns whether it still goes anywhere.
+    fn add(&mut self, item: v1::shipped_item::Item, bytes: usize) -> bool {
+        self.items.push(v1::ShippedItem { item: Some(item) });
+        self.bytes += bytes;
+        self.bytes < limits::SHIPPED_BYTES || self.pass_on()
+    }
+
+    fn pass_on(&mut self) -> bool {
+        self.bytes = 0;
+        let items = std::mem::take(&mut self.items);
+        items.is_empty()
+            || (self.send)(v1::FollowRequest {
+                items,
+                ..v1::FollowRequest::default()
+            })
+    }
+}
+
+/// Sends the log of a folder, which goes on being written, from the newest segment on whose checkpoint has been
+/// committed, up to its `changes`-th change. Nothing, where there is no log. Returns `false` where nobody takes it.
+///
+/// # Errors
+/// It cannot be read, or does not hold so many changes.
+pub(crate) fn send_log(
+    folder: &Path,
+    expected: Expected<'_>,
+    changes: u64,
+    send: impl FnMut(v1::FollowRequest) -> bool,
+) -> Result<bool, Problem> {
+    use v1::shipped_item::Item as Wire;
+    let segments = SegmentFile::all(folder)?;
+    let mut begun = None;
+    for (place, segment) in segments.iter().enumerate().rev() {
+        let Some(found) = begin(segment, place + 1 == segments.len(), expected)? else {
+            continue;
+        };
+        if base(
+            &found.head,
+            found.header.origin.prepared_epoch,
+            expected.model_dir,
+        )?
+        .is_some()
+        {
+            begun = Some((place, found));
+            break;
+        }
+    }
+    let missing = |known: u64| {
+        Problem::Damaged(format!(
+            "{}: the log has {known} changes, {changes} have been made",
+            folder.display()
+        ))
+    };
+    let Some((place, found)) = begun else {
+        return if segments.is_empty() && changes == 0 {
+            Ok(true)
+        } else {
+            Err(missing(0))
+        };
+    };
+    let prepared_epoch = found.header.origin.prepared_epoch;
+    let mut known = found.head.changes;
+    let mut lots = Batches {
+        items: Vec::new(),
+        bytes: 0,
+        send,
+    };
+    let segment = |alone, records: Vec<Record>| {
+        let bytes = records.iter().map(|record| record.body.len()).sum();
+        let head = records.into_iter().map(record_to_wire).collect();
+        (
+            Wire::Segment(v1::ShippedSegment {
+                prepared_epoch,
+                alone,
+                head,
+            }),
+            bytes,
+        )
+    };
+    let (first, bytes) = segment(true, found.records);
+    if !lots.add(first, bytes) {
+        return Ok(false);
+    }
+    let mut reader = Some(found.reader);
+    for file in &segments[place..] {
+        let mut reader = match reader.take() {
+            Some(reader) => reader,
+            None => file.read()?,
+        };
+        // A head, and how many records are missing of it.
+        let mut beginning = Vec::new();
+        let mut rest = 0;
+        while known < changes || rest > 0 {
+            let record = match reader.read().map_err(io(file))? {
+                Next::Record(record) => record,
+                Next::End => break,
+                Next::Bad(bad) => return Err(damaged(file, bad.place, bad.fault)),
+            };
+            if record.kind == HEAD {
+                let (head, _) =
+                    head(record.body.clone()).map_err(|what| damaged(file, record.place, what))?;
+                rest = 1 + head.parts + u32::from(head.replaced);
+            }
+            let goes = if rest > 0 {
+                beginning.push(record);
+                rest -= 1;
+                if rest > 0 {
+                    continue;
+                }
+                let (item, bytes) = segment(false, std::mem::take(&mut beginning));
+                lots.add(item, bytes)
+            } else {
+                known += u64::from(is_change(record.kind));
+                let bytes = record.body.len();
+                lots.add(Wire::Record(record_to_wire(record)), bytes)
+            };
+            if !goes {
+                return Ok(false);
+            }
+        }
+    }
+    if known < changes {
+        return Err(missing(known));
+    }
+    Ok(lots.pass_on())
+}

@@ -1,0 +1,73 @@
+//! How many updates each server has applied, watched while servers die and come back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::metric;
+
+/// Time between looks: what is said of recovery is no finer.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Threads that ask each server, until it is dropped.
+#[derive(Debug)]
+pub(super) struct StepMonitor {
+    applied: Arc<Vec<AtomicU64>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl StepMonitor {
+    /// Watches the servers with these admin ports.
+    pub(super) fn of(admins: Vec<String>) -> Self {
+        let applied: Arc<Vec<AtomicU64>> =
+            Arc::new(admins.iter().map(|_| AtomicU64::new(0)).collect());
+        let stop = Arc::new(AtomicBool::new(false));
+        let watch = |(server, admin): (usize, String)| {
+            let applied = Arc::clone(&applied);
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || {
+                let mut last = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    if let Some(count) = metric(&admin, "trainyard_ps_pushes_total") {
+                        // A process that was started again counts from 0.
+                        let count = count as u64;
+                        let more = if count >= last { count - last } else { count };
+                        applied[server].fetch_add(more, Ordering::Relaxed);
+                        last = count;
+                    }
+                    std::thread::sleep(POLL_INTERVAL);
+                }
+            })
+        };
+        let threads = admins.into_iter().enumerate().map(watch).collect();
+        Self {
+            applied,
+            stop,
+            threads,
+        }
+    }
+
+    /// Updates that each server was seen to apply, those that were redone too.
+    pub(super) fn applied(&self) -> Vec<u64> {
+        self.applied
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .collect()
+    }
+
+    /// Updates of all servers.
+    pub(super) fn total(&self) -> u64 {
+        self.applied().iter().sum()
+    }
+}
+
+impl Drop for StepMonitor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
