@@ -29,7 +29,7 @@ const RIVALS_MAX: u64 = 100;
 /// and for those that it deposes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
-    /// Incarnation of the chief: the epoch that it has claimed.
+    /// Term of the chief: the epoch that it has claimed.
     pub cluster_epoch: u64,
     /// Where it is reached.
     pub address: String,

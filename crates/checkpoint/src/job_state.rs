@@ -36,7 +36,7 @@ pub struct JobState {
     pub global_step: u64,
     /// Why, in a sentence.
     pub reason: String,
-    /// Incarnation of the chief that wrote it.
+    /// Term of the chief that wrote it.
     pub cluster_epoch: u64,
     /// Passes over the data, where the job has ended since all of them had been applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]

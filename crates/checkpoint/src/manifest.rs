@@ -156,7 +156,7 @@ pub struct Manifest {
     pub format_version: u32,
     /// 128 bits in hexadecimal, minted once per model folder.
     pub cluster_id: String,
-    /// Incarnation of the chief that wrote it.
+    /// Term of the chief that wrote it.
     pub cluster_epoch: u64,
     /// Steps applied.
     pub global_step: u64,

@@ -24,7 +24,7 @@ pub(crate) const PREFIX: &str = "model.ckpt-";
 pub struct Found {
     /// Steps applied.
     pub step: u64,
-    /// Incarnation of the chief that wrote it; 0 where the manifest cannot be read.
+    /// Term of the chief that wrote it; 0 where the manifest cannot be read.
     pub epoch: u64,
     /// Its folder.
     pub path: PathBuf,

@@ -83,7 +83,7 @@ pub(crate) fn integers_of(lot: &DynamicRows) -> [Vec<u64>; 3] {
                 known.id,
                 known.idle.pushes,
                 known.idle.secs,
-                known.sightings,
+                known.occurrences,
             ]
         })
         .collect();
@@ -371,7 +371,7 @@ impl TablePart<'_> {
                 pushes: row[1],
                 secs: row[2],
             },
-            sightings: row[3],
+            occurrences: row[3],
         };
         let all = rows.as_chunks().0.iter().map(candidate);
         let candidates = all

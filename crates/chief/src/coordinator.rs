@@ -199,7 +199,7 @@ impl Coordinator for LocalCoordinator {
     }
 
     /// Never returns: this task and the chief share a process.
-    fn keep_alive(&self, _pulse: HeartbeatRequest) -> BoxFuture<'_, ()> {
+    fn keep_alive(&self, _heartbeat: HeartbeatRequest) -> BoxFuture<'_, ()> {
         Box::pin(async move { std::future::pending().await })
     }
 

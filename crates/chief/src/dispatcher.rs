@@ -23,7 +23,7 @@ const INDEX_RUNS: u64 = 64;
 /// Batches of a data shard, for each lane.
 const SHARD_BATCHES: u32 = 16;
 /// Batches of a data shard with inline records, for each lane.
-const PARCEL_BATCHES: u32 = 4;
+const INLINE_SHARD_BATCHES: u32 = 4;
 
 /// The dispatcher of a job. All calls may block, because they read files.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Dispatcher {
             .and_then(NonZeroU32::new)
             .unwrap_or(one);
         let per_shard = if inline {
-            PARCEL_BATCHES
+            INLINE_SHARD_BATCHES
         } else {
             SHARD_BATCHES
         };

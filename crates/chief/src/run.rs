@@ -341,7 +341,7 @@ async fn elect_and_lead(
     }
     let service = SessionServiceServer::new(Service::new(leading.coordinator.clone()))
         .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(limits::PARCEL_MESSAGE_BYTES_MAX);
+        .max_encoding_message_size(limits::INLINE_RECORDS_MESSAGE_BYTES_MAX);
     let closing = CancellationToken::new();
     let limits = ServerLimits {
         drain: Duration::from_millis(200),

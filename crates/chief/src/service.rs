@@ -69,10 +69,10 @@ fn heartbeat(caller: Caller, request: v1::HeartbeatRequest) -> Result<HeartbeatR
     })
 }
 
-fn no_pulse() -> Status {
+fn no_heartbeat() -> Status {
     Refusal::new(
         Reason::BadRequest,
-        "field `pulse` must be set, given nothing",
+        "field `heartbeat` must be set, given nothing",
     )
     .into()
 }
@@ -110,7 +110,7 @@ fn shard_to_wire(shard: DataShard) -> v1::DataShard {
     }
 }
 
-fn parcel_to_wire(inline_records: InlineRecords) -> v1::InlineRecords {
+fn inline_records_to_wire(inline_records: InlineRecords) -> v1::InlineRecords {
     let faults = inline_records.faults.into_iter().map(|fault| v1::Fault {
         row: fault.row,
         reason: fault.reason,
@@ -207,7 +207,7 @@ impl SessionService for Service {
     ) -> Result<Response<v1::NextShardReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let beat = request.heartbeat.ok_or_else(no_pulse)?;
+        let beat = request.heartbeat.ok_or_else(no_heartbeat)?;
         let lane = request.lane.map(|lane| (lane, request.from_batch));
         let ask = NextShardRequest {
             heartbeat: heartbeat(caller, beat)?,
@@ -228,7 +228,7 @@ impl SessionService for Service {
                 backward: granted.direction == Direction::Backward,
                 step: granted.step,
                 shard: Some(shard_to_wire(granted.shard)),
-                inline_records: granted.inline_records.map(parcel_to_wire),
+                inline_records: granted.inline_records.map(inline_records_to_wire),
                 reserve: granted.reserve.into_iter().map(shard_to_wire).collect(),
                 half_applied: granted.half_applied,
                 ..outcome(v1::ShardOutcome::Granted)
@@ -243,7 +243,7 @@ impl SessionService for Service {
     ) -> Result<Response<v1::JoinGroupReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let beat = request.heartbeat.ok_or_else(no_pulse)?;
+        let beat = request.heartbeat.ok_or_else(no_heartbeat)?;
         let form = JoinGroupRequest {
             heartbeat: heartbeat(caller, beat)?,
             generation: request.generation,
@@ -318,7 +318,7 @@ impl SessionService for Service {
             v1::LeaveReason::Shutdown | v1::LeaveReason::Unspecified => LeaveReason::Shutdown,
             v1::LeaveReason::Failed => LeaveReason::Failed(shown(&request.message)),
         };
-        let heartbeat = heartbeat(caller, request.heartbeat.ok_or_else(no_pulse)?)?;
+        let heartbeat = heartbeat(caller, request.heartbeat.ok_or_else(no_heartbeat)?)?;
         self.coordinator
             .leave_now(&heartbeat, reason.clone())
             .await?;

@@ -60,7 +60,10 @@ impl Telemetry {
             "trainyard_global_steps_per_second",
             "Steps per second of all tasks, over the latest second."
         );
-        describe_gauge!("trainyard_cluster_epoch", "Incarnation of the chief.");
+        describe_gauge!(
+            "trainyard_cluster_epoch",
+            "Term of the chief: one more with each chief that begins to lead."
+        );
         Self {
             checkpoint_seconds: histogram!("trainyard_checkpoint_seconds"),
             checkpoints: counter!("trainyard_checkpoints_total"),

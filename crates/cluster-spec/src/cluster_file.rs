@@ -1,4 +1,4 @@
-//! The cluster file: `[cluster]` and `[admin]`, a list of addresses for each role, and `[security]`.
+//! The cluster file: `[cluster]` and `[admin]`, each with a list of addresses per role, and `[security]`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ impl ClusterSpec {
     /// Reads a cluster file.
     ///
     /// # Errors
-    /// Every mistake in it.
+    /// All mistakes in the file.
     pub fn load(path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let message = format!(
@@ -28,10 +28,10 @@ impl ClusterSpec {
         Self::from_toml(path, &text)
     }
 
-    /// Reads the text of a cluster file. `path` is for messages.
+    /// Parses the text of a cluster file. `path` is for messages.
     ///
     /// # Errors
-    /// Every mistake in it.
+    /// All mistakes in the file.
     pub fn from_toml(path: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
         let document = Document::parse(path, text)?;
         let problems = Problems::default();

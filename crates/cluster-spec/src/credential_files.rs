@@ -1,4 +1,4 @@
-//! Where the tasks of a cluster have what proves who they are.
+//! Paths of the credentials of the tasks of a cluster.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,20 @@ use serde::Serialize;
 
 use crate::Task;
 
-/// `[security]` of a cluster file: paths on each task's host, in which `{role}` and `{index}` stand for the task's.
+/// `[security]` of a cluster file: paths on each task's host. `{role}` and `{index}` in them are replaced by the
+/// task's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CredentialFiles {
-    /// Folder of a task's certificate, its key and the authority's certificate.
+    /// Folder of the certificate and key of a task, and the authority's certificate.
     pub tls_dir: Option<String>,
-    /// File of the roles' tokens.
+    /// File of the tokens of the roles.
     pub token_file: Option<String>,
-    /// Whether tasks may listen at addresses that other hosts reach although nothing protects them.
+    /// Whether tasks may listen at addresses that other hosts can reach, without any protection.
     pub insecure_no_auth: bool,
 }
 
 impl CredentialFiles {
-    /// Returns the folder of a task's certificate.
+    /// Returns the folder of the certificate of a task.
     pub fn tls_dir_of(&self, task: Task) -> Option<PathBuf> {
         self.tls_dir.as_deref().map(|path| of(path, task))
     }
@@ -28,7 +29,7 @@ impl CredentialFiles {
         self.token_file.as_deref().map(|path| of(path, task))
     }
 
-    /// Returns the section, as a cluster file has it; nothing where it says nothing.
+    /// Returns the section as text of a cluster file; empty if it has only defaults.
     pub(crate) fn to_toml(&self) -> String {
         let mut out = String::new();
         for (key, value) in [("tls_dir", &self.tls_dir), ("token_file", &self.token_file)] {

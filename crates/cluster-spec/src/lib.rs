@@ -1,6 +1,6 @@
-//! Who is in the cluster: roles, tasks and addresses, from a cluster file or from `TF_CONFIG`.
+//! The cluster: roles, tasks and addresses, from a cluster file or from `TF_CONFIG`.
 //!
-//! Both ways in lead to one checked [`ClusterSpec`], so that nothing behind this crate knows which was taken.
+//! Both sources give the same validated [`ClusterSpec`], so that no other crate depends on the source.
 
 mod cluster_file;
 mod credential_files;

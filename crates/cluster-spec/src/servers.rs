@@ -1,5 +1,4 @@
-//! What all tasks of a cluster must agree on: the chief, those that stand by for it, the parameter servers, and where they
-//! listen.
+//! The addresses that all tasks of a cluster must agree on: the chief, the standby chiefs and the parameter servers.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;
@@ -8,20 +7,20 @@ use fnv::FnvHasher;
 
 use crate::{ClusterSpec, Role};
 
-/// Longest address of a peer that a message shows, in characters.
+/// Most characters of a peer's text that a message shows.
 const ADDRESS_CHARS_MAX: usize = 128;
-/// Most differences that a message names.
+/// Most differences that a message lists.
 const DIFFERENCES_MAX: usize = 4;
 
-/// Names and addresses of the chief and the parameter servers.
+/// Names and addresses of the chief, the standby chiefs and the parameter servers.
 ///
-/// Workers are not among them: nobody connects to a worker, so a cluster file may name more or fewer of them than
-/// another (TensorFlow's sparse worker maps, `ClusterDeviceFilters` and dynamic workers).
+/// Workers are not included. No task connects to a worker, so the cluster files of two tasks may list different
+/// workers (TensorFlow's sparse worker maps, `ClusterDeviceFilters` and dynamic workers).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Servers(BTreeMap<String, String>);
 
 impl Servers {
-    /// Returns those of a cluster.
+    /// Returns the servers of a cluster.
     pub fn of(cluster: &ClusterSpec) -> Self {
         let tasks = cluster
             .tasks
@@ -35,7 +34,7 @@ impl Servers {
         )
     }
 
-    /// Reads what [`Servers::lines`] wrote. A line without `=` names a task without address.
+    /// Parses the result of [`Servers::lines`]. A line without `=` names a task without address.
     pub fn from_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Self {
         let pairs = lines
             .into_iter()
@@ -47,7 +46,7 @@ impl Servers {
         )
     }
 
-    /// Returns one line a task, `ps:0=host:port`.
+    /// Returns one line per task, `ps:0=host:port`.
     pub fn lines(&self) -> Vec<String> {
         self.0
             .iter()
@@ -55,7 +54,7 @@ impl Servers {
             .collect()
     }
 
-    /// Returns a number that two tasks share if they were given the same servers (FNV-1a of tasks and addresses).
+    /// Returns a fingerprint that is equal in tasks with the same servers (FNV-1a of tasks and addresses).
     pub fn fingerprint(&self) -> u64 {
         let mut hash = FnvHasher::default();
         for line in self.lines() {
@@ -65,8 +64,8 @@ impl Servers {
         hash.finish()
     }
 
-    /// Says in what another's servers, known as `theirs`, differ from these, known as `ours`; nothing where they do
-    /// not.
+    /// Describes how the servers of a peer, called `theirs`, differ from these, called `ours`; `None` if they are
+    /// equal.
     pub fn differences(&self, other: &Self, ours: &str, theirs: &str) -> Option<String> {
         let mut told = Vec::new();
         for (task, address) in &self.0 {
@@ -95,7 +94,7 @@ impl Servers {
     }
 }
 
-/// A peer's text, cut and escaped.
+/// Returns a peer's text, truncated and escaped.
 fn shown(text: &str) -> String {
     text.chars()
         .take(ADDRESS_CHARS_MAX)

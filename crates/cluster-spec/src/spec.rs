@@ -1,4 +1,4 @@
-//! The tasks of a cluster and where they listen.
+//! The tasks of a cluster and their addresses.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,25 @@ use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::{CredentialFiles, Role, Servers, Task};
 
-/// The tasks of a training cluster, checked. Sparse worker maps keep their indices.
+/// The validated tasks of a training cluster. Sparse worker maps keep their indices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClusterSpec {
-    /// Address (`host:port`, or `unix:` and a path) of every task of the training cluster; never holds an evaluator.
+    /// Address (`host:port`, or `unix:` and a path) of each task of the training cluster, evaluators excluded.
     #[serde(serialize_with = "by_name")]
     pub tasks: BTreeMap<Task, String>,
-    /// Addresses of the admin ports (`/metrics`), where the cluster file gives them; may hold evaluators.
+    /// Addresses of the admin ports (`/metrics`), if the cluster file has them; evaluators included.
     #[serde(serialize_with = "by_name")]
     pub admin: BTreeMap<Task, String>,
-    /// Addresses of the chiefs that stand by, `chief:1` and above: one of them leads when `chief:0` is gone for good. They
-    /// are no tasks of their own: whoever leads is `chief:0`.
+    /// Addresses of the standby chiefs, `chief:1` and above. One of them leads when `chief:0` is gone for good. They
+    /// are not tasks of their own: the leading chief is always `chief:0`.
     #[serde(serialize_with = "by_name")]
     pub standbys: BTreeMap<Task, String>,
-    /// Evaluators that the cluster names. An evaluator takes no part in training, so it has no address here.
+    /// Number of evaluators. An evaluator takes no part in training, so it is not among the tasks.
     pub evaluators: usize,
-    /// Where tasks have what proves who they are, as the cluster file says.
+    /// Paths of the tasks' credentials, from the cluster file.
     pub credentials: CredentialFiles,
-    /// Their addresses, where the cluster file gives them. Nobody connects there: they say on which host one runs.
+    /// Addresses of the evaluators, if the cluster file has them. No task connects to them: they name the evaluator's
+    /// host.
     #[serde(skip)]
     pub evaluator_addresses: Vec<String>,
 }
@@ -40,7 +41,7 @@ fn by_name<S: serde::Serializer>(
     )
 }
 
-/// How many tasks a cluster on this machine has, besides its chief.
+/// Numbers of the tasks of a cluster on this machine, besides its chief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalCounts {
     /// Parameter servers.
@@ -55,8 +56,8 @@ impl LocalCounts {
     /// Most workers of a cluster on one machine.
     pub const WORKERS_MAX: usize = 256;
 
-    /// Reads `local:ps=2,worker=3` (`ps` servers, no worker and one evaluator where not given), or nothing where the text
-    /// does not begin with `local`.
+    /// Parses `local:ps=2,worker=3`; `None` if the text does not begin with `local`. Defaults: `ps` servers, no
+    /// worker, one evaluator.
     ///
     /// # Errors
     /// A part is not `role=count`, or a count is out of range.
@@ -114,7 +115,7 @@ fn bad_local(text: &str, rule: &str) -> Diagnostic {
 }
 
 impl ClusterSpec {
-    /// Returns a cluster of this machine on the given ports: chief, workers, parameter servers.
+    /// Returns a cluster on this machine with the given ports, in the order chief, workers, parameter servers.
     pub fn local(counts: LocalCounts, ports: &[u16]) -> Self {
         let roles = [
             (Role::Chief, 1),
@@ -170,7 +171,7 @@ impl ClusterSpec {
             .map(String::as_str)
     }
 
-    /// Returns the addresses at which the job's chief may be: that of `chief:0`, then those of the chiefs that stand by.
+    /// Returns the possible addresses of the leading chief: `chief:0`, then the standby chiefs.
     pub fn chiefs(&self) -> Vec<String> {
         let chief = self
             .of_role(Role::Chief)
@@ -181,7 +182,7 @@ impl ClusterSpec {
     /// Returns the task of a role by index.
     ///
     /// # Errors
-    /// The cluster has no such task; the message lists those that it has.
+    /// The cluster has no such task. The message lists the tasks that it has.
     pub fn task(&self, role: Role, index: usize) -> Result<Task, Diagnostic> {
         let task = Task { role, index };
         if self.address(task).is_some()
@@ -231,11 +232,11 @@ impl ClusterSpec {
         ))
     }
 
-    /// Returns a task's number in the cluster: chief 0, then workers, then parameter servers (`global_id_in_cluster`);
-    /// nothing for an evaluator.
+    /// Returns a task's number in the cluster: chief 0, then workers, then parameter servers
+    /// (`global_id_in_cluster`); `None` for an evaluator.
     pub fn global_id(&self, task: Task) -> Option<usize> {
         let before = |role: Role| match self.of_role(role).map(|(task, _)| task.index).max() {
-            // TensorFlow numbers by the highest index, so that a sparse map leaves its gaps.
+            // TensorFlow numbers by the highest index, so the gaps of a sparse map remain.
             Some(highest) => highest + 1,
             None => 0,
         };
@@ -247,12 +248,12 @@ impl ClusterSpec {
         }
     }
 
-    /// Returns a number that two tasks share if they were given the same chief and parameter servers; see [`Servers`].
+    /// Returns a fingerprint that is equal in tasks with the same chiefs and parameter servers; see [`Servers`].
     pub fn fingerprint(&self) -> u64 {
         Servers::of(self).fingerprint()
     }
 
-    /// Returns the cluster as a cluster file.
+    /// Returns the cluster as text of a cluster file.
     pub fn to_toml(&self) -> String {
         let none = BTreeMap::new();
         let mut out = String::new();
@@ -297,7 +298,7 @@ impl ClusterSpec {
     }
 }
 
-/// Checks an address; says what is wrong with it.
+/// Checks an address. The error is the rule that it violates.
 pub(crate) fn check_address(address: &str) -> Result<(), &'static str> {
     if let Some(path) = address.strip_prefix("unix:") {
         return check_path(path);
@@ -323,7 +324,7 @@ pub(crate) fn check_address(address: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Checks the path of a socket file: a socket's name holds 107 bytes and no more (`sun_path` of `unix(7)`).
+/// Checks the path of a socket file. It has at most 107 bytes (`sun_path` of `unix(7)`).
 fn check_path(path: &str) -> Result<(), &'static str> {
     let odd = |character: char| {
         character.is_whitespace() || character.is_control() || "\"'\\,".contains(character)

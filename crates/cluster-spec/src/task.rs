@@ -4,25 +4,25 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a process does in a job.
+/// The role of a process in a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Leads, and trains too.
+    /// Leads the job, and trains.
     Chief,
     /// Trains.
     Worker,
-    /// Keeps parameters.
+    /// Holds parameters and applies gradients.
     Ps,
-    /// Scores checkpoints; not part of the training cluster.
+    /// Evaluates checkpoints; not part of the training cluster.
     Evaluator,
 }
 
 impl Role {
-    /// All roles, in the order in which files name them.
+    /// All roles, in the order of a cluster file.
     pub const ALL: [Self; 4] = [Self::Chief, Self::Worker, Self::Ps, Self::Evaluator];
 
-    /// Returns the role of a name, as [`Role::as_str`] gives it.
+    /// Returns the role with a name; the inverse of [`Role::as_str`].
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == name)
     }
@@ -49,12 +49,12 @@ impl fmt::Display for Role {
 pub struct Task {
     /// The role.
     pub role: Role,
-    /// From 0.
+    /// Index of the task in its role, from 0.
     pub index: usize,
 }
 
 impl Task {
-    /// Returns the task of a name, as it is displayed.
+    /// Parses the name of a task, such as `worker:2`.
     pub fn named(name: &str) -> Option<Self> {
         let (role, index) = name.split_once(':')?;
         Some(Self {

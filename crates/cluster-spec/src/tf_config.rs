@@ -12,20 +12,20 @@ use crate::{ClusterSpec, Role, Task};
 /// Highest index of a task.
 const INDEX_MAX: usize = 1 << 20;
 
-/// What `TF_CONFIG` says of this process.
+/// The contents of `TF_CONFIG`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TfConfig {
-    /// This task. Without a cluster it is `worker:0`, which then stands for the whole job.
+    /// Task of this process. Without a cluster it is `worker:0`, which runs the whole job.
     pub task: Task,
     /// The cluster; absent = everything in one process.
     pub cluster: Option<ClusterSpec>,
     /// Overrides the job's `model_dir`.
     pub model_dir: Option<String>,
-    /// `service`, handed through.
+    /// `service`, passed through.
     pub service: Option<Value>,
-    /// `session_master`, handed through.
+    /// `session_master`, passed through.
     pub session_master: Option<String>,
-    /// `eval_session_master`, handed through.
+    /// `eval_session_master`, passed through.
     pub eval_session_master: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl TfConfig {
         self.cluster.is_none() || self.task.role == Role::Chief
     }
 
-    /// Returns the number of training tasks; 0 for an evaluator, which takes no part in training.
+    /// Returns the number of training tasks; 0 for an evaluator.
     pub fn num_worker_replicas(&self) -> usize {
         match (&self.cluster, self.task.role) {
             (_, Role::Evaluator) => 0,
@@ -52,7 +52,7 @@ impl TfConfig {
         }
     }
 
-    /// Returns this task's number in the cluster; nothing for an evaluator.
+    /// Returns this task's number in the cluster; `None` for an evaluator.
     pub fn global_id_in_cluster(&self) -> Option<usize> {
         match &self.cluster {
             Some(cluster) => cluster.global_id(self.task),
@@ -60,10 +60,10 @@ impl TfConfig {
         }
     }
 
-    /// Reads the value of the variable.
+    /// Parses the value of the environment variable.
     ///
     /// # Errors
-    /// It is not JSON, or the cluster or the task is not one that can run.
+    /// The text is not JSON, or the cluster or the task is invalid.
     pub fn parse(text: &str) -> Result<Self, Diagnostic> {
         let value: Value = serde_json::from_str(text).map_err(|error| not_json(text, &error))?;
         let Value::Object(top) = &value else {
@@ -127,7 +127,7 @@ impl TfConfig {
     }
 }
 
-/// `task` as written, types checked.
+/// `task` as written, with checked types.
 struct RawTask {
     role: Option<String>,
     index: Option<usize>,
@@ -189,7 +189,7 @@ fn read_task(task: Option<&Value>) -> Result<RawTask, Diagnostic> {
     Ok(RawTask { role, index })
 }
 
-/// The task without a cluster: the whole job in this process.
+/// Returns the task without a cluster. It runs the whole job in this process.
 fn alone(task: &RawTask) -> Result<Task, Diagnostic> {
     match (task.role.as_deref(), task.index) {
         (None | Some("worker"), None | Some(0)) => Ok(Task {
@@ -249,7 +249,7 @@ fn in_cluster(spec: &ClusterSpec, task: &RawTask, master: bool) -> Result<Task, 
         .map_err(|problem| problem.at(named("task.index")))
 }
 
-/// Reads the cluster; also says whether its chief is called `master`.
+/// Parses the cluster. Also returns whether its chief is called `master`.
 fn read_cluster(map: &serde_json::Map<String, Value>) -> Result<(ClusterSpec, bool), Diagnostic> {
     let mut spec = ClusterSpec {
         tasks: BTreeMap::new(),
@@ -294,7 +294,7 @@ fn read_cluster(map: &serde_json::Map<String, Value>) -> Result<(ClusterSpec, bo
                 let message = format!("address of {task} must be its own, {address} is {other}'s");
                 return Err(wrong(&format!("cluster.{job}"), message));
             }
-            // An evaluator takes no part in training: it is dropped before anything is numbered or waited for.
+            // An evaluator takes no part in training, so it is dropped before tasks are numbered.
             match role {
                 Role::Evaluator => spec.evaluators += 1,
                 _ => drop(spec.tasks.insert(task, address)),
@@ -381,7 +381,7 @@ fn not_json(text: &str, error: &serde_json::Error) -> Diagnostic {
         .lines()
         .nth(error.line().saturating_sub(1))
         .unwrap_or("");
-    // serde_json counts bytes, a person counts characters.
+    // The column of serde_json counts bytes; messages count characters.
     let before = line
         .char_indices()
         .take_while(|(at, _)| at + 1 < error.column())
@@ -409,7 +409,7 @@ fn not_json(text: &str, error: &serde_json::Error) -> Diagnostic {
         .help("unset TF_CONFIG, or set it to a JSON object with `cluster` and `task`")
 }
 
-/// What serde_json says, without its place, which counts bytes.
+/// Returns the message of serde_json without its position, which counts bytes.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {

@@ -252,10 +252,10 @@ impl Collective {
     }
 
     /// Leaves the group in order: waits until other members have received what this member sent, for at most
-    /// [`Deadlines::farewell`]. A member that is dropped leaves, too, but its process must live until all has been
+    /// [`Deadlines::leave_timeout`]. A member that is dropped leaves, too, but its process must live until all has been
     /// sent.
     pub async fn leave(self) {
-        let _ = tokio::time::timeout(self.deadlines.farewell, self.transport.leave()).await;
+        let _ = tokio::time::timeout(self.deadlines.leave_timeout, self.transport.leave()).await;
     }
 
     /// A group of one member has nothing to exchange, but may have ended.

@@ -4,12 +4,12 @@
 //! members send to the same one first.
 
 use bytes::{Bytes, BytesMut};
-use trainyard_protocol::limits::{DEPOSIT_BYTES_MAX, GATHER_BYTES_MAX};
+use trainyard_protocol::limits::{GATHER_BYTES_MAX, GROUP_MESSAGE_BYTES_MAX};
 
 use crate::message::{Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes};
 
 /// Bytes of a part: the most that a message may have, less its fields.
-const PART_BYTES: usize = DEPOSIT_BYTES_MAX - 1024;
+const PART_BYTES: usize = GROUP_MESSAGE_BYTES_MAX - 1024;
 
 /// One member's gather.
 #[derive(Debug)]

@@ -57,7 +57,7 @@ pub struct Deadlines {
     pub silence: Duration,
     /// Timeout for peers to receive what was sent before this member leaves, or the reason why it ends the generation;
     /// 2 s by default.
-    pub farewell: Duration,
+    pub leave_timeout: Duration,
 }
 
 impl Default for Deadlines {
@@ -65,7 +65,7 @@ impl Default for Deadlines {
         Self {
             form: Duration::from_secs(30),
             silence: Duration::from_secs(60),
-            farewell: Duration::from_secs(2),
+            leave_timeout: Duration::from_secs(2),
         }
     }
 }

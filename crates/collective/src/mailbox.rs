@@ -16,7 +16,7 @@ use crate::error::Cause;
 use crate::message::{GroupMessage, Key};
 
 /// Bytes that a message counts besides its payload, so that empty messages are bounded, too.
-const DEPOSIT_OVERHEAD_BYTES: usize = 256;
+const MESSAGE_OVERHEAD_BYTES: usize = 256;
 
 /// One member's mailbox.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl Mailbox {
         if let Some(cause) = &state.end {
             return Err(cause.clone());
         }
-        let bytes = message.as_ref().map_or(0, GroupMessage::bytes) + DEPOSIT_OVERHEAD_BYTES;
+        let bytes = message.as_ref().map_or(0, GroupMessage::bytes) + MESSAGE_OVERHEAD_BYTES;
         let State { slots, peers, .. } = &mut *state;
         let waiting = &mut peers[from].waiting_bytes;
         let under_way = slots.get(&key).is_some_and(|slot| slot.under_way);
@@ -205,7 +205,7 @@ impl Mailbox {
         }
         slot.under_way = true;
         for (from, message) in &slot.arrived {
-            peers[*from].waiting_bytes -= message.bytes() + DEPOSIT_OVERHEAD_BYTES;
+            peers[*from].waiting_bytes -= message.bytes() + MESSAGE_OVERHEAD_BYTES;
         }
         drop(state);
         self.room.iter().for_each(Notify::notify_waiters);
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_peer_that_is_too_far_ahead_waits_until_its_operation_begins_and_others_do_not() {
         let mailbox = mailbox();
-        let most = MAILBOX_BYTES_MAX - DEPOSIT_OVERHEAD_BYTES;
+        let most = MAILBOX_BYTES_MAX - MESSAGE_OVERHEAD_BYTES;
         mailbox
             .put(1, key(1), message(most))
             .now_or_never()
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn deposits_without_bytes_are_bounded_too() {
+    fn messages_without_bytes_are_bounded_too() {
         let mailbox = mailbox();
         let mut taken = 0;
         while let Some(outcome) = mailbox.put(1, key(1), message(0)).now_or_never() {
@@ -349,7 +349,7 @@ mod tests {
         {
             steps += 1;
         }
-        assert!(steps as usize <= MAILBOX_BYTES_MAX / DEPOSIT_OVERHEAD_BYTES);
+        assert!(steps as usize <= MAILBOX_BYTES_MAX / MESSAGE_OVERHEAD_BYTES);
     }
 
     #[test]

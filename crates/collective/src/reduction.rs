@@ -236,7 +236,7 @@ mod tests {
                 let mut own = Own { values: &mut values, more: &[] };
                 let first = member.take(from, message.clone(), &mut own, &pool, &mut out);
                 let second = member.take(from, message, &mut own, &pool, &mut out);
-                prop_assert!(first.is_err() || second.is_err(), "the same deposit was taken twice");
+                prop_assert!(first.is_err() || second.is_err(), "the same message was taken twice");
             }
         }
     }

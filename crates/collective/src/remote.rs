@@ -110,7 +110,7 @@ impl Hub {
             membership.clone(),
             &peers,
             Arc::clone(&mailbox),
-            deadlines.farewell,
+            deadlines.leave_timeout,
         );
         let until = Instant::now() + deadlines.form;
         let greeted = try_join_all(
@@ -126,7 +126,13 @@ impl Hub {
             mailbox.end(cause.clone());
             return Err(failed(mailbox.cause().unwrap_or(cause)));
         }
-        let transport = Remote::open(&membership, peers, &mailbox, deadlines.farewell, herald);
+        let transport = Remote::open(
+            &membership,
+            peers,
+            &mailbox,
+            deadlines.leave_timeout,
+            herald,
+        );
         unformed.formed();
         tracing::info!(
             generation,

@@ -133,7 +133,7 @@ impl Ring {
         let before = (self.rank + self.size - 1) % self.size;
         if from != before || message.operation != Operation::Ring {
             return Err(InvalidMessage(format!(
-                "a ring's deposits must come from rank {before}, given a {:?}'s of rank {from}",
+                "a ring's messages must come from rank {before}, given a {:?}'s of rank {from}",
                 message.operation
             )));
         }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use trainyard_protocol::Pool;
-use trainyard_protocol::limits::DEPOSIT_BYTES_MAX;
+use trainyard_protocol::limits::GROUP_MESSAGE_BYTES_MAX;
 
 use crate::message::{Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes};
 use crate::sum::Own;
@@ -192,10 +192,10 @@ fn check_buffers(message: &GroupMessage, buffer: usize) -> Result<(), InvalidMes
     let whole = given
         .checked_rem(buffer)
         .map_or(given == 0, |rest| rest == 0 && given > 0);
-    if whole && given <= DEPOSIT_BYTES_MAX {
+    if whole && given <= GROUP_MESSAGE_BYTES_MAX {
         return Ok(());
     }
     Err(InvalidMessage(format!(
-        "what goes up a tree must be buffers of {buffer} bytes, at most {DEPOSIT_BYTES_MAX} together, given {given}"
+        "what goes up a tree must be buffers of {buffer} bytes, at most {GROUP_MESSAGE_BYTES_MAX} together, given {given}"
     )))
 }

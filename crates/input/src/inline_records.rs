@@ -80,12 +80,12 @@ impl InlineRecords {
         let counts = [self.lengths.len(), self.lines.len(), self.offsets.len()];
         if counts.iter().any(|count| *count as u64 != rows) {
             return Some(format!(
-                "it has {rows} rows, its parcel {counts:?} lengths, lines and offsets"
+                "it has {rows} rows, and {counts:?} lengths, lines and offsets came inline"
             ));
         }
         let bytes: u64 = self.lengths.iter().map(|length| u64::from(*length)).sum();
         let given = self.bytes.len();
         (bytes != given as u64)
-            .then(|| format!("its records are {bytes} bytes, its parcel has {given}"))
+            .then(|| format!("its records are {bytes} bytes, and {given} came inline"))
     }
 }

@@ -143,7 +143,7 @@ impl ShardReader {
     ///
     /// # Errors
     /// [`Error::Shard`]: data shard or parcel make no sense; a wanted column is not in a file.
-    pub fn begin_parcel(
+    pub fn begin_inline(
         &mut self,
         shard: DataShard,
         inline_records: InlineRecords,
@@ -230,7 +230,7 @@ impl ShardReader {
                     let columns = self.fetcher.columns(range.file);
                     if has_header(options) && columns.is_none() {
                         let reason = format!(
-                            "its parcel does not name the columns of file {}",
+                            "its inline records do not name the columns of file {}",
                             range.file
                         );
                         return Err(self.shard.error(reason));

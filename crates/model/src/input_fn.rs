@@ -42,7 +42,7 @@ impl Shard {
 
 /// Returns the options of a worker that reads no file, because the records of `[input.train]` are sent to it. The files
 /// keep their names in the job, and need not exist.
-pub fn parcel_options(job: &Job, dead_letter: Option<PathBuf>) -> input::Options {
+pub fn inline_options(job: &Job, dead_letter: Option<PathBuf>) -> input::Options {
     let section = &job.input.train;
     let files = section.files.iter().map(PathBuf::from).collect();
     options(job, section, Part::Train, files, Shard::WHOLE, dead_letter)

@@ -25,7 +25,7 @@ pub use any::{AnyModel, Build, Own, PREMADE, any, any_of};
 pub use canned::{Canned, Example, Scratch, custom_optimizer};
 pub use error::Error;
 pub use head::{Head, HeadMetrics};
-pub use input_fn::{Part, Shard, input_options, parcel_options};
+pub use input_fn::{Part, Shard, inline_options, input_options};
 pub use input_layer::InputLayer;
 pub use linear::LinearModel;
 pub use model::{Model, OnGradient, Outcome, Prediction, Scores};

@@ -11,11 +11,11 @@ use crate::selection::Resolved;
 use crate::{BatchId, Error, MicroBatch, MicroBatchRecord, Selection};
 
 /// Most lanes of a step, far above any number of tasks.
-const PARTS_MAX: u32 = 1 << 16;
+const LANES_MAX: u32 = 1 << 16;
 
 /// A micro-batch: the gradients of one push.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct MicroBatchGradients {
     pub(crate) batch: BatchId,
     /// Number of its batches, from `batch` on.
     pub(crate) batches: u32,
@@ -38,7 +38,7 @@ pub(crate) enum Put {
 /// Micro-batches of the synchronous step in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Aggregation {
-    slots: Vec<Option<Part>>,
+    lanes_filled: Vec<Option<MicroBatchGradients>>,
     filled: usize,
     /// The last lane that was filled in the latest step.
     last: Option<u32>,
@@ -49,11 +49,15 @@ impl Aggregation {
     ///
     /// # Errors
     /// The lane is out of range, or the step has another number of lanes.
-    pub(crate) fn put(&mut self, place: MicroBatch, part: Part) -> Result<Put, Error> {
+    pub(crate) fn put(
+        &mut self,
+        place: MicroBatch,
+        part: MicroBatchGradients,
+    ) -> Result<Put, Error> {
         let MicroBatch { lane, lanes } = place;
-        if lanes > PARTS_MAX {
+        if lanes > LANES_MAX {
             return Err(Error::BadRequest(format!(
-                "a step has at most {PARTS_MAX} lanes, given {lanes}"
+                "a step has at most {LANES_MAX} lanes, given {lanes}"
             )));
         }
         if lane >= lanes {
@@ -62,16 +66,16 @@ impl Aggregation {
             )));
         }
         if self.filled == 0 {
-            self.slots.clear();
-            self.slots.resize_with(lanes as usize, || None);
+            self.lanes_filled.clear();
+            self.lanes_filled.resize_with(lanes as usize, || None);
         }
-        let parts = self.slots.len();
+        let parts = self.lanes_filled.len();
         if parts != lanes as usize {
             return Err(Error::BadRequest(format!(
                 "the step in progress has {parts} lanes, given a micro-batch of {lanes}"
             )));
         }
-        let held = &mut self.slots[lane as usize];
+        let held = &mut self.lanes_filled[lane as usize];
         if held.is_some() {
             return Ok(Put::Taken);
         }
@@ -86,7 +90,11 @@ impl Aggregation {
 
     /// Returns whether a lane of the step in progress is filled.
     pub(crate) fn holds(&self, lane: u32) -> bool {
-        self.filled > 0 && self.slots.get(lane as usize).is_some_and(Option::is_some)
+        self.filled > 0
+            && self
+                .lanes_filled
+                .get(lane as usize)
+                .is_some_and(Option::is_some)
     }
 
     /// Returns the lane for which the latest step waited longest.
@@ -96,9 +104,13 @@ impl Aggregation {
 
     /// Returns the micro-batches that have arrived.
     pub(crate) fn metadata(&self) -> Vec<MicroBatchRecord> {
-        let lanes = self.slots.len() as u32;
-        let parts = self.slots.iter().zip(0..).filter(|_| self.filled > 0);
-        let part = |(part, lane): (&Option<Part>, u32)| {
+        let lanes = self.lanes_filled.len() as u32;
+        let parts = self
+            .lanes_filled
+            .iter()
+            .zip(0..)
+            .filter(|_| self.filled > 0);
+        let part = |(part, lane): (&Option<MicroBatchGradients>, u32)| {
             part.as_ref().map(|part| MicroBatchRecord {
                 place: MicroBatch { lane, lanes },
                 batch: part.batch,
@@ -111,15 +123,15 @@ impl Aggregation {
     }
 
     /// Removes and returns all micro-batches, in the order of their lanes.
-    pub(crate) fn take(&mut self) -> Vec<Part> {
+    pub(crate) fn take(&mut self) -> Vec<MicroBatchGradients> {
         self.filled = 0;
-        self.slots.drain(..).flatten().collect()
+        self.lanes_filled.drain(..).flatten().collect()
     }
 }
 
 /// Returns the mean of the micro-batches of a step: the slices, rows and ids that it updates, and the gradients. A
 /// micro-batch counts as zeros where it names nothing, so that the mean is that of one batch that holds all of them.
-pub(crate) fn mean(parts: &[Part]) -> (Resolved, Vec<f32>) {
+pub(crate) fn mean(parts: &[MicroBatchGradients]) -> (Resolved, Vec<f32>) {
     let mut merged = Resolved::default();
     let mut selection = Selection::default();
     let mut values = Vec::new();
@@ -185,7 +197,10 @@ struct Named {
 
 /// Groups the slices of one kind that the micro-batches name, by slice number and then by lane. `lengths` returns the
 /// position at which the values of that kind start in a micro-batch, and the number and length of each slice.
-fn by_number(parts: &[Part], lengths: impl Fn(&Part) -> (usize, Vec<(u32, usize)>)) -> Vec<Named> {
+fn by_number(
+    parts: &[MicroBatchGradients],
+    lengths: impl Fn(&MicroBatchGradients) -> (usize, Vec<(u32, usize)>),
+) -> Vec<Named> {
     let mut found: Vec<(u32, (usize, usize, usize))> = Vec::new();
     for (lane, part) in parts.iter().enumerate() {
         let (mut begin, named) = lengths(part);
@@ -210,7 +225,7 @@ fn sum(lengths: impl Iterator<Item = (u32, usize)>) -> usize {
 /// Sums the rows that several micro-batches name, each in the order of the lanes. Appends the sums to `values` and
 /// returns the keys of the rows, ascending.
 fn sum_by_key<'a, K: Ord + Copy + 'a>(
-    parts: &'a [Part],
+    parts: &'a [MicroBatchGradients],
     places: &[(usize, usize, usize)],
     width: usize,
     named: impl Fn(usize, usize) -> &'a [K],

@@ -250,7 +250,7 @@ impl DynamicSlice {
     /// Counts an occurrence of an id without a row, and gives it a row if it is due and there is room. `named` rows
     /// belong to ids of this push and are not evicted.
     fn admit(&self, state: &mut State, id: u64, now: Timestamp, named: usize) -> Option<u32> {
-        match state.sight(id, now, self.table.admit_after, self.capacity) {
+        match state.count_occurrence(id, now, self.table.admit_after, self.capacity) {
             Admission::Later => None,
             Admission::Due if self.capacity == named => None,
             Admission::Due => {

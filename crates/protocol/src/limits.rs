@@ -12,7 +12,7 @@ pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of the records that the chief hands to a worker at once, without reading files of its own.
 pub const PARCEL_BYTES_MAX: u64 = 8 << 20;
 /// Largest message of the session service that carries records: them, and what is known of each.
-pub const PARCEL_MESSAGE_BYTES_MAX: usize = 64 << 20;
+pub const INLINE_RECORDS_MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Most ids of one id set: 32 MiB of them.
 pub const IDS_MAX: usize = 4 << 20;
 /// Most rows of a dynamic table: places of rows are 32 bits wide.
@@ -47,7 +47,7 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// noticed by its silence long before.
 pub const CHECKPOINT_CALL_TIMEOUT: Duration = Duration::from_hours(6);
 /// Largest message between members of a group, in bytes: a part of a buffer.
-pub const DEPOSIT_BYTES_MAX: usize = 1 << 20;
+pub const GROUP_MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Values of a part of a large buffer that one member sends at once: 256 KiB of them. Smaller parts overlap adding and
 /// sending better, larger ones cost fewer messages.
 pub const PART_VALUES: usize = 64 << 10;

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::v1;
 
-    fn deposit(number: usize) -> v1::GroupMessage {
+    fn group_message(number: usize) -> v1::GroupMessage {
         v1::GroupMessage {
             step: number as u64,
             part: 1,
@@ -142,14 +142,14 @@ mod tests {
             let mut sent = Vec::new();
             for (number, length) in lengths.iter().enumerate() {
                 let bytes = Bytes::from(payload(*length));
-                let pieces = message(&deposit(number), [bytes.slice(..length / 3), bytes.slice(length / 3..)]);
+                let pieces = message(&group_message(number), [bytes.slice(..length / 3), bytes.slice(length / 3..)]);
                 prop_assert!(pieces.iter().all(|piece| !piece.is_empty()));
                 pieces.iter().for_each(|piece| sent.extend_from_slice(piece));
             }
             let found = read(Bytes::from(sent.clone()), &sizes, 1 << 20).unwrap();
             prop_assert_eq!(found.len(), lengths.len());
             for (number, (fields, bytes)) in found.into_iter().enumerate() {
-                prop_assert_eq!(fields, deposit(number));
+                prop_assert_eq!(fields, group_message(number));
                 prop_assert_eq!(bytes, payload(lengths[number]));
             }
             if !sent.is_empty() {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_message_over_the_bound_is_refused_before_it_is_here() {
-        let sent = message(&deposit(1), [Bytes::from(vec![1; 5000])]);
+        let sent = message(&group_message(1), [Bytes::from(vec![1; 5000])]);
         let front = sent[0].clone();
         let status = read(front, &[100], 4096).unwrap_err();
         assert_eq!(status.code(), tonic::Code::ResourceExhausted, "{status}");

@@ -1,4 +1,4 @@
-//! Values on their way to a worker: read from the store while they are sent.
+//! The values of a reply to a pull. They are read from the store while they are sent.
 
 use bytes::Bytes;
 use metrics::Histogram;
@@ -8,10 +8,11 @@ use trainyard_protocol::Pool;
 use trainyard_protocol::framing::Tensor;
 use trainyard_protocol::payload::{Encoding, float_bytes_mut};
 
-/// Values of a piece, unless a single row is longer: few enough to be in the second cache still when they are sent.
+/// Number of values in a piece, unless a single row is longer. A piece still fits the second-level cache when it is
+/// sent.
 const PIECE_VALUES: usize = 64 << 10;
 
-/// The values of a pull, in an encoding.
+/// The values of a pull and their encoding on the wire.
 pub(crate) struct AnswerTensor {
     reading: Reading,
     encoding: Encoding,
@@ -22,7 +23,8 @@ pub(crate) struct AnswerTensor {
 }
 
 impl AnswerTensor {
-    /// Returns the values of `reading`. The time from `started` until the last of them has been read is recorded.
+    /// Returns the values of `reading`. Records in `seconds` the time from `started` until the last value has been
+    /// read.
     pub(crate) fn new(
         reading: Reading,
         encoding: Encoding,

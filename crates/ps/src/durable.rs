@@ -1,4 +1,4 @@
-//! What a server remembers from one start to the next: found, taken up or put aside.
+//! The log of a server across restarts: found, recovered or set aside.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
 use crate::journal::{LogJournal, LogState};
 use crate::recovery::{Expected, Problem, Recovered, owner, recover};
 
-/// Folder of the logs in the job's folder on this machine.
+/// Name of the folder of the logs, in the job's local folder.
 const LOGS: &str = "wal";
 
-/// Returns where the logs of servers lie.
+/// Returns the folder of the servers' logs.
 pub(crate) fn logs(context: &Context) -> PathBuf {
     context
         .state_dir
@@ -28,7 +28,7 @@ pub(crate) fn logs(context: &Context) -> PathBuf {
         .unwrap_or_else(|| context.job.local_dir().join(LOGS))
 }
 
-/// Says that the log cannot be used as it has to be, and ends the server.
+/// Returns the error for a failure of the log, which ends the server.
 pub(crate) fn cannot(failure: &Error) -> Diagnostic {
     let mut cause = String::new();
     if let Error::Io { source, .. } = failure
@@ -44,22 +44,25 @@ pub(crate) fn cannot(failure: &Error) -> Diagnostic {
         ))
 }
 
-/// Why a server cannot decide yet whether its log is of the job at hand.
+/// Reason why a server cannot decide yet whether its log belongs to the current job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Undecided {
-    /// The model folder has no cluster id. A folder that is not mounted looks like one that was never used.
+    /// The model directory has no cluster id. A directory that is not mounted looks like an unused one.
     NoClusterId,
-    /// The log is of another cluster than the model folder, and no chief of the folder's cluster has come.
+    /// The log belongs to another cluster than the model directory, and no chief of the directory's cluster has
+    /// claimed the server.
     OtherCluster { log: u128, model_dir: u128 },
 }
 
-/// Returns why the log of this server must be left alone for now. `claimant` is the cluster of the chief that asks for this server.
+/// Returns the reason to leave the log of this server untouched for now. `claimant` is the cluster of the chief that
+/// claims this server.
 ///
-/// A log of another cluster is of an earlier job only where a chief of the folder's cluster claims this server. Otherwise it may as
-/// well be the folder that is wrong: a mount that is missing, and in its place what another process has written there.
+/// A log of another cluster belongs to an earlier job only if a chief of the directory's cluster claims this server.
+/// Otherwise the directory itself may be wrong: the mount may be missing, and another process may have written in its
+/// place.
 ///
 /// # Errors
-/// The log or the model folder cannot be looked at.
+/// The log or the model directory cannot be read.
 pub(crate) fn undecided(
     context: &Context,
     claimant: Option<u128>,
@@ -98,8 +101,8 @@ fn log_of(context: &Context) -> PathBuf {
     logs(context).join(format!("ps-{}", context.task.index))
 }
 
-/// Brings the shard's store back, if there is a log of it, and returns the journal that it keeps from now on; none where
-/// the job wants none.
+/// Recovers the shard's store, if it has a log, and returns the journal that it keeps from now on; `None` if the job
+/// keeps no log.
 ///
 /// # Errors
 /// The folder of the log cannot be used.
@@ -110,10 +113,10 @@ pub(crate) fn open_log(
     open_log_at(context, &log_of(context), context.task, shard)
 }
 
-/// The same, of the log in a folder, of the shard that `task` is the first to hold.
+/// As [`open_log`], for the log in folder `path` of the shard whose first server is `task`.
 ///
 /// # Errors
-/// As there.
+/// As for [`open_log`].
 pub(crate) fn open_log_at(
     context: &Context,
     path: &Path,
@@ -151,7 +154,7 @@ pub(crate) fn open_log_at(
             let synchronous = matches!(context.job.strategy.update, UpdateConfig::Sync { .. });
             let lost = "the machine was started anew: of the last 50 ms, acknowledged pushes may be missing";
             if synchronous {
-                // The others have applied steps of which this one may lack a part.
+                // The other servers have applied steps of which this server may lack a part.
                 return Err(Problem::Foreign(format!("{lost}, and synchronous training cannot go on so")));
             }
             warn!("{lost}; parameter_servers.durability = \"wal_sync\" keeps them");
@@ -162,7 +165,7 @@ pub(crate) fn open_log_at(
     #[cfg(feature = "failpoints")]
     fail::fail_point!("restore.after_read");
     let recovered = match recovered {
-        // It was to be removed when the process died.
+        // The job had ended, and the process died before it removed the log.
         Ok(Some(_)) if shard.store().status().state == State::Finished => {
             folder.clear().map_err(|failure| cannot(&failure))?;
             shard.store().empty();
@@ -174,7 +177,7 @@ pub(crate) fn open_log_at(
         Err(problem) => {
             let aside = folder.set_aside().map_err(|failure| cannot(&failure))?;
             tell(&problem, &aside);
-            // What it holds of the log is not to be trusted.
+            // The values recovered so far cannot be trusted.
             shard.store().empty();
             None
         }

@@ -1,4 +1,4 @@
-//! Recovery, for the fuzz targets, and built for them alone: nothing else may read a log into a store.
+//! Recovery for the fuzz targets. It is built only for them: nothing else may read a log into a store.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use trainyard_write_ahead_log::Folder;
 
 use crate::recovery::{Expected, recover};
 
-/// Brings a store back from the log in a folder, of member 0 of a cluster. Returns its version and the records that were
-/// made again; nothing where there is no log.
+/// Recovers the store of member 0 of a cluster from the log in a folder. Returns its version and the number of
+/// replayed records, or `None` if there is no log.
 ///
 /// # Errors
-/// Why the log is not used.
+/// The log cannot be used. The message says why.
 pub fn recover_store(
     model_dir: &Path,
     log: &Path,

@@ -1,4 +1,4 @@
-//! Gradients as the connection brought them, applied from where they lie.
+//! Gradients of a push, applied from the buffers of the connection.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The journal of a server's store: its changes in a log.
+//! The journal of a server's store: it writes the changes to the write-ahead log.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,24 +13,25 @@ use trainyard_write_ahead_log::{Entry, Error, Log, Origin};
 use crate::record::{self, Head};
 use crate::replication_log::{NotCommitted, ReplicationLog};
 
-/// What the heads of segments say besides the store's standing.
+/// The part of a segment's head that is not the store's metadata.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogState {
-    /// What the store was prepared with.
+    /// The request that prepared the store.
     pub(crate) prepare: v1::PrepareRequest,
-    /// For which it is claimed.
+    /// Term that has claimed the store.
     pub(crate) epoch: u64,
-    /// Whether workers have been let in.
+    /// Whether the store has been opened to workers.
     pub(crate) open: bool,
-    /// How often it was brought back.
+    /// Number of recoveries of the store.
     pub(crate) restarts: u64,
-    /// Epoch in which it was prepared; 0 = it was not.
+    /// Prepared epoch; 0 = not prepared.
     pub(crate) prepared_epoch: u64,
-    /// Segments that begin with a checkpoint of which it is not known whether it was committed: number, version.
+    /// Segments that begin at a cut whose checkpoint may not be committed yet: number of the segment, version of the
+    /// store.
     pub(crate) cuts: Vec<(u64, u64)>,
 }
 
-/// Writes a store's changes into a log.
+/// Writes the changes of a store to a log.
 #[derive(Debug)]
 pub(crate) struct LogJournal {
     log: Arc<Log>,
@@ -38,26 +39,27 @@ pub(crate) struct LogJournal {
     owner: Mutex<u128>,
     member: u32,
     log_state: Arc<Mutex<LogState>>,
-    /// Held while the files are read.
+    /// Held for reading while the files of the log are read, so that none is removed.
     reading: Arc<tokio::sync::RwLock<()>>,
-    /// The request that the store is being prepared with.
+    /// The request that is preparing the store.
     staged: Mutex<v1::PrepareRequest>,
-    /// Bytes that the disk of the log had room for at the last look; `u64::MAX` before that.
+    /// Free bytes on the disk of the log at the last check; `u64::MAX` before the first.
     free: AtomicU64,
-    /// Bytes in front of the latest cut: they go once its checkpoint is committed.
+    /// Bytes before the latest cut. They are removed once its checkpoint is committed.
     covered_bytes: AtomicU64,
 }
 
-/// A log so short that its end makes no room.
+/// Size up to which a log is too small for its removal to free much space.
 const SMALL_LOG_BYTES: u64 = 16 << 20;
 
-/// Nothing that holds one of these locks panics half-way through a change.
+/// No holder of these locks panics in the middle of a change, so a poisoned lock is safe to use.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LogJournal {
-    /// Returns the journal of server `member` in a log that has come to `log_state`.
+    /// Returns the journal of server `member` for a log in state `log_state` that holds so many `changes`; absent =
+    /// the log has not been begun.
     pub(crate) fn new(
         log: Log,
         owner: u128,
@@ -88,8 +90,8 @@ impl LogJournal {
         }
     }
 
-    /// Returns another journal in the same log, which begins anew. This one is closed: nothing that its store still does
-    /// is written, or acknowledged.
+    /// Closes this journal and returns a new one for the same log, which begins with a new segment. Later changes of
+    /// the old store are neither written nor acknowledged.
     pub(crate) fn succeed(&self, owner: u128) -> Self {
         self.replication_log.close();
         Self::of(
@@ -101,24 +103,24 @@ impl LogJournal {
         )
     }
 
-    /// Keeps every segment until the value is dropped.
+    /// Keeps all segments until the returned value is dropped; `None` if segments are being removed now.
     pub(crate) fn pause_retiring(&self) -> Option<tokio::sync::OwnedRwLockReadGuard<()>> {
         Arc::clone(&self.reading).try_read_owned().ok()
     }
 
-    /// Returns the order of what it takes in.
+    /// Returns the replication log, which orders the changes.
     pub(crate) fn replication_log(&self) -> &ReplicationLog {
         &self.replication_log
     }
 
-    /// Takes note of what the store is about to be prepared with.
+    /// Records the request that is about to prepare the store.
     pub(crate) fn stage(&self, owner: u128, prepare: v1::PrepareRequest) {
         *locked(&self.owner) = owner;
         *locked(&self.staged) = prepare;
     }
 
-    /// Takes a segment of another log in, which says how a store stands at `version` after so many changes. `alone`: it
-    /// is the first.
+    /// Begins a segment of the primary's log, for the state at `version` after so many `changes`. A `log_state` is
+    /// given if the segment replaces everything before it.
     pub(crate) fn follow(
         &self,
         log_state: Option<LogState>,
@@ -143,12 +145,12 @@ impl LogJournal {
         }
     }
 
-    /// Takes a record of another log in.
+    /// Appends a record of the primary's log.
     pub(crate) fn follow_record(&self, entry: Entry) {
         self.replication_log.add(&self.log, entry);
     }
 
-    /// Takes up what another log has come to.
+    /// Sets the state that the primary's log has reached.
     pub(crate) fn resume(&self, log_state: &LogState) {
         let mut own = locked(&self.log_state);
         *own = LogState {
@@ -157,7 +159,7 @@ impl LogJournal {
         };
     }
 
-    /// Writes that the server was brought back, and how often.
+    /// Logs a recovery of the server. Returns the number of recoveries.
     pub(crate) fn restarted(&self) -> u64 {
         let mut log_state = locked(&self.log_state);
         log_state.restarts += 1;
@@ -166,19 +168,19 @@ impl LogJournal {
         log_state.restarts
     }
 
-    /// Waits until everything that the store has told so far is safe: written, and with the backup, if there is one.
+    /// Waits until all changes so far are committed: written, and confirmed by the backup if there is one.
     pub(crate) async fn commit(&self) -> Result<(), NotCommitted> {
         let items = self.replication_log.end();
         self.log.commit(self.log.end()).await?;
         self.replication_log.commit(items).await
     }
 
-    /// Writes everything that the store has told so far.
+    /// Writes all changes so far.
     pub(crate) async fn write(&self) -> Result<(), Error> {
         self.log.commit(self.log.end()).await
     }
 
-    /// Returns why nothing can be made safe any more.
+    /// Returns the failure of the log, if it has failed.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.log.failure()
     }
@@ -188,40 +190,40 @@ impl LogJournal {
         locked(&self.log_state).prepare.settings
     }
 
-    /// Returns the bytes of the log.
+    /// Returns the size of the log in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.log.bytes()
     }
 
-    /// Looks how much room the disk of the log has.
+    /// Measures the free space on the disk of the log.
     pub(crate) fn look_at_disk(&self) {
         if let Some(free) = free_bytes(self.log.folder()) {
             self.free.store(free, Ordering::Relaxed);
         }
     }
 
-    /// Returns the bytes that the disk of the log had room for at the last look; nothing before that.
+    /// Returns the free bytes on the disk of the log at the last check; `None` before the first.
     pub(crate) fn free(&self) -> Option<u64> {
         Some(self.free.load(Ordering::Relaxed)).filter(|free| *free < u64::MAX)
     }
 
-    /// Returns whether a checkpoint should be written soon, behind which the log begins anew: it is longer than `bytes_max`, or
-    /// takes more of the disk than is left there. What a checkpoint covers that is being written, or has just been, does not
-    /// count: another one would free no more.
+    /// Returns whether a checkpoint is due, after which the log is truncated. It is due if the log is longer than
+    /// `bytes_max`, or takes more of the disk than is free. Bytes that the latest checkpoint covers do not count,
+    /// because another checkpoint would not free more.
     pub(crate) fn wants_checkpoint(&self, bytes_max: u64) -> bool {
         let covered = self.covered_bytes.load(Ordering::Relaxed);
         let bytes = self.bytes().saturating_sub(covered);
         bytes > bytes_max || (bytes > SMALL_LOG_BYTES && bytes > self.free.load(Ordering::Relaxed))
     }
 
-    /// Removes the log: the job is over.
+    /// Removes the log of a job that has ended.
     pub(crate) fn clear(&self) -> Result<(), Error> {
         locked(&self.log_state).prepared_epoch = 0;
         self.replication_log.forget();
         self.log.clear()
     }
 
-    /// Removes what no checkpoint needs that has been committed. Returns the bytes that were.
+    /// Removes the segments that the latest committed checkpoint covers. Returns the number of removed bytes.
     pub(crate) fn retire(&self, model_dir: &Path) -> Result<u64, Error> {
         let (prepare, prepared_epoch, cuts) = {
             let log_state = locked(&self.log_state);
@@ -231,14 +233,14 @@ impl LogJournal {
                 log_state.cuts.clone(),
             )
         };
-        // A backup that is brought level reads the files.
+        // The primary reads the files while it brings its backup in sync.
         let Some(_retiring) = self.reading.try_write().ok() else {
             return Ok(0);
         };
         let found = cuts.iter().rev().find(|(_, version)| {
             let place = prepare.place as usize;
             let num_ps = prepare.num_ps as usize;
-            // What cannot be looked at stays, and is looked at again.
+            // If the checkpoint cannot be read, the segments stay, and the next call checks again.
             committed(model_dir, place, num_ps, prepared_epoch, *version)
                 .is_ok_and(|found| found.is_some())
         });
@@ -257,7 +259,7 @@ impl LogJournal {
         Ok(removed)
     }
 
-    /// Returns whether it waits for a checkpoint to be committed.
+    /// Returns whether a cut waits for its checkpoint to be committed.
     pub(crate) fn waits_for_checkpoint(&self) -> bool {
         !locked(&self.log_state).cuts.is_empty()
     }
@@ -271,12 +273,12 @@ impl LogJournal {
     }
 }
 
-/// Finds the committed checkpoint that holds a server's store at a version. Epochs before `prepared_epoch` wrote those of other
-/// values. Of two that were cut at the same version, either will do: they differ in how long rows of dynamic tables have
-/// been idle, by the time in which nothing was pushed.
+/// Finds the committed checkpoint that holds a server's store at a version. Checkpoints of terms before
+/// `prepared_epoch` hold other values. If two were cut at the same version, either fits: they differ only in the idle
+/// times of dynamic rows, by the time between them, in which nothing was pushed.
 ///
 /// # Errors
-/// One of them cannot be looked at: whether it is the one is not known.
+/// A checkpoint cannot be read, so it may be the one.
 pub(crate) fn committed(
     model_dir: &Path,
     place: usize,
@@ -292,7 +294,7 @@ pub(crate) fn committed(
     for path in since.map(|found| found.path) {
         let checkpoint = match Checkpoint::open(&path) {
             Ok(checkpoint) => checkpoint,
-            // Damaged, or removed since it was listed.
+            // The checkpoint is damaged, or was removed after it was listed.
             Err(error) if error.is_of_files() => continue,
             Err(error) => return Err(error),
         };
@@ -319,7 +321,7 @@ impl Journal for LogJournal {
             None => Box::new(move |version| replication_log.add(&log, entry.numbered(version))),
             Some((epoch, open)) => {
                 let log_state = Arc::clone(&self.log_state);
-                // Whether the checkpoint of an earlier chief is committed yet, nobody knows.
+                // The checkpoint of an earlier chief may never be committed.
                 self.covered_bytes.store(0, Ordering::Relaxed);
                 Box::new(move |version| {
                     let mut log_state = locked(&log_state);

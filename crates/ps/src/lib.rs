@@ -1,7 +1,8 @@
-//! The parameter server: serves pull and push over its shard.
+//! The parameter server: serves pulls and pushes of its part of the parameters.
 //!
-//! It stores numbers and applies rules; it knows nothing of models, features or data. All decisions are the store's
-//! (`trainyard-parameter-store`); here they meet the network and the end of the job.
+//! The server stores numbers and applies update rules. It does not know models, features or data. The store
+//! (`trainyard-parameter-store`) makes all decisions; this crate connects it to the network and to the end of the
+//! job.
 
 mod answer;
 mod durable;
@@ -33,7 +34,7 @@ pub fn run(
     context: Context,
     stop: CancellationToken,
 ) -> BoxFuture<'static, Result<(), Diagnostic>> {
-    // Boxed, so that it is compiled here and not once more in each program that is a parameter server.
+    // Boxed, so that the code is compiled in this crate and not again in each program.
     if context.job.is_replicated() {
         Box::pin(replication::run_pair(context, stop))
     } else {

@@ -1,16 +1,16 @@
-//! How much memory the process may have.
+//! The memory limit of the process.
 
 use std::path::Path;
 
-/// Returns the bytes that this process may have: what its control group allows, or what the machine has. Nothing where
-/// neither says so.
+/// Returns the memory limit of this process in bytes: the smaller of the control group's limit and the machine's
+/// memory. `None` if neither is known.
 pub(crate) fn memory_bytes() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| of_machine(&text));
     let group = read("/proc/self/cgroup").and_then(|text| {
         let group = text.lines().find_map(|line| line.strip_prefix("0::"))?;
         let folders = Path::new(group).ancestors().filter_map(Path::to_str);
-        // The least of all groups around it counts.
+        // The smallest limit of the group and its ancestors applies.
         folders
             .filter_map(|group| read(&format!("/sys/fs/cgroup{group}/memory.max")))
             .filter_map(|text| text.trim().parse::<u64>().ok())

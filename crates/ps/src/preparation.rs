@@ -1,8 +1,7 @@
-//! The preparation of a store: work that is done once, however often it is asked for.
+//! The preparation of a store: work that is done once, however often it is requested.
 //!
-//! A large store takes minutes to restore. The work belongs to the server and not to the call that began it: a call
-//! waits for it for a while and is told how far it has come, and the same request, made again, waits for the work that
-//! is under way.
+//! A large store takes minutes to restore. The work belongs to the server, not to the call that began it. A call
+//! waits for a limited time and then returns the progress. A repeated request waits for the same work.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -12,11 +11,11 @@ use tokio::sync::watch;
 use tonic::Status;
 use trainyard_protocol::{Reason, Refusal, v1};
 
-/// Longest time that a call waits before it is told how far the work has come: less than
-/// [`trainyard_protocol::limits::CALL_TIMEOUT`] by far.
+/// Longest time that a call waits before it returns the progress. It is far less than
+/// [`trainyard_protocol::limits::CALL_TIMEOUT`].
 pub(crate) const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The outcome of a preparation, once it is known.
+/// The outcome of a preparation; `None` until it has ended.
 type Outcome = watch::Receiver<Option<Result<(), Status>>>;
 
 /// The latest preparation of a store.
@@ -31,18 +30,18 @@ struct Latest {
     outcome: Outcome,
 }
 
-/// What a request leads to.
+/// Effect of a request to prepare.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// It is under way, or it has been done.
+    /// The preparation is running or done.
     Joined(Outcome),
-    /// Another one is under way, which has to end first.
+    /// Another preparation is running and must end first.
     After(Outcome),
 }
 
 impl PreparationWork {
-    /// Begins what is asked for, unless it is under way already or has been done: `still_holds` says whether the store
-    /// still has what this request made of it.
+    /// Begins the requested preparation, unless it is running or done. `still_holds`: the store still has the values
+    /// that this request has made.
     pub(crate) fn ask<W: Future<Output = Result<(), Status>> + Send + 'static>(
         &self,
         request: &v1::PrepareRequest,
@@ -76,10 +75,10 @@ impl PreparationWork {
     }
 }
 
-/// Waits for an outcome for a while; nothing, where it has not come.
+/// Waits for an outcome, at most for `hold`; `None` if it has not come.
 ///
 /// # Errors
-/// As the work; or it ended without an outcome.
+/// The preparation failed, or it ended without an outcome.
 pub(crate) async fn within(hold: Duration, outcome: &mut Outcome) -> Result<Option<()>, Status> {
     match tokio::time::timeout(hold, outcome.wait_for(Option::is_some)).await {
         Ok(Ok(done)) => done.clone().transpose(),
@@ -100,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// Work that ends when it is told to, and counts how often it was begun.
+    /// Work that ends on request, and counts how often it was begun.
     #[derive(Debug, Default)]
     struct Work {
         begun: AtomicUsize,
@@ -156,7 +155,7 @@ mod tests {
             within(LONG_POLL_TIMEOUT, &mut outcome).await.expect("done"),
             Some(())
         );
-        // A late copy of it changes nothing, as long as the store has what it made.
+        // A late copy of the request changes nothing, as long as the store has the values that it made.
         let mut late = joined(preparation.ask(&request(1), true, || work.begin()));
         assert_eq!(
             within(LONG_POLL_TIMEOUT, &mut late).await.expect("done"),

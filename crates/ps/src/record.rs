@@ -1,4 +1,4 @@
-//! Changes as records of a log, and back.
+//! Conversion of changes to records of a log, and back.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
@@ -22,9 +22,9 @@ use crate::gradients::WireGradients;
 pub(crate) const HEAD: u16 = 1;
 pub(crate) const CHANGE: u16 = 2;
 pub(crate) const PUSH: u16 = 3;
-/// Part of a synchronous step under way; follows a head.
+/// Micro-batch of the synchronous step in progress; follows a head.
 pub(crate) const PART: u16 = 4;
-/// Values before the latest synchronous step; follows a head and its parts.
+/// Values before the latest synchronous step; follows a head and its micro-batches.
 pub(crate) const REPLACED: u16 = 5;
 
 fn message(kind: u16, message: &impl prost::Message) -> Entry {
@@ -98,12 +98,12 @@ fn logged_rejection(push: &RejectedPush) -> v1::LoggedRejection {
     }
 }
 
-/// A message behind its length, and values, which are not copied.
+/// Returns a record of a message, preceded by its length, and values, which are not copied.
 fn with_values(kind: u16, head: &v1::LoggedPush, pieces: Vec<Bytes>) -> Entry {
     let length = head.encoded_len();
     let mut front = BytesMut::with_capacity(4 + length);
     front.put_u32_le(length as u32);
-    // There is room for it.
+    // The buffer has the capacity.
     let _ = head.encode(&mut front);
     let mut parts = Vec::with_capacity(1 + pieces.len());
     parts.push(front.freeze());
@@ -111,7 +111,7 @@ fn with_values(kind: u16, head: &v1::LoggedPush, pieces: Vec<Bytes>) -> Entry {
     Entry::new(kind, parts)
 }
 
-/// What a segment begins with.
+/// The contents of a segment's head.
 pub(crate) struct Head<'a> {
     pub(crate) prepare: &'a v1::PrepareRequest,
     pub(crate) epoch: u64,
@@ -123,7 +123,7 @@ pub(crate) struct Head<'a> {
     pub(crate) metadata: &'a StoreMetadata,
 }
 
-/// Returns the records that a segment begins with.
+/// Returns the records of a segment's head.
 pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
     let StoreMetadata {
         version,
@@ -229,10 +229,10 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
     entries
 }
 
-/// Reads a head, without what follows it.
+/// Decodes the first record of a head.
 ///
 /// # Errors
-/// It is none.
+/// The bytes are not a head.
 pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, StoreMetadata), String> {
     let head = v1::LoggedHead::decode(body)
         .map_err(|error| format!("a head that cannot be read: {error}"))?;
@@ -285,7 +285,7 @@ pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, StoreMetadata), Strin
     Ok((head, metadata))
 }
 
-/// A push as it was logged.
+/// A logged push.
 pub(crate) struct LoggedPush {
     pub(crate) task: Option<v1::Task>,
     pub(crate) session: u64,
@@ -300,10 +300,10 @@ pub(crate) struct LoggedPush {
     pub(crate) gradients: WireGradients,
 }
 
-/// Reads a push, a part of a step or replaced values.
+/// Decodes a push, a micro-batch of a step, or replaced values.
 ///
 /// # Errors
-/// It is none of them.
+/// The bytes are none of these.
 pub(crate) fn push(body: &Bytes) -> Result<LoggedPush, String> {
     let wrong = |what: &str| format!("a push that cannot be read: {what}");
     let (length, _) = body

@@ -1,8 +1,8 @@
-//! Bringing a store back from its log.
+//! Recovery of a store from its log.
 //!
-//! It begins with the newest segment whose checkpoint was committed, and makes all changes behind it again, in their
-//! order. Whatever cannot be trusted is put aside, and the server comes up with nothing: then the chief restores all of
-//! them from a checkpoint.
+//! Recovery starts at the newest segment whose checkpoint was committed, and replays all later changes in order. A
+//! log that cannot be trusted is set aside, and the server starts empty. The chief then restores all servers from a
+//! checkpoint.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -23,34 +23,34 @@ use crate::journal::LogState;
 use crate::record::{HEAD, head};
 use crate::replay::{Replay, Source, base, complete};
 
-/// Lots of records that are read before they are made again.
+/// Most chunks of records that are read ahead of the replay.
 const READ_AHEAD: usize = 8;
-/// Bytes of the bodies of a lot, about: one thread seldom waits for the other.
+/// Approximate size of a chunk in bytes of bodies, large enough that the threads seldom wait for each other.
 const LOT_BYTES: usize = 512 << 10;
 
-/// Why a log is not used.
+/// Reason why a log is not used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
-    /// It is sound, and of something else.
+    /// The log is intact, but cannot be used: for example, it belongs to another cluster, server or prepared epoch.
     #[error("{0}")]
     Foreign(String),
-    /// It is sound, and the model folder holds none of the checkpoints that it goes on from.
+    /// The log is intact, but the model directory has none of the checkpoints that it continues from.
     #[error(
         "it goes on from none of the checkpoints of model_dir: where model_dir is an older copy, this is as it has to be"
     )]
     NoCheckpoint,
-    /// It is damaged.
+    /// The log is damaged.
     #[error("{0}")]
     Damaged(String),
-    /// It cannot be read.
+    /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] trainyard_write_ahead_log::Error),
-    /// What it goes on from cannot be looked for.
+    /// The checkpoints cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] trainyard_checkpoint::Error),
 }
 
-/// What a log must belong to.
+/// The expected origin of a log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected<'a> {
     pub(crate) model_dir: &'a Path,
@@ -59,41 +59,41 @@ pub(crate) struct Expected<'a> {
     pub(crate) task: Task,
 }
 
-/// A store that was brought back.
+/// The result of a recovery.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    /// The segment that the log goes on in.
+    /// Segment to which the log appends.
     pub(crate) last: SegmentFile,
     pub(crate) log_state: LogState,
     pub(crate) owner: u128,
     /// Changes since the log was begun.
     pub(crate) changes: u64,
-    /// Time in which the values were read that the log goes on from, or drawn.
+    /// Time in which the values that the log continues from were read or initialized.
     pub(crate) prepared: Duration,
-    /// Records made again, their bytes, and the time that took.
+    /// Replayed records, their bytes, and the time of the replay.
     pub(crate) records: u64,
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
-    /// Bytes of a torn end that were cut off.
+    /// Bytes of a torn end that were truncated.
     pub(crate) torn: u64,
-    /// Whether the machine was started anew since the log was begun.
+    /// Whether the machine was rebooted after the first replayed segment was begun.
     pub(crate) other_boot: bool,
 }
 
 pub(crate) type SegmentReader = Reader<BufReader<ReadAhead>>;
 
-/// A segment, its head and how to go on behind it.
+/// A segment, its head, and a reader of the records after the head.
 pub(crate) struct Begun {
     pub(crate) file: SegmentFile,
     pub(crate) header: SegmentHeader,
     pub(crate) head: v1::LoggedHead,
     pub(crate) metadata: StoreMetadata,
-    /// The records that this was read from.
+    /// Records of the head.
     pub(crate) records: Vec<Record>,
     pub(crate) reader: SegmentReader,
 }
 
-/// Returns the cluster that a log belongs to. Nothing, where no segment has a head.
+/// Returns the cluster that a log belongs to, or `None` if no segment has a header.
 ///
 /// # Errors
 /// The log cannot be read.
@@ -108,10 +108,10 @@ pub(crate) fn owner(folder: &Folder) -> Result<Option<u128>, trainyard_write_ahe
     Ok(None)
 }
 
-/// Brings the store of `shard` back. Nothing, where there is no log.
+/// Recovers the store of `shard`; `None` if there is no log.
 ///
 /// # Errors
-/// The log cannot be used. The store may hold anything then: it must not be served.
+/// The log cannot be used. The store is then in an undefined state and must not be served.
 pub(crate) fn recover(
     shard: &LocalServer,
     folder: &Folder,
@@ -121,13 +121,13 @@ pub(crate) fn recover(
     let mut segments = folder.segments()?;
     let mut torn = 0;
     let mut begun = None;
-    // From the newest on, until there is one that can be begun with.
+    // Searches from the newest segment for one to start from.
     let mut place = segments.len();
     let mut cuts = Vec::new();
     while place > 0 {
         place -= 1;
         let Some(found) = begin(&segments[place], place + 1 == segments.len(), expected)? else {
-            // Its head never came to be whole: nothing that it might have held was acknowledged.
+            // The head was never complete, so nothing in this segment was acknowledged.
             let segment = segments.remove(place);
             torn += segment.bytes;
             folder.remove(&segment)?;
@@ -218,7 +218,7 @@ pub(crate) fn io(file: &SegmentFile) -> impl Fn(std::io::Error) -> Problem {
     }
 }
 
-/// Reads the head of a segment. Nothing, where it is torn: of the last one only.
+/// Reads the head of a segment; `None` if it is torn, which only the last segment may be.
 pub(crate) fn begin(
     file: &SegmentFile,
     is_last: bool,
@@ -295,7 +295,7 @@ pub(crate) fn begin(
     for part in 0..head.parts + u32::from(head.replaced) {
         let record = match reader.read().map_err(io(file))? {
             Next::Record(record) => record,
-            // As the head: what follows it was written with it.
+            // The records of a head are written together, so this one may be torn like the first.
             Next::End | Next::Bad(_) if is_last => return Ok(None),
             Next::End => return Err(damaged(file, reader.place(), "it ends within its head")),
             Next::Bad(bad) => return Err(damaged(file, bad.place, bad.fault)),
@@ -314,16 +314,17 @@ pub(crate) fn begin(
     }))
 }
 
-/// What the thread that reads passes on.
+/// Message of the reading thread.
 enum Read {
-    /// Of the segment at this place.
+    /// Records of the segment at this index.
     Records(usize, Vec<Record>),
-    /// The end of all, or where the last segment is torn: its good bytes, and those behind them.
+    /// The end of the log. A torn last segment has its good bytes and the bytes after them.
     End(Option<(u64, u64)>),
     Problem(Problem),
 }
 
-/// Makes all changes again, while a thread reads ahead. Returns where the last segment is torn.
+/// Replays all changes, while a thread reads ahead. Returns the torn end of the last segment: its good bytes and the
+/// bytes after them.
 fn make_again(
     replay: &mut Replay,
     first: Begun,

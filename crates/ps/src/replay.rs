@@ -1,4 +1,4 @@
-//! Making the changes of a log again, one by one, whether they come from its files or from a primary.
+//! Replay of the changes of a log, one by one, from its files or from a primary.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -17,18 +17,18 @@ use crate::journal::{LogState, committed};
 use crate::record::{CHANGE, HEAD, LoggedPush, PART, PUSH, REPLACED, push};
 use crate::service::plan_of;
 
-/// Whose log it is, and what it remembers.
+/// The origin of a log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {
     /// The cluster.
     pub(crate) owner: u128,
     /// Index of the shard.
     pub(crate) shard: usize,
-    /// Epoch in which the store was prepared.
+    /// Prepared epoch of the store.
     pub(crate) prepared_epoch: u64,
 }
 
-/// A store whose changes are being made again.
+/// A store whose changes are being replayed.
 #[derive(Debug)]
 pub(crate) struct Replay {
     shard: LocalServer,
@@ -41,10 +41,11 @@ pub(crate) struct Replay {
     pub(crate) changes: u64,
 }
 
-/// Adds what follows a head to a standing: a part of a synchronous step, or replaced values. `place` counts from 0.
+/// Adds to the metadata a record that follows a head: a micro-batch of a synchronous step, or replaced values.
+/// `place` counts from 0.
 ///
 /// # Errors
-/// It is neither, or not in its place.
+/// The record is neither, or is out of order.
 pub(crate) fn complete(
     metadata: &mut StoreMetadata,
     head: &v1::LoggedHead,
@@ -84,11 +85,11 @@ pub(crate) fn complete(
     Ok(())
 }
 
-/// Returns what a store was prepared with where a segment begins, if that is still there: as the head says, or the
-/// committed checkpoint of its version.
+/// Returns the request that prepares a store for a segment: the request in the head, or a request that restores the
+/// committed checkpoint of the head's version. `None` if the checkpoint no longer exists.
 ///
 /// # Errors
-/// The model folder cannot be looked at.
+/// The model directory cannot be read.
 pub(crate) fn base(
     head: &v1::LoggedHead,
     prepared_epoch: u64,
@@ -116,7 +117,8 @@ pub(crate) fn base(
     }))
 }
 
-/// Whether a path on this machine is a folder. What cannot be looked at may be one.
+/// Returns whether a path on this machine is a folder. A path that cannot be checked is an error, because it may be
+/// one.
 fn is_folder(path: &Path) -> Result<bool, Error> {
     match std::fs::metadata(path) {
         Ok(metadata) => Ok(metadata.is_dir()),
@@ -137,10 +139,10 @@ fn is_folder(path: &Path) -> Result<bool, Error> {
 }
 
 impl Replay {
-    /// Prepares the store as it was when the segment was begun.
+    /// Prepares the store with its state at the begin of a segment.
     ///
     /// # Errors
-    /// It cannot hold what the head says.
+    /// The store cannot hold what the head says.
     pub(crate) fn prepare(
         shard: &LocalServer,
         source: Source,
@@ -215,15 +217,15 @@ impl Replay {
         }
     }
 
-    /// Makes one record's change again.
+    /// Replays the change of one record.
     ///
     /// # Errors
-    /// It does not fit the store: one of both is damaged.
+    /// The change does not fit the store, so one of them is damaged.
     pub(crate) fn make(&mut self, kind: u16, number: u64, body: Bytes) -> Result<(), String> {
         (self.records, self.bytes) = (self.records + 1, self.bytes + body.len() as u64);
         self.changes += u64::from(is_change(kind));
         match kind {
-            // What a later segment begins with is where the store has come to.
+            // The head of a later segment repeats the state that the store already has.
             HEAD | PART | REPLACED => Ok(()),
             PUSH => self.push(number, &body),
             CHANGE => self.change(body),
@@ -325,7 +327,7 @@ fn cannot(error: &trainyard_parameter_store::Error) -> String {
     format!("a change that cannot be made again: {error}")
 }
 
-/// Whether a record of this kind changes the store; others say how it stands.
+/// Returns whether records of this kind change the store. Others describe its state.
 pub(crate) fn is_change(kind: u16) -> bool {
     matches!(kind, PUSH | CHANGE)
 }

@@ -1,5 +1,5 @@
-//! Replication of servers in pairs (`parameter_servers.durability = "replica"`): each part of the parameters has a primary, which
-//! serves workers, and a backup on the next server, which repeats the primary's changes.
+//! Replication of servers in pairs (`parameter_servers.durability = "replica"`): each part of the parameters has a
+//! primary, which serves workers, and a backup on the next server, which repeats the primary's changes.
 
 mod log_sender;
 mod pair;

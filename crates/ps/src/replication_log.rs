@@ -1,4 +1,4 @@
-//! What a journal hands on besides its log: to the backup of its server, which has it before anything is acknowledged.
+//! The replication log: changes on their way to the backup, which must have them before they are acknowledged.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,17 +7,17 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use trainyard_write_ahead_log::{Entry, Log, Origin};
 
-/// Most bytes that wait to be sent to a backup that nobody waits for yet. Then changes wait.
+/// Most bytes in the queue to a backup that is not yet in sync. Beyond that, commits wait.
 const QUEUED_BYTES_MAX: u64 = 64 << 20;
-/// Longest wait for a backup, before the caller is told to come again.
+/// Timeout for the backup's confirmation. The caller then gets a refusal and may retry.
 const BACKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Something that a log takes in.
+/// An item of the log.
 #[derive(Debug, Clone)]
 pub(crate) enum Item {
-    /// A record behind the others.
+    /// A record.
     Record(Entry),
-    /// A segment and its first records. `alone`: what was before is over.
+    /// A segment and its first records. `alone`: it replaces everything before it.
     Segment {
         prepared_epoch: u64,
         alone: bool,
@@ -34,51 +34,51 @@ impl Item {
     }
 }
 
-/// Why something is not acknowledged.
+/// Reason why a change is not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum NotCommitted {
     /// The log cannot be written.
     #[error(transparent)]
     Log(#[from] trainyard_write_ahead_log::Error),
-    /// The replica serves the shard no longer: whether the change counts, the other one knows.
+    /// This replica no longer serves the shard. Only its successor knows whether the change counts.
     #[error("this replica serves the shard no longer")]
     Deposed,
-    /// The backup has not confirmed it.
+    /// The backup has not confirmed the change.
     #[error("no confirmation of the backup within {} s: {changes} changes wait for it", BACKUP_TIMEOUT.as_secs())]
     Unconfirmed {
-        /// Changes that wait.
+        /// Items without confirmation: changes and segments.
         changes: u64,
     },
 }
 
-/// How far a backup has come, for those who wait.
+/// Progress of the backup, for waiting commits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Progress {
     /// Items that the backup has.
     confirmed: u64,
-    /// Whether anything is acknowledged before the backup has it.
+    /// Whether changes are acknowledged only after the backup has them.
     waits_for_backup: bool,
-    /// Whether there is too much to be sent.
+    /// Whether the queue is over its limit.
     crowded: bool,
-    /// Whether nothing is taken in any more.
+    /// Whether the log is closed.
     closed: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     closed: bool,
-    /// Whether the log has been begun. What comes before is dropped there, and here.
+    /// Whether the log has a segment. Earlier changes are dropped, as in the file.
     begun: bool,
     /// Changes since the log was begun.
     changes: u64,
     /// Items since the process began.
     items: u64,
     subscriber: Option<Subscriber>,
-    /// Numbers of the subscriptions.
+    /// Number of the latest subscription.
     subscriptions: u64,
 }
 
-/// What waits to be sent.
+/// The queue to the backup.
 #[derive(Debug)]
 struct Subscriber {
     number: u64,
@@ -86,27 +86,27 @@ struct Subscriber {
     bytes: u64,
 }
 
-/// Where a subscription begins.
+/// A subscription and its position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Subscription {
     number: u64,
-    /// Items before it.
+    /// Items before the subscription.
     pub(crate) items: u64,
-    /// Changes before it, since the log was begun.
+    /// Changes before the subscription, since the log was begun.
     pub(crate) changes: u64,
 }
 
-/// The order of everything that a log takes in, and who is told of it.
+/// Orders the items of a log, and passes them to a subscriber.
 #[derive(Debug)]
 pub(crate) struct ReplicationLog {
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
-    /// Tells who sends that there is something.
+    /// Notifies the sender that the queue may have items.
     filled: Notify,
 }
 
 impl ReplicationLog {
-    /// Returns the feed of a log that holds so many changes; absent = it has not been begun.
+    /// Returns the replication log for a log with so many changes; absent = the log has not been begun.
     pub(crate) fn new(changes: Option<u64>) -> Self {
         let begun = changes.is_some();
         let changes = changes.unwrap_or(0);
@@ -122,12 +122,12 @@ impl ReplicationLog {
         }
     }
 
-    /// Nothing that holds the lock panics half-way through a change.
+    /// No holder of the lock panics in the middle of a change, so a poisoned lock is safe to use.
     fn locked(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a record in.
+    /// Appends a record.
     pub(crate) fn add(&self, log: &Log, entry: Entry) {
         let mut state = self.locked();
         if state.closed || !state.begun {
@@ -141,8 +141,8 @@ impl ReplicationLog {
         log.add(entry);
     }
 
-    /// Begins a segment, whose head is told how many changes came before it. Returns its number; 0 = nothing is taken
-    /// in any more.
+    /// Begins a segment. `head` gets the number of changes before it. Returns the number of the segment; 0 = the log
+    /// is closed.
     pub(crate) fn begin(
         &self,
         log: &Log,
@@ -173,7 +173,7 @@ impl ReplicationLog {
         log.begin(origin, head, alone)
     }
 
-    /// As [`ReplicationLog::begin`], for a log that another one is followed with: `changes` came before.
+    /// As [`ReplicationLog::begin`], for the log of a backup. `changes` is the number of changes before the segment.
     pub(crate) fn follow(
         &self,
         log: &Log,
@@ -199,7 +199,7 @@ impl ReplicationLog {
         }
     }
 
-    /// Begins to hand everything on that comes from now on; whoever was told before is not any more.
+    /// Subscribes to all items from now on. Ends an earlier subscription.
     pub(crate) fn subscribe(&self) -> Subscription {
         let mut state = self.locked();
         state.subscriptions += 1;
@@ -220,7 +220,7 @@ impl ReplicationLog {
         }
     }
 
-    /// Ends a subscription, unless there is a later one.
+    /// Ends a subscription, unless a later one has replaced it.
     pub(crate) fn unsubscribe(&self, subscription: Subscription) {
         let mut state = self.locked();
         if state
@@ -234,7 +234,8 @@ impl ReplicationLog {
         }
     }
 
-    /// Takes what waits to be sent, of at most about so many bytes. Nothing where there is a later subscription.
+    /// Removes items from the queue, of about `bytes_max` bytes at most; `None` if a later subscription has replaced
+    /// this one.
     pub(crate) fn take(&self, subscription: Subscription, bytes_max: u64) -> Option<Vec<Item>> {
         let mut state = self.locked();
         let subscriber = state
@@ -259,42 +260,43 @@ impl ReplicationLog {
         Some(taken)
     }
 
-    /// Waits until there may be something to send.
+    /// Waits until the queue may have items.
     pub(crate) async fn filled(&self) {
         self.filled.notified().await;
     }
 
-    /// Takes note that the backup has so many items, counted as [`Subscription::items`] is.
+    /// Records that the backup has so many items, counted like [`Subscription::items`].
     pub(crate) fn confirm(&self, items: u64) {
         self.progress
             .send_modify(|progress| progress.confirmed = progress.confirmed.max(items));
     }
 
-    /// Says whether anything is acknowledged before the backup has it.
+    /// Sets whether changes are acknowledged only after the backup has them.
     pub(crate) fn set_waits_for_backup(&self, waits_for_backup: bool) {
         self.progress
             .send_modify(|progress| progress.waits_for_backup = waits_for_backup);
     }
 
-    /// The log is over: nothing counts until it is begun again.
+    /// Ends the log. Changes are dropped until it is begun again.
     pub(crate) fn forget(&self) {
         let mut state = self.locked();
         (state.begun, state.changes) = (false, 0);
     }
 
-    /// Takes nothing in any more, and has nothing acknowledged.
+    /// Closes the log: it accepts no further items, and no change is acknowledged.
     pub(crate) fn close(&self) {
         let mut state = self.locked();
         (state.closed, state.subscriber) = (true, None);
         self.progress.send_modify(|progress| progress.closed = true);
     }
 
-    /// Returns whether nothing is acknowledged any more.
+    /// Returns whether the log is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.progress.borrow().closed
     }
 
-    /// Returns the changes that the backup has not confirmed, and the bytes that have not been sent.
+    /// Returns the number of items that the backup has not confirmed, and the bytes in the queue; zeros without a
+    /// subscriber.
     pub(crate) fn lag(&self) -> (u64, u64) {
         let state = self.locked();
         let items = state.items.saturating_sub(self.progress.borrow().confirmed);
@@ -304,7 +306,7 @@ impl ReplicationLog {
             .map_or((0, 0), |subscriber| (items, subscriber.bytes))
     }
 
-    /// Returns the items that there are, and wakes who sends them.
+    /// Returns the number of items, and wakes the sender.
     pub(crate) fn end(&self) -> u64 {
         let (items, hands_on) = {
             let state = self.locked();
@@ -316,10 +318,10 @@ impl ReplicationLog {
         items
     }
 
-    /// Waits until the first `items` may be acknowledged, as far as the backup is concerned.
+    /// Waits until the backup allows the first `items` to be acknowledged.
     ///
     /// # Errors
-    /// They may not, and perhaps never will be.
+    /// The log is closed, or the wait timed out.
     pub(crate) async fn commit(&self, items: u64) -> Result<(), NotCommitted> {
         let may = |progress: &Progress| {
             progress.closed

@@ -1,4 +1,4 @@
-//! The wiring of a parameter server, and how it ends.
+//! The wiring of an unreplicated parameter server, and its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::durable::{Undecided, cannot, has_log, open_log, undecided};
 use crate::journal::LogJournal;
 use crate::machine::memory_bytes;
 use crate::service::Service;
-use crate::tensor_service::{MemoryBudget, TensorService};
+use crate::tensor_service::{MessageBudget, TensorService};
 
-/// Time between looks at the store's state.
+/// Interval at which the store's state is polled.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Time between looks whether a checkpoint was committed.
+/// Interval of the checks for a newly committed checkpoint.
 pub(crate) const LOG_RETIRE_INTERVAL: Duration = Duration::from_millis(500);
-/// Time for which a server with a log that is told to stop waits for the workers to stop too.
+/// Time for which a stopping server with a log waits for the workers to stop too.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// Silence of a chief after which a server that is told to stop, and has a log, waits for no checkpoint of it.
+/// Silence of the chief after which a stopping server with a log no longer waits for a checkpoint.
 const CHIEF_SILENCE_MAX: Duration = Duration::from_secs(5);
-/// Pushes that are no further apart are those of workers that go on.
+/// Longest time between pushes of workers that are still training.
 const PUSH_INTERVAL_MAX: Duration = Duration::from_millis(500);
-/// Time for the last answers to leave, before the server closes.
+/// Time for the last replies to be sent before the server closes.
 pub(crate) const REPLY_FLUSH_DELAY: Duration = Duration::from_millis(100);
 
 /// Serves one unreplicated part of the parameters.
@@ -65,7 +65,7 @@ pub(crate) async fn run_alone(context: Context, stop: CancellationToken) -> Resu
         journal,
         most,
     ));
-    let budget = MemoryBudget::new(context.job.parameter_servers.memory_bytes_max);
+    let budget = MessageBudget::new(context.job.parameter_servers.memory_bytes_max);
     let served = TensorService::new(Arc::clone(&service), budget);
     let closing = CancellationToken::new();
     let server = serve(
@@ -78,7 +78,7 @@ pub(crate) async fn run_alone(context: Context, stop: CancellationToken) -> Resu
     );
     let work = async {
         let worked = async {
-            // Callers are told to wait meanwhile.
+            // Callers are refused as not ready meanwhile.
             if !wait_for_model_dir(&context, &service, &stop).await? {
                 return Ok(());
             }
@@ -95,7 +95,7 @@ pub(crate) async fn run_alone(context: Context, stop: CancellationToken) -> Resu
             context
                 .readiness
                 .set("waiting", false, vec!["chief:0".to_owned()]);
-            // What it remembers it holds, whatever it may.
+            // The limit applies only after recovery, because recovered values must be held in any case.
             shard
                 .store()
                 .bound_memory(context.job.parameter_servers.memory_bytes_max);
@@ -112,9 +112,9 @@ pub(crate) async fn run_alone(context: Context, stop: CancellationToken) -> Resu
     worked.and(served)
 }
 
-/// Waits until it can be decided whether the log of this server is of the job at hand. A server that took an empty or a wrong
-/// folder for that of a new job would put its log aside and have the chief restore all servers, where only a mount is missing.
-/// `false` where the token said stop.
+/// Waits until the server can decide whether its log belongs to the current job. If only a mount is missing, the
+/// server must not take the empty or wrong directory for that of a new job: it would set its log aside and make the
+/// chief restore all servers. Returns `false` if the token stops the server.
 async fn wait_for_model_dir(
     context: &Context,
     service: &Service,
@@ -140,7 +140,7 @@ async fn wait_for_model_dir(
             tell_undecided(context, service, why)?;
         }
         tokio::select! {
-            // In a new job the chief is there soon; a mount may take long, and each look in a bucket is a request.
+            // In a new job the chief comes soon. A mount may take long, and each check in a bucket is a request.
             () = sleep(pause) => pause = (pause * 2).min(LOG_RETIRE_INTERVAL),
             _ = claimant.changed() => {}
             () = stop.cancelled() => return Ok(false),
@@ -148,7 +148,7 @@ async fn wait_for_model_dir(
     }
 }
 
-/// Says in the log, to callers and to the service manager what this server waits for.
+/// Reports to the log, to callers and to the service manager what this server waits for.
 fn tell_undecided(context: &Context, service: &Service, why: Undecided) -> Result<(), Diagnostic> {
     let model_dir = context.job.model_dir.display();
     match why {
@@ -191,7 +191,7 @@ fn tell_undecided(context: &Context, service: &Service, why: Undecided) -> Resul
     Ok(())
 }
 
-/// Follows the store, and closes the server when the job has ended or the drain has.
+/// Polls the store. Returns when the job has ended or the server has drained.
 async fn watch(
     context: &Context,
     shard: &LocalServer,
@@ -200,7 +200,7 @@ async fn watch(
     stop: &CancellationToken,
 ) -> Result<(), Diagnostic> {
     let mut known = (State::Empty, None);
-    // A draining server waits for the checkpoint that the chief takes at once, or has taken before it ended.
+    // A draining server waits for the checkpoint that the chief takes now, or has taken before it ended.
     let mut drain_until = None;
     let mut retired = Instant::now();
     let mut stopping = Instant::now();
@@ -255,7 +255,7 @@ async fn watch(
         }
         if stop.is_cancelled() && drain_until.is_none() {
             if matches!(state, State::Empty | State::Preparing | State::Prepared) {
-                // What is being restored is in its checkpoint.
+                // Values that are being restored are still in their checkpoint.
                 shard.store().cancel_preparing();
                 info!("stopping: nothing was trained here");
                 break;
@@ -278,7 +278,8 @@ async fn watch(
         }
         let goes_on = stopping.elapsed() >= STOP_GRACE && moved.elapsed() < PUSH_INTERVAL_MAX;
         if drain_until.is_some() && journal.is_some() && goes_on {
-            // The others train on and wait for the server's return: no checkpoint will ever hold all of its updates.
+            // The workers continue to train and wait for this server to return, so no checkpoint will hold all of its
+            // updates.
             shard.store().close();
             info!(
                 "stopping while the job goes on: the log has the updates since the last checkpoint"
@@ -312,7 +313,7 @@ async fn watch(
     Ok(())
 }
 
-/// Removes what is no longer needed of the log, once a checkpoint holds it.
+/// Measures the free disk space, and removes the part of the log that a committed checkpoint covers.
 pub(crate) async fn retire(journal: &Arc<LogJournal>, context: &Context) {
     let looks = Arc::clone(journal);
     let _ = blocking(move || looks.look_at_disk()).await;
@@ -328,12 +329,12 @@ pub(crate) async fn retire(journal: &Arc<LogJournal>, context: &Context) {
     }
 }
 
-/// Returns how far a store that is being prepared has come, for people.
+/// Returns the progress of a store that is being prepared, for people.
 pub(crate) fn progress_of(status: &Status) -> Option<String> {
     (status.state == State::Preparing).then(|| status.progress.to_string())
 }
 
-/// Returns how people call a state, and whether workers are served in it.
+/// Returns the name of a state for people, and whether the server serves workers in it.
 pub(crate) fn word_of(state: State) -> (&'static str, bool) {
     match state {
         State::Empty => ("waiting", false),

@@ -1,4 +1,4 @@
-//! The parameter service: between the wire and the shard.
+//! The parameter service: gRPC methods over one shard.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,28 +42,28 @@ pub(crate) struct Service {
     telemetry: Telemetry,
     pool: Pool,
     journal: SharedJournal,
-    /// The cluster of the chief that has asked for this server last, before the server knew what it remembers.
+    /// Cluster of the latest chief that tried to claim this server while the server was reading its log.
     claimant: watch::Sender<Option<u128>>,
-    /// The latest call of the chief.
+    /// The latest `status` or `save_shard` call, for the silence of the chief.
     chief: Mutex<ChiefHeard>,
-    /// The reason why this server refuses calls until it has read its log, as in "reads its log".
+    /// Reason why this server refuses calls until it has read its log, as in "reads its log".
     unready: Mutex<String>,
-    /// Bytes of the log from which a checkpoint is asked for.
+    /// Size of the log, in bytes, above which a checkpoint is requested.
     log_bytes_max: u64,
     preparation: PreparationWork,
-    /// Why the job has failed, once it has.
+    /// Reason why the job has failed, if it has.
     failed: Mutex<Option<String>>,
 }
 
-/// The latest call of the chief.
+/// The latest `status` or `save_shard` call, for the silence of the chief.
 #[derive(Debug)]
 struct ChiefHeard {
     at: Instant,
-    /// Whether it writes a checkpoint, and has not said yet that it is committed.
+    /// Whether this call was `save_shard`: the chief is then writing a checkpoint.
     saves: bool,
 }
 
-/// The journal, once the server knows what it remembers; none where there is no log.
+/// The journal, once the server has read its log. The inner `None` means that there is no log.
 pub(crate) type SharedJournal = watch::Receiver<Option<Option<Arc<LogJournal>>>>;
 
 fn bad(message: impl ToString) -> Status {
@@ -84,7 +84,7 @@ fn identity(caller: Caller, identity: Option<v1::Identity>) -> Result<Identity, 
     })
 }
 
-/// Reads what a store is to hold: the plan, its place among the stores, and its slices.
+/// Converts a request to prepare: the plan, the place among the stores, and the slices.
 pub(crate) fn plan_of(
     request: &v1::PrepareRequest,
     index: usize,
@@ -121,7 +121,7 @@ pub(crate) fn plan_of(
         return Err(Refusal::new(Reason::TooLarge, message).into());
     }
     let plan = Plan {
-        // The slices are named one by one: the layout itself is the chief's affair.
+        // The request names the slices one by one, so the server needs no layout.
         layout: Layout::new(
             &[],
             Partitioner::Fixed { num_shards: 1 },
@@ -203,12 +203,13 @@ impl Service {
         }
     }
 
-    /// Returns the cluster of the chief that asks for this server, as it changes.
+    /// Returns a receiver of the cluster of the chief that tries to claim this server.
     pub(crate) fn claimant(&self) -> watch::Receiver<Option<u128>> {
         self.claimant.subscribe()
     }
 
-    /// Returns how long the chief has made no call. None passes while it writes a checkpoint: it asks nothing meanwhile.
+    /// Returns the time since the chief's last call. It is 0 while the chief writes a checkpoint, because it makes no
+    /// other calls meanwhile.
     pub(crate) fn chief_silence(&self) -> Duration {
         let chief = self.chief.lock().unwrap_or_else(PoisonError::into_inner);
         if chief.saves {
@@ -226,13 +227,13 @@ impl Service {
         };
     }
 
-    /// Notes what callers are told while this server does not know what it remembers, as in "ps:0 reads its log".
+    /// Sets the refusal that callers get until the server has read its log, as in "ps:0 reads its log".
     pub(crate) fn set_unready(&self, what: String) {
         *self.unready.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
-    /// Returns what ends this server, once its chief has said that the job has failed. Its log stays, and it is to be
-    /// started again with the job.
+    /// Returns the error that ends this server after the chief has reported that the job failed. The log stays, and
+    /// the server is to be restarted with the job.
     pub(crate) fn failure(&self) -> Option<Diagnostic> {
         let reason = self
             .failed
@@ -250,7 +251,7 @@ impl Service {
     /// Returns the journal, if there is one.
     ///
     /// # Errors
-    /// The log is still being read: nothing is known before.
+    /// The log is still being read.
     fn journal(&self) -> Result<Option<Arc<LogJournal>>, Status> {
         let refused = || {
             let what = self.unready.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,10 +260,10 @@ impl Service {
         self.journal.borrow().clone().ok_or_else(refused)
     }
 
-    /// Waits until everything that an answer may tell of is safe.
+    /// Waits until every change that a reply may reveal is committed.
     ///
     /// # Errors
-    /// It never will be: nothing may be acknowledged, and this process ends.
+    /// The changes are not committed, so nothing may be acknowledged.
     async fn commit(&self) -> Result<(), Status> {
         match self.journal()? {
             Some(journal) => journal.commit().await.map_err(|error| match error {
@@ -277,8 +278,8 @@ impl Service {
         }
     }
 
-    /// Applies a step's push, whose payload has come apart from it, and begins to answer its pull: the reply without
-    /// its payload, and the payload.
+    /// Applies the push of a step, whose payload arrives separately, and begins the reply to its pull. Returns the
+    /// reply without its payload, and the payload.
     pub(crate) async fn apply(
         &self,
         caller: Caller,
@@ -367,7 +368,7 @@ impl Service {
             #[cfg(feature = "failpoints")]
             fail::fail_point!("ps.push.after_apply_before_wal");
         }
-        // Nor may values be told that a restart would take back.
+        // A reply must not contain values that a restart would undo.
         self.commit().await?;
         if pushed.is_some() {
             #[cfg(feature = "failpoints")]
@@ -444,7 +445,7 @@ impl Service {
         ))
     }
 
-    /// Turns an outcome of the shard into an answer.
+    /// Converts an outcome of the shard to a reply, and counts refusals.
     fn answer<T>(&self, outcome: Result<T, Error>) -> Result<T, Status> {
         outcome.map_err(|error| {
             self.telemetry.refusals.increment(1);
@@ -452,13 +453,13 @@ impl Service {
         })
     }
 
-    /// Refuses who does not speak for the epoch that the shard is claimed for.
+    /// Refuses callers of another term than the one that has claimed the shard.
     fn check_chief(&self, identity: &Identity) -> Result<(), Status> {
         let checked = self.shard.store().check_chief(identity);
         self.answer(checked.map_err(|error| Error::refused(&self.task.to_string(), &error)))
     }
 
-    /// Records how the server stands, where nobody asks it.
+    /// Records the metrics of the server's status. Without this they would change only at status requests.
     pub(crate) fn observe(&self) {
         let journal = self.journal.borrow().clone().flatten();
         self.record(&self.shard.store().status(), journal.as_ref());
@@ -560,12 +561,12 @@ impl ParameterService for Service {
         if store.prepared_epoch == identity.epoch
             && matches!(store.state, State::Open | State::Draining | State::Finished)
         {
-            // A late copy: what it has made trains already.
+            // A late copy of the request: its values are already being trained.
             return Ok(Response::new(self.standing()));
         }
         let until = Instant::now() + LONG_POLL_TIMEOUT;
         let mut outcome = loop {
-            // An epoch has one preparation: what was prepared in it is what this request has made.
+            // A term has one preparation, so values prepared in this term are those of this request.
             let still_holds = self.shard.store().status().prepared_epoch == identity.epoch;
             let begin = || {
                 let shard = self.shard.clone();
@@ -601,7 +602,7 @@ impl ParameterService for Service {
             match self.preparation.ask(&request, still_holds, begin) {
                 Asked::Joined(outcome) => break outcome,
                 Asked::After(mut other) => {
-                    // The chief of an earlier epoch began it, and waits for it no more.
+                    // The chief of an earlier term began the other preparation and no longer waits for it.
                     self.shard.store().cancel_preparing();
                     let left = until.saturating_duration_since(Instant::now());
                     if let Ok(None) = within(left, &mut other).await {
@@ -665,7 +666,7 @@ impl ParameterService for Service {
             positions,
             ..self.standing()
         };
-        // The chief ends a job by what it is told here: a restart must not take it back.
+        // The chief may end the job because of this reply, so a restart must not undo it.
         self.commit().await?;
         Ok(Response::new(reply))
     }
@@ -699,7 +700,7 @@ impl ParameterService for Service {
         }))
     }
 
-    /// For those who route by the generated service; ours routes past it, see `tensor_service`.
+    /// Serves routers of the generated service. The daemon bypasses this method, see `tensor_service`.
     async fn step(
         &self,
         request: Request<v1::StepRequest>,

@@ -1,4 +1,4 @@
-//! Everything a parameter server measures.
+//! The metrics of a parameter server.
 
 use metrics::{
     Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
@@ -6,22 +6,22 @@ use metrics::{
 };
 use trainyard_parameter_store::{Fault, Status};
 
-/// Handles of what is measured at every call.
+/// Handles of the metrics that change with every call.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     /// Seconds from a push's arrival to its answer.
     pub(crate) apply_seconds: Histogram,
     /// Seconds from a pull's arrival to its answer.
     pub(crate) read_seconds: Histogram,
-    /// Pushes applied between a push's pull and itself.
+    /// Staleness: pushes applied between a push's pull and itself.
     pub(crate) staleness_steps: Histogram,
     /// Pushes applied.
     pub(crate) pushes: Counter,
-    /// Pushes that had been applied before.
+    /// Duplicate pushes.
     pub(crate) duplicates: Counter,
     /// Synchronous pushes that came too late for their step.
     pub(crate) stale: Counter,
-    /// Steps that a worker which was let go on was ahead of the slowest.
+    /// Steps by which a worker that got a ticket was ahead of the slowest.
     pub(crate) lead_steps: Histogram,
     /// Requests refused.
     pub(crate) refusals: Counter,
@@ -29,7 +29,7 @@ pub(crate) struct Telemetry {
     pub(crate) received_bytes: Counter,
     /// Bytes of parameters sent.
     pub(crate) sent_bytes: Counter,
-    /// Seconds to write a shard of a checkpoint.
+    /// Seconds to write the server's part of a checkpoint.
     pub(crate) save_seconds: Histogram,
 }
 
@@ -96,7 +96,10 @@ impl Telemetry {
             "trainyard_ps_memory_bytes_max",
             "Most bytes that may be held, messages aside; absent where there is no bound."
         );
-        describe_gauge!("trainyard_cluster_epoch", "Incarnation of the chief.");
+        describe_gauge!(
+            "trainyard_cluster_epoch",
+            "Term of the chief: one more with each chief that begins to lead."
+        );
         describe_gauge!(
             "trainyard_dynamic_rows",
             "Rows of a dynamic table in use here, by variable."
@@ -129,7 +132,7 @@ impl Telemetry {
         counter!("trainyard_ps_rejected_total", "reason" => fault.name()).increment(1);
     }
 
-    /// Records how long the log is, and how much room its disk has.
+    /// Records the size of the log and the free space on its disk.
     pub(crate) fn record_log(&self, bytes: u64, bytes_max: u64, free: Option<u64>) {
         gauge!("trainyard_ps_log_bytes").set(bytes as f64);
         gauge!("trainyard_ps_log_bytes_max").set(bytes_max as f64);
@@ -138,7 +141,7 @@ impl Telemetry {
         }
     }
 
-    /// Records how the store stands. `counts_steps`: it is the one of a job that counts them.
+    /// Records the status of the store. `counts_steps`: this store counts the global steps.
     pub(crate) fn record(&self, status: &Status, counts_steps: bool) {
         if counts_steps {
             gauge!("trainyard_global_step").set(status.global_step as f64);

@@ -1,4 +1,4 @@
-//! Steps without copies of their tensors; every other call as generated.
+//! Serves `Step` without copying tensors. All other calls go to the generated service.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,28 +18,29 @@ use trainyard_protocol::v1::parameter_service_server::{ParameterServiceServer, S
 
 use crate::service::Service;
 
-/// The parameter service as a server routes to it.
+/// The parameter service of one shard.
 #[derive(Debug, Clone)]
 pub(crate) struct TensorService {
     service: Arc<Service>,
     others: ParameterServiceServer<Service>,
-    budget: MemoryBudget,
+    budget: MessageBudget,
 }
 
-/// Bytes of a permit.
+/// Bytes per permit.
 const UNIT_BYTES: usize = 1 << 10;
-/// Part of a server's memory that messages may take beside it.
+/// Divisor of the memory limit that gives the additional memory for messages.
 const MESSAGES_PART: u64 = 4;
 
-/// Room for the messages that are being read, applied and made safe: whoever finds none leaves his on the connection.
+/// Memory budget for messages that are being read, applied and committed. Without free budget a message stays on its
+/// connection (backpressure).
 #[derive(Debug, Clone)]
-pub(crate) struct MemoryBudget {
+pub(crate) struct MessageBudget {
     free: Arc<Semaphore>,
     units: usize,
     held: Gauge,
 }
 
-impl MemoryBudget {
+impl MessageBudget {
     pub(crate) fn new(memory_bytes_max: Option<u64>) -> Self {
         let most = memory_bytes_max.map_or(u64::MAX, |max| max / MESSAGES_PART);
         let most = usize::try_from(most)
@@ -54,7 +55,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Waits for room. A message that is larger than all of it has it alone.
+    /// Waits for free budget. A message that exceeds the whole budget takes all of it.
     async fn enter(self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         // There are fewer than 2^32 units.
         let units = bytes.div_ceil(UNIT_BYTES).clamp(1, self.units) as u32;
@@ -66,7 +67,7 @@ impl MemoryBudget {
 }
 
 impl TensorService {
-    pub(crate) fn new(service: Arc<Service>, budget: MemoryBudget) -> Self {
+    pub(crate) fn new(service: Arc<Service>, budget: MessageBudget) -> Self {
         let others = ParameterServiceServer::from_arc(Arc::clone(&service))
             .max_decoding_message_size(TENSOR_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(TENSOR_MESSAGE_BYTES_MAX);
@@ -112,7 +113,7 @@ async fn step(
     service: &Service,
     caller: Caller,
     body: Body,
-    budget: MemoryBudget,
+    budget: MessageBudget,
 ) -> Result<Outgoing, Status> {
     let admit = |bytes: usize| budget.enter(bytes);
     let (request, payload, _room) = read_admitted(body, TENSOR_MESSAGE_BYTES_MAX, admit).await?;

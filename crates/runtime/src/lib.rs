@@ -1,7 +1,7 @@
-//! What a daemon asks of the machine it runs on: threads for work that blocks, and connections to others.
+//! The runtime services of a daemon: threads for blocking work, and connections to other tasks.
 //!
-//! The answers are the system's, unless a daemon is given others: then a whole cluster runs on one thread and on a network
-//! that a test makes up, in the same order each time.
+//! The system provides both by default. A test can replace them: a whole cluster then runs on one thread and on a
+//! simulated network, in the same order each time.
 
 mod network;
 mod work;

@@ -1,4 +1,4 @@
-//! How tasks reach each other.
+//! The network between tasks: the system's sockets, or a replacement.
 
 use std::fmt;
 use std::future::Future;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Bytes both ways.
+/// A bidirectional byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin> Stream for S {}
@@ -16,19 +16,19 @@ impl<S: AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin> Stream for S 
 /// A connection of a [`Transport`].
 pub type Connection = Box<dyn Stream>;
 
-/// What is waited for.
+/// A boxed future of an I/O result.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
 /// A network other than the system's.
 pub trait Transport: fmt::Debug + Send + Sync {
     /// Connects to `host:port`.
     ///
-    /// The answer is an error where nobody listens there, or the network says that it cannot be reached.
+    /// Fails if no task listens there, or the address cannot be reached.
     fn connect(&self, address: String) -> Answer<'static, Connection>;
 
     /// Listens at `host:port`.
     ///
-    /// The answer is an error where somebody else does.
+    /// Fails if another task listens there.
     fn listen(&self, address: String) -> Answer<'static, Box<dyn Arrivals>>;
 
     /// Returns the header `authorization` of this process's calls, if they carry one.
@@ -37,19 +37,19 @@ pub trait Transport: fmt::Debug + Send + Sync {
     }
 }
 
-/// Where connections arrive.
+/// A listener of a [`Transport`].
 pub trait Arrivals: fmt::Debug + Send + Sync {
-    /// Waits for a connection; returns it with the peer's address, for messages.
+    /// Waits for a connection. Returns it with the peer's address, for messages.
     fn accept(&self) -> Answer<'_, (Connection, String)>;
 }
 
-/// How the tasks of a process reach others.
+/// The network that the tasks of a process use.
 #[derive(Debug, Clone, Default)]
 pub enum Network {
-    /// By the sockets of the system.
+    /// The sockets of the system.
     #[default]
     System,
-    /// By something else.
+    /// Another transport.
     Other(Arc<dyn Transport>),
 }
 

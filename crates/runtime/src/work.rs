@@ -1,22 +1,22 @@
-//! Work that blocks, beside tasks that must not.
+//! Threads for blocking work, so that it does not delay other tasks.
 
 use std::future::Future;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Returns whether tasks have more than one thread: a daemon's do. Where they share one, all work is done on it, in turn,
-/// so that the same events come in the same order; threads beside it would bring in an order of their own.
+/// Returns whether tasks have more than one thread, as in a daemon. On a single-threaded runtime all work runs on
+/// that thread, so that the same events occur in the same order. Further threads would make the order random.
 pub fn has_threads() -> bool {
     Handle::try_current().map_or(true, |handle| {
         handle.runtime_flavor() != RuntimeFlavor::CurrentThread
     })
 }
 
-/// Does work that blocks, on a thread where it holds up nobody.
+/// Runs blocking work on a thread where it does not delay other tasks.
 ///
 /// # Panics
-/// It is called outside of a tokio runtime.
+/// The caller is outside of a tokio runtime.
 pub fn blocking<T, W>(work: W) -> JoinHandle<T>
 where
     W: FnOnce() -> T + Send + 'static,
@@ -29,10 +29,10 @@ where
     }
 }
 
-/// Runs a task that computes much on a thread of its own, where it holds up nobody.
+/// Runs a compute-bound task on a thread of its own, where it does not delay other tasks.
 ///
 /// # Panics
-/// It is called outside of a tokio runtime.
+/// The caller is outside of a tokio runtime.
 pub fn apart<F>(task: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,

@@ -1,4 +1,4 @@
-//! What stands in for certificates in a program that is built without the feature `tls`: there are none.
+//! Stand-ins for certificates in a program that is built without the feature `tls`.
 
 use std::io;
 use std::path::Path;
@@ -13,12 +13,12 @@ use crate::{Issued, Secured};
 
 const FEATURE: &str = "tls";
 
-/// The certificate of a task. There is none.
+/// The certificate of a task. No value exists.
 #[derive(Debug)]
 pub enum Credentials {}
 
 impl Credentials {
-    /// Refuses the folder.
+    /// Returns the error that certificates need the feature `tls`.
     ///
     /// # Errors
     /// This program was built without TLS.
@@ -43,7 +43,7 @@ impl Credentials {
     }
 }
 
-/// An authority that signs certificates. There is none.
+/// An authority that signs certificates. No value exists.
 #[derive(Debug)]
 pub enum Authority {}
 
@@ -55,7 +55,7 @@ impl Authority {
         )
     }
 
-    /// Refuses.
+    /// Returns the error that certificates need the feature `tls`.
     ///
     /// # Errors
     /// This program was built without TLS.
@@ -63,7 +63,7 @@ impl Authority {
         Err(Self::refused())
     }
 
-    /// Refuses.
+    /// Returns the error that certificates need the feature `tls`.
     ///
     /// # Errors
     /// This program was built without TLS.
@@ -71,12 +71,12 @@ impl Authority {
         Err(Self::refused())
     }
 
-    /// Returns its certificate, as PEM.
+    /// Returns the certificate of the authority, as PEM.
     pub fn certificate(&self) -> &str {
         match *self {}
     }
 
-    /// Returns its key, as PEM: a secret.
+    /// Returns the key of the authority, as PEM. It is a secret.
     pub fn key(&self) -> String {
         match *self {}
     }
@@ -84,7 +84,7 @@ impl Authority {
     /// Makes a certificate.
     ///
     /// # Errors
-    /// None is made: there is no authority.
+    /// Never: no authority exists.
     pub fn issue(
         &self,
         _name: &str,

@@ -1,4 +1,5 @@
-//! An authority that signs tasks' certificates, for trials and tests: whoever has a real one uses that.
+//! An authority that signs the certificates of tasks, for trials and tests. Production clusters use their own
+//! authority.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -10,13 +11,13 @@ use rcgen::{
 
 use crate::Issued;
 
-/// Clocks of hosts differ: a certificate holds from so much before it was made.
+/// Time by which a certificate is valid before it is made, because the clocks of hosts differ.
 const CLOCK_SKEW_MAX: Duration = Duration::from_secs(3600);
-/// How long the authority's own certificate holds.
+/// Validity of the authority's own certificate.
 const AUTHORITY_VALIDITY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const NAME: &str = "Trainyard trial authority";
 
-/// The authority.
+/// An authority with its certificate and key.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -24,7 +25,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes a new one.
+    /// Makes an authority with a new key.
     ///
     /// # Errors
     /// The system gives no random numbers.
@@ -40,10 +41,10 @@ impl Authority {
         })
     }
 
-    /// Returns the one whose certificate and key (PEM) were made by [`Authority::new`].
+    /// Returns the authority of a certificate and a key (PEM) that [`Authority::new`] made.
     ///
     /// # Errors
-    /// The key is none.
+    /// The key is invalid.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, String> {
         let key = KeyPair::from_pem(key).map_err(|error| error.to_string())?;
         Ok(Self {
@@ -52,17 +53,17 @@ impl Authority {
         })
     }
 
-    /// Returns its certificate, as PEM.
+    /// Returns the certificate of the authority, as PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// Returns its key, as PEM: a secret.
+    /// Returns the key of the authority, as PEM. It is a secret.
     pub fn key(&self) -> String {
         self.issuer.key().serialize_pem()
     }
 
-    /// Makes a certificate that holds until a time, under a name (a URI) and the names and addresses of hosts.
+    /// Makes a certificate that is valid until `until`, for a name (a URI) and the names and addresses of hosts.
     ///
     /// # Errors
     /// A name is not ASCII.

@@ -1,4 +1,4 @@
-//! What a certificate says.
+//! The identity and the expiry of a certificate.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,14 +6,14 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use crate::Identity;
 
-/// What we read of a certificate. Whether it is to be believed is for TLS to find out.
+/// The parts of a certificate that Trainyard reads. TLS decides whether to trust the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// Whose it is; absent = it names no task.
+    /// Identity of the owner; absent = the certificate does not name exactly one task.
     pub identity: Option<Identity>,
-    /// Until when it holds.
+    /// End of the validity.
     pub not_after: SystemTime,
-    /// The same, for messages.
+    /// End of the validity, for messages.
     pub not_after_text: String,
 }
 
@@ -21,7 +21,7 @@ impl Certificate {
     /// Reads a certificate (X.509, DER).
     ///
     /// # Errors
-    /// It is none: why.
+    /// The bytes are not a certificate. The message says why.
     pub fn read(der: &[u8]) -> Result<Self, String> {
         let (_, parsed) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
         let names = parsed
@@ -35,7 +35,7 @@ impl Certificate {
         let not_after = parsed.validity().not_after;
         let seconds = u64::try_from(not_after.timestamp()).unwrap_or(0);
         Ok(Self {
-            // One that names two tasks is neither: it would be as both.
+            // A certificate with two task names identifies neither task: its owner could speak as both.
             identity: single(identity),
             not_after: UNIX_EPOCH + Duration::from_secs(seconds),
             not_after_text: not_after.to_string(),

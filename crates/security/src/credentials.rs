@@ -1,4 +1,4 @@
-//! The certificate of a task and the authority it believes in, as files.
+//! The certificate of a task and the authorities that it trusts, read from files.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
@@ -20,23 +20,23 @@ use trainyard_diagnostic::Diagnostic;
 use crate::private_file::{check_private, unusable};
 use crate::{CERTIFICATE_FILE, Certificate, KEY_FILE, ROOTS_FILE};
 
-/// Time between two looks whether the files have changed.
+/// Interval at which the files are checked for changes.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
-/// A certificate that ends sooner is warned of.
+/// A certificate that expires within this time causes a warning.
 const EXPIRY_WARNING_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
-/// What is spoken inside (HTTP/2).
+/// Protocol inside TLS (ALPN): HTTP/2.
 const PROTOCOL: &[u8] = b"h2";
 
-/// How a task speaks TLS, in both directions.
+/// TLS configurations of a task, as client and as server.
 #[derive(Debug, Clone)]
 pub(crate) struct Configs {
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
-    /// When the task's certificate ends.
+    /// Expiry of the task's certificate.
     pub(crate) end: SystemTime,
 }
 
-/// The credentials in a folder, read again when its files change.
+/// The credentials in a folder. They are reloaded when the files change.
 #[derive(Debug)]
 pub struct Credentials {
     folder: PathBuf,
@@ -52,11 +52,11 @@ struct State {
 }
 
 impl Credentials {
-    /// Reads `ca.crt`, `tls.crt` and `tls.key` of a folder, as certificate managers and Kubernetes name them.
+    /// Reads `ca.crt`, `tls.crt` and `tls.key` of a folder. Certificate managers and Kubernetes use these names.
     ///
     /// # Errors
-    /// A file is missing or unreadable, others may read the key, the certificate has ended, names another task than
-    /// `task`, or does not belong to the key.
+    /// A file is missing or unreadable, other users may read the key, the certificate has expired, names another task
+    /// than `task`, or does not belong to the key.
     pub fn load(folder: &Path, task: Task) -> Result<Self, Diagnostic> {
         let stamps = stamps(folder);
         let configs = read(folder, task)?;
@@ -72,12 +72,13 @@ impl Credentials {
         })
     }
 
-    /// When the certificate ends that is used now.
+    /// Returns the expiry of the certificate in use.
     pub(crate) fn end(&self) -> SystemTime {
         self.configs().end
     }
 
-    /// Returns what the files say; as before where they have become unreadable.
+    /// Returns the configurations, reloaded if the files have changed. If the files are unusable, the previous ones
+    /// stay in use.
     pub(crate) fn configs(&self) -> Configs {
         let mut state = self.state.lock();
         if state.looked.elapsed() >= RELOAD_INTERVAL {
@@ -87,7 +88,7 @@ impl Credentials {
                 Ok(Looked::Renewed) => {
                     info!(folder = %self.folder.display(), "certificate and key read again");
                 }
-                // They may be half replaced: another look follows.
+                // The files may be half replaced. The next check tries again.
                 Err(problem) => {
                     warn!(
                         "the credentials have changed and are not used: {}",
@@ -99,7 +100,7 @@ impl Credentials {
         state.configs.clone()
     }
 
-    /// Reads the files again if they are not those that were read.
+    /// Reloads the files if they have changed since they were read.
     fn renew(&self, state: &mut State) -> Result<Looked, Diagnostic> {
         let stamps = stamps(&self.folder);
         if stamps == state.stamps {
@@ -111,14 +112,14 @@ impl Credentials {
     }
 }
 
-/// What a look at the files has found.
+/// Outcome of a check of the files.
 #[derive(Debug, PartialEq, Eq)]
 enum Looked {
     Same,
     Renewed,
 }
 
-/// Time of change, size and place of a file; or why it cannot be looked at, which is a change too.
+/// Modification time, size and inode of a file, or the error of reading them, which counts as a change too.
 type Stamp = Result<(SystemTime, u64, u64), ErrorKind>;
 
 fn stamps(folder: &Path) -> Vec<Stamp> {
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// A look at the files, and whether what is used is another configuration than before it.
+    /// Checks the files. Returns the outcome, and whether the configuration in use was replaced.
     fn look(credentials: &Credentials) -> (Result<Looked, Diagnostic>, bool) {
         let mut state = credentials.state.lock();
         let before = Arc::clone(&state.configs.server);
@@ -264,7 +265,7 @@ mod tests {
         (looked, replaced)
     }
 
-    /// Each file in turn gives way to a folder, which nobody reads, and comes back.
+    /// Replaces each file in turn by a folder, which cannot be read, and restores it.
     #[test]
     fn a_file_that_has_become_unreadable_is_told_at_each_look_and_what_was_read_stays_in_use() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -297,7 +298,7 @@ mod tests {
         }
     }
 
-    /// Files that were unpacked or copied with their times may be as old as those before.
+    /// Files that were unpacked or copied with their times may be as old as the files before them.
     #[test]
     fn a_renewed_certificate_is_found_though_its_time_is_that_of_the_old_one() {
         let folder = tempfile::tempdir().expect("a folder");

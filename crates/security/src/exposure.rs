@@ -1,26 +1,26 @@
-//! Whether an address may be listened at.
+//! The rule that a port which other hosts can reach must be protected.
 
 use std::net::SocketAddr;
 
 use trainyard_diagnostic::{Code, Diagnostic};
 
-/// What protects a port.
+/// The protection of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// Nothing.
+    /// No protection.
     Nothing,
-    /// Tokens over connections that everybody on the way can read.
+    /// Tokens over unencrypted connections.
     Tokens,
     /// Mutual TLS.
     Tls,
-    /// Nothing but what the network around it does, and the operator has said so.
+    /// No protection but the surrounding network's, as the operator has declared.
     Waived,
 }
 
 /// Checks that a port that other hosts reach is protected.
 ///
 /// # Errors
-/// It is not, and the operator has not waived it.
+/// The port is not protected, and the operator has not waived protection.
 pub fn check_exposure(address: SocketAddr, protection: Protection) -> Result<(), Diagnostic> {
     if address.ip().to_canonical().is_loopback() {
         return Ok(());

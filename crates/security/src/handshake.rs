@@ -1,4 +1,4 @@
-//! The TLS handshake of both ends, and what its failures mean.
+//! The TLS handshake as client and as server, and the messages for its failures.
 
 use std::io;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use trainyard_runtime::Stream;
 
 use crate::{Certificate, Credentials, Identity, Secured};
 
-/// Longest time for both ends to agree.
+/// Timeout of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Credentials {
-    /// Agrees with a peer that has connected.
+    /// Makes the handshake with a peer that has connected.
     pub(crate) async fn accept(&self, stream: impl Stream + 'static) -> io::Result<Secured> {
         let acceptor = TlsAcceptor::from(self.configs().server);
         let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
@@ -26,7 +26,7 @@ impl Credentials {
         Ok((Box::new(stream), identity))
     }
 
-    /// Agrees with the host that was called.
+    /// Makes the handshake with the host that was called.
     pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<Secured> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             io::Error::other(format!("`{host}` is no name that a certificate may hold"))
@@ -53,7 +53,7 @@ fn late(_: tokio::time::error::Elapsed) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-/// What rustls says of a caller, and what may be the matter.
+/// Adds the likely cause to an error of rustls about a caller.
 fn told(error: io::Error) -> io::Error {
     let told = error.to_string();
     let help = if told.contains("InvalidContentType") || told.contains("corrupt message") {
@@ -66,7 +66,7 @@ fn told(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{told}: {help}"))
 }
 
-/// What rustls says of who was called, and what to do.
+/// Adds a remedy to an error of rustls about the called host.
 fn explained(error: io::Error) -> io::Error {
     let told = error.to_string();
     let help = if told.contains("InvalidContentType") || told.contains("corrupt message") {

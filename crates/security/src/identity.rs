@@ -1,28 +1,28 @@
-//! Who somebody is: a role, and which task of it.
+//! The identity of a peer: a role, and the index of its task.
 
 use std::fmt;
 
 use trainyard_cluster_spec::{Role, Task};
 
-/// What the names of tasks begin with.
+/// Scheme of the names of tasks.
 const SCHEME: &str = "spiffe://";
-/// Who a peer has proved to be.
+/// The identity that a peer has proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Its role.
+    /// Role of the peer.
     pub role: Role,
-    /// Which task of the role; absent = any, as one that proves its role by a token.
+    /// Index of the task; absent = any task of the role, as for a peer that proves its role by a token.
     pub index: Option<usize>,
 }
 
 impl Identity {
-    /// Returns the name of a task: a URI, as SPIFFE has them (SPIFFE-ID, section 2), whose path is `/role/ROLE/INDEX`.
+    /// Returns the name of a task: a SPIFFE URI (SPIFFE-ID, section 2) with the path `/role/ROLE/INDEX`.
     pub fn name(task: Task) -> String {
         format!("{SCHEME}trainyard/role/{}/{}", task.role, task.index)
     }
 
-    /// Reads a name: `spiffe://DOMAIN/role/ROLE/INDEX`, or without the index for any task of the role. Who may give names is for the
-    /// authority that signs certificates to decide: the domain may be any.
+    /// Parses a name: `spiffe://DOMAIN/role/ROLE/INDEX`, or without the index for any task of the role. Any domain is
+    /// accepted: the authority that signs certificates decides which names it gives.
     pub fn parse(name: &str) -> Option<Self> {
         let (domain, path) = name.strip_prefix(SCHEME)?.split_once('/')?;
         let mut parts = path.strip_prefix("role/")?.split('/');
@@ -31,7 +31,7 @@ impl Identity {
         (!domain.is_empty() && parts.next().is_none()).then_some(Self { role, index })
     }
 
-    /// Whether this may speak as a task.
+    /// Returns whether the peer may speak as a task.
     pub fn is(self, task: Task) -> bool {
         self.role == task.role && self.index.is_none_or(|index| index == task.index)
     }

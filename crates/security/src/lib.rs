@@ -1,7 +1,7 @@
-//! Who a peer is, and what it may ask for.
+//! Authentication and authorization of peers.
 //!
-//! A task proves its role and index by a certificate (mutual TLS 1.3), or its role by a token. What each role may call is
-//! one table.
+//! A task proves its role and index by a certificate (mutual TLS 1.3), or its role by a token. One table has the
+//! methods that each role may call.
 
 #[cfg(not(feature = "tls"))]
 mod absent;
@@ -36,7 +36,7 @@ pub use tokens::Tokens;
 
 /// File of the certificates of the authorities that sign tasks' certificates (PEM).
 pub const ROOTS_FILE: &str = "ca.crt";
-/// File of the task's certificate, and those between it and the authority's (PEM).
+/// File of the task's certificate and the intermediate certificates (PEM).
 pub const CERTIFICATE_FILE: &str = "tls.crt";
 /// File of the task's private key (PEM).
 pub const KEY_FILE: &str = "tls.key";

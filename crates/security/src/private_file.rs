@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trainyard_diagnostic::{Code, Diagnostic};
 
-/// Rights of a file's group and of others to read it.
+/// Mode bits of users other than the owner and the group.
 const OTHERS: u32 = 0o007;
 
 pub(crate) fn unusable(path: &Path, what: impl std::fmt::Display) -> Diagnostic {
@@ -15,7 +15,7 @@ pub(crate) fn unusable(path: &Path, what: impl std::fmt::Display) -> Diagnostic 
     )
 }
 
-/// Refuses a file of secrets that others than its owner and group may read.
+/// Refuses a file of secrets that users other than its owner and group may access.
 pub(crate) fn check_private(path: &Path) -> Result<(), Diagnostic> {
     let file = std::fs::metadata(path).map_err(|error| unusable(path, error.kind()))?;
     match file.mode() & OTHERS {

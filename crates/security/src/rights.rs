@@ -1,18 +1,18 @@
-//! Which role may call what.
+//! The methods that each role may call.
 
 use trainyard_cluster_spec::Role::{self, Chief, Ps, Worker};
 
-/// Who leads.
+/// The role that leads the job.
 const LEADS: &[Role] = &[Chief];
-/// Who trains.
+/// The roles that train.
 const TRAINS: &[Role] = &[Chief, Worker];
-/// Who keeps parameters.
+/// The role that holds parameters.
 const KEEPS: &[Role] = &[Ps];
 /// Every task of the training cluster.
 const ALL: &[Role] = &[Chief, Worker, Ps];
 
-/// Returns the roles that may call a method, by its path (`/package.Service/Method`); nothing where there is no such
-/// method. The evaluator calls none: it reads the model folder.
+/// Returns the roles that may call a method, by its path (`/package.Service/Method`), or `None` if the method does
+/// not exist. The evaluator calls no method: it reads the model directory.
 pub fn roles_of(path: &str) -> Option<&'static [Role]> {
     let (service, method) = path.strip_prefix('/')?.split_once('/')?;
     match (service, method) {
@@ -45,8 +45,8 @@ mod tests {
 
     use super::*;
 
-    /// The table of docs/security.md, "Who may do what", method by method. It is written out: what the code says is what is
-    /// tested.
+    /// The table of docs/security.md, "Who may do what", method by method. It repeats the code on purpose, as an
+    /// independent check.
     const ROWS: &[(&str, &[Role])] = &[
         ("/trainyard.v1.ParameterService/Claim", &[Chief]),
         ("/trainyard.v1.ParameterService/Prepare", &[Chief]),

@@ -1,4 +1,4 @@
-//! What a task has to prove who it is, and to find out who others are.
+//! The credentials of a task: they prove its identity and check those of its peers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,23 +14,23 @@ use trainyard_runtime::{Answer, Arrivals, Connection, Stream, Transport};
 use crate::tokens::Tokens;
 use crate::{Credentials, Identity, Protection};
 
-/// What a task has to prove who it is.
+/// The credentials of a task.
 #[derive(Debug, Default)]
 pub struct Security {
     role: Option<Role>,
     credentials: Option<Credentials>,
     tokens: Option<Tokens>,
     waived: bool,
-    /// Whom to expect at an address.
+    /// The task that is expected at each address.
     tasks: BTreeMap<String, Task>,
 }
 
-/// A connection that has been agreed on, and who is at its other end.
+/// A connection after its handshake, and the identity of the peer.
 pub type Secured = (Connection, Option<Identity>);
 
 impl Security {
-    /// Reads the credentials of a task: a folder of certificates, a file of tokens, both or none. `waived`: the operator says
-    /// that the network around the cluster protects it.
+    /// Reads the credentials of a task: a folder of certificates, a file of tokens, both or none. `waived`: the
+    /// operator declares that the surrounding network protects the cluster.
     ///
     /// # Errors
     /// A file cannot be used.
@@ -60,7 +60,7 @@ impl Security {
         })
     }
 
-    /// Returns what protects this task's port.
+    /// Returns the protection of this task's port.
     pub fn protection(&self) -> Protection {
         match (&self.credentials, &self.tokens) {
             (Some(_), _) => Protection::Tls,
@@ -70,25 +70,25 @@ impl Security {
         }
     }
 
-    /// When the certificate of this task ends, where it has one.
+    /// Returns the expiry of this task's certificate, if it has one.
     pub fn certificate_end(&self) -> Option<SystemTime> {
         self.credentials.as_ref().map(Credentials::end)
     }
 
-    /// Whether connections are encrypted.
+    /// Returns whether connections are encrypted.
     pub fn has_tls(&self) -> bool {
         self.credentials.is_some()
     }
 
-    /// Whether callers must say who they are.
+    /// Returns whether callers must prove their identity.
     pub fn asks_who(&self) -> bool {
         self.credentials.is_some() || self.tokens.is_some()
     }
 
-    /// Agrees with a peer that has connected.
+    /// Makes the handshake with a peer that has connected.
     ///
     /// # Errors
-    /// It cannot prove who it is, speaks no TLS 1.3, or takes too long.
+    /// The peer cannot prove its identity, does not speak TLS 1.3, or takes too long.
     pub async fn accept(&self, stream: impl Stream + 'static) -> io::Result<Secured> {
         let credentials = self.credentials.as_ref();
         let credentials =
@@ -96,8 +96,8 @@ impl Security {
         credentials.accept(stream).await
     }
 
-    /// Returns who a caller is: by its certificate, which `identity` was read from, or by its header `authorization`. With both asked
-    /// for, both must say the same role.
+    /// Returns the identity of a caller, from its certificate (`identity`) or from its header `authorization`. If
+    /// both are required, both must prove the same role.
     pub fn who(
         &self,
         identity: Option<Identity>,
@@ -145,7 +145,7 @@ pub struct Issued {
     pub key: String,
 }
 
-/// Calls others by a task's credentials.
+/// A transport that makes calls with a task's credentials.
 #[derive(Debug, Clone)]
 pub struct Caller(pub Arc<Security>);
 
@@ -156,7 +156,7 @@ impl Transport for Caller {
     }
 
     fn listen(&self, address: String) -> Answer<'static, Box<dyn Arrivals>> {
-        // A task listens by the system's sockets; what arrives is agreed on by whoever serves.
+        // A task listens on the system's sockets, and its server makes the handshakes.
         Box::pin(async move {
             Err(io::Error::other(format!(
                 "{address}: only calls are made here"

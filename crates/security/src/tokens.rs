@@ -1,4 +1,4 @@
-//! Tokens: a secret for each role, for tasks of one host or behind a mesh that encrypts.
+//! Tokens: one secret per role, for tasks of one host or behind a mesh that encrypts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use crate::Identity;
 use crate::private_file::check_private;
 
-/// Hexadecimal digits of a token at least: 256 bits.
+/// Least number of hexadecimal digits of a token: 256 bits.
 const DIGITS_MIN: usize = 64;
 const DIGITS_MAX: usize = 1024;
-/// The tokens that a task knows: its own, which it sends, and those of the roles whose calls it takes.
+/// The tokens that a task knows: its own, which it sends, and those of the roles that may call it.
 pub struct Tokens(BTreeMap<Role, String>);
 
 impl fmt::Debug for Tokens {
@@ -28,11 +28,11 @@ impl fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Reads a file of tokens: TOML, `ROLE = "..."`, at least 64 hexadecimal digits each. A task needs its own role's, and
-    /// those of the roles that call it; a worker's file needs no more than a worker's token.
+    /// Reads a file of tokens: TOML, `ROLE = "..."`, at least 64 hexadecimal digits each. A task needs the tokens of
+    /// its own role and of the roles that call it. A worker's file needs only the worker's token.
     ///
     /// # Errors
-    /// The file cannot be read, others may read it, or a token is too short or none.
+    /// The file cannot be read, other users may read it, or a token is too short, invalid, missing or used twice.
     pub fn load(path: &Path, role: Role) -> Result<Self, Diagnostic> {
         let refuse = |what: String| {
             Diagnostic::error(
@@ -44,7 +44,7 @@ impl Tokens {
         check_private(path)?;
         let text =
             std::fs::read_to_string(path).map_err(|error| refuse(error.kind().to_string()))?;
-        // The parser's message shows the line, which holds a secret.
+        // The parser's message would show the line, which holds a secret.
         let table: toml::Table = text
             .parse()
             .map_err(|_| refuse("it is not valid TOML".to_owned()))?;
@@ -73,12 +73,12 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Returns the value of the header `authorization` that a task of the role sends.
+    /// Returns the value of the header `authorization` for calls of a role.
     pub(crate) fn header(&self, role: Role) -> Option<String> {
         self.0.get(&role).map(|token| format!("Bearer {token}"))
     }
 
-    /// Returns whose token a header `authorization` holds. Takes as long whoever's it is.
+    /// Returns the role whose token a header `authorization` holds. Every token is compared, each in constant time.
     pub(crate) fn who(&self, header: &[u8]) -> Option<Identity> {
         let given = header.strip_prefix(b"Bearer ")?;
         let mut found = None;

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use trainyard_cluster_client::Error;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Batch, Batches, Dataset, Position, Prefetch, ShardReader};
-use trainyard_model::{AnyModel, Own, Part, Shard, input_options, parcel_options};
+use trainyard_model::{AnyModel, Own, Part, Shard, inline_options, input_options};
 use trainyard_parameter_store::MicroBatch;
 use trainyard_run_config::Replication;
 use trainyard_runtime::has_threads;
@@ -111,7 +111,7 @@ impl BatchSource {
             Replication::BetweenGraph => {
                 input_options(&config.job, Part::Train, Shard::WHOLE, dead_letter)?
             }
-            Replication::InGraph => parcel_options(&config.job, dead_letter),
+            Replication::InGraph => inline_options(&config.job, dead_letter),
         };
         let (sender, receiver) = mpsc::channel(1);
         let open = Arc::<OutstandingShards>::default();
@@ -325,7 +325,7 @@ impl GrantedBatches {
         match granted.inline_records.take() {
             Some(inline_records) => {
                 self.reader
-                    .begin_parcel(shard, inline_records, batches, direction)?
+                    .begin_inline(shard, inline_records, batches, direction)?
             }
             None => self.reader.begin(shard, batches, direction)?,
         }

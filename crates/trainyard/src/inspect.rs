@@ -34,7 +34,7 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     }
     let mut text = String::new();
     if let Some(state) = state {
-        text.push_str(&set_status(&state));
+        text.push_str(&status_line(&state));
     }
     for path in &found {
         let checkpoint = Checkpoint::open(path)?;
@@ -89,7 +89,7 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
 }
 
 /// Describes the state of the job. The chief records a step only when the job ends or stops, so a running job has none.
-fn set_status(state: &JobState) -> String {
+fn status_line(state: &JobState) -> String {
     let ended = match state.phase {
         JobPhase::Running => {
             return format!(

@@ -46,7 +46,7 @@ pub struct Candidate {
     /// Time since its last occurrence.
     pub idle: Idle,
     /// Occurrence count.
-    pub sightings: u64,
+    pub occurrences: u64,
 }
 
 /// The time since the last occurrence of an id.

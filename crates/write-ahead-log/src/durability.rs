@@ -1,16 +1,17 @@
-//! When a change counts as safe, and when files are flushed: decisions without a file or a clock.
+//! Durability modes: when a change is committed, and when files are flushed. Pure decisions, without files or clocks.
 
 use std::time::Duration;
 
-/// Longest time that what was written waits to be flushed under [`Durability::Wal`].
+/// Longest time between a write and its flush under [`Durability::Wal`].
 const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What has to be over before a change is acknowledged.
+/// Condition for the acknowledgement of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing: there is no log.
+    /// No condition: there is no log.
     None,
-    /// The system has the record, so that it survives the process. A failure of the machine may take the last 50 ms.
+    /// The operating system has the record, so that it survives the process. A failure of the machine may lose the
+    /// last 50 ms.
     #[default]
     Wal,
     /// The disk has the record.
@@ -18,7 +19,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Returns up to where changes may be acknowledged, of what is written and what of it is flushed.
+    /// Returns the position up to which changes may be acknowledged. `written` and `flushed` are positions too.
     pub fn acknowledged(self, written: u64, flushed: u64) -> u64 {
         match self {
             Self::None => u64::MAX,
@@ -27,7 +28,7 @@ impl Durability {
         }
     }
 
-    /// Returns how long what has been written may wait to be flushed.
+    /// Returns the longest time between a write and its flush.
     pub fn flush_after(self) -> Duration {
         match self {
             Self::None => Duration::MAX,

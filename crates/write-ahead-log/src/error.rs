@@ -1,34 +1,35 @@
-//! What goes wrong with a log.
+//! Errors of a log.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A failure.
+/// An error of a log.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// A file or folder could not be read or written. Nothing that was not acknowledged before may be after it.
+    /// A file or folder cannot be read or written. Changes that were not acknowledged before the error must not be
+    /// acknowledged after it.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was being done, for example `write`.
+        /// The failed action, for example `write`.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why; shared by all who wait for the same write.
+        /// The cause. All tasks that wait for the same write share it.
         source: Arc<io::Error>,
     },
-    /// Another process has the log open.
+    /// Another process uses the log.
     #[error("{} is in use by another process", path.display())]
     Taken {
         /// The lock file.
         path: PathBuf,
     },
-    /// A file of the log is no segment, or one of another release.
+    /// A file of the log is not a segment, or a segment of another release.
     #[error("{}: {what}", path.display())]
     NoSegment {
         /// The file.
         path: PathBuf,
-        /// What was expected, and found.
+        /// Expected and found contents.
         what: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The files of a log: one folder, one process at a time.
+//! The folder of a log. Only one process at a time uses it.
 
 use std::fs::{File, TryLockError};
 use std::io::{BufReader, ErrorKind};
@@ -8,28 +8,29 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, ReadAhead, Reader};
 
-/// What the name of a segment ends with.
+/// Suffix of the file names of segments.
 const SUFFIX: &str = ".log";
-/// Bytes that are read at once.
+/// Size of a read, in bytes.
 const READ_BYTES: usize = 1 << 20;
-/// Longest wait for a process that has just been killed to let go of its files.
+/// Timeout for the lock of the folder. A process that has just been killed may still hold it.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time between two looks whether it has.
+/// Interval between attempts to take the lock.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A segment in its folder.
+/// The file of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentFile {
-    /// Place in the order of segments.
+    /// Number of the segment; segments are numbered in order.
     pub number: u64,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its size.
+    /// Size of the file.
     pub bytes: u64,
 }
 
 impl SegmentFile {
-    /// Returns the segments of the log in a folder, in order; of one that is being written, as far as it is written.
+    /// Returns the segments of the log in a folder, in order. A segment that is being written is returned at its
+    /// current length.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -49,7 +50,7 @@ impl SegmentFile {
                     path,
                     bytes: file.len(),
                 }),
-                // Removed since the folder was opened.
+                // The file was removed after the folder was listed.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(Error::io("read", &path)(error)),
             }
@@ -58,10 +59,10 @@ impl SegmentFile {
         Ok(found)
     }
 
-    /// Begins to read it.
+    /// Opens the segment for reading.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// The file cannot be read, or is not a segment.
     pub fn read(&self) -> Result<Reader<BufReader<ReadAhead>>, Error> {
         let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
         let reader = Reader::new(
@@ -76,19 +77,19 @@ impl SegmentFile {
     }
 }
 
-/// The folder of a log, which no other process uses meanwhile.
+/// The folder of a log, locked against other processes.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Held as long as the folder is.
+    /// Releases the lock when it is dropped.
     _lock: File,
 }
 
 impl Folder {
-    /// Takes the folder at `path`, and makes it if there is none.
+    /// Locks the folder at `path`. Creates it if it is missing.
     ///
     /// # Errors
-    /// It cannot be made, or another process has it.
+    /// The folder cannot be created, or another process has locked it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         std::fs::create_dir_all(path).map_err(Error::io("create", path))?;
         let beside = beside(path, "lock");
@@ -111,12 +112,12 @@ impl Folder {
         }
     }
 
-    /// Returns where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns its segments, in order.
+    /// Returns the segments, in order.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -124,10 +125,10 @@ impl Folder {
         SegmentFile::all(&self.path)
     }
 
-    /// Cuts the end of a segment off.
+    /// Truncates a segment to `bytes`.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn cut(&self, segment: &SegmentFile, bytes: u64) -> Result<(), Error> {
         let file = File::options().write(true).open(&segment.path);
         let file = file.map_err(Error::io("open", &segment.path))?;
@@ -139,15 +140,15 @@ impl Folder {
     /// Removes one segment.
     ///
     /// # Errors
-    /// It cannot be removed.
+    /// The file cannot be removed.
     pub fn remove(&self, segment: &SegmentFile) -> Result<(), Error> {
         remove(&segment.path)
     }
 
-    /// Removes all segments, the oldest first: what is left, if the process dies meanwhile, ends as the whole did.
+    /// Removes all segments, the oldest first. If the process dies meanwhile, the newest ones remain.
     ///
     /// # Errors
-    /// One cannot be removed.
+    /// A segment cannot be removed.
     pub fn clear(&self) -> Result<(), Error> {
         self.segments()?
             .iter()
@@ -155,11 +156,11 @@ impl Folder {
         self.flush()
     }
 
-    /// Puts all segments aside, in the place of those put aside before, so that people can look at them. Returns where
-    /// they are.
+    /// Renames the folder, so that people can inspect the segments. Removes the folder that was renamed before.
+    /// Returns the new path.
     ///
     /// # Errors
-    /// They cannot be renamed.
+    /// The folder cannot be renamed.
     pub fn set_aside(&self) -> Result<PathBuf, Error> {
         let aside = beside(&self.path, "set-aside");
         match std::fs::remove_dir_all(&aside) {
@@ -173,19 +174,19 @@ impl Folder {
         Ok(aside)
     }
 
-    /// Returns where a segment lies.
+    /// Returns the path of a segment.
     pub(crate) fn segment(&self, number: u64) -> PathBuf {
         self.path.join(format!("{number:016}{SUFFIX}"))
     }
 
-    /// Makes the names in the folder durable.
+    /// Flushes the directory entries.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         let handle = File::open(&self.path).map_err(Error::io("open", &self.path))?;
         handle.sync_all().map_err(Error::io("flush", &self.path))
     }
 }
 
-/// Removes a segment, if nobody has.
+/// Removes a segment if it exists.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(error)),

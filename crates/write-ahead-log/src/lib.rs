@@ -1,8 +1,8 @@
-//! A log of changes in segmented files, written before the changes are acknowledged.
+//! A write-ahead log: changes in segmented files, written before they are acknowledged.
 //!
-//! It knows records, not what they say: a kind, a number and bytes. One thread at a time writes what all have queued,
-//! in the order in which it was queued, so that a killed process can tear the very end of the last file and nothing
-//! else. Reading is apart from files: any bytes may be given to a [`Reader`], however damaged.
+//! A record is a kind, a number and bytes; the log does not interpret them. One thread at a time writes the records
+//! that all threads have queued, in the order of the queue. A killed process can therefore tear only the end of the
+//! last file. Reading does not depend on files: a [`Reader`] accepts any bytes, however damaged.
 
 mod durability;
 mod error;

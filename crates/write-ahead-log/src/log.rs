@@ -1,8 +1,8 @@
-//! A log that many threads add to.
+//! A log that many threads append to (group commit).
 //!
-//! Adding takes a place in a queue and nothing more, so that it may be done under the lock that decides the order. Who
-//! then wants to be sure writes everything that is queued, for all, in one write; who comes meanwhile finds its own
-//! record written. A thread of its own flushes.
+//! Adding a record only queues it, so that it is cheap enough to do under the lock that decides the order. A thread
+//! that commits writes everything in the queue, in one write for all threads. Threads that commit meanwhile find
+//! their records written. A thread of the log flushes.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use crate::page_cache::give_back;
 use crate::writer::Writer;
 use crate::{Durability, Entry, Error, Folder, Origin, SegmentFile};
 
-/// What waits to be written.
+/// An item that waits to be written.
 #[derive(Debug)]
 enum Item {
     Record(Entry),
-    /// A new segment: after all that came before, or instead of it.
+    /// A new segment. `alone`: it replaces everything before it.
     Segment {
         origin: Origin,
         number: u64,
@@ -34,9 +34,10 @@ enum Item {
 #[derive(Debug, Default)]
 struct Queue {
     items: VecDeque<Item>,
-    /// Bytes of the log up to the last of them, since the process began.
+    /// Position of the end of the queue, in bytes. Positions count from the begin of the first segment that this
+    /// process writes.
     end: u64,
-    /// Number of the last segment that was begun.
+    /// Number of the latest segment.
     number: u64,
 }
 
@@ -45,22 +46,22 @@ struct Shared {
     durability: Durability,
     queue: Mutex<Queue>,
     writer: Mutex<Writer>,
-    /// Bytes that the system has.
+    /// Position up to which the operating system has the log.
     written: AtomicU64,
-    /// Bytes that the disk has.
+    /// Position up to which the disk has the log.
     flushed: AtomicU64,
     /// Bytes of all segments.
     bytes: AtomicU64,
     failure: RwLock<Option<Error>>,
-    /// Told at every flush, and when the log fails.
+    /// Notified at every flush, and when the log fails.
     progress: watch::Sender<()>,
-    /// Wakes who flushes.
+    /// Wakes the thread that flushes.
     unflushed: Condvar,
     asked: Mutex<()>,
     stops: AtomicBool,
 }
 
-/// A log. Once it has failed, nothing is acknowledged any more.
+/// A log. After a failure it acknowledges nothing more.
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<Shared>,
@@ -69,10 +70,10 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log of a folder: behind the last record of `go_on`, or to be begun anew.
+    /// Opens the log of a folder: at the end of segment `go_on`, or without an open segment.
     ///
     /// # Errors
-    /// A file cannot be opened, or the thread that flushes not be started.
+    /// A file cannot be opened, or the thread that flushes cannot be started.
     pub fn open(
         folder: Folder,
         durability: Durability,
@@ -89,8 +90,8 @@ impl Log {
         Ok(log)
     }
 
-    /// The same where threads beside the caller's are not wanted: who waits until something is safe flushes. What nobody
-    /// waits for is flushed with the next that somebody does, or with its segment.
+    /// As [`Log::open`], without a thread: [`Log::commit`] flushes if the mode requires it. Other records are flushed
+    /// with the next flush, or at the end of their segment.
     ///
     /// # Errors
     /// A file cannot be opened.
@@ -128,20 +129,20 @@ impl Log {
         })
     }
 
-    /// Returns the folder that it is in.
+    /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Takes a record in, behind those before it. It is not safe before [`Log::commit`] has said so.
+    /// Queues a record. It is not safe before [`Log::commit`] returns.
     pub fn add(&self, entry: Entry) {
         let mut queue = self.shared.queue.lock();
         queue.end += entry.bytes();
         queue.items.push_back(Item::Record(entry));
     }
 
-    /// Begins a new segment with its first records. `alone`: what the log held before is over, and removed
-    /// first. Returns the number of the segment.
+    /// Begins a segment with its first records. `alone`: the earlier segments are obsolete, and are removed first.
+    /// Returns the number of the segment.
     pub fn begin(
         &self,
         origin: Origin,
@@ -164,15 +165,15 @@ impl Log {
         number
     }
 
-    /// Returns how far the log goes that has been taken in.
+    /// Returns the position of the end of the log, queued records included.
     pub fn end(&self) -> u64 {
         self.shared.queue.lock().end
     }
 
-    /// Waits until everything up to `end` is as safe as the mode says.
+    /// Waits until everything up to `end` is as safe as the mode requires.
     ///
     /// # Errors
-    /// The log has failed: nothing may be acknowledged.
+    /// The log has failed. Nothing may be acknowledged.
     pub async fn commit(&self, end: u64) -> Result<(), Error> {
         let shared = &self.shared;
         shared.write_up_to(end)?;
@@ -195,12 +196,12 @@ impl Log {
         Ok(())
     }
 
-    /// Removes the segments before `number`: nobody needs them any more.
+    /// Removes the segments before `number`, which are no longer needed.
     ///
     /// # Errors
-    /// One cannot be removed. The log goes on.
+    /// A segment cannot be removed. The log remains usable.
     pub fn retire(&self, number: u64) -> Result<(), Error> {
-        // Large files take long to remove: who writes meanwhile does not wait for it.
+        // Removing a large file takes long. The lock is free meanwhile, so that writes do not wait.
         let retired = self.shared.writer.lock().before(number);
         for (number, path) in retired {
             remove(&path)?;
@@ -211,7 +212,7 @@ impl Log {
         Ok(())
     }
 
-    /// Removes everything. What is taken in from now on is dropped, until a segment is begun.
+    /// Removes all segments. Records are dropped until a segment is begun.
     ///
     /// # Errors
     /// A file cannot be removed.
@@ -227,7 +228,7 @@ impl Log {
         self.shared.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns why the log has failed, if it has.
+    /// Returns the failure of the log, if it has failed.
     pub fn failure(&self) -> Option<Error> {
         self.shared.failure()
     }
@@ -238,7 +239,7 @@ impl Drop for Log {
         self.shared.stops.store(true, Ordering::Release);
         self.shared.ask();
         if let Some(flusher) = self.flusher.take() {
-            // A panic of it has been told by its own hook.
+            // The panic hook has already reported a panic of the thread.
             drop(flusher.join());
         }
     }
@@ -251,7 +252,8 @@ impl Shared {
         self.durability.acknowledged(written, flushed) >= end
     }
 
-    /// Wakes who flushes. The lock keeps the wish from coming between its look and its sleep.
+    /// Wakes the thread that flushes. Taking the lock prevents a lost wakeup between that thread's check and its
+    /// wait.
     fn ask(&self) {
         drop(self.asked.lock());
         self.unflushed.notify_one();
@@ -267,7 +269,7 @@ impl Shared {
         self.progress.send_replace(());
     }
 
-    /// Sees to it that everything up to `end` is written.
+    /// Writes everything up to `end`, unless another thread has.
     fn write_up_to(&self, end: u64) -> Result<(), Error> {
         if self.written.load(Ordering::Acquire) >= end && self.failure.read().is_none() {
             return Ok(());
@@ -294,7 +296,7 @@ impl Shared {
 
     fn write_items(&self, writer: &mut Writer, items: VecDeque<Item>) -> Result<(), Error> {
         let mut entries = Vec::with_capacity(items.len());
-        // Where the next item begins, in bytes of the log.
+        // Position of the next item in the log.
         let mut at = self.written.load(Ordering::Acquire);
         for item in items {
             match item {
@@ -312,7 +314,7 @@ impl Shared {
                     }
                     entries.clear();
                     writer.begin(origin, number, alone, at)?;
-                    // The segment before is on the disk, and so is the new one's head.
+                    // The previous segment and the new segment's header are on the disk.
                     at += crate::SEGMENT_HEADER_BYTES as u64;
                     self.flushed.fetch_max(at, Ordering::AcqRel);
                 }
@@ -338,7 +340,8 @@ impl Shared {
             }
             looked = Instant::now();
             if let Err(error) = self.flush() {
-                // The system may have dropped what it could not write: another try would say that all is well.
+                // After a failed flush the system may have dropped the data, and a second flush would falsely
+                // succeed.
                 self.fail(&error);
                 return;
             }
@@ -352,7 +355,7 @@ impl Shared {
         self.flushed.load(Ordering::Acquire) < self.written.load(Ordering::Acquire)
     }
 
-    /// Flushes what has been written.
+    /// Flushes the open segment.
     fn flush(&self) -> Result<(), Error> {
         if !self.is_due() {
             return Ok(());
@@ -361,7 +364,7 @@ impl Shared {
             let mut writer = self.writer.lock();
             let written = self.written.load(Ordering::Acquire);
             let Some(open) = &mut writer.open else {
-                // What comes before a segment is begun is dropped.
+                // Records before the first segment are dropped.
                 self.flushed.fetch_max(written, Ordering::AcqRel);
                 self.progress.send_replace(());
                 return Ok(());

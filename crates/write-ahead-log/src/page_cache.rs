@@ -1,8 +1,8 @@
-//! What the system keeps of a log in memory: little of what was written, and what will be read next.
+//! Page cache hints for a log: release written pages, and read ahead.
 //!
-//! A log is written once and hardly ever read. Left alone, it takes a new page for every page of it, as long as there are
-//! any; the pages are cold, and in a virtual machine the host may have to find them first. Given back as soon as the
-//! disk has them, the same few are written over and over.
+//! A log is written once and rarely read. Without hints it takes a new page of memory for every page that it writes,
+//! as long as free pages exist. New pages are cold, and on a virtual machine the host may have to allocate them
+//! first. Releasing pages as soon as they are on the disk lets the system reuse the same few.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,15 +10,16 @@ use std::num::NonZeroU64;
 
 use rustix::fs::{Advice, fadvise};
 
-/// Bytes behind the end of a log that stay in memory once they are flushed: the front of the next flush, and what a
-/// process that has just been killed wants back first.
+/// Bytes at the end of a log that stay in memory after a flush. The next flush begins among them, and a process that
+/// restarts reads them first.
 pub(crate) const KEPT_BYTES: u64 = 32 << 20;
-/// Bytes that are asked for at once, before they are read.
+/// Bytes of one read-ahead request.
 const AHEAD_BYTES: u64 = 8 << 20;
-/// Bytes of a page; a part of one is not given back.
+/// Size of a page in bytes. A partial page is not released.
 const PAGE_BYTES: u64 = 4 << 10;
 
-/// Gives back the memory of what the disk has of a file. It is advice: nothing depends on it.
+/// Releases the cached pages of a range of a file that the disk has. The call is advisory; correctness does not
+/// depend on it.
 pub(crate) fn give_back(file: &File, begin: u64, end: u64) {
     let begin = begin / PAGE_BYTES * PAGE_BYTES;
     let end = end / PAGE_BYTES * PAGE_BYTES;
@@ -27,12 +28,12 @@ pub(crate) fn give_back(file: &File, begin: u64, end: u64) {
     }
 }
 
-/// A file that is read from its front to its end, and asked for ahead.
+/// A file that is read sequentially, with read-ahead.
 #[derive(Debug)]
 pub struct ReadAhead {
     file: File,
     place: u64,
-    /// Bytes that have been asked for.
+    /// Position up to which read-ahead has been requested.
     asked: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Reading a segment from any bytes, record by record, up to the first that is not whole.
+//! Reads a segment from any bytes, record by record, up to the first record that is not whole.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,60 +9,60 @@ use crate::record::{ALIGNMENT, BODY_BYTES_MAX, Header, RECORD_HEADER_BYTES};
 use crate::segment::SEGMENT_HEADER_BYTES;
 use crate::{Record, SegmentHeader};
 
-/// Bytes that are looked through at once for a later record.
+/// Size of the window in the search for a later record, in bytes.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// What comes next in a segment.
+/// The next item of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// A whole record.
     Record(Record),
-    /// The end.
+    /// The end of the segment.
     End,
-    /// Something that is no whole record.
+    /// Bytes that are not a whole record.
     Bad(Bad),
 }
 
-/// The place up to which a segment is good, and what is there.
+/// The end of the good part of a segment, and the fault there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bad {
-    /// Bytes of the segment that are good.
+    /// Length of the good part in bytes.
     pub place: u64,
-    /// Bytes behind them.
+    /// Bytes after the good part.
     pub rest: u64,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is wrong with a record.
+/// A fault of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The segment ends within it.
+    /// The segment ends within the record.
     Short {
-        /// Bytes that it takes.
+        /// Bytes that the record needs.
         expected: u64,
-        /// Bytes that there are.
+        /// Bytes that the segment has left.
         found: u64,
     },
-    /// Its header is not what was written.
+    /// The header is damaged.
     Header {
         /// CRC-32C of what is there.
         expected: u32,
-        /// The digest that stands there.
+        /// Digest that the header contains.
         found: u32,
     },
-    /// Its body is not what was written.
+    /// The body is damaged.
     Body {
-        /// The digest that its header tells.
+        /// Digest that the header contains.
         expected: u32,
         /// CRC-32C of what is there.
         found: u32,
     },
-    /// Its header tells a length that no record has.
+    /// The length in the header exceeds the maximum.
     Long {
         /// Most bytes of a body.
         most: u64,
-        /// The length told.
+        /// Length in the header.
         found: u64,
     },
 }
@@ -89,7 +89,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A segment that is being read. No more memory is taken for a record than the segment has bytes for.
+/// A segment that is being read. A record takes no more memory than the segment has bytes.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: R,
@@ -99,10 +99,10 @@ pub struct Reader<R> {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Begins to read a segment of `length` bytes.
+    /// Opens a segment of `length` bytes.
     ///
     /// # Errors
-    /// It cannot be read. The inner error says that it is no segment.
+    /// The source cannot be read. The inner error says why the bytes are not a segment.
     pub fn new(mut source: R, length: u64) -> io::Result<Result<Self, String>> {
         let mut head = [0; SEGMENT_HEADER_BYTES];
         if length < SEGMENT_HEADER_BYTES as u64 {
@@ -121,17 +121,17 @@ impl<R: Read + Seek> Reader<R> {
         Ok(SegmentHeader::decode(&head).map(reader))
     }
 
-    /// Returns the segment's head.
+    /// Returns the header of the segment.
     pub fn header(&self) -> SegmentHeader {
         self.header
     }
 
-    /// Returns the bytes that have been read and are good.
+    /// Returns the length of the part that has been read and is good.
     pub fn place(&self) -> u64 {
         self.place
     }
 
-    /// Reads the next record. Behind something bad, the same is answered again.
+    /// Reads the next record. After [`Next::Bad`] every further call returns the same.
     ///
     /// # Errors
     /// The source cannot be read.
@@ -177,7 +177,7 @@ impl<R: Read + Seek> Reader<R> {
             return bad(fault);
         }
         let body_bytes = all - RECORD_HEADER_BYTES as u64;
-        // Not filled with zeros first: a log is read as fast as it can be.
+        // The buffer is not zeroed first, for speed.
         let mut body = Vec::with_capacity(body_bytes as usize);
         let read = self
             .source
@@ -210,8 +210,9 @@ impl<R: Read + Seek> Reader<R> {
         }))
     }
 
-    /// Looks behind something bad for a record which says that the disk had more than what is good: then it is not the
-    /// torn end of the log, and what followed was whole once. Returns where that record lies.
+    /// Searches after `bad` for a record that proves damage: its `flushed` says that the disk had more than the good
+    /// part. The fault is then not a torn end, because the bytes there were once whole. Returns the position of that
+    /// record.
     ///
     /// # Errors
     /// The source cannot be read.
@@ -249,7 +250,7 @@ impl<R: Read + Seek> Reader<R> {
 }
 
 trait SplitOffZeros {
-    /// Cuts what lies behind `length` off, and returns whether it was zeros.
+    /// Truncates to `length`, and returns whether only zeros were cut off.
     fn split_off_zeros(&mut self, length: usize) -> bool;
 }
 

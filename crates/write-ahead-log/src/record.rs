@@ -1,4 +1,4 @@
-//! One record: a header of 40 bytes, and its body, filled up to a multiple of 8.
+//! The format of a record: a header of 40 bytes, and a body that is padded to a multiple of 8.
 //!
 //! ```text
 //!  0  magic      4 bytes
@@ -12,16 +12,16 @@
 //! 36  zero       u32
 //! ```
 //!
-//! `flushed` tells a torn end from damage: what lies before a place that was once flushed was whole. The place and the
-//! segment count in the digest, so that bytes of another record, copied by whatever chance, are none here.
+//! `flushed` distinguishes a torn end from damage: everything before a position that was once flushed was whole. The
+//! digest covers the position and the segment, so that a stray copy of a record is invalid at any other position.
 
 use bytes::Bytes;
 
-/// Bytes before a record's body.
+/// Size of a record's header in bytes.
 pub const RECORD_HEADER_BYTES: usize = 40;
 /// Most bytes of a record's body.
 pub const BODY_BYTES_MAX: usize = 1 << 30;
-/// Records begin at multiples of it.
+/// Records begin at multiples of this number of bytes.
 pub(crate) const ALIGNMENT: u64 = 8;
 
 const MAGIC: [u8; 4] = *b"TYwr";
@@ -38,8 +38,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns a record whose body is `parts`, one behind the other. They are not copied. The digest is computed here,
-    /// before anybody waits for the record.
+    /// Returns a record whose body is the concatenation of `parts`, which are not copied. The digest is computed
+    /// here, before any thread waits for the record.
     ///
     /// # Panics
     /// The body is longer than [`BODY_BYTES_MAX`].
@@ -61,32 +61,32 @@ impl Entry {
         }
     }
 
-    /// Returns it with a number.
+    /// Returns the record with a number.
     pub fn numbered(self, number: u64) -> Self {
         Self { number, ..self }
     }
 
-    /// Returns the bytes that it takes in a file.
+    /// Returns the size of the record in a file, in bytes.
     pub fn bytes(&self) -> u64 {
         RECORD_HEADER_BYTES as u64 + (self.length as u64).next_multiple_of(ALIGNMENT)
     }
 
-    /// Returns what its writer calls it.
+    /// Returns the kind that the writer gave the record.
     pub fn kind(&self) -> u16 {
         self.kind
     }
 
-    /// Returns its writer's number.
+    /// Returns the number that the writer gave the record.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns its body, in parts.
+    /// Returns the parts of the body.
     pub fn parts(&self) -> &[Bytes] {
         &self.parts
     }
 
-    /// Returns the number of zeros behind the body.
+    /// Returns the number of zeros after the body.
     pub(crate) fn filling(&self) -> usize {
         self.length.next_multiple_of(ALIGNMENT as usize) - self.length
     }
@@ -112,17 +112,17 @@ impl Entry {
 /// A record that has been read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Where it begins in its segment.
+    /// Position of the record in its segment.
     pub place: u64,
-    /// What its writer calls it.
+    /// Kind that the writer gave the record.
     pub kind: u16,
-    /// Its writer's number.
+    /// Number that the writer gave the record.
     pub number: u64,
-    /// Its body.
+    /// Body of the record.
     pub body: Bytes,
 }
 
-/// What comes before a body.
+/// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: u16,
@@ -147,10 +147,10 @@ impl Header {
         out
     }
 
-    /// Reads a header that lies at `place` of `segment`.
+    /// Decodes the header at `place` of `segment`.
     ///
     /// # Errors
-    /// The digest that it should have, and has.
+    /// The header is invalid. The error has the expected digest and the found one.
     pub(crate) fn decode(
         bytes: &[u8; RECORD_HEADER_BYTES],
         place: u64,
@@ -172,7 +172,7 @@ impl Header {
         })
     }
 
-    /// Returns whether bytes begin as a header does.
+    /// Returns whether the bytes begin like a header.
     pub(crate) fn may_begin(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC)
     }

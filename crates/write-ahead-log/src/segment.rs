@@ -1,4 +1,4 @@
-//! The head of a segment: whose it is.
+//! The format of a segment's header.
 //!
 //! ```text
 //!  0  magic    8 bytes
@@ -12,36 +12,36 @@
 //! 68  zero     u32
 //! ```
 
-/// Bytes before a segment's first record.
+/// Size of a segment's header in bytes.
 pub const SEGMENT_HEADER_BYTES: usize = 72;
 
 const MAGIC: [u8; 8] = *b"TYsegmnt";
 const VERSION: u32 = 1;
 
-/// What a log is of.
+/// The origin of a log: cluster, member and prepared epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The cluster.
+    /// Cluster of the log.
     pub owner: u128,
-    /// The member of it.
+    /// Member of the cluster.
     pub member: u32,
-    /// What the member remembers: another number, another beginning.
+    /// Term in which the member's values were made or restored. Another number means other values.
     pub prepared_epoch: u64,
 }
 
-/// The head of a segment.
+/// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// What the log is of.
+    /// Origin of the log.
     pub origin: Origin,
-    /// Place in the order of segments, from 1.
+    /// Number of the segment, from 1; segments are numbered in order.
     pub number: u64,
-    /// The start of the machine during which the segment was begun; 0 = not known.
+    /// Boot id of the machine when the segment was begun; 0 = unknown.
     pub boot: u128,
 }
 
 impl SegmentHeader {
-    /// Returns it as bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut out = [0; SEGMENT_HEADER_BYTES];
         out[..8].copy_from_slice(&MAGIC);
@@ -56,10 +56,10 @@ impl SegmentHeader {
         out
     }
 
-    /// Reads it.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The header is invalid. The message says why.
     pub fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Result<Self, String> {
         if bytes[..8] != MAGIC {
             return Err(format!(
@@ -97,7 +97,7 @@ fn part<const N: usize>(bytes: &[u8; SEGMENT_HEADER_BYTES], at: usize) -> [u8; N
     std::array::from_fn(|place| bytes[at + place])
 }
 
-/// Returns the id of this start of the machine; 0 where the system does not tell.
+/// Returns the boot id of the machine; 0 if the system does not provide one.
 pub fn boot() -> u128 {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! The segment that is being written.
+//! Writes records to the open segment.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,26 +12,26 @@ use crate::record::RECORD_HEADER_BYTES;
 use crate::segment::{SEGMENT_HEADER_BYTES, boot};
 use crate::{Entry, Error, Folder, Origin, SegmentFile, SegmentHeader};
 
-/// Pieces of memory that one write takes (`IOV_MAX` of Linux).
+/// Most buffers of one vectored write (`IOV_MAX` of Linux).
 const SLICES_MAX: usize = 1024;
 const ZEROS: [u8; 8] = [0; 8];
 
-/// A segment, open at its end.
+/// A segment that is open for appending.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) file: Arc<File>,
     pub(crate) path: PathBuf,
     number: u64,
-    /// Its bytes.
+    /// Length of the segment in bytes.
     pub(crate) end: u64,
-    /// Bytes of the log, as counted since the process began, that come before it.
+    /// Position of the segment's begin in the log.
     pub(crate) before: u64,
-    /// Bytes of it whose memory has been given back.
+    /// Length of the part whose cached pages have been released.
     given_back: u64,
 }
 
 impl Open {
-    /// Returns what of the file is given back once the log is flushed up to `flushed`.
+    /// Returns the range of the file to release once the log is flushed up to `flushed`.
     pub(crate) fn give_back_up_to(&mut self, flushed: u64) -> Range<u64> {
         let end = flushed
             .saturating_sub(self.before)
@@ -41,18 +41,18 @@ impl Open {
     }
 }
 
-/// Where records go. One thread has it at a time.
+/// The writer of a log's segments. One thread at a time uses it.
 #[derive(Debug)]
 pub(crate) struct Writer {
     folder: Folder,
     pub(crate) open: Option<Open>,
-    /// Bytes of each segment, by number.
+    /// Size of each segment in bytes, by number.
     segments: BTreeMap<u64, u64>,
     headers: Vec<[u8; RECORD_HEADER_BYTES]>,
 }
 
 impl Writer {
-    /// Returns the writer of a folder, which goes on in its last segment if told to.
+    /// Returns the writer of a folder. It appends to segment `go_on`, if there is one.
     pub(crate) fn new(folder: Folder, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
         let segments = folder.segments()?;
         let open = match go_on {
@@ -87,15 +87,15 @@ impl Writer {
         self.segments.values().sum()
     }
 
-    /// Returns the number of the last segment; 0 = there is none.
+    /// Returns the number of the last segment; 0 = none.
     pub(crate) fn last(&self) -> u64 {
         self.segments
             .last_key_value()
             .map_or(0, |(number, _)| *number)
     }
 
-    /// Ends the open segment and begins the next. What the ended one holds is on the disk then, so that only the last
-    /// segment of a log ever has a torn end.
+    /// Ends the open segment and begins the next one. The ended segment is flushed first, so that only the last
+    /// segment of a log can have a torn end.
     pub(crate) fn begin(
         &mut self,
         origin: Origin,
@@ -143,12 +143,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes records behind each other. `flushed` are the bytes of the log that the disk has.
+    /// Appends records. `flushed` is the position up to which the disk has the log.
     pub(crate) fn write(&mut self, entries: &[Entry], flushed: u64) -> Result<(), Error> {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
-        // A position counts from where the open segment began to be written by this process.
+        // The header counts from the begin of the open segment.
         let flushed = flushed.saturating_sub(open.before);
         self.headers.clear();
         let mut place = open.end;
@@ -189,7 +189,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the segments before `number`, the oldest first, and their files.
+    /// Returns the numbers and paths of the segments before `number`, the oldest first.
     pub(crate) fn before(&self, number: u64) -> Vec<(u64, PathBuf)> {
         self.segments
             .range(..number)
@@ -197,12 +197,12 @@ impl Writer {
             .collect()
     }
 
-    /// Takes note that a segment has been removed.
+    /// Removes a segment from the list.
     pub(crate) fn forget(&mut self, number: u64) {
         self.segments.remove(&number);
     }
 
-    /// Removes everything.
+    /// Removes all segments.
     pub(crate) fn clear(&mut self) -> Result<(), Error> {
         self.open = None;
         self.segments.clear();

@@ -1,4 +1,4 @@
-//! Segments that are cut, damaged, rotated and written by many at once.
+//! Segments that are truncated, damaged, rotated and written by many threads.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn block<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn entry(kind: u16, number: u64, body: &[u8]) -> Entry {
-    // In two parts, as a head and a payload come.
+    // In two parts, like a header and a payload.
     let (head, rest) = body.split_at(body.len() / 3);
     Entry::new(
         kind,
@@ -34,7 +34,8 @@ fn entry(kind: u16, number: u64, body: &[u8]) -> Entry {
     .numbered(number)
 }
 
-/// The file of a log of these records, each settled before the next; `durability` says whether each was flushed.
+/// Returns the file of a log of these records, each committed before the next. `durability` decides whether each is
+/// flushed.
 fn file_of(bodies: &[Vec<u8>], durability: Durability) -> Vec<u8> {
     let scratch = tempfile::tempdir().expect("a folder");
     let folder = Folder::open(&scratch.path().join("log")).expect("it is free");
@@ -93,7 +94,7 @@ proptest! {
         prop_assert!(records.iter().zip(1000..).all(|(record, number)| record.number == number));
     }
 
-    /// At every length, what is whole is read and the rest told; nothing is ever made up.
+    /// At every length, whole records are read and the rest is reported. No record is made up.
     #[test]
     fn a_file_cut_anywhere_holds_the_records_before_the_cut(bodies in bodies()) {
         let whole = file_of(&bodies, Durability::WalSync);
@@ -112,8 +113,8 @@ Next::End => prop_assert!(all.iter().any(|record| record.place == length as u64)
         }
     }
 
-    /// A flipped bit hides its record and all behind it, and is known for damage wherever a later record says that it
-    /// had been flushed.
+    /// A flipped bit hides its record and all records after it. It is reported as damage if a later record says that
+    /// the bytes had been flushed.
     #[test]
     fn a_flipped_bit_is_found_and_is_not_taken_for_a_torn_end(bodies in bodies(), at: prop::sample::Index, bit in 0..8) {
         let mut bytes = file_of(&bodies, Durability::WalSync);
@@ -125,11 +126,11 @@ Next::End => prop_assert!(all.iter().any(|record| record.place == length as u64)
         prop_assert_eq!(&records[..], &all[..hit]);
         let Next::Bad(bad) = end else { return Err(TestCaseError::fail("it is taken for whole")) };
         prop_assert_eq!(bad.place, all[hit].place);
-        // Each record but the last is followed by one that was written when it had been flushed.
+        // Each record but the last is followed by a record that was written after it was flushed.
         prop_assert_eq!(proof, all.get(hit + 1).map(|record| record.place));
     }
 
-    /// What a fuzzer does: any bytes behind any head.
+    /// Random bytes after any prefix of a segment, as a fuzzer makes them.
     #[test]
     fn no_bytes_make_the_reader_panic_or_take_more_memory_than_they_have(
         noise in prop::collection::vec(any::<u8>(), 0..400), at: prop::sample::Index, bodies in bodies(),
@@ -308,7 +309,7 @@ fn a_folder_belongs_to_one_and_can_be_put_aside() {
 
 #[test]
 fn a_log_that_cannot_be_written_acknowledges_nothing_more() {
-    // Every write to this device fails for want of space; a flush of it would not.
+    // Every write to this device fails for lack of space; a flush would succeed.
     let scratch = tempfile::tempdir().expect("a folder");
     let path = scratch.path().join("log");
     let folder = Folder::open(&path).expect("it is free");

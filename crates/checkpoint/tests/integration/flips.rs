@@ -81,7 +81,7 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
             candidates: vec![Candidate {
                 id: 8,
                 idle: Idle { pushes: 3, secs: 4 },
-                sightings: 1,
+                occurrences: 1,
             }],
         };
         let slot_names = vec!["accumulator"];

@@ -51,7 +51,7 @@ fn rows(ids: &[u64]) -> DynamicRows {
                     pushes: 1,
                     secs: id % 5,
                 },
-                sightings: id % 3,
+                occurrences: id % 3,
             })
             .collect(),
     }

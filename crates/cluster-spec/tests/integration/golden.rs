@@ -1,4 +1,4 @@
-//! `TF_CONFIG` as TensorFlow's RunConfig reads it, line by line.
+//! `TF_CONFIG`, compared with TensorFlow's RunConfig line by line.
 #![expect(
     clippy::unwrap_used,
     reason = "a recorded case that is not as its README says fails the test"
@@ -10,7 +10,7 @@ use serde_json::Value;
 use trainyard_cluster_spec::{Role, TfConfig};
 use trainyard_testing::Golden;
 
-/// Where we differ on purpose; docs/tensorflow.md says why.
+/// Returns whether Trainyard refuses a case on purpose; docs/tensorflow.md has the reasons.
 fn refused_on_purpose(case: &Value) -> bool {
     let category = case["category"].as_str().unwrap();
     let index = serde_json::from_str::<Value>(case["tf_config"].as_str().unwrap_or("null"))
@@ -27,7 +27,7 @@ fn refused_on_purpose(case: &Value) -> bool {
         || ["odd_address", "duplicate_address", "type_extra_job"].contains(&category)
 }
 
-/// Compares all but the number in the cluster.
+/// Compares everything but the task's number in the cluster.
 fn agrees(config: &TfConfig, ok: &Value) -> Result<(), String> {
     let role = match ok["task_type"].as_str().unwrap() {
         "master" => "chief",
@@ -66,7 +66,7 @@ fn agrees(config: &TfConfig, ok: &Value) -> Result<(), String> {
     }
 }
 
-/// Tasks and addresses of the training cluster; an evaluator is told none, as in TensorFlow.
+/// Returns the tasks and addresses of the training cluster; empty for an evaluator, as in TensorFlow.
 fn addresses(config: &TfConfig) -> BTreeMap<String, String> {
     match &config.cluster {
         Some(cluster) if config.task.role != Role::Evaluator => cluster
@@ -78,8 +78,8 @@ fn addresses(config: &TfConfig) -> BTreeMap<String, String> {
     }
 }
 
-/// `cluster_spec.as_dict()`: job -> addresses, or job -> {index: address} where indices have gaps. `master` is our
-/// chief, and evaluators are dropped.
+/// Converts `cluster_spec.as_dict()`: job -> addresses, or job -> {index: address} if indices have gaps. `master`
+/// becomes the chief, and evaluators are dropped.
 fn expected_addresses(config: &TfConfig, jobs: &Value) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for (job, tasks) in jobs.as_object().unwrap() {
@@ -105,7 +105,7 @@ fn expected_addresses(config: &TfConfig, jobs: &Value) -> BTreeMap<String, Strin
         }
     }
     out.retain(|task, _| !task.starts_with("evaluator:"));
-    // Without a cluster TensorFlow's is empty, and so is ours.
+    // Without a cluster both are empty.
     assert!(
         config.cluster.is_some() || out.is_empty(),
         "{config:?}: {out:?}"
@@ -113,20 +113,20 @@ fn expected_addresses(config: &TfConfig, jobs: &Value) -> BTreeMap<String, Strin
     out
 }
 
-/// How a recorded case and ours compare.
+/// Outcome of the comparison with a recorded case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// Both read the same out of it.
+    /// Both read the same values.
     Equal,
-    /// Both refuse it.
+    /// Both refuse the case.
     BothRefuse,
-    /// Ours refuses what TensorFlow reads, on purpose.
+    /// Trainyard refuses on purpose a case that TensorFlow reads.
     RefusedHere,
-    /// Both read the same, but for the number of a task among evaluators, which has none here.
+    /// Both read the same values, except for the number of a task among evaluators, which Trainyard does not have.
     EvaluatorDropped,
-    /// The variable is not set, which is not parsed here: an empty object stands for it, and both read the same.
+    /// The variable is not set. The test parses an empty object instead, and both read the same values.
     Unset,
-    /// TensorFlow refuses another `model_dir` than the job's; here the daemon does, to which the value is handed on.
+    /// TensorFlow refuses a `model_dir` that differs from the job's. Here the daemon refuses it.
     LeftToTheDaemon,
 }
 
@@ -183,7 +183,7 @@ fn compare(case: &Value) -> Result<Outcome, String> {
     }
 }
 
-/// Which procedure of `train_and_evaluate` the task enters; a master's is our chief's.
+/// Returns the procedure of `train_and_evaluate` that the task enters. A master is a chief.
 fn procedure(config: &TfConfig) -> &'static str {
     match (&config.cluster, config.task.role) {
         (None, _) => "run_local",

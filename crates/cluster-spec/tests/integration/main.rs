@@ -1,4 +1,4 @@
-//! Cluster files and `TF_CONFIG`: what they say, their mistakes, and how TensorFlow reads the same.
+//! Cluster files and `TF_CONFIG`: contents, mistakes, and agreement with TensorFlow.
 
 mod cluster;
 mod golden;

@@ -44,7 +44,7 @@ impl Remote {
         membership: &Membership,
         peers: Vec<Peer>,
         mailbox: &Arc<Mailbox>,
-        farewell: Duration,
+        leave_timeout: Duration,
         herald: JoinHandle<()>,
     ) -> Self {
         let mut outboxes = vec![None; membership.group.size];
@@ -60,7 +60,7 @@ impl Remote {
                 peer,
                 body,
                 Arc::clone(mailbox),
-                farewell,
+                leave_timeout,
             )));
         }
         Self {
@@ -111,11 +111,11 @@ impl Drop for Remote {
 }
 
 /// Keeps the stream to a peer until it ends, and ends the generation if the stream has failed.
-async fn stream(peer: Peer, body: Outbox, mailbox: Arc<Mailbox>, farewell: Duration) {
+async fn stream(peer: Peer, body: Outbox, mailbox: Arc<Mailbox>, leave_timeout: Duration) {
     let outcome = tokio::select! {
         outcome = service::exchange(&peer.channel, tonic::body::Body::new(body)) => outcome,
         // The peer receives the reason first. The stream is then cut, whatever it still carries.
-        () = async { mailbox.ended().await; sleep(farewell).await } => return,
+        () = async { mailbox.ended().await; sleep(leave_timeout).await } => return,
     };
     let Err(status) = outcome else { return };
     // A process that has left may be gone.
@@ -164,7 +164,7 @@ pub(crate) fn spawn_herald(
     membership: Membership,
     peers: &[Peer],
     mailbox: Arc<Mailbox>,
-    farewell: Duration,
+    leave_timeout: Duration,
 ) -> JoinHandle<()> {
     let channels: Vec<Channel> = peers.iter().map(|peer| peer.channel.clone()).collect();
     tokio::spawn(async move {
@@ -177,6 +177,6 @@ pub(crate) fn spawn_herald(
             .iter()
             .map(|channel| service::abort(channel, &membership, &reason));
         // A peer that cannot be told finds out by itself.
-        let _ = timeout(farewell, join_all(told)).await;
+        let _ = timeout(leave_timeout, join_all(told)).await;
     })
 }

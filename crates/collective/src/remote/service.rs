@@ -14,7 +14,7 @@ use tonic::codegen::{BoxFuture, Service as TowerService, http};
 use tonic::server::NamedService;
 use trainyard_protocol::Channel;
 use trainyard_protocol::framing::{Outgoing, read};
-use trainyard_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, DEPOSIT_BYTES_MAX};
+use trainyard_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, GROUP_MESSAGE_BYTES_MAX};
 use trainyard_protocol::message_stream::{self, Messages};
 use trainyard_protocol::unary_call::{self, answer};
 use trainyard_protocol::v1::collective_service_server::SERVICE_NAME;
@@ -106,7 +106,7 @@ impl Shared {
 
     /// Receives all messages that a peer sends in a generation.
     async fn exchange(&self, body: Body) -> Result<Outgoing, Status> {
-        let mut messages = Messages::new(body, DEPOSIT_BYTES_MAX);
+        let mut messages = Messages::new(body, GROUP_MESSAGE_BYTES_MAX);
         let first: Option<(v1::GroupMessage, _)> = messages.next().await?;
         let membership = membership_from_wire(first.and_then(|(first, _)| first.membership))?;
         let member = self.member_of(&membership).await?;
@@ -128,7 +128,7 @@ impl Shared {
             match message {
                 Ok(Some((fields, payload))) => {
                     let (key, message) =
-                        deposit_from_wire(&fields, payload).inspect_err(|refusal| {
+                        message_from_wire(&fields, payload).inspect_err(|refusal| {
                             let message = refusal.message.clone();
                             mailbox.end(Cause::InvalidMessage {
                                 peer: mailbox.name(rank),
@@ -291,7 +291,7 @@ fn membership_from_wire(membership: Option<v1::Membership>) -> Result<Membership
     }
 }
 
-fn deposit_from_wire(
+fn message_from_wire(
     fields: &v1::GroupMessage,
     payload: Vec<Bytes>,
 ) -> Result<(Key, GroupMessage), Refusal> {

@@ -181,7 +181,7 @@ fn parquet_rows_divide_among_workers() {
     assert!(all.into_iter().eq(0..ROWS));
 }
 
-/// Every data shard, read from the files and from parcels, forward and backward.
+/// Every data shard, read from the files and from inline records, forward and backward.
 #[test]
 fn data_shards_of_parquet_hold_every_row_once() {
     let options = options(
@@ -206,7 +206,7 @@ fn data_shards_of_parquet_hold_every_row_once() {
     };
     let mut fetcher = RecordFetcher::new(options.clone());
     let mut files = ShardReader::open(options.clone(), schema()).expect("the files open");
-    let mut parcels = ShardReader::new(options, schema());
+    let mut readers = ShardReader::new(options, schema());
     let mut rows = Vec::new();
     let mut batch = Batch::default();
     let mut other = Batch::default();
@@ -229,11 +229,15 @@ fn data_shards_of_parquet_hold_every_row_once() {
             files
                 .begin(shard.clone(), 0..u32::MAX, direction)
                 .expect("the shard is good");
-            parcels
-                .begin_parcel(shard, inline_records, 0..u32::MAX, direction)
-                .expect("the parcel is good");
+            readers
+                .begin_inline(shard, inline_records, 0..u32::MAX, direction)
+                .expect("the inline records are good");
             while files.read(&mut batch).expect("the files are read") {
-                assert!(parcels.read(&mut other).expect("the parcel is read"));
+                assert!(
+                    readers
+                        .read(&mut other)
+                        .expect("the inline records are read")
+                );
                 assert_eq!(batch, other);
                 rows.extend((0..batch.rows).map(|row| compare(&batch, row)));
             }

@@ -66,7 +66,7 @@ pub(super) struct Row {
 pub(super) struct Seen {
     pub(super) id: u64,
     pub(super) used: Timestamp,
-    pub(super) sightings: u32,
+    pub(super) occurrences: u32,
 }
 
 /// The changes of a slice since the instant of a checkpoint.
@@ -140,7 +140,7 @@ impl State {
             let seen = |(id, used)| Seen {
                 id,
                 used,
-                sightings: self.sightings[place as usize],
+                occurrences: self.occurrences[place as usize],
             };
             aside.candidates.was.insert(place, now.map(seen));
         }

@@ -89,7 +89,7 @@ impl Taken {
         let candidate = |seen: &Seen| Candidate {
             id: seen.id,
             idle: idle(&seen.used),
-            sightings: seen.sightings.into(),
+            occurrences: seen.occurrences.into(),
         };
         DynamicRows {
             ids: order.iter().map(|row| self.rows[*row as usize].0).collect(),
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
                     .extend(state.candidates.at(place).map(|(id, used)| Seen {
                         id,
                         used,
-                        sightings: state.sightings[place as usize],
+                        occurrences: state.occurrences[place as usize],
                     })),
             }
         }

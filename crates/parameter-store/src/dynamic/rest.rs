@@ -111,8 +111,8 @@ impl DynamicSlice {
             if state.candidates.place(candidate.id).is_some() {
                 return Err(self.unfit());
             }
-            let sightings = u32::try_from(candidate.sightings).unwrap_or(u32::MAX);
-            state.add_candidate(candidate.id, sightings, used(&candidate.idle));
+            let occurrences = u32::try_from(candidate.occurrences).unwrap_or(u32::MAX);
+            state.add_candidate(candidate.id, occurrences, used(&candidate.idle));
         }
         if state.rows.len().max(state.candidates.len()) > most {
             self.leave_out(state);

@@ -23,7 +23,7 @@ pub(crate) struct State {
     pub(super) values: SliceValues,
     pub(super) candidates: Lru,
     /// Occurrence counts, by place of the candidate.
-    pub(super) sightings: Vec<u32>,
+    pub(super) occurrences: Vec<u32>,
     pub(super) now: Timestamp,
     /// Copies that a checkpoint in progress needs.
     pub(super) aside: Option<CopyOnWrite>,
@@ -32,7 +32,7 @@ pub(crate) struct State {
 impl State {
     /// Counts an occurrence of an id without a row. At most `candidates_max` ids are counted: a further id replaces the
     /// least recent one.
-    pub(super) fn sight(
+    pub(super) fn count_occurrence(
         &mut self,
         id: u64,
         now: Timestamp,
@@ -53,9 +53,9 @@ impl State {
                 self.add_candidate(id, 0, now)
             }
         };
-        let sightings = &mut self.sightings[place as usize];
-        *sightings = sightings.saturating_add(1);
-        if *sightings >= admit_after {
+        let occurrences = &mut self.occurrences[place as usize];
+        *occurrences = occurrences.saturating_add(1);
+        if *occurrences >= admit_after {
             Admission::Due
         } else {
             Admission::Later
@@ -63,15 +63,15 @@ impl State {
     }
 
     /// Adds an id without a row, with its occurrence count.
-    pub(super) fn add_candidate(&mut self, id: u64, sightings: u32, now: Timestamp) -> u32 {
+    pub(super) fn add_candidate(&mut self, id: u64, occurrences: u32, now: Timestamp) -> u32 {
         if let Some(place) = self.candidates.next_place() {
             self.set_candidate_aside(place);
         }
         let place = self.candidates.insert(id, now);
-        if place as usize == self.sightings.len() {
-            self.sightings.push(sightings);
+        if place as usize == self.occurrences.len() {
+            self.occurrences.push(occurrences);
         } else {
-            self.sightings[place as usize] = sightings;
+            self.occurrences[place as usize] = occurrences;
         }
         place
     }
@@ -136,7 +136,7 @@ impl State {
             .parts()
             .for_each(|buffer| reserve(buffer, rows * width));
         self.candidates.reserve(candidates);
-        reserve(&mut self.sightings, candidates);
+        reserve(&mut self.occurrences, candidates);
     }
 
     /// Removes the least recently used rows until `most` rows are left, and returns how many were removed.

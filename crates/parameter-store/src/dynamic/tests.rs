@@ -325,7 +325,7 @@ proptest! {
             counted.sort_unstable();
             drop(state);
             let rest = snapshot(&slices[0], now);
-            prop_assert_eq!(rest.candidates.iter().map(|known| (known.id, known.sightings)).collect::<Vec<_>>(), counted);
+            prop_assert_eq!(rest.candidates.iter().map(|known| (known.id, known.occurrences)).collect::<Vec<_>>(), counted);
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Ledger, Store, check_worker};
-use crate::aggregation::{Part, Put, mean};
+use crate::aggregation::{MicroBatchGradients, Put, mean};
 use crate::selection::Resolved;
 use crate::sessions::Admission;
 use crate::slice::Scratch;
@@ -34,7 +34,7 @@ impl Store {
         let micro_batch = match (update, push.micro_batch) {
             (Update::Sync, None) => {
                 return Err(Error::BadRequest(
-                    "a synchronous push must name its slot, given none".to_owned(),
+                    "a synchronous push must name its lane, given none".to_owned(),
                 ));
             }
             (Update::Sync, micro_batch) => micro_batch,
@@ -290,7 +290,7 @@ impl Store {
                 return Err(Error::BadRequest(message));
             }
             let bytes = values.len() as u64 * 4;
-            let part = Part {
+            let part = MicroBatchGradients {
                 batch: push.batch,
                 batches: push.batches,
                 resolved,

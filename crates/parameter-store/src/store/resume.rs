@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use trainyard_cluster_spec::Task;
 
 use super::{Control, Ledger, Store, previous::Previous};
-use crate::aggregation::{Part, Put};
+use crate::aggregation::{MicroBatchGradients, Put};
 use crate::lru::Timestamp;
 use crate::{Change, Error, Identity, Journal, MicroBatchRecord, State, StoreMetadata};
 
@@ -51,7 +51,7 @@ impl Store {
             self.memory_budget
                 .parts
                 .fetch_add(values.len() as u64 * 4, Ordering::Relaxed);
-            let part = Part {
+            let part = MicroBatchGradients {
                 batch: *batch,
                 batches: *batches,
                 resolved,

@@ -1,7 +1,8 @@
-//! A store that is brought back is the store that was, whenever the process died.
+//! A recovered store equals the store before the crash, whenever the process died.
 //!
-//! Random work is done twice: on a store with a log, and on one without as far as the log had come when it was cut.
-//! Both must be the same: values and slots bit by bit, sessions, windows, data, tickets, clocks and parts.
+//! Random work is done on a store with a log, and again on a store without one, up to the point at which the log was
+//! cut. Both stores must be equal: values and slots bit by bit, sessions, windows, data, tickets, clocks and
+//! micro-batches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ pub(crate) const SERVER: Task = Task {
     index: 0,
 };
 
-/// One thing that is asked of the store. Much of it is refused: that changes nothing.
+/// A request to the store. Many are refused, which changes nothing.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     OpenSession {
@@ -92,7 +93,8 @@ pub(crate) fn updates() -> impl Strategy<Value = Update> {
     ]
 }
 
-/// A dense vector, a table whose rule moves all rows, and a dynamic table with room for four rows.
+/// Returns a plan with a dense vector, a table whose rule changes all rows, and a dynamic table with room for four
+/// rows.
 fn request(update: Update) -> v1::PrepareRequest {
     let variable = |name: &str, shape: &[usize], access, group: &str| VariableSpec {
         name: name.into(),
@@ -154,7 +156,7 @@ fn request(update: Update) -> v1::PrepareRequest {
     }
 }
 
-/// Does the work, on a store with a journal or without.
+/// Does the work on a store, with or without a journal.
 pub(crate) struct Worker<'a> {
     pub(crate) shard: LocalServer,
     model_dir: &'a Path,
@@ -333,9 +335,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Writes a checkpoint, which is committed or forgotten.
+    /// Writes a checkpoint, and commits or abandons it.
     fn save(&mut self, committed: bool) {
-        // As the chief does: what has a checkpoint needs no other.
+        // Like the chief, skips a version that already has a checkpoint.
         let version = Some(self.shard.store().status().version);
         if std::mem::replace(&mut self.saved_version, version) == version {
             return;
@@ -365,7 +367,7 @@ fn block<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-/// Everything that two stores must have in common.
+/// The state that must be equal in both stores.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Image {
     pub(crate) status: Status,
@@ -378,10 +380,10 @@ pub(crate) fn image(shard: &LocalServer) -> Image {
     let store = shard.store();
     let mut status = store.status();
     let mut metadata = store.metadata();
-    // Of no consequence: when it was last saved, whom it waited for, what tables have given up. The memory of replaced
-    // values is compared by bits.
+    // The latest save, the slowest lane and the counts of dropped rows do not matter. The memory of replaced values
+    // is compared bit by bit.
     (status.saved_version, status.slowest_lane) = (None, None);
-    // Nor is the memory of a table, which depends on how it grew.
+    // The memory of a table depends on how the table grew.
     status.held.tables = 0;
     status.dynamic.iter_mut().for_each(|table| {
         (table.evicted, table.expired, table.gradients_dropped) = (0, 0, 0);
@@ -441,7 +443,7 @@ pub(crate) fn open_log(path: &Path) -> Arc<LogJournal> {
     Arc::new(LogJournal::new(log, CLUSTER, 0, LogState::default(), None))
 }
 
-/// Segments and bytes in them.
+/// Returns the segments and their sizes.
 fn extent(path: &Path) -> Vec<(PathBuf, u64)> {
     let entries = path.read_dir().expect("the log").filter_map(Result::ok);
     let mut found: Vec<_> = entries
@@ -464,7 +466,7 @@ fn bring_back(model_dir: &Path, path: &Path) -> (LocalServer, Result<Option<Reco
     (shard, recovered)
 }
 
-/// Work, the log of it, and how long that was behind each act.
+/// Finished work, its log, and the sizes of the log after each act.
 struct Done {
     scratch: tempfile::TempDir,
     lengths: Vec<Vec<(PathBuf, u64)>>,
@@ -492,7 +494,7 @@ impl Done {
         self.scratch.path().join("model")
     }
 
-    /// Returns a copy of the log as it was when it had so many bytes, and how many acts it then held.
+    /// Returns a copy of the log at a length of `bytes`, and the number of acts that it then held.
     fn cut(&self, bytes: u64) -> (PathBuf, usize) {
         let copy = self.scratch.path().join("cut");
         std::fs::create_dir(&copy).expect("made");
@@ -546,7 +548,7 @@ proptest! {
         let (shard, recovered) = bring_back(&done.model_dir(), &path);
         let recovered = recovered.expect("it is sound").expect("there is a log");
         prop_assert!(recovered.torn <= most);
-        // Time passes without a record: the store knows it from the next push on.
+        // The passage of time is not logged: a recovered store learns it from the next push.
         let reference = without_log(update, &acts[..held]);
         let secs = shard.store().clock();
         let mut expected = image(&reference);
@@ -560,7 +562,7 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// It dies, comes back, works on, dies again.
+    /// The process dies, recovers, works on and dies again.
     #[test]
     fn a_store_goes_on_from_its_log_as_if_nothing_had_been(
         update in updates(), acts in acts(), first in any::<prop::sample::Index>(),
@@ -599,7 +601,7 @@ proptest! {
     }
 }
 
-/// The log has let go of the folder: the journal of a store ends with it.
+/// Drops the store, and with it its journal, so that the folder of the log is free. Returns the store's image.
 fn image_of_worker(worker: &mut Worker<'_>) -> Image {
     let shard = std::mem::replace(&mut worker.shard, LocalServer::new(0, 2, 3, 1));
     image(&shard)

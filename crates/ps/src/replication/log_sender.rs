@@ -1,4 +1,4 @@
-//! The primary's side of a pair: sends its log to the backup, then every change, and hears how far that has come.
+//! The primary's side of replication: sends the log and then every change to the backup, and receives confirmations.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::replication::replica_role::Term;
 use crate::replication::shipping::{item_to_wire, send_log};
 use crate::replication_log::Subscription;
 
-/// Time between tries to reach a backup.
+/// Interval between attempts to reach the backup.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest wait for a backup's first word.
+/// Timeout for the backup's first reply.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time between two lines that say that a backup cannot be reached.
+/// Interval between warnings that the backup cannot be reached.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ struct Shared {
     term: Term,
 }
 
-/// A link to a backup, kept up until it is dropped.
+/// The connection to the backup. It is restored after failures until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct LogSender {
     shared: Arc<Mutex<Shared>>,
@@ -49,7 +49,7 @@ impl Drop for LogSender {
 }
 
 impl LogSender {
-    /// Begins to bring the backup of `replica` level.
+    /// Starts to bring the backup of `replica` in sync.
     pub(crate) fn begin(replica: Arc<Replica>, cluster: u128, term: Term) -> Self {
         let shared = Arc::new(Mutex::new(Shared {
             state: v1::LinkState::Broken,
@@ -66,7 +66,7 @@ impl LogSender {
         }
     }
 
-    /// Returns how it stands.
+    /// Returns the state of the connection.
     pub(crate) fn state(&self) -> v1::LinkState {
         self.shared
             .lock()
@@ -74,7 +74,7 @@ impl LogSender {
             .state
     }
 
-    /// The chief has said the same again, in a later term.
+    /// Sets the term of a later order of the chief that does not change the role.
     pub(crate) fn set_term(&self, term: Term) {
         self.shared
             .lock()
@@ -82,13 +82,13 @@ impl LogSender {
             .term = term;
     }
 
-    /// Returns whether it was given up: the other replica is the primary.
+    /// Returns whether sending has ended for good, for example because the other replica is the primary.
     pub(crate) fn is_over(&self) -> bool {
         self.task.is_finished()
     }
 }
 
-/// Ends a subscription with whoever holds it.
+/// A subscription that ends when this value is dropped.
 struct HeldSubscription {
     journal: Arc<LogJournal>,
     subscription: Subscription,
@@ -151,7 +151,7 @@ impl SendLoop {
         }
     }
 
-    /// Sends until something goes wrong.
+    /// Sends until an error occurs.
     async fn send(
         &self,
         mut client: ReplicaServiceClient<trainyard_protocol::Channel>,
@@ -184,7 +184,7 @@ impl SendLoop {
         let answer = answer.map_err(|_| Status::unavailable("it does not answer"))??;
         let mut replies = answer.into_inner();
         self.set(v1::LinkState::Behind);
-        // From here on nothing is missed; what came before is in the files.
+        // The subscription has every change from here on. Earlier changes are in the files.
         let held = HeldSubscription {
             subscription: journal.replication_log().subscribe(),
             journal: Arc::clone(journal),
@@ -212,7 +212,7 @@ impl SendLoop {
                 send_log(replica.folder(), expected, subscription.changes, send)
             })
         };
-        // The backup says why, if it ends the stream meanwhile.
+        // If the backup ends the stream meanwhile, its status is the reason.
         tokio::select! {
             sent = log => {
                 let sent = sent.map_err(|panic| Status::internal(panic.to_string()))?;
@@ -266,7 +266,7 @@ impl SendLoop {
     }
 }
 
-/// Why a stream has ended that says nothing more.
+/// Returns the reason for the end of a stream.
 fn ended(reply: Result<Option<v1::FollowReply>, Status>) -> Status {
     match reply {
         Err(status) => status,

@@ -1,4 +1,4 @@
-//! The wiring of a parameter server that holds two shards: a replica of its own, and one of the shard before it.
+//! The wiring of a replicated parameter server. It holds a replica of its own shard, and one of the shard before it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +18,15 @@ use crate::replication::replica::Replica;
 use crate::replication::replica_service::Replicas;
 use crate::replication::shard_service::ShardService;
 use crate::run::{LOG_RETIRE_INTERVAL, POLL_INTERVAL, REPLY_FLUSH_DELAY, retire, word_of};
-use crate::tensor_service::MemoryBudget;
+use crate::tensor_service::MessageBudget;
 
-/// Time for the chief to say that all shards have been finished, once those that are served here are.
+/// Time that the chief has to dismiss the server after the shards served here have finished.
 const DISMISSAL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Time for open calls when the server closes.
+/// Time for open streams to end when the server closes.
 const STREAM_CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Returns the server that has the second replica of a shard.
+/// Returns the server that holds the second replica of a shard.
 fn backup_of(context: &Context, shard: usize) -> Result<(Task, String), Diagnostic> {
     let next = (shard + 1) % context.cluster.num_ps();
     peer(context, next)
@@ -46,11 +46,11 @@ fn peer(context: &Context, index: usize) -> Result<(Task, String), Diagnostic> {
     Ok((task, address.to_owned()))
 }
 
-/// Serves the shards whose primaries this server has, and follows those of the others, until the job ends, or until told
-/// to stop and drained.
+/// Serves the shards whose primary is on this server, and follows the others, until the job ends, or until the token
+/// stops this server and it has drained.
 ///
 /// # Errors
-/// The cluster has one server only, the port is taken, or the server failed.
+/// The cluster has only one server, the port is taken, or the server failed.
 pub(crate) async fn run_pair(context: Context, stop: CancellationToken) -> Result<(), Diagnostic> {
     let task = context.task;
     let num_ps = context.cluster.num_ps();
@@ -71,14 +71,14 @@ pub(crate) async fn run_pair(context: Context, stop: CancellationToken) -> Resul
     let follows = ReplicaServiceServer::new(replicas.clone())
         .max_decoding_message_size(SHIPPED_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(SHIPPED_MESSAGE_BYTES_MAX);
-    let budget = MemoryBudget::new(context.job.parameter_servers.memory_bytes_max);
+    let budget = MessageBudget::new(context.job.parameter_servers.memory_bytes_max);
     let closing = CancellationToken::new();
     let server = serve(
         listener,
         Routes::new(ShardService::new(replicas.clone(), task.index, budget)).add_service(follows),
         trainyard_protocol::DESCRIPTORS,
         &context,
-        // The streams of chief and neighbours do not end by themselves.
+        // The streams of the chief and of the neighbour servers do not end by themselves.
         ServerLimits {
             drain: STREAM_CLOSE_TIMEOUT,
             ..ServerLimits::default()
@@ -95,7 +95,7 @@ pub(crate) async fn run_pair(context: Context, stop: CancellationToken) -> Resul
     worked.and(served)
 }
 
-/// Follows the replicas, and closes the server when the job has ended or the drain has.
+/// Polls the replicas. Returns when the job has ended or the server has drained.
 async fn watch(
     context: &Context,
     replicas: &Replicas,
@@ -127,7 +127,7 @@ async fn watch(
             .iter()
             .filter(|replica| replica.is_primary())
             .collect();
-        // Of two that are served, the one that has not come so far.
+        // The server reports the least advanced state of the shards that it serves.
         let states = serving
             .iter()
             .map(|replica| replica.store().store().status().state);
@@ -169,7 +169,8 @@ async fn watch(
             serving
                 .iter()
                 .for_each(|replica| replica.store().store().drain());
-            // What is taken over from others that stop has its log, and its turn is not now.
+            // Only the shards served now are drained. A shard that this server takes over later from a stopping
+            // server has a log here.
             drained = serving.into_iter().cloned().collect();
             drain_until = Some(Instant::now() + context.drain_deadline.mul_f32(0.8));
             info!("draining: waiting for the chief's last checkpoint");

@@ -1,11 +1,11 @@
-//! What is measured of replicas.
+//! Metrics of replicas.
 
 use metrics::{describe_gauge, gauge};
 use trainyard_protocol::v1;
 
 use crate::replication::replica::Replica;
 
-/// Says what is measured.
+/// Registers the descriptions of the metrics.
 pub(crate) fn describe() {
     describe_gauge!(
         "trainyard_replica_role",
@@ -25,7 +25,7 @@ pub(crate) fn describe() {
     );
 }
 
-/// Records how a replica stands.
+/// Records the status of a replica.
 pub(crate) fn record(replica: &Replica) {
     let status = replica.status();
     let labels = [("shard", status.shard.to_string())];

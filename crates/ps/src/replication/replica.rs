@@ -1,4 +1,4 @@
-//! One of the two replicas of a shard: served, followed, or idle until the chief says which.
+//! One of the two replicas of a shard: primary, backup, or idle until the chief decides.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -25,11 +25,11 @@ use crate::replication::replica_role::{Order, Refused, Role, RoleState, Step, Te
 use crate::replication::shipping::entry_from_wire;
 use crate::service::Service;
 
-/// Longest wait for a backup to confirm what had been acknowledged without it.
+/// Timeout for the backup to confirm the changes that were acknowledged without it.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A store, who keeps its log and who serves it. Another one replaces it whenever the replica begins anew, so that nothing
-/// that is still under way with the old one touches the new.
+/// A store, its journal and its service. All three are replaced when the replica starts over, so that calls that
+/// still use the old store cannot affect the new one.
 #[derive(Debug, Clone)]
 struct Holding {
     shard: LocalServer,
@@ -37,25 +37,25 @@ struct Holding {
     service: Arc<Service>,
 }
 
-/// A replica.
+/// A replica of a shard.
 #[derive(Debug)]
 pub(crate) struct Replica {
     context: Context,
-    /// Index of the shard, which is that of the server that is the first to hold it.
+    /// Index of the shard, which is also the index of its first server.
     shard: usize,
-    /// Where its log lies.
+    /// Folder of the replica's log.
     folder: PathBuf,
-    /// The server of the other replica, and where it listens.
+    /// Server of the other replica, and its address.
     peer: (Task, String),
     role: Mutex<RoleState>,
     holding: RwLock<Holding>,
     log_sender: Mutex<Option<LogSender>>,
-    /// Changes of what the replica is are made one after the other; with what makes changes again, while it follows.
+    /// Serializes changes of the role. Holds the replay while the replica follows a primary.
     turn: tokio::sync::Mutex<Option<Replay>>,
     failure: Mutex<Option<Diagnostic>>,
 }
 
-/// Nothing that holds one of these locks panics half-way through a change.
+/// No holder of these locks panics in the middle of a change, so a poisoned lock is safe to use.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -66,7 +66,7 @@ fn service(
     index: usize,
     journal: Option<Arc<LogJournal>>,
 ) -> Arc<Service> {
-    // A receiver keeps its value when its sender goes.
+    // A receiver keeps its value after its sender is dropped.
     let (_, known) = watch::channel(Some(journal));
     let most = context.job.parameter_servers.log_bytes_max;
     Arc::new(Service::new(
@@ -79,7 +79,7 @@ fn service(
 }
 
 impl Replica {
-    /// Returns the idle replica of a shard in this server; `peer` has the other one.
+    /// Returns an idle replica of a shard on this server. `peer` holds the other replica.
     pub(crate) fn new(context: &Context, shard: usize, peer: (Task, String)) -> Self {
         let own = shard == context.task.index;
         let name = if own {
@@ -118,12 +118,12 @@ impl Replica {
         &self.folder
     }
 
-    /// Returns the server that has the other replica, and where it listens.
+    /// Returns the server of the other replica, and its address.
     pub(crate) fn peer(&self) -> &(Task, String) {
         &self.peer
     }
 
-    /// Returns the task that is the first to hold the shard.
+    /// Returns the first server of the shard.
     pub(crate) fn task(&self) -> Task {
         Task {
             role: TaskRole::Ps,
@@ -147,7 +147,7 @@ impl Replica {
         };
     }
 
-    /// Returns the store, whatever it is worth.
+    /// Returns the store, even if the replica does not serve it.
     pub(crate) fn store(&self) -> LocalServer {
         self.holding().shard
     }
@@ -161,14 +161,14 @@ impl Replica {
         locked(&self.role).role()
     }
 
-    /// Returns who answers the callers of this shard; nothing, where the other replica does.
+    /// Returns the service of the shard; `None` if this replica is not the primary.
     pub(crate) fn serving(&self) -> Option<Arc<Service>> {
         locked(&self.role)
             .is_primary()
             .then(|| self.holding().service)
     }
 
-    /// Returns why the server cannot go on.
+    /// Returns the failure that ends the server, if there is one.
     pub(crate) fn failure(&self) -> Option<Diagnostic> {
         let log = self.journal().and_then(|journal| journal.failure());
         locked(&self.failure)
@@ -176,7 +176,7 @@ impl Replica {
             .or_else(|| log.map(|error| cannot(&error)))
     }
 
-    /// Returns how the replica stands, for the chief.
+    /// Returns the status of the replica, for the chief.
     pub(crate) fn status(&self) -> v1::ReplicaStatus {
         let state = *locked(&self.role);
         let (role, waits_for_backup, in_sync) = match state.role() {
@@ -208,11 +208,11 @@ impl Replica {
         }
     }
 
-    /// Becomes what the chief says. A primary that is to wait for its backup does so when this returns: everything that
-    /// was acknowledged before is there.
+    /// Takes the role that the chief orders. If the order makes a primary wait for its backup, the backup has
+    /// everything acknowledged before when this returns.
     ///
     /// # Errors
-    /// Somebody has said something later, or the replica is not fit for it.
+    /// The order is older than the latest one, or the replica cannot take the role.
     pub(crate) async fn set_role(
         self: &Arc<Self>,
         cluster: u128,
@@ -224,7 +224,7 @@ impl Replica {
         let before = role.role();
         let step = role.set_role(term, order)?;
         let now = role.role();
-        // It counts as what it is told to be only when it is: nobody is served by what has no journal yet.
+        // The new role takes effect only after the step, so that a replica without a journal never serves.
         match step {
             Step::Keep => {}
             Step::Recover => self.recover(),
@@ -259,7 +259,7 @@ impl Replica {
                 .set_waits_for_backup(waits_for_backup);
             drop(turn);
             if waits_for_backup {
-                // What was acknowledged without the backup is there, too, when the chief hears of it.
+                // The backup must have the changes that were acknowledged without it before the chief gets the reply.
                 let settled = tokio::time::timeout(COMMIT_TIMEOUT, journal.commit()).await;
                 if !matches!(settled, Ok(Ok(()))) {
                     return Err(Refused::Unconfirmed);
@@ -269,7 +269,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Brings back what the log of its own holds, while callers are told to wait.
+    /// Recovers the store from the replica's own log. Callers are refused as not ready meanwhile.
     fn recover(self: &Arc<Self>) {
         let store = fresh(&self.context, self.shard);
         let (known, journal) = watch::channel(None);
@@ -296,7 +296,7 @@ impl Replica {
             });
             match remembered {
                 Ok(kept) => {
-                    // Under the turn, so that nobody is told to wait for a backup meanwhile.
+                    // Holding `turn` keeps `set_role` from changing `waits` meanwhile.
                     let _turn = this.turn.lock().await;
                     let waits_for_backup = matches!(
                         this.role(),
@@ -321,7 +321,7 @@ impl Replica {
         });
     }
 
-    /// Serves what it has made again.
+    /// Turns a backup into the primary, with the store that it has replayed.
     async fn promote(&self, replay: Option<Replay>) {
         let Holding {
             shard,
@@ -341,7 +341,7 @@ impl Replica {
                 .keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
             shard.store().set_restarts(journal.restarted());
         } else {
-            // Nothing has been prepared yet.
+            // The primary had prepared nothing yet.
             shard
                 .store()
                 .keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
@@ -354,7 +354,7 @@ impl Replica {
         info!(shard = %self.task(), version, "this replica serves from now on: the other one is gone");
     }
 
-    /// Gives up what it holds, to follow the other replica.
+    /// Drops the store, to follow the other replica.
     async fn clear(&self, cluster: u128) -> Result<(), Diagnostic> {
         *locked(&self.log_sender) = None;
         let journal = match self.journal() {
@@ -393,7 +393,7 @@ impl Replica {
         locked(&self.failure).get_or_insert(problem);
     }
 
-    /// Takes note that the other replica serves: nothing is acknowledged here any more.
+    /// Records that the other replica is the primary. This replica acknowledges nothing more.
     pub(crate) fn depose(&self, why: &str) {
         let was = locked(&self.role).depose();
         if let Some(journal) = self.journal().filter(|_| was) {
@@ -403,10 +403,10 @@ impl Replica {
         }
     }
 
-    /// Begins to follow a primary. Returns the number of its stream.
+    /// Starts to follow a primary. Returns the number of the stream.
     ///
     /// # Errors
-    /// This replica is not its backup.
+    /// This replica is not the backup of that primary.
     pub(crate) async fn greet(&self, cluster: u128, term: Term) -> Result<u64, Refused> {
         let mut turn = self.turn.lock().await;
         let stream = locked(&self.role).greet(term)?;
@@ -417,11 +417,11 @@ impl Replica {
         Ok(stream)
     }
 
-    /// Takes in what a primary sends: it is in the log when `confirm` is called, so that it outlives this process too, and
-    /// made again when this returns.
+    /// Applies a request of the primary. The items are written to the log before `confirm` is called, so that they
+    /// survive this process, and are replayed when this returns.
     ///
     /// # Errors
-    /// This replica is the backup of somebody else by now, or something cannot be made again.
+    /// This replica no longer follows the stream, or a change cannot be replayed.
     pub(crate) async fn take(
         &self,
         cluster: u128,
@@ -429,7 +429,7 @@ impl Replica {
         request: v1::FollowRequest,
         mut confirm: impl FnMut(usize),
     ) -> Result<(), Refused> {
-        // Who promotes this replica takes its turn behind what it has confirmed.
+        // Holding `turn` delays a promotion until the confirmed changes are applied.
         let mut turn = self.turn.lock().await;
         locked(&self.role).takes(stream)?;
         let in_sync = request.in_sync;
@@ -474,7 +474,7 @@ impl Replica {
         self.take_records(turn, records, confirm).await
     }
 
-    /// Writes changes into the log, one write for all of them, and makes them again.
+    /// Writes changes to the log, in one write, and replays them.
     async fn take_records(
         &self,
         turn: &mut Option<Replay>,
@@ -501,7 +501,7 @@ impl Replica {
             .try_for_each(|(kind, number, body)| replay.make(kind, number, body))
     }
 
-    /// Waits until everything that the log was given is written.
+    /// Waits until all changes so far are written to the log.
     async fn write(&self) -> Result<(), String> {
         match self.journal() {
             Some(journal) => journal.write().await.map_err(|error| error.to_string()),
@@ -509,7 +509,7 @@ impl Replica {
         }
     }
 
-    /// Begins a segment, with a store of its own where what was before is over.
+    /// Begins a segment, with a new store if the segment replaces everything before it.
     async fn begin(
         &self,
         cluster: u128,
@@ -562,7 +562,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Removes the log: the job is over.
+    /// Removes the log of a job that has ended.
     pub(crate) fn forget(&self) {
         *locked(&self.log_sender) = None;
         if let Some(Err(error)) = self.journal().map(|journal| journal.clear()) {
@@ -570,7 +570,7 @@ impl Replica {
         }
     }
 
-    /// Returns whether workers are served here.
+    /// Returns whether this replica is the primary.
     pub(crate) fn is_primary(&self) -> bool {
         locked(&self.role).is_primary()
     }

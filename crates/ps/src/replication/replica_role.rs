@@ -1,94 +1,94 @@
-//! What a replica of a shard is, and when it becomes something else: decisions without sockets, files or clocks.
+//! The role of a replica, and its changes: a pure state machine without sockets, files or clocks.
 
-/// Order of what chiefs say: a later chief, then a later version of its map.
+/// Order of the chiefs' commands: by the chief's term, then by the version of its shard map.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Term {
-    /// Incarnation of the chief.
+    /// Term of the chief.
     pub(crate) epoch: u64,
-    /// Version of its map of shards.
+    /// Version of the chief's shard map.
     pub(crate) version: u64,
 }
 
-/// What a replica is.
+/// The role of a replica.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It waits for the chief's word: its process has just been started, or it was deposed.
+    /// The replica waits for an order of the chief: its process has just started, or it was deposed.
     #[default]
     Idle,
-    /// It serves workers.
+    /// The replica serves workers.
     Primary {
-        /// Whether it acknowledges nothing that the backup does not have.
+        /// Whether a change is acknowledged only after the backup has it.
         waits_for_backup: bool,
     },
-    /// It makes the changes of the primary again.
+    /// The replica replays the changes of the primary.
     Backup {
-        /// Whether it has all that the primary has sent, and that is all there is.
+        /// Whether the backup is in sync: it has every change of the primary.
         in_sync: bool,
     },
 }
 
-/// What the chief wants a replica to be.
+/// An order of the chief to a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// To serve.
+    /// Serve workers.
     Primary {
         /// See [`Role::Primary`].
         waits_for_backup: bool,
     },
-    /// To follow.
+    /// Follow the primary.
     Backup,
 }
 
-/// What has to be done to become that.
+/// The action that a change of role requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing, or only the link to the backup and the waiting for it.
+    /// Nothing, or only a change of the connection to the backup and of `waits`.
     Keep,
-    /// To bring back what the log of its own holds.
+    /// Recover the store from the replica's own log.
     Recover,
-    /// To serve what it has made again.
+    /// Serve the replayed store.
     Promote,
-    /// To give up what it holds.
+    /// Drop the store.
     Clear,
 }
 
-/// Why an order, or a greeting, is not taken.
+/// Reason to refuse an order or a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    /// Somebody has said something later.
+    /// A later order has arrived before.
     #[error("the word of epoch {}, map {} is older than that of epoch {}, map {}", given.epoch, given.version, latest.epoch, latest.version)]
     Stale {
-        /// What was said.
+        /// Term of the refused order.
         given: Term,
-        /// The latest.
+        /// Latest term.
         latest: Term,
     },
-    /// A backup that does not hold everything cannot serve.
+    /// The backup is not in sync, so it cannot serve.
     #[error("this replica does not hold all changes of the primary")]
     NotLevel,
-    /// The sender is the primary no longer.
+    /// The sender is no longer the primary.
     #[error("this replica has been made the primary in epoch {}, map {}", by.epoch, by.version)]
     Deposed {
-        /// In this term.
+        /// Term in which this replica became the primary.
         by: Term,
     },
-    /// It has not been told yet that it is a backup.
+    /// The replica has no order to be a backup.
     #[error("this replica has not been told to be a backup")]
     NotBackup,
-    /// The backup has not confirmed in time what had been acknowledged before.
+    /// The backup has not confirmed the acknowledged changes in time.
     #[error("the backup has not confirmed everything in time")]
     Unconfirmed,
-    /// There is a later stream from the primary.
+    /// The primary has begun a later stream.
     #[error("the primary has begun to send anew")]
     Superseded,
 }
 
-/// The post of a replica.
+/// The role of a replica, with its term and stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RoleState {
     term: Term,
     role: Role,
-    /// Number of the latest stream of changes, which alone is taken in.
+    /// Number of the latest stream of changes. Other streams are refused.
     stream: u64,
 }
 
@@ -105,7 +105,7 @@ impl RoleState {
         matches!(self.role, Role::Primary { .. })
     }
 
-    /// Takes an order of the chief.
+    /// Applies an order of the chief. Returns the action that it requires.
     pub(crate) fn set_role(&mut self, term: Term, order: Order) -> Result<Step, Refused> {
         if term < self.term {
             return Err(Refused::Stale {
@@ -133,13 +133,13 @@ impl RoleState {
         };
         (self.term, self.role) = (term, role);
         if step != Step::Keep {
-            // No stream that was begun before goes on.
+            // Earlier streams are invalid now.
             self.stream += 1;
         }
         Ok(step)
     }
 
-    /// A primary of this term begins to send its log: what was followed before is given up. Returns the number of the
+    /// Begins a stream of the primary. The backup drops its state and is out of sync. Returns the number of the
     /// stream.
     pub(crate) fn greet(&mut self, term: Term) -> Result<u64, Refused> {
         match self.role {
@@ -153,7 +153,7 @@ impl RoleState {
         }
     }
 
-    /// Decides whether something of a stream is taken in.
+    /// Checks whether items of a stream may be applied.
     pub(crate) fn takes(&self, stream: u64) -> Result<(), Refused> {
         match self.role {
             Role::Backup { .. } if stream == self.stream => Ok(()),
@@ -163,14 +163,14 @@ impl RoleState {
         }
     }
 
-    /// The stream has come to where its log ended when it began.
+    /// Marks the backup as in sync: the stream has sent the log up to its end at the start of the stream.
     pub(crate) fn mark_in_sync(&mut self, stream: u64) {
         if self.takes(stream).is_ok() {
             self.role = Role::Backup { in_sync: true };
         }
     }
 
-    /// A change of the stream could not be made again: what is held is not to be trusted.
+    /// Marks the backup as out of sync, because a change could not be replayed. The stream becomes invalid.
     pub(crate) fn mark_out_of_sync(&mut self, stream: u64) {
         if self.takes(stream).is_ok() {
             self.role = Role::Backup { in_sync: false };
@@ -178,7 +178,8 @@ impl RoleState {
         }
     }
 
-    /// The other replica has said that it is the primary, later than this one. Returns whether this one was.
+    /// Makes a primary idle, because the other replica is the primary in a later term. Returns whether this replica
+    /// was the primary.
     pub(crate) fn depose(&mut self) -> bool {
         let was = self.is_primary();
         if was {

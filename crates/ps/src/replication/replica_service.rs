@@ -1,4 +1,4 @@
-//! The replica service: between the wire and the replicas of this server.
+//! The replica service: gRPC methods over the replicas of this server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
 use crate::replication::replica::Replica;
 use crate::replication::replica_role::{Order, Refused, Term};
 
-/// Longest wait for the first message of a primary.
+/// Timeout for the first message of a primary.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The replicas of a server, for its chief and for its neighbours.
+/// The replicas of a server, served to the chief and to the neighbour servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Replicas {
     replicas: Arc<[Arc<Replica>]>,
@@ -61,14 +61,14 @@ impl Replicas {
         self.replicas.iter()
     }
 
-    /// Returns the replica of a shard, if it is one of this server.
+    /// Returns the replica of a shard, if this server has one.
     pub(crate) fn of(&self, shard: usize) -> Option<&Arc<Replica>> {
         self.replicas
             .iter()
             .find(|replica| replica.shard() == shard)
     }
 
-    /// Returns whether the chief has said that the job has ended.
+    /// Returns whether the chief has ended the job.
     pub(crate) fn is_dismissed(&self) -> bool {
         *self.dismissed.borrow()
     }
@@ -82,7 +82,7 @@ impl Replicas {
         })
     }
 
-    /// Checks that the caller works on the same model folder.
+    /// Checks that the caller uses the same model directory. Returns its cluster id.
     fn check(&self, cluster: &[u8]) -> Result<u128, Status> {
         let given = convert::cluster_id_from_wire(cluster).map_err(bad)?;
         let folder = self
@@ -145,7 +145,7 @@ impl ReplicaService for Replicas {
         let cluster = self.check(&request.cluster_id)?;
         let replica = self.find(request.shard)?;
         let term = term(request.term)?;
-        // A server that has just been started has heard of no chief: the folder has.
+        // A server that has just started knows no chief, but the model directory does.
         let leader = Leader::read(&replica.context().job.model_dir);
         if let Some(leader) = leader.filter(|leader| leader.cluster_epoch > term.epoch) {
             return Err(Refusal::new(Reason::StaleEpoch, leader.to_string()).into());
@@ -204,7 +204,7 @@ impl ReplicaService for Replicas {
         let replica = Arc::clone(self.find(handshake.shard)?);
         let term = term(handshake.term)?;
         let stream = replica.greet(cluster, term).await.map_err(refused)?;
-        // Only the latest word counts.
+        // Only the latest state matters, so a watch channel suffices.
         let (sender, told) = watch::channel(Word::default());
         tokio::spawn(async move {
             let status = follow(&replica, cluster, stream, requests, &sender).await;
@@ -223,14 +223,15 @@ impl ReplicaService for Replicas {
     }
 }
 
-/// What a backup says: how much it has, or why it says nothing more.
+/// State of a backup's replies: the number of confirmed items, or the end of the stream.
 #[derive(Debug, Clone, Default)]
 struct Word {
     items: u64,
     end: Option<Status>,
 }
 
-/// Takes in what a primary sends, until it ends or this replica is no longer its backup. Returns why.
+/// Applies the requests of a primary until the stream ends or this replica is no longer its backup. Returns the
+/// reason.
 async fn follow(
     replica: &Replica,
     cluster: u128,
@@ -256,7 +257,7 @@ async fn follow(
         }
         if in_sync {
             counts = true;
-            // Nothing yet: but it is level.
+            // A reply without new items reports that the backup is in sync.
             sender.send_modify(|word| word.items = 0);
         }
     }

@@ -1,4 +1,4 @@
-//! The parameter service of a server that holds replicas of two shards: each call names its shard.
+//! The parameter service of a server with replicas of two shards. Each call names its shard.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -12,20 +12,20 @@ use trainyard_protocol::v1::parameter_service_server::SERVICE_NAME;
 use trainyard_protocol::{Reason, Refusal, shown};
 
 use crate::replication::replica_service::Replicas;
-use crate::tensor_service::{MemoryBudget, TensorService};
+use crate::tensor_service::{MessageBudget, TensorService};
 
-/// Passes calls on to the replica that serves their shard.
+/// Routes calls to the replica that serves their shard.
 #[derive(Debug, Clone)]
 pub(crate) struct ShardService {
     replicas: Replicas,
-    /// The shard of calls that name none.
+    /// Shard of the calls that name none.
     own: usize,
-    /// For the messages of both.
-    budget: MemoryBudget,
+    /// Memory budget for the messages of both shards.
+    budget: MessageBudget,
 }
 
 impl ShardService {
-    pub(crate) fn new(replicas: Replicas, own: usize, budget: MemoryBudget) -> Self {
+    pub(crate) fn new(replicas: Replicas, own: usize, budget: MessageBudget) -> Self {
         Self {
             replicas,
             own,

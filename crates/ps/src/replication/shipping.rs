@@ -1,4 +1,4 @@
-//! What goes from a primary to its backup: the log so far, from its files, and changes as they are made.
+//! The messages from a primary to its backup: the log so far, from its files, and new changes.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::recovery::{Expected, Problem, begin, damaged, io};
 use crate::replay::{base, is_change};
 use crate::replication_log::Item;
 
-/// The body of an entry in one piece.
+/// Returns the body of an entry in one piece.
 fn whole(entry: &Entry) -> Bytes {
     match entry.parts() {
         [part] => part.clone(),
@@ -39,7 +39,7 @@ fn record_to_wire(record: Record) -> v1::ShippedRecord {
     }
 }
 
-/// Writes what a log has taken in.
+/// Converts an item of the replication log to a message.
 pub(crate) fn item_to_wire(item: &Item) -> v1::ShippedItem {
     use v1::shipped_item::Item as Wire;
     let item = match item {
@@ -57,10 +57,10 @@ pub(crate) fn item_to_wire(item: &Item) -> v1::ShippedItem {
     v1::ShippedItem { item: Some(item) }
 }
 
-/// Returns a record as a log takes it in, and its kind.
+/// Converts a message to an entry of a log and its kind.
 ///
 /// # Errors
-/// Its kind is none.
+/// The kind is invalid, or the body is too long.
 pub(crate) fn entry_from_wire(record: v1::ShippedRecord) -> Result<(u16, Entry), String> {
     let kind = u16::try_from(record.kind)
         .map_err(|_| format!("the kind of a record is {}", record.kind))?;
@@ -73,7 +73,7 @@ pub(crate) fn entry_from_wire(record: v1::ShippedRecord) -> Result<(u16, Entry),
     ))
 }
 
-/// Messages of about the size that travels best.
+/// Collects items into messages of a good size.
 struct Batches<F> {
     items: Vec<v1::ShippedItem>,
     bytes: usize,
@@ -81,7 +81,7 @@ struct Batches<F> {
 }
 
 impl<F: FnMut(v1::FollowRequest) -> bool> Batches<F> {
-    /// Returns whether it still goes anywhere.
+    /// Adds an item. Returns `false` if the receiver is gone.
     fn add(&mut self, item: v1::shipped_item::Item, bytes: usize) -> bool {
         self.items.push(v1::ShippedItem { item: Some(item) });
         self.bytes += bytes;
@@ -99,11 +99,11 @@ impl<F: FnMut(v1::FollowRequest) -> bool> Batches<F> {
     }
 }
 
-/// Sends the log of a folder, which goes on being written, from the newest segment on whose checkpoint has been
-/// committed, up to its `changes`-th change. Nothing, where there is no log. Returns `false` where nobody takes it.
+/// Sends the log of a folder from the newest segment whose checkpoint has been committed, up to its `changes`-th
+/// change. The log may grow meanwhile. Sends nothing if there is no log. Returns `false` if the receiver is gone.
 ///
 /// # Errors
-/// It cannot be read, or does not hold so many changes.
+/// The log cannot be read, or does not hold so many changes.
 pub(crate) fn send_log(
     folder: &Path,
     expected: Expected<'_>,
@@ -170,7 +170,7 @@ pub(crate) fn send_log(
             Some(reader) => reader,
             None => file.read()?,
         };
-        // A head, and how many records are missing of it.
+        // Records of a head, and the number of its records that are still missing.
         let mut beginning = Vec::new();
         let mut rest = 0;
         while known < changes || rest > 0 {

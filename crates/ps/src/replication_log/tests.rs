@@ -1,4 +1,4 @@
-//! What a feed passes on, and when it waits.
+//! Delivery and waits of the replication log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ async fn a_backup_that_says_nothing_is_not_waited_for_without_end() {
         matches!(refused, NotCommitted::Unconfirmed { changes: 2 }),
         "{refused}"
     );
-    // It goes on alone, once it may.
+    // The primary continues alone when it need not wait for the backup.
     replication_log.set_waits_for_backup(false);
     replication_log
         .commit(replication_log.end())

@@ -26,7 +26,7 @@ impl RemoteCoordinator {
     /// Returns the chief that listens at one of `addresses`, reached through `channel`.
     pub fn new(addresses: &[String], channel: Channel) -> Self {
         let client = SessionServiceClient::new(channel)
-            .max_decoding_message_size(limits::PARCEL_MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(limits::INLINE_RECORDS_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX);
         Self {
             name: format!("chief:0 at {}", addresses.join(" or ")),
@@ -100,7 +100,7 @@ impl Coordinator for RemoteCoordinator {
         heartbeat: HeartbeatRequest,
     ) -> BoxFuture<'_, Result<HeartbeatReply, Error>> {
         Box::pin(async move {
-            let request = pulse_to_wire(&heartbeat);
+            let request = heartbeat_to_wire(&heartbeat);
             let mut client = self.client.clone();
             let reply = timed(&self.name, limits::CALL_TIMEOUT, client.heartbeat(request))
                 .await?
@@ -126,7 +126,7 @@ impl Coordinator for RemoteCoordinator {
     fn keep_alive(&self, heartbeat: HeartbeatRequest) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let mut client = self.client.clone();
-            if let Ok(reply) = client.keep_alive(pulse_to_wire(&heartbeat)).await {
+            if let Ok(reply) = client.keep_alive(heartbeat_to_wire(&heartbeat)).await {
                 let mut attendance = reply.into_inner();
                 while let Ok(Some(_)) = attendance.message().await {}
             }
@@ -136,7 +136,7 @@ impl Coordinator for RemoteCoordinator {
     fn next_shard(&self, ask: NextShardRequest) -> BoxFuture<'_, Result<NextShardReply, Error>> {
         Box::pin(async move {
             let request = v1::NextShardRequest {
-                heartbeat: Some(pulse_to_wire(&ask.heartbeat)),
+                heartbeat: Some(heartbeat_to_wire(&ask.heartbeat)),
                 done: ask.done,
                 lane: ask.lane.map(|(lane, _)| lane),
                 from_batch: ask.lane.map_or(0, |(_, from)| from),
@@ -175,7 +175,7 @@ impl Coordinator for RemoteCoordinator {
                 batches: reply.first..reply.end,
                 direction,
                 step: reply.step,
-                inline_records: reply.inline_records.map(parcel_from_wire),
+                inline_records: reply.inline_records.map(inline_records_from_wire),
                 reserve: reply.reserve.into_iter().map(shard_from_wire).collect(),
                 half_applied: reply.half_applied,
             })))
@@ -185,7 +185,7 @@ impl Coordinator for RemoteCoordinator {
     fn join_group(&self, form: JoinGroupRequest) -> BoxFuture<'_, Result<JoinGroupReply, Error>> {
         Box::pin(async move {
             let request = v1::JoinGroupRequest {
-                heartbeat: Some(pulse_to_wire(&form.heartbeat)),
+                heartbeat: Some(heartbeat_to_wire(&form.heartbeat)),
                 generation: form.generation,
             };
             let mut client = self.client.clone();
@@ -238,7 +238,7 @@ impl Coordinator for RemoteCoordinator {
                 LeaveReason::Shutdown => (v1::LeaveReason::Shutdown, String::new()),
                 LeaveReason::Failed(message) => (v1::LeaveReason::Failed, message),
             };
-            let heartbeat = Some(pulse_to_wire(&heartbeat));
+            let heartbeat = Some(heartbeat_to_wire(&heartbeat));
             let request = v1::LeaveRequest {
                 heartbeat,
                 reason: reason.into(),
@@ -265,7 +265,7 @@ fn state_from_wire(state: v1::JobState) -> JobState {
     }
 }
 
-fn pulse_to_wire(heartbeat: &HeartbeatRequest) -> v1::HeartbeatRequest {
+fn heartbeat_to_wire(heartbeat: &HeartbeatRequest) -> v1::HeartbeatRequest {
     v1::HeartbeatRequest {
         task: Some(convert::task_to_wire(heartbeat.task)),
         incarnation: heartbeat.incarnation,
@@ -308,7 +308,7 @@ fn shard_from_wire(shard: v1::DataShard) -> DataShard {
     }
 }
 
-fn parcel_from_wire(inline_records: v1::InlineRecords) -> InlineRecords {
+fn inline_records_from_wire(inline_records: v1::InlineRecords) -> InlineRecords {
     let fault = |fault: v1::Fault| Fault {
         row: fault.row,
         reason: fault.reason,

@@ -6,7 +6,7 @@ use super::records::{Form, data};
 use super::{indexed, planner, rest, shards, whole};
 
 #[test]
-fn a_parcel_needs_no_files() {
+fn inline_records_need_no_files() {
     let data = data(&[5, 0, 9], &Form::csv());
     let planner = planner(3, 1, 2);
     let index = indexed(&data.options, &planner);
@@ -31,7 +31,7 @@ fn a_parcel_needs_no_files() {
     drop(data);
     for (shard, inline_records, wanted) in cases {
         other
-            .begin_parcel(shard, inline_records, 0..u32::MAX, Direction::Forward)
+            .begin_inline(shard, inline_records, 0..u32::MAX, Direction::Forward)
             .expect("sound");
         assert_eq!(rest(&mut other).expect("read"), wanted);
     }
@@ -79,7 +79,7 @@ fn a_parcel_that_does_not_fit_is_refused() {
         let mut damaged = inline_records.clone();
         damage(&mut damaged);
         let mut reader = ShardReader::new(data.options.clone(), data.schema.clone());
-        let outcome = reader.begin_parcel(shard.clone(), damaged, 0..2, Direction::Forward);
+        let outcome = reader.begin_inline(shard.clone(), damaged, 0..2, Direction::Forward);
         assert!(matches!(outcome, Err(Error::Shard { .. })), "{outcome:?}");
         assert!(matches!(reader.read(&mut Batch::default()), Ok(false)));
     }

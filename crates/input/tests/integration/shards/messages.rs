@@ -21,7 +21,7 @@ fn damaged(rows: usize, bad: &[usize]) -> Data {
 }
 
 #[test]
-fn a_bad_row_is_named_from_files_and_parcels_alike() {
+fn a_bad_row_is_named_from_files_and_inline_records_alike() {
     let data = damaged(40, &[17]);
     let planner = planner(4, 1, 2);
     let dataset = Dataset::open(data.options.clone(), data.schema.clone()).expect("opens");
@@ -47,7 +47,7 @@ fn a_bad_row_is_named_from_files_and_parcels_alike() {
             .fetch(&shard, 1 << 20, &mut inline_records)
             .expect("fetched");
         reader
-            .begin_parcel(shard, inline_records, 0..2, Direction::Backward)
+            .begin_inline(shard, inline_records, 0..2, Direction::Backward)
             .expect("sound");
         told.extend(rest(&mut reader).err());
     }

@@ -142,7 +142,7 @@ proptest! {
             prop_assert!(same(&read));
             prop_assert_eq!(numbers(&read), (from..shard.batches).rev().map(|nth| shard.batch(nth)).collect::<Vec<_>>());
             fetcher.fetch(&shard, u64::MAX, &mut inline_records).expect("fetched");
-            other.begin_parcel(shard.clone(), inline_records.clone(), 0..u32::MAX, Direction::Forward).expect("sound");
+            other.begin_inline(shard.clone(), inline_records.clone(), 0..u32::MAX, Direction::Forward).expect("sound");
             let read = rest(&mut other).expect("read");
             prop_assert!(same(&read));
             prop_assert_eq!(read.len() as u32, shard.batches);

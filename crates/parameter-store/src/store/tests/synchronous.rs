@@ -122,10 +122,10 @@ fn parts_that_do_not_fit_change_nothing() {
         .unwrap();
     let gradients = [2.0; 4];
     for (place, rule) in [
-        ((0, 2, 2), "slot must be below 2"),
+        ((0, 2, 2), "lane must be below 2"),
         (
             (0, 2, u32::MAX),
-            "a step has at most 65536 parts, given 4294967295",
+            "a step has at most 65536 lanes, given 4294967295",
         ),
         (
             (3, 0, 2),
@@ -137,12 +137,12 @@ fn parts_that_do_not_fit_change_nothing() {
     }
     let unnamed = push(&store, &worker(0, 1, 1), batch(0, 0), &gradients).unwrap_err();
     assert!(
-        unnamed.to_string().contains("must name its slot"),
+        unnamed.to_string().contains("must name its lane"),
         "{unnamed}"
     );
     contribute(&store, &worker(0, 1, 1), (0, 0, 2), &[2], &gradients).unwrap();
     let other = contribute(&store, &worker(0, 1, 2), (0, 2, 3), &[2], &gradients).unwrap_err();
-    assert!(other.to_string().contains("has 2 parts"), "{other}");
+    assert!(other.to_string().contains("has 2 lanes"), "{other}");
     assert_eq!(
         (store.status().version, read(&store, &worker(0, 1, 0))),
         (0, vec![0.0; 6])

@@ -1,4 +1,4 @@
-//! A backup is the store that its primary is, whenever it begins to follow, and serves what it holds when it is told to.
+//! A backup equals its primary's store, whenever it begins to follow, and serves that store when it is promoted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const SECOND: Term = Term {
     version: 2,
 };
 
-/// The server `ps:1` of two, whose files lie in a folder.
+/// Returns the context of `ps:1` of two servers, with its files in a folder.
 fn context(folder: &Path) -> Context {
     let text = "model_dir = \"m\"\n[input]\nlabel = { column = \"y\" }\ntrain = { files = [\"t.csv\"] }\n\
                 eval = { files = [\"t.csv\"] }\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n\
@@ -62,7 +62,7 @@ fn context(folder: &Path) -> Context {
     }
 }
 
-/// The backup of `ps:0`.
+/// Returns the backup of `ps:0`.
 fn backup(folder: &Path) -> Arc<Replica> {
     Arc::new(Replica::new(
         &context(folder),
@@ -71,7 +71,7 @@ fn backup(folder: &Path) -> Arc<Replica> {
     ))
 }
 
-/// What a primary sends: its log up to where the subscription begins, and what is queued behind.
+/// Returns the requests of a primary: its log up to the subscription, and the items queued after it.
 fn sent(
     journal: &LogJournal,
     path: &Path,
@@ -98,7 +98,7 @@ fn sent(
     requests
 }
 
-/// Runs on several threads, so that one may wait for a checkpoint.
+/// Runs on several threads, because a checkpoint blocks one.
 fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -137,7 +137,7 @@ proptest! {
         run(async {
             let replica = backup(scratch.path());
             replica.set_role(CLUSTER, FIRST, Order::Backup).await.expect("it is idle");
-            // The second stream replaces the first, which had come to its place or not.
+            // The second stream replaces the first.
             for acts in [before, between] {
                 tokio::task::block_in_place(|| acts.iter().for_each(|act| worker.act(act, true)));
                 let stream = replica.greet(CLUSTER, FIRST).await.expect("it is a backup");
@@ -170,12 +170,12 @@ proptest! {
             assert_eq!(late, Err(Refused::Deposed { by: SECOND }));
             let kept = replica.journal().expect("it keeps a log");
             kept.commit().await.expect("there is nobody to wait for");
-            // It has a log of its own that leads to the same store.
+            // The backup's own log leads to the same store.
             let shard = replica.store();
             shard.store().set_clock(worker.secs);
             let expected = image(&without_log(update, &acts));
             let mut found = image(&shard);
-            // That was a snapshot: its log has begun anew. What it was told is not in question.
+            // The image took a snapshot, which begins a new segment. The state is not compared.
             found.status.state = expected.status.state;
             assert_eq!(found, expected);
         });
@@ -207,7 +207,7 @@ fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
         worker.act(&Act::OpenSession { task: 0 }, true);
         worker.act(&Act::CloseSession { task: 0 }, true);
         let mut request = queued(&journal, from).expect("two changes");
-        // A session is closed that was never opened is no harm; a push of one is.
+        // Closing a session that was never opened does no harm. A push of such a session cannot be replayed.
         request.items = vec![v1::ShippedItem {
             item: Some(v1::shipped_item::Item::Record(v1::ShippedRecord {
                 kind: 3,
