@@ -52,6 +52,11 @@ impl Caller {
         extensions.get().copied().unwrap_or_default()
     }
 
+    /// Returns whether the caller has the credentials of a chief, or credentials are not required.
+    pub fn may_be_chief(self) -> bool {
+        self.0.is_none_or(|identity| identity.role == Role::Chief)
+    }
+
     /// Checks that the caller is the task that its message names. Chiefs that stand by for one another are all `chief:0` there.
     ///
     /// # Errors

@@ -208,8 +208,8 @@ impl LogJournal {
     }
 
     /// Returns whether a checkpoint is due, after which the log is truncated. It is due if the log is longer than
-    /// `bytes_max`, or takes more of the disk than is free. Bytes that the latest checkpoint covers do not count,
-    /// because another checkpoint would not free more.
+    /// `bytes_max`, or takes more of the disk than is free. Bytes that a checkpoint in progress or the latest one
+    /// covers do not count, because another checkpoint would not free more.
     pub(crate) fn wants_checkpoint(&self, bytes_max: u64) -> bool {
         let covered = self.covered_bytes.load(Ordering::Relaxed);
         let bytes = self.bytes().saturating_sub(covered);

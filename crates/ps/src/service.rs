@@ -647,10 +647,14 @@ impl ParameterService for Service {
         request: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusReply>, Status> {
         self.journal()?;
+        let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        self.hear_chief(false);
-        if let Some(version) = request.saved_version {
-            self.shard.store().saved(request.cluster_epoch, version);
+        // Anyone may ask. Only the chief knows which checkpoints are committed.
+        if caller.may_be_chief() {
+            self.hear_chief(false);
+            if let Some(version) = request.saved_version {
+                self.shard.store().saved(request.cluster_epoch, version);
+            }
         }
         let positions = if request.positions {
             self.shard

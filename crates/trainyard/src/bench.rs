@@ -1,5 +1,6 @@
 //! `trainyard bench`: the speed of the parts of training on this machine.
 
+mod arguments;
 mod figures;
 mod load;
 mod local;
@@ -13,10 +14,9 @@ mod train;
 mod usage;
 mod zipf;
 
+pub(crate) use arguments::{Bench, BenchLoad};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Build;
-
-use crate::command::{Bench, BenchLoad};
 
 /// Runs one benchmark and prints its figures.
 pub(crate) fn bench(arguments: &Bench, build: Build) -> Result<(), Vec<Diagnostic>> {

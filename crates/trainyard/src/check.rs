@@ -1,5 +1,8 @@
 //! `trainyard check`: all checks that need no running task.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, JobPhase, JobState, list, misfit};
 use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
@@ -9,10 +12,22 @@ use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
 use trainyard_run_config::{Job, LabelConfig};
 use trainyard_storage::is_remote;
 
-use crate::command::{Check, Format};
+use crate::arguments::{Format, JobArguments};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::{Findings, look, look_at_labels_of_evaluation};
 use crate::output::print;
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// A cluster file. Without it, the environment variable TF_CONFIG is read, if it is set.
+    #[arg(long, value_name = "CLUSTER.toml")]
+    pub(crate) cluster: Option<PathBuf>,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
 
 /// Records that are read from each file.
 const ROWS: usize = 1000;

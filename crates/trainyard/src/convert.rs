@@ -3,13 +3,44 @@
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Cell, Format, IndexBase, Layout, TableReader, TableWriter};
 use trainyard_run_config::expand_files;
 
-use crate::command::{Convert, TableFormat};
+use crate::arguments::TableFormat;
 use crate::output::print;
+
+pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfrecord (tf.train.Example) and parquet.
+
+Several files become one. The names of the files say their formats, and `.gz` that they are compressed; --from and --to say \
+otherwise. Columns are known by name. A column of texts that are all numbers becomes one of numbers. Lists are written to \
+text with `|` between their values. From libsvm come the columns label, qid, index and value; to libsvm go those, or \
+`label` and all other columns, which must be numbers and are numbered from 1. The result appears when it is whole.";
+
+#[derive(Debug, Args)]
+pub(crate) struct Convert {
+    /// Files, URLs and patterns.
+    #[arg(value_name = "IN", required = true)]
+    pub(crate) input: Vec<String>,
+    /// The file to write.
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// Format of the input files. Default: the format that the name of the first file stands for.
+    #[arg(long, value_enum)]
+    pub(crate) from: Option<TableFormat>,
+    /// Format of the output file. Default: the format that its name stands for.
+    #[arg(long, value_enum)]
+    pub(crate) to: Option<TableFormat>,
+    /// Names of the columns of csv and tsv files whose first line does not name them.
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub(crate) columns: Option<Vec<String>>,
+    /// Keeps the spaces around fields and names of csv and tsv files. Without it, they are dropped, as a job drops them
+    /// (`trim`): a job reads the same from the result as from the files.
+    #[arg(long)]
+    pub(crate) keep_spaces: bool,
+}
 
 /// Rows between drawings of the progress line.
 const DRAW_ROWS: u64 = 1000;

@@ -5,12 +5,43 @@ mod ctr;
 mod hidden;
 
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 
+use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use trainyard_diagnostic::{Code, Diagnostic};
 
-use crate::command::{DataKind, Datagen};
 use crate::output::print;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataKind {
+    /// Records shaped like the adult census: CSV with a header.
+    Census,
+    /// Click records: 13 numbers and 26 categories, TSV without a header.
+    Ctr,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Datagen {
+    /// Kind of the data.
+    #[arg(value_enum)]
+    pub(crate) kind: DataKind,
+    /// Folder of the data.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Training records.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub(crate) rows: u64,
+    /// Evaluation records; a fifth of the training records, at most 100000, by default.
+    #[arg(long, value_name = "N")]
+    pub(crate) eval_rows: Option<u64>,
+    /// Number of training files of click data.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub(crate) shards: u64,
+    /// Seed of the random data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
 
 /// Most evaluation records by default.
 const EVAL_ROWS_MAX: u64 = 100_000;

@@ -1,16 +1,18 @@
 //! `trainyard deploy render`: systemd units for each host of a cluster file.
 
+mod arguments;
+
 use std::collections::BTreeMap;
 use std::fs::{create_dir_all, read, read_dir, write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+pub(crate) use arguments::{Deploy, Render};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic, Place, suggest};
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
-use crate::command::Render;
 use crate::output::print;
 
 /// Folder in which the packages install the units.

@@ -5,7 +5,10 @@ mod order;
 mod slots;
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
+use clap::Args;
+use order::{InputOrder, scope};
 use serde_json::json;
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::{AnyModel, Build};
@@ -13,10 +16,33 @@ use trainyard_run_config::Job;
 use trainyard_tensor_bundle::{Bundle, Values};
 use trainyard_variable::VariableSpec;
 
-use crate::command::{Format, ImportTf};
+use crate::arguments::Format;
 use crate::output::print;
 
-use order::{InputOrder, scope};
+#[derive(Debug, Args)]
+pub(crate) struct ImportTf {
+    /// The prefix of the checkpoint (`model.ckpt-1000`), its index file, or its folder.
+    #[arg(value_name = "CHECKPOINT")]
+    pub(crate) checkpoint: PathBuf,
+    /// The job whose variables are matched. Without it, the tensors are listed.
+    #[arg(long, value_name = "JOB.toml")]
+    pub(crate) job: Option<PathBuf>,
+    /// Overrides the job's model_dir.
+    #[arg(long, value_name = "DIR", requires = "job")]
+    pub(crate) model_dir: Option<PathBuf>,
+    /// Sets one key of the job file. May be given more than once.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", requires = "job")]
+    pub(crate) set: Vec<String>,
+    /// Takes a variable of the job from a tensor of another name. May be given more than once.
+    #[arg(long, value_name = "OURS=THEIRS", requires = "job")]
+    pub(crate) rename: Vec<String>,
+    /// Writes a checkpoint into model_dir, from which training resumes.
+    #[arg(long, requires = "job")]
+    pub(crate) write: bool,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
 
 /// A variable of the job, or one of its slots, and the tensor that matches it.
 #[derive(Debug, Clone, PartialEq, Eq)]

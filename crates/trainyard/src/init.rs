@@ -8,18 +8,81 @@ mod split;
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+use job_file::JobFile;
+use plan::{Plan, Wishes};
+use source::Source;
+use split::Parts;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Format, Profile};
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
-use crate::command::Init;
+use crate::arguments::TableFormat;
 use crate::data_sample::{Extent, profile};
 use crate::output::print;
-use job_file::JobFile;
-use plan::{Plan, Wishes};
-use source::Source;
-use split::Parts;
+
+/// Long help of `init`.
+pub(crate) const INIT: &str = "Writes a job for data: looks at the columns, and says for each what it became and why.
+
+The files may be csv, tsv, libsvm, tfrecord or parquet, all of one format. The label is the column that is called so (label, \
+target, click, rating, ...), or the only one of two values, or the one named by --label. A number becomes a numeric feature, \
+brought into range by its mean and deviation or its logarithm, and buckets at its tenths for the linear part; a text becomes a \
+vocabulary, or is hashed where it has many values; columns that only name their record are left out.
+
+Without --eval, a tenth of the records is kept for evaluation: the latest, where a column says when they were made, else some \
+drawn at random, written beside the job; of five files and more, the last ones.
+
+  trainyard init clicks.parquet --out clicks
+  trainyard train clicks/job.toml";
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Files, URLs and patterns.
+    #[arg(value_name = "DATA", required = true)]
+    pub(crate) data: Vec<String>,
+    /// Folder for the job and the files that are written; it is created if it does not exist.
+    #[arg(long, value_name = "DIR", default_value = "job")]
+    pub(crate) out: PathBuf,
+    /// Column to predict. Default: the column that looks like a label, by its name or its two values.
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) label: Option<String>,
+    /// Value of the label that is the positive class. Default: the rarer of two values.
+    #[arg(long, value_name = "VALUE")]
+    pub(crate) positive: Option<String>,
+    /// Column with the time of a record: the latest records are kept for evaluation.
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) time: Option<String>,
+    /// Files for evaluation.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) eval: Vec<String>,
+    /// Share of the records to keep for evaluation, if no files are given for it; 0 = none.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+    pub(crate) eval_share: f64,
+    /// Records to read from each file, the first ones.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rows: u64,
+    /// Reads all records.
+    #[arg(long, conflicts_with = "rows")]
+    pub(crate) all: bool,
+    /// Format of the files. Default: the format that the name of the first file stands for.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<TableFormat>,
+    /// Names of the columns of csv and tsv files whose first line does not name them.
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub(crate) columns: Option<Vec<String>>,
+    /// Overwrites an existing job.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Parses a share of records that leaves some for training.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=0.9).contains(&share) => Ok(share),
+        _ => Err("must be a number from 0 to 0.9".to_owned()),
+    }
+}
 
 /// Profiles the data and writes the job.
 pub(crate) fn init(arguments: &Init) -> Result<(), Vec<Diagnostic>> {

@@ -2,13 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, JobPhase, JobState, is_committed, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
 
-use crate::command::{Format, Inspect};
+use crate::arguments::Format;
 use crate::output::print;
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// A model directory, a checkpoint in it, or a job file.
+    #[arg(value_name = "MODEL_DIR|JOB.toml")]
+    pub(crate) path: PathBuf,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
 
 /// Shows the checkpoints of a model directory, and the variables of the newest.
 pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {

@@ -12,6 +12,7 @@
 //! ```
 
 mod admin_client;
+mod arguments;
 mod bench;
 mod check;
 mod command;
@@ -20,11 +21,12 @@ mod data_sample;
 mod data_warnings;
 mod datagen;
 mod deploy;
+mod evaluate;
+mod export;
 mod folder;
 mod import_tf;
 mod init;
 mod inspect;
-mod one_shot;
 mod output;
 mod pki;
 mod predict;
@@ -34,6 +36,7 @@ mod scale;
 mod stats;
 mod status;
 mod train;
+mod trained_values;
 mod transform;
 mod up;
 

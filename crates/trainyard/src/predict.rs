@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
+use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{Parameters, Predicted};
@@ -11,9 +13,41 @@ use trainyard_input::{BadRow, Cell, Value as Kept};
 use trainyard_model::{Build, Part, Prediction, Shard, input_options};
 use trainyard_run_config::{BadRows, Job};
 
-use crate::command::{Lines, Predict};
-use crate::one_shot::{origin, warn_of_other_job};
+use crate::arguments::{JobArguments, Source};
 use crate::output::{Sink, read_files};
+use crate::trained_values::{origin, warn_of_other_job};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Lines {
+    /// One JSON object per line.
+    Jsonl,
+    /// A header, then one record per line.
+    Csv,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Predict {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Global step of the checkpoint. Default: the newest checkpoint.
+    #[arg(long, value_name = "N")]
+    pub(crate) step: Option<u64>,
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// Files to predict, in the job's input format. Default: the job's evaluation input. Labels are not read.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) input: Vec<String>,
+    /// Columns of the files to write beside each prediction, unchanged, so that records can be identified. Separate
+    /// names by commas, or repeat the flag.
+    #[arg(long, value_name = "COLUMN,COLUMN", value_delimiter = ',')]
+    pub(crate) keep: Vec<String>,
+    /// Format of the predictions.
+    #[arg(long, value_enum, default_value = "jsonl")]
+    pub(crate) format: Lines,
+    /// File of the predictions. Default: standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
 
 /// Key, or column, of the error of a record that cannot be predicted.
 const ERROR: &str = "error";

@@ -2,13 +2,36 @@
 
 use std::process::ExitCode;
 
+use clap::{Args, ValueEnum};
 use tracing::info;
-use trainyard_cluster_spec::{Role, TfConfig};
-use trainyard_daemon::{Context, finish, start_logging, supervise};
+use trainyard_cluster_spec::Role;
+use trainyard_daemon::{Arguments, Context, finish, start_logging, supervise};
 use trainyard_model::Build;
 
-use crate::command::{JobArguments, RoleName, Run, Train};
-use crate::train::train;
+use crate::arguments::JobArguments;
+use crate::train::{Train, is_alone, train};
+
+/// Roles by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RoleName {
+    /// Leads the job, and trains unless the job says otherwise.
+    Chief,
+    /// Trains.
+    Worker,
+    /// Holds parameters.
+    Ps,
+    /// Evaluates checkpoints.
+    Evaluator,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) arguments: Arguments,
+    /// The role, with --cluster. Without --cluster, TF_CONFIG gives the role.
+    #[arg(long, value_enum, requires = "cluster")]
+    pub(crate) role: Option<RoleName>,
+}
 
 /// Runs a task to its end.
 pub(crate) fn run(run: &Run, build: Build) -> ExitCode {
@@ -57,36 +80,4 @@ pub(crate) fn run(run: &Run, build: Build) -> ExitCode {
         supervised.map_err(|problem| vec![problem])
     });
     finish(outcome, arguments.log_format)
-}
-
-/// Returns whether this process runs the whole job: without `TF_CONFIG`, without a cluster in it, or with a chief as
-/// its only task.
-pub(crate) fn is_alone(tf_config: Option<&str>) -> bool {
-    match tf_config.map(TfConfig::parse) {
-        None => true,
-        Some(Ok(config)) => config
-            .cluster
-            .is_none_or(|cluster| cluster.tasks.len() == 1 && config.task.role == Role::Chief),
-        Some(Err(_)) => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_without_a_cluster_runs_alone() {
-        assert!(is_alone(None) && is_alone(Some("{}")));
-        assert!(is_alone(Some(
-            r#"{"cluster": {"chief": ["a:1"]}, "task": {"type": "chief", "index": 0}}"#
-        )));
-        assert!(!is_alone(Some(
-            r#"{"cluster": {"chief": ["a:1"], "ps": ["b:1"]}, "task": {"type": "chief", "index": 0}}"#
-        )));
-        assert!(
-            !is_alone(Some("not JSON")),
-            "the mistake is told, not passed over"
-        );
-    }
 }

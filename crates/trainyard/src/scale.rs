@@ -5,11 +5,35 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use clap::Args;
 use trainyard_diagnostic::{CODES, Code, Diagnostic};
 
-use crate::command::Scale;
+use crate::arguments::JobArguments;
 use crate::output::print;
 use crate::up::{Address, Answer, Order};
+
+/// Long help of `scale`.
+pub(crate) const SCALE: &str = "Changes the number of workers of a running `trainyard up`, while it trains.
+
+More workers are started, or the ones with the highest numbers are stopped; the command returns when they have joined or \
+left. No batch is lost or counted twice: a worker that goes gives back what it has not done. The chief and the parameter \
+servers stay as they are.
+
+The job must hand its data out (input.train.sharding = \"dynamic\", the default) and keep its parameters on servers \
+(strategy.kind = \"parameter_server\", the default). Give the same JOB.toml, --set and --model-dir as to `up`: the \
+running job is found by its model_dir.
+
+  trainyard up job.toml --cluster local:ps=1,worker=1
+  trainyard scale job.toml --workers 4";
+
+#[derive(Debug, Args)]
+pub(crate) struct Scale {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Number of workers, without the chief: 0 to 256.
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: usize,
+}
 
 /// Timeout of each response. It exceeds the time in which `up` waits for a worker to join, plus that of an earlier
 /// order.

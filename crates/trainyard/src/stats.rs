@@ -1,14 +1,42 @@
 //! `trainyard stats`: statistics of the columns of a job's input.
 
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{ColumnKind, ColumnProfile, Profile};
 use trainyard_model::{Part, Shard, input_options};
 
-use crate::command::{Format, InputName, Stats};
+use crate::arguments::{Format, JobArguments};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::look;
 use crate::output::print;
+
+/// An input of a job, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InputName {
+    /// `[input.train]`.
+    Train,
+    /// `[input.eval]`.
+    Eval,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// The input to read.
+    #[arg(long, value_enum, default_value = "train")]
+    pub(crate) part: InputName,
+    /// Records to read from each file, the first ones.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub(crate) rows: u64,
+    /// Reads all records.
+    #[arg(long, conflicts_with = "rows")]
+    pub(crate) all: bool,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
 
 /// Quantiles in the output.
 const SHARES: [f64; 7] = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99];

@@ -5,17 +5,43 @@ mod screen;
 mod stored;
 
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
+use render::{Seen, lines};
+use screen::Screen;
 use serde_json::{Value, json};
+use stored::{model_dir, stored};
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::admin_client::AdminClient;
-use crate::command::{Format, Observe, Status};
+use crate::arguments::Format;
 use crate::output::print;
-use render::{Seen, lines};
-use screen::Screen;
-use stored::{model_dir, stored};
+
+/// The run to observe.
+#[derive(Debug, Args)]
+pub(crate) struct Observe {
+    /// A cluster file with the chief's admin port, the job file or model directory of a `trainyard up`, or host:port of
+    /// the admin port.
+    #[arg(value_name = "CLUSTER|JOB")]
+    pub(crate) target: String,
+    /// The model directory that `up` was given, if the target is a job file.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model_dir: Option<PathBuf>,
+    /// Sets one key of the job file. May be given more than once.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) run: Observe,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
 
 /// Time between two polls of `top`.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,23 +1,40 @@
 //! `trainyard train`: chief, parameter store and evaluator in one process, without sockets.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use trainyard_chief::{Chief, Ending, Report, run_job};
 use trainyard_cluster_client::{LocalServer, ServerClient};
-use trainyard_cluster_spec::{ClusterSpec, Role, Task};
+use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_daemon::{CancellationToken, Context, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Build;
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 
-use crate::command::Train;
+use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::output::{print, result_line, table};
 use crate::progress::progress_line;
-use crate::run::is_alone;
 use crate::up::share_of_cores;
+
+#[derive(Debug, Args)]
+pub(crate) struct Train {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Writes a JSON object about the run to this file at its end.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Disables evaluation: the job's evaluation input is not read, and nothing is exported.
+    #[arg(long)]
+    pub(crate) no_evaluation: bool,
+    /// Address of the admin port: the page of the run, its API, /metrics, /healthz, /readyz. Without it, there is no
+    /// admin port.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) admin_listen: Option<String>,
+}
 
 /// Time in which the other replicas may end after the chief.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
@@ -172,4 +189,36 @@ async fn alone(
     }
     text.push_str(&format!("model: {}\n", job.model_dir.display()));
     print(&text)
+}
+
+/// Returns whether this process runs the whole job: without `TF_CONFIG`, without a cluster in it, or with a chief as
+/// its only task.
+pub(crate) fn is_alone(tf_config: Option<&str>) -> bool {
+    match tf_config.map(TfConfig::parse) {
+        None => true,
+        Some(Ok(config)) => config
+            .cluster
+            .is_none_or(|cluster| cluster.tasks.len() == 1 && config.task.role == Role::Chief),
+        Some(Err(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_without_a_cluster_runs_alone() {
+        assert!(is_alone(None) && is_alone(Some("{}")));
+        assert!(is_alone(Some(
+            r#"{"cluster": {"chief": ["a:1"]}, "task": {"type": "chief", "index": 0}}"#
+        )));
+        assert!(!is_alone(Some(
+            r#"{"cluster": {"chief": ["a:1"], "ps": ["b:1"]}, "task": {"type": "chief", "index": 0}}"#
+        )));
+        assert!(
+            !is_alone(Some("not JSON")),
+            "the mistake is told, not passed over"
+        );
+    }
 }

@@ -1,12 +1,27 @@
 //! `trainyard transform`: inputs of an exported graph, made from records by the job's feature columns.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use serde_json::Value;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::Dataset;
 use trainyard_model::{Build, Part, Shard, input_options};
 
-use crate::command::Transform;
+use crate::arguments::JobArguments;
 use crate::output::{Sink, read_files};
+
+#[derive(Debug, Args)]
+pub(crate) struct Transform {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Files to read, in the job's input format. Default: the job's evaluation input. Labels are not read.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) input: Vec<String>,
+    /// File of the output. Default: standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
 
 /// Writes a JSON object for each record: lists of values by name of the input.
 pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<Diagnostic>> {

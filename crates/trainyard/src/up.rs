@@ -9,7 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+pub(crate) use child::RUNTIME_THREADS;
+use clap::Args;
+pub(crate) use control::{Address, Answer, Order};
+use scaling::Scaling;
 use serde::Deserialize;
+pub(crate) use supervisor::Supervisor;
 use tracing::{info, warn};
 use trainyard_checkpoint::RunLock;
 use trainyard_chief::Report;
@@ -18,14 +23,22 @@ use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::{Job, StrategyKind};
 
-use crate::command::Up;
+use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
 use crate::output::{print, result_line, table};
-pub(crate) use child::RUNTIME_THREADS;
-pub(crate) use control::{Address, Answer, Order};
-use scaling::Scaling;
-pub(crate) use supervisor::Supervisor;
+
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// A cluster file, or a cluster on this machine: local:ps=2,worker=3.
+    #[arg(long, value_name = "CLUSTER", default_value = "local")]
+    pub(crate) cluster: String,
+    /// Writes a JSON object about the run to this file at its end.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+}
 
 /// Range of ports, below the range from which the system assigns ports.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;

@@ -9,7 +9,8 @@ use trainyard_model::{Build, Part, Shard, input_options};
 use trainyard_trainer::Threads;
 use trainyard_variable::{Access, Read};
 
-use crate::command::{BenchJob, Format};
+use super::arguments::BenchJob;
+use crate::arguments::Format;
 use crate::output::print;
 
 /// Number of batches on which the model is timed, in turn.

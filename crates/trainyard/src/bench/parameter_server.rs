@@ -14,12 +14,13 @@ use trainyard_parameter_store::{Guard, Identity, Update};
 use trainyard_trainer::into_diagnostic;
 use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
 
+use super::arguments::BenchPs;
 use super::load::{Loaded, Order};
 use super::slow_link::SlowLink;
 use super::traffic::Traffic;
 use super::usage;
 use super::zipf::ZipfRows;
-use crate::command::{BenchPs, Format};
+use crate::arguments::Format;
 use crate::folder::Folder;
 use crate::output::print;
 use crate::up::{RUNTIME_THREADS, free_ports, share_of_cores};

@@ -4,9 +4,10 @@ use serde::Serialize;
 use serde_json::json;
 use trainyard_diagnostic::{Code, Diagnostic};
 
+use super::arguments::{BenchPs, BenchScale};
 use super::scale_plot::plot;
 use super::{parameter_server, traffic::Traffic};
-use crate::command::{BenchPs, BenchScale, Format};
+use crate::arguments::Format;
 use crate::output::print;
 
 /// Result with one number of workers.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use super::arguments::BenchPs;
 use super::load::{Loaded, Outcome};
-use crate::command::BenchPs;
 
 /// Arguments of the benchmark, and its figures. Rates are the sum over all workers; 1 MB is 1e6 bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]

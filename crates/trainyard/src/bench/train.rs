@@ -10,10 +10,11 @@ use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
 
+use super::arguments::BenchTrain;
 use super::figures::{Figures, Observed, Snapshot};
 use super::samples::Samples;
 use super::usage;
-use crate::command::{BenchTrain, Format, JobArguments};
+use crate::arguments::{Format, JobArguments};
 use crate::folder::Folder;
 use crate::output::print;
 use crate::up::{Supervisor, free_ports, resolve, tasks, threads};

@@ -8,8 +8,8 @@ use trainyard_input::{Compression, Format, Options, TableReader};
 use trainyard_run_config::expand_files;
 use trainyard_storage::is_remote;
 
-use crate::command::Init;
 use crate::convert::guess;
+use crate::init::Init;
 
 /// Bytes of a file that are read to detect its format.
 const SNIFFED_BYTES: u64 = 64 << 10;

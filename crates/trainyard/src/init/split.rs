@@ -8,7 +8,7 @@ use trainyard_input::{Cell, Error, Layout, Profile, TableReader, TableWriter, Va
 
 use super::plan::Plan;
 use super::source::Source;
-use crate::command::Init;
+use crate::init::Init;
 
 /// Fewest files from which the last ones are kept for evaluation as whole files.
 const FILES_MIN: usize = 5;

@@ -7,7 +7,8 @@ use trainyard_checkpoint::{JobPhase, JobState, Leader, list, read};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_run_config::Job;
 
-use crate::command::{Format, Observe};
+use crate::arguments::Format;
+use crate::status::Observe;
 
 /// Returns the model directory of the target, which is a job file or the directory itself.
 pub(super) fn model_dir(arguments: &Observe) -> Option<PathBuf> {

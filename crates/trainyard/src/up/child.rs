@@ -17,7 +17,7 @@ use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use super::sibling;
-use crate::command::JobArguments;
+use crate::arguments::JobArguments;
 
 /// Time in which a task must stop, in seconds, as in the systemd units.
 pub(super) const DRAIN_SECS: u64 = 60;

@@ -14,7 +14,7 @@ use super::child::{Child, Launch};
 use super::control::Request;
 use super::scaling::{Changes, Fate, Scaling};
 use super::share_of_cores;
-use crate::command::JobArguments;
+use crate::arguments::JobArguments;
 
 /// Time in which the other tasks must end after the chief.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use clap::builder::TypedValueParser as _;
 use clap::{Args, Subcommand};
 use trainyard_run_config::PayloadType;
 
-use super::{Format, JobArguments};
+use crate::arguments::{Format, JobArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {

@@ -1,0 +1,71 @@
+//! `trainyard evaluate`: evaluates one checkpoint, once.
+
+use std::path::Path;
+
+use clap::Args;
+use serde_json::json;
+use trainyard_diagnostic::Diagnostic;
+use trainyard_evaluator::{Parameters, evaluate as score, warn_of_one_class};
+use trainyard_model::{Build, Part, Shard, input_options};
+use trainyard_run_config::EvaluationConfig;
+
+use crate::arguments::{Format, JobArguments, Source};
+use crate::output::{print, table};
+use crate::trained_values::{origin, warn_of_other_job};
+
+#[derive(Debug, Args)]
+pub(crate) struct Evaluate {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Global step of the checkpoint. Default: the newest checkpoint.
+    #[arg(long, value_name = "N")]
+    pub(crate) step: Option<u64>,
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+/// Evaluates a checkpoint on the job's evaluation inputs.
+pub(crate) fn evaluate(arguments: &Evaluate, build: Build) -> Result<(), Vec<Diagnostic>> {
+    let job = arguments.job.load()?;
+    let work = || {
+        let model = build(&job)?;
+        let origin = origin(&job, arguments.step, &arguments.source)?;
+        if arguments.source.from.is_none() {
+            warn_of_other_job(
+                &job,
+                &["feature", "model", "input.label", "input.weight_column"],
+            )?;
+        }
+        let parameters = Parameters::read(&origin, &*model)?;
+        let score = |part: Part, steps: Option<u64>| {
+            let input = input_options(&job, part, Shard::WHOLE, None)?;
+            score(&*model, &parameters, input, steps, || {})
+        };
+        let mut scores = score(Part::Eval, job.eval.steps)?;
+        warn_of_one_class(&scores);
+        for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
+            let further = score(Part::Evaluation(place), *steps)?;
+            scores.extend(
+                further
+                    .into_iter()
+                    .map(|(metric, value)| (format!("{name}/{metric}"), value)),
+            );
+        }
+        let at = match (origin.global_step(), &arguments.source.from) {
+            (Some(step), Some(from)) => format!("at step {step}, of {}", from.display()),
+            (Some(step), None) => format!("at step {step}"),
+            (None, from) => format!("of {}", from.as_deref().unwrap_or(Path::new("")).display()),
+        };
+        print(&match arguments.format {
+            Format::Text => format!("evaluation {at}:\n{}", table(&scores)),
+            Format::Json => format!(
+                "{}\n",
+                json!({"global_step": origin.global_step(), "metrics": scores})
+            ),
+        })
+    };
+    work().map_err(|problem| vec![problem])
+}
