@@ -3,24 +3,20 @@
 
 use std::future::Future;
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use tokio::time::Instant;
-use tracing::{info, warn};
-use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{BatchId, Identity, MicroBatch, Opened, Rejection, Ticket};
 use trainyard_protocol::payload::Encoding;
 use trainyard_variable::{Gradients, Layout, Read, Reads};
 
 use crate::error_feedback::ErrorFeedback;
-use crate::outages::{Outage, Outages};
+use crate::retry::retry_noted;
 use crate::split::{ShardPlan, split};
 use crate::{
-    Backoff, CachedParameters, Error, ServerClient, ShardAnswer, ShardCall, ShardGradients,
-    ShardPull, ShardPush,
+    CachedParameters, Error, Outages, ServerClient, ShardAnswer, ShardCall, ShardGradients,
+    ShardPull, ShardPush, retry,
 };
 
 /// A planned step: the reads of its pull, which its push refers to.
@@ -579,122 +575,6 @@ impl PushedStep {
     /// Returns the outcome with the gradients, or without them if the connection still holds them.
     fn with(self, gradients: Arc<Gradients>) -> (Self, Gradients) {
         (self, Arc::try_unwrap(gradients).unwrap_or_default())
-    }
-}
-
-/// The attempts of one call.
-struct Attempt<'a> {
-    waiting: Waiting,
-    backoff: Backoff,
-    subject: &'a str,
-    outages: &'a Outages,
-    /// Set at the first notice.
-    outage: Option<Outage>,
-}
-
-impl<'a> Attempt<'a> {
-    fn new(
-        identity: &Identity,
-        subject: &'a str,
-        deadline: Duration,
-        outages: &'a Outages,
-    ) -> Self {
-        Self {
-            waiting: Waiting::new(identity.task.to_string(), subject, deadline),
-            backoff: Backoff::new(identity.incarnation),
-            subject,
-            outages,
-            outage: None,
-        }
-    }
-
-    async fn again(&mut self, started: Instant, error: &Error) -> Result<(), Error> {
-        let last = match error {
-            Error::Unreachable { message, .. } => message.clone(),
-            other => other.to_string(),
-        };
-        let action = self.waiting.tick(started.elapsed(), &last);
-        self.tell(action)?;
-        tokio::time::sleep(self.backoff.next_wait()).await;
-        Ok(())
-    }
-
-    /// Checks the duration of an attempt in progress.
-    fn look(&mut self, started: Instant) -> Result<(), Error> {
-        let action = self.waiting.look(started.elapsed(), "no answer yet");
-        self.tell(action)
-    }
-
-    /// Returns whether this call has logged the wait.
-    fn tells(&self) -> bool {
-        self.outage.as_ref().is_some_and(|outage| outage.is_first)
-    }
-
-    fn tell(&mut self, action: Action) -> Result<(), Error> {
-        match action {
-            Action::Wait => {}
-            Action::Notice(notice) => {
-                let outage = self
-                    .outage
-                    .get_or_insert_with(|| self.outages.begin(self.subject));
-                if outage.is_first {
-                    warn!("{notice}");
-                }
-            }
-            Action::GiveUp(diagnostic) => return Err(Error::Deadline(diagnostic)),
-        }
-        Ok(())
-    }
-}
-
-/// Interval at which the wait for a reply is checked.
-const NOTICE_AFTER: Duration = Duration::from_secs(2);
-
-/// Makes a call, and repeats it while its failure may pass. Logs the peer that the call waits for.
-///
-/// # Errors
-/// The peer refuses, or does not reply within `deadline`.
-pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
-    identity: &Identity,
-    subject: &str,
-    deadline: Duration,
-    call: impl Fn() -> F,
-) -> Result<T, Error> {
-    retry_noted(identity, subject, deadline, &Outages::default(), call).await
-}
-
-/// As [`retry`], and records in `outages` that the call waits for `subject`.
-async fn retry_noted<T, F: Future<Output = Result<T, Error>>>(
-    identity: &Identity,
-    subject: &str,
-    deadline: Duration,
-    outages: &Outages,
-    call: impl Fn() -> F,
-) -> Result<T, Error> {
-    let started = Instant::now();
-    let mut attempt = Attempt::new(identity, subject, deadline, outages);
-    loop {
-        let mut call = pin!(call());
-        let outcome = loop {
-            match tokio::time::timeout(NOTICE_AFTER, call.as_mut()).await {
-                Ok(outcome) => break outcome,
-                // A peer that vanished without closing the connection is noticed late.
-                Err(_) => attempt.look(started)?,
-            }
-        };
-        match outcome {
-            Err(error) if error.may_pass() => attempt.again(started, &error).await?,
-            outcome => {
-                if let Some(over) = attempt
-                    .waiting
-                    .over(started.elapsed())
-                    .filter(|_| outcome.is_ok() && attempt.tells())
-                {
-                    info!("{over}");
-                }
-                return outcome;
-            }
-        }
     }
 }
 

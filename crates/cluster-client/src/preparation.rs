@@ -8,20 +8,10 @@ use trainyard_checkpoint::PartRead;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, Progress};
 
-use crate::{Error, Plan, ServerClient, retry};
+use crate::{Error, Plan, Preparation, ServerClient, retry};
 
 /// Time between two log lines about the progress of a server.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Progress of a server that prepares its values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Preparation {
-    /// All values are ready. The parts are those that the server has read of checkpoint tensors which other servers
-    /// have read too.
-    Done(Vec<PartRead>),
-    /// The server is still preparing.
-    UnderWay(Progress),
-}
 
 /// Makes a server initialize or restore all of its values. A server may take any time as long as it makes progress;
 /// every ten seconds a log line reports it. Returns the parts that the server has read of checkpoint tensors which

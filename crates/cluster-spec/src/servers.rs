@@ -102,6 +102,13 @@ fn shown(text: &str) -> String {
         .collect()
 }
 
+impl ClusterSpec {
+    /// Returns a fingerprint that is equal in tasks with the same chiefs and parameter servers; see [`Servers`].
+    pub fn fingerprint(&self) -> u64 {
+        Servers::of(self).fingerprint()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

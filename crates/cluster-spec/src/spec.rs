@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trainyard_diagnostic::{Code, Diagnostic};
 
-use crate::{CredentialFiles, Role, Servers, Task};
+use crate::{CredentialFiles, Role, Task};
 
 /// The validated tasks of a training cluster. Sparse worker maps keep their indices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -246,11 +246,6 @@ impl ClusterSpec {
             Role::Ps => Some(before(Role::Chief) + before(Role::Worker) + task.index),
             Role::Evaluator => None,
         }
-    }
-
-    /// Returns a fingerprint that is equal in tasks with the same chiefs and parameter servers; see [`Servers`].
-    pub fn fingerprint(&self) -> u64 {
-        Servers::of(self).fingerprint()
     }
 
     /// Returns the cluster as text of a cluster file.

@@ -1,9 +1,13 @@
 //! The learning rate: a number, or a schedule of the global step.
 
+mod schedule;
+
 use serde::{Deserialize, Serialize};
 
+pub use schedule::Schedule;
+
+use crate::Error;
 use crate::error::positive;
-use crate::{Error, Schedule};
 
 /// A learning rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

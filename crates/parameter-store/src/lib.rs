@@ -7,7 +7,7 @@
 
 mod aggregation;
 mod batch_set;
-mod clocks;
+mod deduplication_window;
 mod dynamic;
 mod error;
 mod gradients;
@@ -23,13 +23,14 @@ mod sessions;
 mod slice;
 mod snapshot;
 mod spread_map;
+mod staleness_clocks;
 mod steps;
 mod store;
 mod stripe;
 mod sync;
 mod update;
-mod window;
 
+pub use deduplication_window::WINDOW;
 pub use dynamic::DynamicStatus;
 pub use error::Error;
 pub use gradients::{GRADIENT_ABS_BOUND, Gradients, unfit};
@@ -50,4 +51,3 @@ pub use store::{
 };
 pub use stripe::SliceValues;
 pub use update::{MicroBatch, Update};
-pub use window::WINDOW;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trainyard_cluster_spec::Task;
 
 use crate::batch_set::{AHEAD_MAX, BatchSet};
-use crate::window::{WINDOW, Window};
+use crate::deduplication_window::{DeduplicationWindow, WINDOW};
 use crate::{
     BatchId, Error, Identity, RejectedPush, Rejection, Rejections, SessionMetadata, ShardPosition,
     StoreMetadata,
@@ -15,7 +15,7 @@ use crate::{
 struct Session {
     number: u64,
     open: bool,
-    pushes: Window,
+    pushes: DeduplicationWindow,
 }
 
 /// The sessions of a parameter server and the batches that it has applied. It is not synchronised: the store locks it
@@ -52,7 +52,7 @@ impl Sessions {
             }
             Some(session) if session.number == identity.session => Ok(false),
             _ => {
-                let pushes = Window::behind(identity.seq);
+                let pushes = DeduplicationWindow::behind(identity.seq);
                 let session = Session {
                     number: identity.session,
                     open: true,
@@ -70,7 +70,7 @@ impl Sessions {
         let session = self.by_task.entry(task).or_insert(Session {
             number,
             open: false,
-            pushes: Window::default(),
+            pushes: DeduplicationWindow::default(),
         });
         let latest = session.number <= number;
         if latest {
@@ -181,7 +181,7 @@ impl Sessions {
     /// Restores sessions and batches from `metadata`.
     pub(crate) fn resume(&mut self, metadata: &StoreMetadata) {
         let session = |known: &SessionMetadata| {
-            let pushes = Window::of(known.highest, known.seen);
+            let pushes = DeduplicationWindow::of(known.highest, known.seen);
             (
                 known.task,
                 Session {

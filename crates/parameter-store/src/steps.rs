@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use trainyard_cluster_spec::Task;
 
-use crate::clocks::Clocks;
+use crate::staleness_clocks::Clocks;
 use crate::{Identity, StoreMetadata, Update};
 
 /// Reply to a request for a ticket.

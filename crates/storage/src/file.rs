@@ -6,10 +6,8 @@ use std::os::unix::fs::FileExt as _;
 
 use bytes::Bytes;
 
+use crate::RANGES_AT_ONCE;
 use crate::read_ahead::ReadAhead;
-
-/// Ranges of a remote file that are requested at once.
-pub(crate) const RANGES_AT_ONCE: usize = 8;
 
 /// Bytes of a range, where many follow each other.
 const RANGE_BYTES: usize = 8 << 20;

@@ -41,3 +41,6 @@ pub use error::Error;
 pub use file::File;
 pub use location::{Location, Scheme, is_remote};
 pub use storage::{Entry, Stamp, Storage};
+
+/// Ranges of a remote file that are requested at once.
+pub(crate) const RANGES_AT_ONCE: usize = 8;

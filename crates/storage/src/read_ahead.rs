@@ -13,9 +13,8 @@ use object_store::{GetOptions, GetRange, ObjectStore};
 use tokio::task::AbortHandle;
 
 use crate::executor::Executor;
-use crate::file::RANGES_AT_ONCE;
 use crate::retry::retry;
-use crate::{Error, Location};
+use crate::{Error, Location, RANGES_AT_ONCE};
 
 /// Bytes of the first range. Each that follows is twice as long: who reads a header only does not fetch a file.
 const RANGE_BYTES_MIN: u64 = 256 << 10;

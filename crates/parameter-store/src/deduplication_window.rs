@@ -5,14 +5,14 @@ pub const WINDOW: u64 = 64;
 
 /// The seen numbers among 1, 2, 3, ... A number that is [`WINDOW`] or more below the highest counts as seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct DeduplicationWindow {
     /// Highest number seen; 0 = none.
     highest: u64,
     /// Bit `i` says that `highest - i` has been seen.
     seen: u64,
 }
 
-impl Window {
+impl DeduplicationWindow {
     /// Returns a window in which all numbers up to `number` have been seen.
     pub(crate) fn behind(number: u64) -> Self {
         Self {
@@ -69,7 +69,7 @@ mod tests {
     proptest! {
         #[test]
         fn window_agrees_with_a_set(numbers in prop::collection::vec(1_u64..200, 1..200)) {
-            let mut window = Window::default();
+            let mut window = DeduplicationWindow::default();
             let mut set = BTreeSet::new();
             for number in numbers {
                 let highest = set.last().copied().unwrap_or(0);

@@ -21,7 +21,7 @@ use crate::call::{ShardAnswer, ShardCall, ShardPush};
 use crate::channel_over;
 use crate::gradients::GradientTensor;
 use crate::rejection::{guard_to_wire, rejection_from_wire, rejection_to_wire};
-use crate::replicas::{Client, Replicas};
+use crate::replica_routing::{Client, Replicas};
 use crate::wire::{
     batch_from_wire, part_read_from_wire, position_from_wire, push_to_wire, selection_to_wire,
 };

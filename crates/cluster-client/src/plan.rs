@@ -1,0 +1,111 @@
+//! The contents of the parameter servers: what the chief requests, and what a server reports.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use trainyard_checkpoint::{Manifest, PartRead, ShardRecord, WarmStart};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_parameter_store::{Guard, Identity, Progress, ShardPosition, Status, Update};
+use trainyard_variable::{Layout, VariableSpec};
+
+/// The contents that the chief gives to the parameter servers.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// All variables of the model.
+    pub variables: Vec<VariableSpec>,
+    /// Slices of the variables, and their servers.
+    pub layout: Layout,
+    /// Fingerprint of the variables and the layout.
+    pub fingerprint: u64,
+    /// Update rules, by group.
+    pub optimizers: BTreeMap<String, OptimizerConfig>,
+    /// Seed of the initial values.
+    pub seed: u64,
+    /// Last global step; 0 = no bound.
+    pub global_step_max: u64,
+    /// When pushes take effect, in the store that counts the steps.
+    pub update: Update,
+    /// Bounds that gradients must keep.
+    pub guard: Guard,
+    /// Whether the store that counts the steps is the workers' own copy of the variables that are read whole. All
+    /// other variables then lie on servers, where each push takes effect as it arrives.
+    pub hybrid: bool,
+    /// Checkpoint to restore from; absent = initial values.
+    pub checkpoint: Option<PathBuf>,
+    /// Source of the initial values of the variables that it names.
+    pub warm_start: Option<WarmStart>,
+    /// Fingerprint of the job file's settings of variables, rules, steps and input.
+    pub settings: u64,
+    /// Whether to ignore the positions in the data of the checkpoint, because the input is now divided in another
+    /// way.
+    pub forget_positions: bool,
+}
+
+impl Plan {
+    /// Returns the manifest of a checkpoint. `saved` has the parts of all servers, in their order.
+    ///
+    /// # Errors
+    /// The entry of a server cannot be parsed. The error has the number of the server, from 0.
+    pub fn manifest(
+        &self,
+        identity: &Identity,
+        saved: &[Saved],
+    ) -> Result<Manifest, (usize, String)> {
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        let step = saved.first().map_or(0, |saved| saved.global_step);
+        let cluster_id = format!("{:032x}", identity.cluster_id);
+        let mut manifest = Manifest::new(cluster_id, identity.epoch, step, now);
+        let records = saved
+            .iter()
+            .map(|saved| serde_json::from_str(&saved.record))
+            .enumerate();
+        let record = |(place, record): (usize, Result<ShardRecord, serde_json::Error>)| {
+            record.map_err(|error| (place, error.to_string()))
+        };
+        manifest.shards = records.map(record).collect::<Result<_, _>>()?;
+        manifest.num_ps = saved.len();
+        manifest.variables.clone_from(&self.variables);
+        manifest.optimizers.clone_from(&self.optimizers);
+        manifest.seed = self.seed;
+        Ok(manifest)
+    }
+}
+
+/// The status of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// Status of the store.
+    pub store: Status,
+    /// Random number of the process start. Another value means that the server was restarted. The store's prepared
+    /// epoch says whether its values were lost.
+    pub incarnation: u64,
+    /// Fingerprint of the settings that the server was prepared with; 0 if it is not prepared, or for a store in this
+    /// process.
+    pub settings: u64,
+    /// Whether the server's log is so long that a checkpoint is due.
+    pub wants_checkpoint: bool,
+    /// Positions of the data shards, if requested.
+    pub positions: Vec<ShardPosition>,
+}
+
+/// The written part of one server in a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saved {
+    /// Entry of the part in the manifest, as JSON.
+    pub record: String,
+    /// Global step of the snapshot; of `ps:0` only.
+    pub global_step: u64,
+}
+
+/// Progress of a server that prepares its values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Preparation {
+    /// All values are ready. The parts are those that the server has read of checkpoint tensors which other servers
+    /// have read too.
+    Done(Vec<PartRead>),
+    /// The server is still preparing.
+    UnderWay(Progress),
+}
