@@ -207,10 +207,11 @@ impl Dispatcher {
         let inline_records = match &self.fetcher {
             Some(fetcher) => {
                 let mut inline_records = InlineRecords::default();
-                let fetched =
-                    fetcher
-                        .lock()
-                        .fetch(&shard, limits::PARCEL_BYTES_MAX, &mut inline_records);
+                let fetched = fetcher.lock().fetch(
+                    &shard,
+                    limits::INLINE_RECORDS_BYTES_MAX,
+                    &mut inline_records,
+                );
                 if let Err(error) = fetched {
                     return Err(self.fail(error.into()));
                 }

@@ -334,7 +334,7 @@ impl FailoverController {
             map = next;
         }
         // The status from before the actions is out of date.
-        tokio::time::sleep(limits::STANDING_INTERVAL).await;
+        tokio::time::sleep(limits::STATUS_INTERVAL).await;
         (map, true)
     }
 

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use trainyard_protocol::Channel;
-use trainyard_protocol::limits::GREETINGS_WAITING_MAX;
+use trainyard_protocol::limits::HANDSHAKES_WAITING_MAX;
 use trainyard_protocol::{Reason, Refusal, root_cause};
 
 use crate::collective::Collective;
@@ -69,7 +69,7 @@ impl Hub {
     /// Returns a hub without a group. Peers that form a newer generation wait for this member for at most `form`.
     pub fn new(form: Duration) -> Self {
         let current = watch::Sender::new(None);
-        let greetings = Semaphore::new(GREETINGS_WAITING_MAX);
+        let greetings = Semaphore::new(HANDSHAKES_WAITING_MAX);
         Self {
             shared: Arc::new(Shared {
                 current,

@@ -1,5 +1,6 @@
-//! Rows a second from files of 40 columns into batches, on one thread: `cargo bench -p trainyard-input`. Where the
-//! system tells, seconds are those in which the thread ran. Of each file the fastest of three passes counts.
+//! Benchmark of reading: rows per second from files of 40 columns into batches, on one thread
+//! (`cargo bench -p trainyard-input`). Time is the thread's CPU time where the system reports it. The fastest of three
+//! passes over each file counts.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -9,7 +10,7 @@ use trainyard_tfrecord::write_frame;
 
 const ROWS: u64 = 200_000;
 
-/// Returns seconds from any time on.
+/// Returns the CPU time of this thread in seconds, or the time since `start` where the system does not report it.
 fn seconds(start: Instant) -> f64 {
     let ran = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let ran = ran.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
@@ -19,7 +20,7 @@ fn seconds(start: Instant) -> f64 {
     )
 }
 
-/// A field of protobuf that holds bytes; all are shorter than 128, but for records.
+/// Returns a protobuf field of bytes, at most 16383 of them. All fields but records are shorter than 128 bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = match bytes.len() {
         length @ ..128 => vec![length as u8],
@@ -28,7 +29,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2], length.as_slice(), bytes].concat()
 }
 
-/// The row as a record of a TFRecord file.
+/// Returns a row as a framed record of a TFRecord file.
 fn record(columns: &[String], row: &str) -> Vec<u8> {
     let entry = |(name, value): (&String, &str)| {
         let feature = if name.starts_with('c') {
@@ -54,7 +55,7 @@ fn record(columns: &[String], row: &str) -> Vec<u8> {
     framed
 }
 
-/// Runs it three times and returns its rows and the least seconds.
+/// Runs a benchmark three times. Returns its rows and the seconds of the fastest run.
 fn best(mut run: impl FnMut(u64) -> usize) -> (usize, f64) {
     let start = Instant::now();
     let mut rows = 0;

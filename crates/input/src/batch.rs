@@ -2,21 +2,21 @@
 
 use std::ops::Range;
 
-/// Where a batch stands in its worker's input: `(pass, shard, batch)` is its identity (`batch_id`).
+/// Position of a batch in its worker's input: `(pass, shard, batch)` is its identity (`batch_id`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position {
     /// Pass over the data that the batch's first record belongs to, from 0.
     pub pass: u64,
-    /// Data shard that it comes from.
+    /// Data shard of the batch.
     pub shard: u64,
-    /// Running number of the batch in the shard, from 0; it does not start again with a pass.
+    /// Running number of the batch in the shard, from 0. The number does not restart with a pass.
     pub batch: u64,
 }
 
 /// Variable-length values: value `i` is `data[offsets[i]..offsets[i + 1]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bytes {
-    /// One more than there are values; starts at 0, never falls.
+    /// Offsets of the values, one more than there are values. The first is 0, and none is below its predecessor.
     pub offsets: Vec<u32>,
     /// All values, end to end.
     pub data: Vec<u8>,
@@ -46,7 +46,7 @@ impl Bytes {
     #[inline]
     pub(crate) fn push_part(&mut self, record: &[u8], place: Range<usize>) {
         let length = place.len();
-        // Most values are short. A copy of 16 bytes, some of them too many, is faster than a call to copy a few.
+        // Most values are short. Copying 16 bytes and truncating is faster than a call that copies a few bytes.
         match record[place.start..].first_chunk::<16>() {
             Some(chunk) if length <= chunk.len() => {
                 let end = self.data.len() + length;
@@ -124,15 +124,16 @@ impl Cells {
 pub struct Column {
     /// Values, row by row.
     pub cells: Cells,
-    /// Where the values of each row begin, one more than there are rows; absent = every row holds as many.
+    /// Places at which the values of the rows begin, one more than there are rows; absent = each row has the same
+    /// number of values.
     ///
-    /// As in TensorFlow, a row of given length may hold stand-ins for missing values (-1, the empty text); a row of
-    /// any length simply lacks them.
+    /// As in TensorFlow, a row of fixed length may hold placeholders for missing values (-1, the empty text). A row of
+    /// variable length omits them.
     pub offsets: Option<Vec<u32>>,
 }
 
 impl Column {
-    /// Returns a column of floats, as many in every row.
+    /// Returns a column of floats with the same number of values in each row.
     pub fn floats(values: Vec<f32>) -> Self {
         Self {
             cells: Cells::Float(values),
@@ -140,7 +141,7 @@ impl Column {
         }
     }
 
-    /// Returns a column of integers, as many in every row.
+    /// Returns a column of integers with the same number of values in each row.
     pub fn ints(values: Vec<i64>) -> Self {
         Self {
             cells: Cells::Int(values),
@@ -148,7 +149,7 @@ impl Column {
         }
     }
 
-    /// Returns a column of texts, as many in every row.
+    /// Returns a column of texts with the same number of values in each row.
     pub fn bytes(values: Bytes) -> Self {
         Self {
             cells: Cells::Bytes(values),
@@ -169,7 +170,7 @@ impl Column {
 
     /// Returns the places of the values of each of `rows` rows.
     pub fn rows(&self, rows: usize) -> impl ExactSizeIterator<Item = Range<usize>> + '_ {
-        // One division for the column, not one a row.
+        // One division per column instead of one per row.
         let width = self.cells.len() / rows.max(1);
         (0..rows).map(move |row| match &self.offsets {
             Some(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
@@ -181,10 +182,10 @@ impl Column {
 /// A batch: one column per field of the [`crate::Schema`], each with the values of `rows` records.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
-    /// Records in the batch; at least 1 in one that was read.
+    /// Records in the batch. A batch that was read has at least 1.
     pub rows: usize,
     /// Columns, in the order of the schema.
     pub columns: Vec<Column>,
-    /// Where it stands in the input.
+    /// Position of the batch in the input.
     pub position: Position,
 }

@@ -1,4 +1,4 @@
-//! A file's content in large blocks, of which records are parts.
+//! Reading of a file's content in large blocks. Records are slices of a block.
 
 use std::io::Result;
 use std::path::Path;
@@ -8,12 +8,12 @@ use trainyard_storage::Storage;
 use crate::Compression;
 use crate::compression::Content;
 
-/// Bytes read first: enough for a header or the records that `check` looks at.
+/// Bytes of the first read: enough for a header or the records that `check` reads.
 const FIRST_BYTES: usize = 1 << 16;
-/// Bytes of a block. It grows for a record that is longer.
+/// Bytes of a block. The block grows for a longer record.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Bytes of compressed content that stay in memory for [`Block::seek`]: what lies further back is decompressed again
-/// from the start.
+/// Bytes of compressed content that stay in memory for [`Block::seek`]. To seek further back, the content is
+/// decompressed again from its start.
 const KEPT_BYTES: usize = 32 << 20;
 
 /// The part of a file's content that is in memory.
@@ -24,9 +24,9 @@ pub(crate) struct Block {
     begin: usize,
     end: usize,
     offset: u64,
-    /// Place in the content behind which nothing is read.
+    /// Offset in the content at which reading stops.
     until: u64,
-    /// Bytes that were passed over and stay.
+    /// Bytes behind the current position that stay in memory.
     kept: usize,
 }
 
@@ -45,32 +45,32 @@ impl Block {
         })
     }
 
-    /// Returns the bytes that were read and not passed over.
+    /// Returns the bytes that were read and not yet passed.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[self.begin..self.end]
     }
 
-    /// Returns the last `count` bytes that were passed over; they are there until [`Block::more`] is called.
+    /// Returns the last `count` bytes that were passed. They are valid until [`Block::more`] is called.
     #[inline]
     pub(crate) fn passed(&self, count: usize) -> &[u8] {
         &self.buffer[self.begin - count..self.begin]
     }
 
-    /// Returns the place in the content of the first byte of [`Block::bytes`].
+    /// Returns the offset in the content of the first byte of [`Block::bytes`].
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Passes over bytes.
+    /// Advances the position by `count` bytes.
     #[inline]
     pub(crate) fn pass(&mut self, count: usize) {
         self.begin += count;
         self.offset += count as u64;
     }
 
-    /// Goes to the byte at `offset` of the content, of which what lies before `until` is wanted: large parts of what
-    /// follows are not read in vain. Content that ends before has no bytes there.
+    /// Moves to byte `offset` of the content. The caller needs no bytes from `until` on, so uncompressed content is
+    /// read no further. An offset beyond the end of the content leaves no bytes.
     pub(crate) fn seek(&mut self, offset: u64, until: u64) -> Result<()> {
         let compressed = self.content.is_compressed();
         if compressed {
@@ -94,7 +94,7 @@ impl Block {
         Ok(())
     }
 
-    /// Goes to a byte of the content if it is in memory, or the next to be read.
+    /// Moves to byte `offset` of the content if that byte is in memory or is the next to be read.
     fn place(&mut self, offset: u64) -> bool {
         let first = self.offset - self.begin as u64;
         match offset.checked_sub(first) {
@@ -106,7 +106,7 @@ impl Block {
         }
     }
 
-    /// Reads more bytes behind those that are there; `false` at the end of the content.
+    /// Reads more bytes after those in memory. Returns `false` at the end of the content.
     pub(crate) fn more(&mut self) -> Result<bool> {
         let wanted = self
             .until
@@ -114,7 +114,7 @@ impl Block {
         if wanted == 0 {
             return Ok(false);
         }
-        // With bytes to keep, they are moved only when there is no room: after about as many have gone by.
+        // Kept bytes are moved only when the buffer is full, so each byte is copied about once.
         let dropped = match self.kept {
             0 => self.begin,
             kept if self.end == self.buffer.len() && self.begin >= kept + BLOCK_BYTES => {
@@ -144,7 +144,7 @@ impl Block {
         Ok(read > 0)
     }
 
-    /// Reads until `count` bytes are there; `false` if the content ends before.
+    /// Reads until `count` bytes are in memory. Returns `false` if the content ends before.
     pub(crate) fn fill(&mut self, count: usize) -> Result<bool> {
         while self.end - self.begin < count {
             if !self.more()? {
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of `bytes` bytes, no eight of which at a multiple of eight are equal to others, and its content.
+    /// Returns a file of `bytes` bytes and its content. Each aligned group of eight bytes is unique.
     fn file(bytes: usize, compression: Compression) -> (tempfile::NamedTempFile, Vec<u8>) {
         let content: Vec<u8> = (0..bytes as u64 / 8).flat_map(u64::to_le_bytes).collect();
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -181,7 +181,7 @@ mod tests {
         (file, content)
     }
 
-    /// Goes to each place in turn and compares what is read there.
+    /// Seeks to each place in turn and compares the bytes that are read there.
     fn compare(
         compression: Compression,
         bytes: usize,

@@ -1,14 +1,15 @@
-//! Cells of a batch's columns: what a missing field leaves, and how a record that fails is taken back.
+//! Cells of a batch's columns: placeholders for missing fields, and the removal of a record that failed.
 
 use crate::{Batch, Bytes, Cells, Column, FieldKind, Position, Schema};
 
-/// Bytes of a bad value that are shown.
+/// Longest part of a bad value that messages show, in bytes.
 const SHOWN_BYTES_MAX: usize = 256;
 
-/// A record that cannot be used: the schema's column, and why. `None` is the record as a whole.
+/// The reason why a record cannot be used, and the schema's column at fault. `None` is the record as a whole.
 pub(crate) type Bad = (Option<usize>, String);
 
-/// Makes a batch empty, with columns as the schema has them and their memory kept. New columns have room for `rows`.
+/// Empties a batch and gives it the columns of the schema. Columns that fit keep their memory; new columns have room
+/// for `rows`.
 pub(crate) fn clear(batch: &mut Batch, schema: &Schema, rows: usize, position: Position) {
     (batch.rows, batch.position) = (0, position);
     batch.columns.truncate(schema.fields.len());
@@ -54,7 +55,7 @@ fn empty(kind: &FieldKind, rows: usize) -> Column {
     }
 }
 
-/// Appends what a missing field stands for.
+/// Appends the placeholder of a missing field.
 pub(crate) fn missing_cells(column: &mut Column, kind: &FieldKind) -> Result<(), String> {
     match (&mut column.cells, kind) {
         (Cells::Float(cells), FieldKind::Float { default, .. }) => match default {
@@ -69,11 +70,11 @@ pub(crate) fn missing_cells(column: &mut Column, kind: &FieldKind) -> Result<(),
     Ok(())
 }
 
-/// Notes where the values of a row end.
+/// Records the place at which the values of a row end.
 #[inline]
 pub(crate) fn end_row(column: &mut Column) {
     if let Some(offsets) = &mut column.offsets {
-        // A batch's records are far fewer bytes than 2^32.
+        // The records of a batch have far fewer than 2^32 bytes.
         offsets.push(column.cells.len() as u32);
     }
 }
@@ -91,7 +92,7 @@ pub(crate) fn truncate(column: &mut Column, kind: &FieldKind, rows: usize) {
     column.cells.truncate(values);
 }
 
-/// A value for a message: quoted, escaped, cut.
+/// Returns a value for a message: quoted, escaped and truncated.
 pub(crate) fn shown(value: &[u8]) -> String {
     let cut = &value[..value.len().min(SHOWN_BYTES_MAX)];
     format!(

@@ -1,4 +1,4 @@
-//! Compressed files (`compression_type` of `tf.data.TFRecordDataset`), and their content.
+//! Decompression of input files (`compression_type` of `tf.data.TFRecordDataset`).
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::path::Path;
 use flate2::{Decompress, FlushDecompress, Status};
 use trainyard_storage::{File, Storage};
 
-/// Compressed bytes read from a file at once.
+/// Compressed bytes that one read of a file requests.
 const READ_BYTES: usize = 1 << 18;
 /// Largest window of deflate, as a power of two.
 const WINDOW_BITS: u8 = 15;
 
-/// How a file is compressed as a whole.
+/// Compression of a whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// It is not.
+    /// No compression.
     None,
     /// Gzip (RFC 1952), of one or more members.
     Gzip,
@@ -23,7 +23,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Returns what the end of a file's name says: `.gz` and `.gzip`, `.zz` and `.zlib`, or nothing.
+    /// Returns the compression by the extension of a file's name: `.gz` and `.gzip`, `.zz` and `.zlib`, otherwise none.
     ///
     /// ```
     /// use trainyard_input::Compression;
@@ -55,12 +55,12 @@ impl Content {
         Ok(Self { file, inflater })
     }
 
-    /// Returns whether its bytes are found by decompressing all that come before them.
+    /// Returns whether a byte can be reached only by decompressing all bytes before it.
     pub(crate) fn is_compressed(&self) -> bool {
         self.inflater.is_some()
     }
 
-    /// Goes to a byte; that of compressed content must be its first.
+    /// Moves to byte `offset`. Compressed content allows only offset 0.
     pub(crate) fn seek(&mut self, offset: u64) -> Result<()> {
         self.file.seek(offset)?;
         if let Some(inflater) = &mut self.inflater {
@@ -69,10 +69,10 @@ impl Content {
         Ok(())
     }
 
-    /// Reads into `out`, which is not empty, and returns the number of bytes; 0 at the end of the content.
+    /// Reads into `out`, which must not be empty. Returns the number of bytes, 0 at the end of the content.
     ///
-    /// Compressed content that is broken is [`ErrorKind::InvalidData`]; one that is cut short,
-    /// [`ErrorKind::UnexpectedEof`].
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if the compressed content is broken, [`ErrorKind::UnexpectedEof`] if it is cut short.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         loop {
             let read = match &mut self.inflater {
@@ -95,7 +95,7 @@ struct Inflater {
     input: Vec<u8>,
     begin: usize,
     end: usize,
-    /// Whether the last member has ended, and with it, if there is no more, the content.
+    /// Whether a member has ended. The content ends there if no bytes follow.
     complete: bool,
 }
 
@@ -147,7 +147,7 @@ impl Inflater {
                 .state
                 .decompress(input, out, FlushDecompress::None)
                 .map_err(|error| broken(format!("the {name} content is broken: {error}")))?;
-            // Both are at most the lengths of the slices.
+            // The casts lose nothing: both numbers are at most the lengths of the slices.
             let consumed = (self.state.total_in() - consumed) as usize;
             let produced = (self.state.total_out() - produced) as usize;
             self.begin += consumed;

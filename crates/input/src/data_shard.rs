@@ -1,4 +1,4 @@
-//! A data shard: a small set of records that one worker reads, as it travels from the chief.
+//! Data shard: the description of a small set of records that one worker reads. The chief sends it to the worker.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,37 +8,37 @@ use crate::{Error, FileRange};
 /// Kind of [`Key`] of the order of a data shard's rows.
 const ROWS: u64 = 1;
 
-/// Everything that is needed to read the batches of a data shard, whoever reads them.
+/// Complete description of a data shard: every process reads the same batches by it.
 ///
-/// Of the batches of a hand, the lanes take turns: batch `nth` of the shard is followed in the pass by one of each other
-/// lane. Batches are numbered over all passes, and all are full but the last of a pass.
+/// The lanes of a round take turns: after batch `nth` of one lane's shard, the pass has one batch of each other lane.
+/// Batches are numbered over all passes. All batches are full but the last of a pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataShard {
     /// Pass over the data, from 0.
     pub pass: u64,
-    /// Hand of the pass, from 0.
+    /// Round of the pass, from 0.
     pub round: u64,
-    /// Lane of the hand, below `lanes`.
+    /// Lane of the round, below `lanes`.
     pub lane: u32,
     /// Lanes, at least 1.
     pub lanes: u32,
-    /// Number of the shard's first batch; those that follow are `lanes` apart.
+    /// Number of the shard's first batch. The numbers of the next batches are `lanes` apart.
     pub first_batch: u64,
-    /// Number of the synchronous step that the first batch belongs to; each batch that follows belongs to the next.
+    /// Number of the synchronous step of the first batch. Each next batch belongs to the next step.
     pub first_step: u64,
     /// Batches of the shard, at least 1.
     pub batches: u32,
-    /// Batches of all lanes of the hand.
+    /// Batches of all lanes of the round.
     pub round_batches: u32,
     /// Rows of the shard.
     pub rows: u64,
     /// Rows of every batch that is not the pass's last.
     pub batch_size: u32,
-    /// Whether the rows are read in a random order, else in that of the pieces.
+    /// Whether the rows are read in a random order; otherwise in the order of the ranges.
     pub shuffle: bool,
-    /// Seed of that order.
+    /// Seed of the random order.
     pub seed: u64,
-    /// Where the rows are, in file order.
+    /// File ranges that hold the rows, in file order.
     pub ranges: Vec<FileRange>,
 }
 
@@ -64,17 +64,17 @@ impl DataShard {
             .min(u64::from(self.lanes)) as u32
     }
 
-    /// Returns which of the shard's rows, in the order in which they are read, form batch `nth`.
+    /// Returns the rows of batch `nth`, as places in the order in which the shard's rows are read.
     pub fn rows_of(&self, nth: u32) -> std::ops::Range<u64> {
         let size = u64::from(self.batch_size);
         let nth = u64::from(nth);
         (nth * size).min(self.rows)..((nth + 1) * size).min(self.rows)
     }
 
-    /// Writes into `order` which row, in the order of the pieces, is read first, second, and so on.
+    /// Writes into `order` the rows in the order in which they are read. Rows are numbered in the order of the ranges.
     pub(crate) fn order(&self, order: &mut Vec<u32>) {
         order.clear();
-        // There are no more: see `check`.
+        // `check` refuses more rows than fit into 32 bits.
         order.extend(0..self.rows as u32);
         if self.shuffle {
             let number = self
@@ -93,10 +93,10 @@ impl DataShard {
         }
     }
 
-    /// Checks that it can be read from an input of `files` files.
+    /// Checks that the shard can be read from an input of `files` files.
     ///
     /// # Errors
-    /// [`Error::Shard`] with the value that cannot be.
+    /// [`Error::Shard`] names the value that is impossible.
     pub fn check(&self, files: usize) -> Result<(), Error> {
         let rows = self
             .ranges
@@ -135,7 +135,7 @@ impl DataShard {
         Err(self.error(reason))
     }
 
-    /// Says what is wrong with the shard.
+    /// Returns the error that the shard cannot be read for this reason.
     pub(crate) fn error(&self, reason: String) -> Error {
         Error::Shard {
             pass: self.pass,

@@ -1,4 +1,4 @@
-//! The pipeline of one worker: an iterator over batches.
+//! Input pipeline of one worker under static sharding: an iterator over batches.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use crate::shuffle::Shuffle;
 use crate::source::{Source, open_file};
 use crate::{BadRow, BadRows, Batch, Error, Options, Position, Schema, Sharding};
 
-/// Most bytes of the records of a batch: the places of their values are 32-bit numbers, and the decimal text of a
-/// whole number may be three times as long as the number.
+/// Most bytes of the records of a batch. Places of values are 32-bit numbers, and the decimal text of a whole number
+/// may be three times as long as the number.
 pub(crate) const BATCH_BYTES_MAX: u64 = 1 << 30;
 
-/// What an input has read so far, for telemetry.
+/// Counters of an input, for telemetry.
 #[derive(Debug, Default)]
 pub struct Statistics {
     /// Records of this shard that were parsed.
     pub rows_read: AtomicU64,
-    /// Records left out as bad, each once.
+    /// Bad records that were skipped, each counted once.
     pub rows_skipped: AtomicU64,
-    /// Bytes of the records parsed.
+    /// Bytes of the parsed records.
     pub bytes_read: AtomicU64,
     /// Passes finished.
     pub passes: AtomicU64,
 }
 
-/// Reads batches. The same options give the same batches.
+/// Reader of batches. The same options give the same batches.
 #[derive(Debug)]
 pub struct Dataset {
     options: Options,
@@ -42,10 +42,10 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Checks that every file can be opened and holds the wanted columns, and starts at the first batch.
+    /// Opens an input at its first batch, and checks that every file can be opened and holds the wanted columns.
     ///
     /// # Errors
-    /// A file is missing, or a column is; or a number of the options is out of range.
+    /// A file or a column is missing, or a number of the options is out of range.
     pub fn open(options: Options, schema: Schema) -> Result<Self, Error> {
         options.check()?;
         let source = Source::default();
@@ -69,10 +69,11 @@ impl Dataset {
         Arc::clone(&self.statistics)
     }
 
-    /// Reads the next batch into `batch`, whose memory is used again, whatever it held; `false` at the end of the input.
+    /// Reads the next batch into `batch`, whose content is replaced and whose memory is reused. Returns `false` at the
+    /// end of the input.
     ///
     /// # Errors
-    /// A file cannot be read, or a record where the options say that none may be bad. No batch comes after that.
+    /// A file cannot be read, or a record is bad and the options do not skip bad records. No batch follows an error.
     pub fn read(&mut self, batch: &mut Batch) -> Result<bool, Error> {
         while !self.ended {
             let number = self.batch_number;
@@ -114,7 +115,8 @@ impl Dataset {
             })
     }
 
-    /// Appends the next record of the endless or bounded stream of passes, if it is good; `false` at the end.
+    /// Appends the next record of all passes to the batch, if the record is good. Returns `false` at the end of the
+    /// input.
     fn append_next(&mut self, batch: &mut Batch, bytes: &mut u64) -> Result<bool, Error> {
         loop {
             let (record, parsers) = if self.shuffle.is_off() {
@@ -165,12 +167,12 @@ impl Dataset {
         }
     }
 
-    /// Starts the next pass; `false` after the last.
+    /// Starts the next pass. Returns `false` after the last pass.
     fn next_pass(&mut self) -> Result<bool, Error> {
         if self.source.started {
             if self.source.records == 0 {
                 return match self.options.sharding {
-                    // Another shard may hold them all.
+                    // Other shards may hold all records.
                     Sharding::File | Sharding::Row if self.options.shard_count > 1 => Ok(false),
                     _ => Err(Error::Empty {
                         files: self.options.files.clone(),
@@ -220,7 +222,7 @@ impl Iterator for Dataset {
     }
 }
 
-/// Names the place of a bad record.
+/// Returns a bad record with the names of its file and column.
 pub(crate) fn bad_row(
     options: &Options,
     schema: &Schema,

@@ -1,4 +1,4 @@
-//! Bad rows: counted once each, written to a file, bounded.
+//! Dead letters: bad rows are counted once each, written to a file, and bounded in number.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::cells::shown;
 use crate::{BadRow, Error, Format};
 
-/// Size at which the dead-letter file stops growing.
+/// Largest size of the dead-letter file, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Bad rows that the final message shows.
 const SHOWN_MAX: usize = 5;
@@ -34,7 +34,7 @@ impl DeadLetter {
         }
     }
 
-    /// Counts a bad row, once however often it is read. Returns whether it was new.
+    /// Counts a bad row once, even if it is read again. Returns whether the row is new.
     pub(crate) fn add(&mut self, row: BadRow, bytes: &[u8], rows_read: u64) -> Result<bool, Error> {
         if !self.seen.insert((row.file.clone(), row.offset)) {
             return Ok(false);
@@ -76,7 +76,7 @@ impl DeadLetter {
             self.file = Some((file, length));
         }
         let (number, content) = match row.format {
-            // Whole, so that it can be mended and read again.
+            // The whole line, so that a user can fix it and read it again.
             Format::Csv | Format::Tsv | Format::LibSvm(_) => {
                 ("line", String::from_utf8_lossy(bytes))
             }

@@ -1,6 +1,6 @@
-//! Finds the delimiters of a record, 64 bytes at a time: fields are too short for a search each.
+//! Search for the delimiters of a record, 64 bytes at a time. Fields are too short for one search each.
 
-/// Bytes looked at together.
+/// Bytes that are compared at once.
 const CHUNK_BYTES: usize = 64;
 
 /// The places of a delimiter in a record, ascending.
@@ -8,9 +8,9 @@ const CHUNK_BYTES: usize = 64;
 pub(crate) struct Delimiters<'a> {
     record: &'a [u8],
     delimiter: u8,
-    /// Where the chunk begins.
+    /// Offset of the current chunk in the record.
     base: usize,
-    /// A bit for each delimiter of the chunk that is yet to come.
+    /// Bit mask of the remaining delimiters of the chunk.
     bits: u64,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Delimiters<'a> {
         }
     }
 
-    /// Returns the next place, or the length of the record after the last.
+    /// Returns the place of the next delimiter, or the length of the record after the last one.
     #[inline]
     pub(crate) fn next(&mut self) -> usize {
         while self.bits == 0 {
@@ -40,7 +40,7 @@ impl<'a> Delimiters<'a> {
         place
     }
 
-    /// Returns how many there are yet to come.
+    /// Returns the number of remaining delimiters.
     pub(crate) fn count(self) -> usize {
         let rest = self
             .record
@@ -50,7 +50,8 @@ impl<'a> Delimiters<'a> {
     }
 }
 
-/// Returns a bit for each of the first 64 bytes that is the delimiter. It is not 0.
+/// Returns a bit mask of the delimiters in the first 64 bytes. The delimiter must not be byte 0, which fills the rest
+/// of a shorter chunk.
 #[inline]
 fn places(bytes: &[u8], delimiter: u8) -> u64 {
     match bytes.first_chunk() {
@@ -65,7 +66,7 @@ fn places(bytes: &[u8], delimiter: u8) -> u64 {
 
 #[inline]
 fn matches(chunk: &[u8; CHUNK_BYTES], byte: u8) -> u64 {
-    // Every x86-64 processor has SSE2: there, nothing is asked when the program runs.
+    // Every x86-64 processor has SSE2, so the compiler removes this check there.
     #[cfg(target_arch = "x86_64")]
     if let Some(sse2) = pulp::core_arch::x86::Sse2::try_new() {
         let wanted = sse2._mm_set1_epi8(byte as i8);

@@ -1,4 +1,4 @@
-//! Why input cannot be read.
+//! Errors of input, and their diagnostics.
 
 use std::path::PathBuf;
 
@@ -11,15 +11,15 @@ use crate::Format;
 pub struct BadRow {
     /// The file.
     pub file: PathBuf,
-    /// Its format.
+    /// Format of the file.
     pub format: Format,
-    /// Line on which the record begins, or, of TFRecord, its number in the file; from 1.
+    /// Line on which the record begins; for TFRecord and Parquet, the number of the record in the file. From 1.
     pub line: u64,
-    /// Byte at which it begins, from 0, of the decompressed content.
+    /// Byte of the decompressed content at which the record begins, from 0; for Parquet, the number of the row.
     pub offset: u64,
-    /// The column, where one is at fault.
+    /// The column at fault; absent = the record as a whole.
     pub column: Option<String>,
-    /// What is wrong, value included.
+    /// The reason, with the value.
     pub reason: String,
 }
 
@@ -48,7 +48,7 @@ impl std::fmt::Display for BadRow {
 }
 
 impl BadRow {
-    /// Says what to do about it.
+    /// Returns advice to the user on this row.
     pub fn help(&self) -> String {
         if let Some(cause) = self.cause() {
             return cause;
@@ -58,7 +58,7 @@ impl BadRow {
             .to_owned()
     }
 
-    /// Says what to do where the job is wrong, and not the row.
+    /// Returns advice to the user if the job is wrong and not the row.
     pub fn cause(&self) -> Option<String> {
         let text = matches!(self.format, Format::Csv | Format::Tsv);
         let named = |column: &String| self.reason.starts_with(&format!("{column:?} is not"));
@@ -81,7 +81,7 @@ impl BadRow {
     }
 }
 
-/// Says of columns that they are, as a sentence begins.
+/// Returns the beginning of a sentence about columns: "column `a` is" or "columns `a`, `b` are".
 fn are(columns: &[String]) -> String {
     let names: Vec<String> = columns.iter().map(|column| format!("`{column}`")).collect();
     match &*names {
@@ -98,9 +98,9 @@ pub enum Error {
     Setting {
         /// The option.
         name: &'static str,
-        /// What it must be.
+        /// The rule for its value.
         rule: String,
-        /// What it is.
+        /// The given value.
         given: usize,
     },
     /// A file cannot be opened or read.
@@ -108,7 +108,7 @@ pub enum Error {
     File {
         /// The file.
         file: PathBuf,
-        /// The system's word.
+        /// The message of the system.
         message: String,
     },
     /// A remote file cannot be read.
@@ -122,39 +122,39 @@ pub enum Error {
         /// The feature.
         feature: &'static str,
     },
-    /// A column does not hold what is wanted of it.
+    /// The type of a column does not fit the job.
     #[error("column `{column}` of {} holds {found}, the job wants {wanted}", file.display())]
     ColumnType {
         /// The column.
         column: String,
         /// The file.
         file: PathBuf,
-        /// Its type.
+        /// Type of the column.
         found: String,
-        /// The type wanted.
+        /// Type that the job wants.
         wanted: &'static str,
     },
-    /// A file is not what it was when its records were counted.
+    /// A file has changed since its records were counted.
     #[error("input file {} has changed: {what}", file.display())]
     Changed {
         /// The file.
         file: PathBuf,
-        /// What differs.
+        /// The difference.
         what: String,
     },
-    /// A data shard makes no sense.
+    /// A data shard is inconsistent.
     #[error("data shard {round}, lane {lane}, of pass {pass} cannot be read: {reason}")]
     Shard {
-        /// Its pass.
+        /// Pass of the data shard.
         pass: u64,
-        /// Its round of the pass.
+        /// Round of the pass.
         round: u64,
-        /// Its lane.
+        /// Lane of the round.
         lane: u32,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The records of a data shard are too large to be held together.
+    /// The records of a data shard are larger than memory allows.
     #[error(
         "a data shard must hold at most {most} bytes of records, the first {rows} of {of} rows hold {bytes}"
     )]
@@ -163,7 +163,7 @@ pub enum Error {
         rows: u64,
         /// Rows of the data shard.
         of: u64,
-        /// Their bytes.
+        /// Bytes of the counted rows.
         bytes: u64,
         /// Bytes allowed.
         most: u64,
@@ -175,24 +175,24 @@ pub enum Error {
         columns: Vec<String>,
         /// The file.
         file: PathBuf,
-        /// Columns that are.
+        /// Columns of the input.
         known: Vec<String>,
     },
-    /// No record in any file.
+    /// No file holds a record.
     #[error("the input holds no record: {}", files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "))]
     Empty {
         /// The files.
         files: Vec<PathBuf>,
     },
-    /// A record cannot be read, and the job says to stop.
+    /// A record cannot be read, and the job stops at bad rows.
     #[error("{0}")]
     Row(Box<BadRow>),
-    /// A batch is too large to be held.
+    /// The records of a batch are larger than the limit.
     #[error("a batch must hold less than {most} bytes of records, its first {rows} hold {bytes}")]
     Batch {
-        /// Records that it holds.
+        /// Records counted.
         rows: usize,
-        /// Their bytes.
+        /// Bytes of the counted records.
         bytes: u64,
         /// Bytes allowed.
         most: u64,
@@ -200,13 +200,13 @@ pub enum Error {
     /// More bad rows than allowed.
     #[error("{bad} of {read} rows are unreadable, bad_rows_max is {most}")]
     Rows {
-        /// Rows that were bad.
+        /// Bad rows.
         bad: u64,
         /// Rows read.
         read: u64,
         /// Rows allowed to be bad.
         most: u64,
-        /// The first few.
+        /// The first few bad rows.
         first: Vec<BadRow>,
     },
 }

@@ -1,4 +1,4 @@
-//! From a `tf.train.Example` to the wanted columns, without messages in between (`tf.io.parse_example`).
+//! Parser of `tf.train.Example` records into columns, without intermediate messages (`tf.io.parse_example`).
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use crate::cells::{Bad, end_row, missing_cells, truncate};
 use crate::wire::{Malformed, Value, Wire};
 use crate::{Batch, Cells, FieldKind, Schema};
 
-/// Features of a record whose place is remembered from the record before.
+/// Most features of a record whose names are remembered for the next record.
 const REMEMBERED_MAX: usize = 4096;
 
 /// Tags of bytes in fields 1, 2 and 3.
@@ -16,31 +16,32 @@ const BYTES_1: u8 = 1 << 3 | 2;
 const BYTES_2: u8 = 2 << 3 | 2;
 const BYTES_3: u8 = 3 << 3 | 2;
 
-/// Where the features of a file go.
+/// Parser of the features of a file into columns.
 #[derive(Debug)]
 pub(crate) struct ExampleParser {
     schema: Schema,
     missing: Vec<Vec<u8>>,
     wanted: Vec<Wanted>,
     by_name: HashMap<Vec<u8>, usize>,
-    /// Names of the last record's features, in order, and which are wanted: the next record's are mostly the same.
+    /// Names of the last record's features, in order, and their places among the wanted ones. The next record mostly
+    /// has the same names.
     remembered: Vec<(Vec<u8>, Option<usize>)>,
-    /// Number of the record; 0 is before the first.
+    /// Number of the record, from 1; 0 before the first.
     record: u64,
     joined: Vec<u8>,
     digits: String,
 }
 
-/// A feature that is wanted.
+/// A feature that the schema wants.
 #[derive(Debug)]
 struct Wanted {
-    /// Columns that want it.
+    /// Columns that read the feature.
     columns: Vec<usize>,
-    /// The last record that held it.
+    /// Number of the last record that held the feature.
     seen: u64,
 }
 
-/// Why a record cannot be used.
+/// The reason why a record cannot be used.
 enum Flaw {
     Malformed(Malformed),
     Column(usize, String),
@@ -53,7 +54,7 @@ impl From<Malformed> for Flaw {
 }
 
 impl ExampleParser {
-    /// Returns a parser for the features that the schema names.
+    /// Returns a parser of the features that the schema names.
     pub(crate) fn new(schema: &Schema, missing: &[String]) -> Self {
         let mut wanted = Vec::<Wanted>::new();
         let mut by_name = HashMap::new();
@@ -84,7 +85,7 @@ impl ExampleParser {
         }
     }
 
-    /// Returns the names of the wanted features that no record held so far.
+    /// Returns the names of the wanted features that no record has held so far.
     pub(crate) fn unseen(&self) -> impl Iterator<Item = &str> {
         let unseen = self.wanted.iter().filter(|feature| feature.seen == 0);
         unseen.map(|feature| self.schema.fields[feature.columns[0]].name.as_str())
@@ -97,7 +98,7 @@ impl ExampleParser {
             .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
     }
 
-    /// Appends a record's wanted features to the batch, or part of them where it fails.
+    /// Appends a record's wanted features to the batch. An error may leave a part of them in the batch.
     pub(crate) fn append(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Bad> {
         self.record += 1;
         let outcome = self.example(record, batch).and_then(|()| {
@@ -173,8 +174,8 @@ impl ExampleParser {
         Ok(())
     }
 
-    /// Appends the first of these features, if it is as nearly all are: below 128 bytes, key before value, one value,
-    /// of its column's type. Returns its length then; otherwise nothing has changed.
+    /// Appends the first of these features and returns its length, if the feature has the usual form: below 128 bytes,
+    /// key before value, one value, of its column's type. A feature of another form changes nothing in the batch.
     #[inline]
     fn short(&mut self, features: Wire<'_>, nth: usize, batch: &mut Batch) -> Option<usize> {
         let (record, Range { start, .. }) = features.place();
@@ -204,7 +205,7 @@ impl ExampleParser {
                 if self.missing.iter().any(|text| text == value) {
                     return None;
                 }
-                // Each is the end of what it is in.
+                // Each part ends where the part around it ends, so the value ends at `end`.
                 cells.push_part(record, end - value.len()..end);
             }
             (BYTES_2, &[a, b, c, d], Cells::Float(cells), FieldKind::Float { width: 1, .. }) => {
@@ -238,7 +239,7 @@ impl ExampleParser {
         Some(end - start)
     }
 
-    /// An entry of the map: `{ string key = 1; Feature value = 2; }`. The last of those with one key counts.
+    /// Reads an entry of the map: `{ string key = 1; Feature value = 2; }`. The last entry with a key counts.
     fn entry(&mut self, entry: Wire<'_>, nth: usize, batch: &mut Batch) -> Result<(), Flaw> {
         let mut fields = entry;
         let mut key = [].as_slice();
@@ -262,7 +263,7 @@ impl ExampleParser {
         if !split {
             return self.feature(place, feature.unwrap_or(Wire::new(&[])), batch);
         }
-        // A message in parts is what its parts are end to end.
+        // The parts of a split message are concatenated.
         let mut joined = std::mem::take(&mut self.joined);
         let mut parts = entry;
         joined.clear();
@@ -274,13 +275,13 @@ impl ExampleParser {
         let outcome = self.feature(place, Wire::new(&joined), batch);
         self.joined = joined;
         outcome.map_err(|flaw| match flaw {
-            // Places are those of the joined parts.
+            // Offsets in the concatenation are not offsets in the record.
             Flaw::Malformed(Malformed { expected, .. }) => entry.malformed(expected).into(),
             flaw => flaw,
         })
     }
 
-    /// Returns which wanted feature has this name, which the `nth` feature of a record bears.
+    /// Returns the place of the wanted feature with this name. The name is that of the `nth` feature of a record.
     #[inline]
     fn place(&mut self, name: &[u8], nth: usize) -> Option<usize> {
         if let Some((known, place)) = self.remembered.get(nth)
@@ -323,7 +324,7 @@ impl ExampleParser {
                     (3, Value::Bytes(list)) if held == 3 => {
                         ints(list, &mut column.cells, &mut self.digits)?;
                     }
-                    // Setting another kind clears what was held before.
+                    // In a oneof, setting another kind clears the values before.
                     (1..=3, _) => column.cells.truncate(before),
                     _ => {}
                 }
@@ -351,7 +352,7 @@ impl ExampleParser {
     }
 }
 
-/// Returns the bytes of the field that stands first, and what follows it, if its tag and a length below 128 do.
+/// Returns the bytes of the first field and the bytes after it, if the field has this tag and a length below 128.
 #[inline]
 fn short_field(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     match bytes {
@@ -362,7 +363,7 @@ fn short_field(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Returns the bytes of the only field.
+/// Returns the bytes of a field that fills all of `bytes`.
 #[inline]
 fn whole_field(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     match short_field(bytes, tag)? {
@@ -371,7 +372,7 @@ fn whole_field(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     }
 }
 
-/// Returns which kind of list a feature holds: the last that was set; 0 = none.
+/// Returns the kind of list that a feature holds: the kind that was set last; 0 = none.
 #[inline]
 fn held(mut feature: Wire<'_>) -> Result<u64, Malformed> {
     let mut held = 0;
@@ -476,7 +477,7 @@ fn ints(mut list: Wire<'_>, cells: &mut Cells, digits: &mut String) -> Result<()
             Cells::Int(out) => out.push(number),
             Cells::Bytes(out) => {
                 digits.clear();
-                // A String takes everything.
+                // Writing to a String cannot fail.
                 let _ = write!(digits, "{number}");
                 out.push(digits.as_bytes());
             }

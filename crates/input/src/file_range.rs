@@ -1,4 +1,4 @@
-//! Consecutive records of one file, and where they are.
+//! File range: consecutive records of one file, and their location.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,23 +9,25 @@ pub struct FileRange {
     pub file: u32,
     /// Number of records, at least 1.
     pub rows: u32,
-    /// Number of the first record in the file, from 0; a header is none.
+    /// Number of the first record in the file, from 0. A header does not count.
     pub record: u64,
-    /// Line on which the first record begins, or, of TFRecord, its number in the file; from 1.
+    /// Line on which the first record begins; for TFRecord and Parquet, the number of the record in the file. From 1.
     pub line: u64,
-    /// Byte of the decompressed content at which the first record begins, from 0.
+    /// Byte of the decompressed content at which the first record begins, from 0; for Parquet, the number of the row.
     pub offset: u64,
-    /// Bytes of the decompressed content from there to the end of the last record, its line end included.
+    /// Bytes of the decompressed content from `offset` to the end of the last record, its line end included; for
+    /// Parquet, the number of rows.
     pub bytes: u64,
 }
 
 impl FileRange {
-    /// Returns the byte of the decompressed content behind the last record.
+    /// Returns the offset of the first byte after the last record, in the decompressed content.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 
-    /// Takes in the piece that follows; `false` if what is given does not follow, or there would be too many records.
+    /// Extends the range by the range that follows it. Returns `false` if `next` does not follow, or if there would be
+    /// too many records.
     pub(crate) fn join(&mut self, next: &Self) -> bool {
         let rows = self.rows.checked_add(next.rows);
         match rows {

@@ -1,4 +1,4 @@
-//! What tells that a file is still the one that was read.
+//! Detection of changed files, by size and time of change.
 
 use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use trainyard_storage::{Stamp, Storage};
 use crate::Error;
 use crate::record::failed;
 
-/// Number of files from which their size matters: each costs an opening, and a remote one a request.
+/// Number of files from which small files are slow: each file is opened, and a remote file needs a request.
 const MANY_FILES: usize = 1000;
-/// Mean size below which many files are slow to read.
+/// Mean size below which many files are slow to read, in bytes.
 const SMALL_BYTES: u64 = 1 << 20;
 
 pub(crate) fn stamp(storage: &Storage, file: &Path) -> Result<Stamp, Error> {
     storage.stamp(file).map_err(|error| failed(file, &error))
 }
 
-/// Checks that a file is as it was.
+/// Checks that a file has not changed.
 pub(crate) fn check(storage: &Storage, file: &Path, before: &Stamp) -> Result<(), Error> {
     let now = stamp(storage, file)?;
     if now == *before {
@@ -35,7 +35,7 @@ pub(crate) fn check(storage: &Storage, file: &Path, before: &Stamp) -> Result<()
     })
 }
 
-/// Says so where there are many small files.
+/// Logs a warning if the input has many small files.
 pub(crate) fn warn_small(stamps: &[Stamp]) {
     let files = stamps.len();
     let mean_bytes = stamps.iter().map(|stamp| stamp.bytes).sum::<u64>() / files.max(1) as u64;
@@ -48,8 +48,8 @@ pub(crate) fn warn_small(stamps: &[Stamp]) {
     }
 }
 
-/// Returns one number for names, sizes and times of change of files in order, by FNV-1a:
-/// the same in every process.
+/// Returns a fingerprint of the names, sizes and times of change of files, in order, by FNV-1a. Every process computes
+/// the same number.
 pub(crate) fn fingerprint(files: &[PathBuf], stamps: &[Stamp]) -> u64 {
     let mut hash = FnvHasher::default();
     let mut add = |bytes: &[u8]| hash.write(bytes);

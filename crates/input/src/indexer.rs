@@ -1,4 +1,4 @@
-//! Reads files through to find where their records are; no field is looked at.
+//! Indexer: scans files for the locations of their records. It parses no fields.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use crate::record::RecordReader;
 use crate::source::open_records;
 use crate::{Error, Options, RecordIndex, Schema};
 
-/// Makes a [`RecordIndex`], as much of it as is asked for.
+/// Builder of a [`RecordIndex`], incremental: it scans as far as the caller requests.
 #[derive(Debug)]
 pub struct Indexer {
     options: Options,
@@ -21,8 +21,9 @@ pub struct Indexer {
 }
 
 impl Indexer {
-    /// Notes size and time of change of every file. The options say what the records are: files, format, compression
-    /// and whether a header comes first. `batch_size` takes the place of theirs.
+    /// Records the size and time of change of every file. Of the options, files, format, compression and header are
+    /// used.
+    /// `batch_size` replaces the batch size of the options.
     ///
     /// # Errors
     /// A file is missing.
@@ -45,29 +46,30 @@ impl Indexer {
         })
     }
 
-    /// Returns what is known so far.
+    /// Returns the index as far as it is known.
     pub fn index(&self) -> &RecordIndex {
         &self.index
     }
 
-    /// Returns a number that changes when a file does: made of names, sizes and times of change of all, in order.
+    /// Returns a fingerprint of the names, sizes and times of change of all files, in order. It changes when a file
+    /// changes.
     pub fn fingerprint(&self) -> u64 {
         fingerprint(&self.options.files, &self.stamps)
     }
 
-    /// Checks that every file is as it was when the indexer was opened.
+    /// Checks that no file has changed since the indexer was opened.
     ///
     /// # Errors
-    /// [`Error::Changed`] with the first that is not, or one that is missing.
+    /// [`Error::Changed`] names the first file that has changed. A missing file is an error, too.
     pub fn check(&self) -> Result<(), Error> {
         let mut stamped = self.options.files.iter().zip(&self.stamps);
         stamped.try_for_each(|(file, stamp)| check(&self.storage, file, stamp))
     }
 
-    /// Reads on until `runs` runs are known in all, or the index is complete.
+    /// Scans until `runs` runs are known in total, or the index is complete.
     ///
     /// # Errors
-    /// A file cannot be read, or has changed; or, at the end, there is no record in any. It must not be called again.
+    /// A file cannot be read or has changed, or no file holds a record. After an error, it must not be called again.
     pub fn advance(&mut self, runs: u64) -> Result<&RecordIndex, Error> {
         while !self.index.is_complete() && self.index.runs() < runs {
             let Some((file, reader)) = &mut self.reader else {
@@ -75,7 +77,7 @@ impl Indexer {
                 continue;
             };
             let path = self.options.files[*file].as_path();
-            // Up to the end of a run: how many there are is not asked for each record.
+            // The loop ends at the end of a run, so the number of runs is not computed for each record.
             let ended = loop {
                 if !reader.next(path, false)? {
                     break true;

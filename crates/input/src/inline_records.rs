@@ -1,32 +1,34 @@
-//! The raw records of a data shard, for a reader that does not see the files.
+//! Inline records: the raw records of a data shard, for a reader without access to the files.
 
 use serde::{Deserialize, Serialize};
 
 use crate::record::Record;
 
-/// The records of a data shard in the order of its pieces, as they stand in the files.
+/// The records of a data shard in the order of its ranges, with the bytes that the files hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InlineRecords {
     /// The records, end to end, without line ends or frames.
     pub bytes: Vec<u8>,
     /// Bytes of each record.
     pub lengths: Vec<u32>,
-    /// Line of its file on which each record begins, or, of TFRecord, its number in the file; from 1.
+    /// Line of its file on which each record begins; for TFRecord and Parquet, the number of the record in the file.
+    /// From
+    /// 1.
     pub lines: Vec<u64>,
-    /// Byte of the file's decompressed content at which each record begins, from 0.
+    /// Byte of the file's decompressed content at which each record begins, from 0; for Parquet, the number of the row.
     pub offsets: Vec<u64>,
-    /// What is wrong with records as a whole, by place among the records, ascending.
+    /// Faults of records as a whole, ascending by the place of the record.
     pub faults: Vec<Fault>,
-    /// The columns of each file whose first line names them.
+    /// Columns of each file that names its columns.
     pub headers: Vec<Header>,
 }
 
-/// What is wrong with a record as a whole.
+/// The fault of a record as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// Place of the record in the parcel, from 0.
+    /// Place of the record among the inline records, from 0.
     pub row: u32,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
@@ -35,12 +37,12 @@ pub struct Fault {
 pub struct Header {
     /// Place of the file in [`crate::Options::files`].
     pub file: u32,
-    /// Its columns.
+    /// Columns of the file.
     pub columns: Vec<String>,
 }
 
 impl InlineRecords {
-    /// Makes it empty; its memory is kept.
+    /// Removes all records. The memory is kept.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.lengths.clear();
@@ -60,13 +62,13 @@ impl InlineRecords {
             });
         }
         self.bytes.extend_from_slice(record.bytes);
-        // No record is longer than 256 MiB.
+        // No record of text or TFRecord is longer than 256 MiB.
         self.lengths.push(record.bytes.len() as u32);
         self.lines.push(record.place.line);
         self.offsets.push(record.place.offset);
     }
 
-    /// Returns what is wrong with the record at a place.
+    /// Returns the fault of the record at a place.
     pub(crate) fn fault(&self, row: u32) -> Option<&str> {
         let place = self
             .faults
@@ -75,7 +77,7 @@ impl InlineRecords {
         Some(&self.faults[place].reason)
     }
 
-    /// Returns what keeps it from being the parcel of a data shard with so many rows.
+    /// Returns the reason why these cannot be the records of a data shard with so many rows.
     pub(crate) fn flaw(&self, rows: u64) -> Option<String> {
         let counts = [self.lengths.len(), self.lines.len(), self.offsets.len()];
         if counts.iter().any(|count| *count as u64 != rows) {

@@ -1,10 +1,11 @@
-//! Input pipelines: from files to batches of columns, on threads of their own.
+//! Input pipelines: files become batches of columns, on separate threads.
 //!
-//! files -> interleave -> records -> shard -> shuffle -> repeat -> batch -> prefetch, with the meaning that `tf.data`
-//! gives each step. The same options give the same batches, so a batch is known by its [`Position`] alone.
+//! The steps have the meaning that `tf.data` gives them: files -> interleave -> records -> shard -> shuffle -> repeat
+//! -> batch -> prefetch. The same options give the same batches, so a [`Position`] identifies a batch.
 //!
-//! That is a [`Dataset`], where each worker has a fixed share. Where work is dealt as it is done, an [`Indexer`] finds the
-//! records, a [`ShardPlanner`] cuts them into [`DataShard`]s, and a [`ShardReader`] reads the batches of any of them.
+//! With static sharding, each worker reads a fixed share of the input through a [`Dataset`]. With dynamic sharding, an
+//! [`Indexer`] finds the records, a [`ShardPlanner`] groups them into [`DataShard`]s, and a [`ShardReader`] reads the
+//! batches of any data shard.
 
 mod batch;
 mod block;

@@ -1,4 +1,4 @@
-//! Lines of libsvm: `label qid:q index:value index:value ... # comment`
+//! Parser of libsvm lines: `label qid:q index:value index:value ... # comment`
 //! (<https://www.csie.ntu.edu.tw/~cjlin/libsvm/faq.html#f303>).
 
 use crate::cells::{Bad, end_row, missing_cells, shown};
@@ -9,19 +9,19 @@ use crate::{Batch, Cells, FieldKind, IndexBase, Schema};
 /// The columns of a line.
 pub(crate) const COLUMNS: [&str; 4] = ["label", "qid", "index", "value"];
 
-/// Why a schema cannot be read from libsvm.
+/// The reason why a schema cannot be read from libsvm.
 #[derive(Debug)]
 pub(crate) enum Misfit {
-    /// There is no such column.
+    /// libsvm has no such column.
     Unknown(String),
-    /// The column is of another kind.
+    /// The schema wants a kind of value that the column does not hold.
     Kind {
         column: String,
         wanted: &'static str,
     },
 }
 
-/// Returns whether a line holds nothing but a comment.
+/// Returns whether a line is empty or holds only a comment.
 pub(crate) fn is_empty(line: &[u8]) -> bool {
     matches!(line.trim_ascii_start().first(), None | Some(b'#'))
 }
@@ -33,13 +33,13 @@ pub(crate) fn content(line: &[u8]) -> &[u8] {
         .trim_ascii()
 }
 
-/// Reads lines into columns.
+/// Parser of lines into columns.
 #[derive(Debug)]
 pub(crate) struct LibSvmParser {
     schema: Schema,
     base: IndexBase,
     missing: Vec<Vec<u8>>,
-    /// Columns of the batch for the label, the query, the indices and the values of a line.
+    /// Columns of the batch for the labels, queries, indices and values of lines.
     labels: Vec<usize>,
     queries: Vec<usize>,
     indices: Vec<usize>,
@@ -47,7 +47,7 @@ pub(crate) struct LibSvmParser {
 }
 
 impl LibSvmParser {
-    /// Returns a parser for the wanted columns, of which those of the pairs must take any number of values.
+    /// Returns a parser of the wanted columns. The columns `index` and `value` must take any number of values.
     pub(crate) fn new(
         schema: &Schema,
         base: IndexBase,
@@ -94,7 +94,7 @@ impl LibSvmParser {
         Ok(parser)
     }
 
-    /// Appends a line's wanted columns to the batch, or part of them where it fails.
+    /// Appends a line's wanted columns to the batch. An error may leave a part of them in the batch.
     pub(crate) fn append(&self, line: &[u8], batch: &mut Batch) -> Result<(), Bad> {
         let mut tokens = content(line)
             .split(u8::is_ascii_whitespace)
@@ -150,7 +150,7 @@ impl LibSvmParser {
         Ok(())
     }
 
-    /// Returns an index counted from 0.
+    /// Parses an index, and returns it counted from 0.
     fn index(&self, text: &[u8]) -> Result<i64, String> {
         let index = int(text, false)?;
         let first = match self.base {
@@ -167,7 +167,7 @@ impl LibSvmParser {
         }
     }
 
-    /// Appends a text as the columns want it.
+    /// Appends a text to columns, in the kind of each column.
     fn store(&self, places: &[usize], text: &[u8], batch: &mut Batch) -> Result<(), Bad> {
         let missing = text.is_empty() || self.missing.iter().any(|missing| missing == text);
         for &place in places {

@@ -1,4 +1,4 @@
-//! Records of text: the bytes between line ends.
+//! Reader of text records: the bytes between line ends.
 
 use std::path::Path;
 
@@ -12,19 +12,19 @@ use crate::{Compression, Error, Format};
 /// Longest record, in bytes.
 const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// Reads the records of one file.
+/// Reader of the records of one file.
 #[derive(Debug)]
 pub(crate) struct Lines {
     block: Block,
     format: Format,
     line: u64,
-    /// Bytes passed over since the record began, and its length.
+    /// Bytes from the begin of the record to the current position, and the length of the record.
     passed: usize,
     length: usize,
 }
 
 impl Lines {
-    /// Opens a file; a byte order mark at its front is passed over.
+    /// Opens a file. A byte order mark at its beginning is skipped.
     pub(crate) fn open(
         storage: &Storage,
         file: &Path,
@@ -46,13 +46,13 @@ impl Lines {
         })
     }
 
-    /// Goes to the byte at `offset`, where line `line` begins; see [`Block::seek`].
+    /// Moves to byte `offset`, at which line `line` begins; see [`Block::seek`].
     pub(crate) fn seek(&mut self, offset: u64, line: u64, until: u64) -> std::io::Result<()> {
         (self.line, self.passed, self.length) = (line.saturating_sub(1), 0, 0);
         self.block.seek(offset, until)
     }
 
-    /// Returns the place in the content behind the record.
+    /// Returns the offset in the content of the first byte after the record.
     pub(crate) fn offset(&self) -> u64 {
         self.block.offset()
     }
@@ -63,7 +63,7 @@ impl Lines {
         &self.block.passed(self.passed)[..self.length]
     }
 
-    /// Goes to the next record that is not empty; `false` at the end of the file.
+    /// Moves to the next record that is not empty. Returns `false` at the end of the file.
     pub(crate) fn next(&mut self, file: &Path, place: &mut Place) -> Result<bool, Error> {
         loop {
             (place.line, place.offset) = (self.line + 1, self.block.offset());
@@ -90,9 +90,9 @@ impl Lines {
         }
     }
 
-    /// Returns the length of the next record with its line end, 0 at the end of the file, and counts its lines.
+    /// Returns the length of the next record with its line end, 0 at the end of the file. Counts the record's lines.
     fn end(&mut self, file: &Path, place: &Place) -> Result<usize, Error> {
-        // What was looked at, the start of the record's last line, and the quotes before that.
+        // Bytes that were scanned, the start of the record's last line, and the number of quotes before that line.
         let mut seen = 0;
         let mut line = 0;
         let mut quotes = 0;

@@ -1,10 +1,10 @@
-//! Numbers from their decimal text.
+//! Parser of decimal numbers.
 
 use std::ops::Range;
 
 use crate::cells::shown;
 
-/// Digits that surely fit into 64 bits.
+/// Number of digits that always fit into 64 bits.
 const INT_DIGITS: usize = 18;
 
 /// Returns the whole number of at most [`INT_DIGITS`] digits, if `text` is one.
@@ -24,15 +24,15 @@ fn digits(text: &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// Returns the whole number whose digits are the last `length` of 8 bytes, if they are digits; `length` is 1 to 8.
+/// Returns the whole number whose digits are the first `length` of 8 bytes, if they are digits; `length` is 1 to 8.
 ///
-/// All digits are looked at, and pairs and fours of them joined, at once (D. Lemire, "Quickly parsing eight digits"):
-/// numbers of different lengths take the same way.
+/// All digits are checked at once, and joined in pairs and fours at once (D. Lemire, "Quickly parsing eight digits").
+/// Numbers of different lengths take the same path.
 #[inline]
 fn eight_digits(bytes: [u8; 8], length: usize) -> Option<u64> {
     const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
     const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
-    // Zeros take the place of what follows the number, and stand before it.
+    // The shift drops the bytes after the number. Zeros fill the places before it.
     let shift = 8 * (8 - length as u32);
     let text = u64::from_le_bytes(bytes) << shift | ZEROS.unbounded_shr(64 - shift);
     if text & HIGH != ZEROS || text.wrapping_add(0x0606_0606_0606_0606) & HIGH != ZEROS {
@@ -48,7 +48,7 @@ fn eight_digits(bytes: [u8; 8], length: usize) -> Option<u64> {
     Some(joined >> 32)
 }
 
-/// Returns the whole number of at most 8 digits at `place` of a record, if one is there.
+/// Returns the whole number at `place` of a record, if the text consists of at most 18 digits.
 #[inline]
 fn short(record: &[u8], place: &Range<usize>) -> Option<u64> {
     match record[place.start..].first_chunk() {
@@ -57,7 +57,7 @@ fn short(record: &[u8], place: &Range<usize>) -> Option<u64> {
     }
 }
 
-/// Returns the nearest float of the number at `place` of a record. It must be finite.
+/// Returns the nearest float of the number at `place` of a record. The float must be finite.
 #[inline]
 pub(crate) fn float_at(record: &[u8], place: Range<usize>) -> Result<f32, String> {
     match short(record, &place) {
@@ -66,7 +66,7 @@ pub(crate) fn float_at(record: &[u8], place: Range<usize>) -> Result<f32, String
     }
 }
 
-/// Returns the whole number at `place` of a record; with `truncate`, a number with a fraction is cut to one.
+/// Returns the whole number at `place` of a record. With `truncate`, the fraction of a number is dropped.
 #[inline]
 pub(crate) fn int_at(record: &[u8], place: Range<usize>, truncate: bool) -> Result<i64, String> {
     match short(record, &place) {
@@ -76,7 +76,7 @@ pub(crate) fn int_at(record: &[u8], place: Range<usize>, truncate: bool) -> Resu
     }
 }
 
-/// Returns the nearest float of a number. It must be finite.
+/// Returns the nearest float of a number. The float must be finite.
 #[inline(never)]
 pub(crate) fn float(text: &[u8]) -> Result<f32, String> {
     match fast_float2::parse::<f32, _>(text) {
@@ -86,7 +86,7 @@ pub(crate) fn float(text: &[u8]) -> Result<f32, String> {
     }
 }
 
-/// Returns a whole number; with `truncate`, a number with a fraction is cut to one.
+/// Returns a whole number. With `truncate`, the fraction of a number is dropped.
 #[inline(never)]
 pub(crate) fn int(text: &[u8], truncate: bool) -> Result<i64, String> {
     let (negative, rest) = match text {

@@ -1,4 +1,4 @@
-//! What to read, and how it becomes batches.
+//! Options of an input: files, format, order and batches.
 
 use std::path::PathBuf;
 
@@ -15,12 +15,12 @@ pub enum Format {
     TfRecord,
     /// Columns in Parquet files. A list is a field of several values.
     Parquet,
-    /// Lines `label qid:q index:value index:value ...`, with `#` before comments: columns `label`, `qid`, `index` and
-    /// `value`, of which the last two hold as many values as the line has pairs.
+    /// Lines `label qid:q index:value index:value ...`, with `#` before comments. The columns are `label`, `qid`,
+    /// `index` and `value`; `index` and `value` hold one value for each pair of the line.
     LibSvm(IndexBase),
 }
 
-/// What the first index of a libsvm file means; it becomes 0.
+/// Base of the indices of a libsvm file. The first index becomes 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IndexBase {
     /// Indices begin with 0.
@@ -30,19 +30,19 @@ pub enum IndexBase {
     One,
 }
 
-/// What to do with a record that cannot be read.
+/// Treatment of a record that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadRows {
-    /// Stop at the first.
+    /// Stop at the first bad record.
     Fail,
-    /// Leave it out, write it to the dead-letter file, stop at `bad_rows_max`.
+    /// Skip the record and write it to the dead-letter file. Stop after more than `bad_rows_max` records.
     Skip,
 }
 
-/// How records are divided over workers.
+/// Static sharding: the division of records over workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharding {
-    /// Every worker reads everything, each in its own order.
+    /// Every worker reads all records, each in its own order.
     None,
     /// File `i` goes to worker `i mod n`.
     File,
@@ -50,11 +50,11 @@ pub enum Sharding {
     Row,
 }
 
-/// How the records of files take turns (`tf.data.Dataset.interleave`): `cycle_length` files are open, and each gives
-/// `block_length` records in its turn. The next file takes the place of one that ends.
+/// Interleaving of files (`tf.data.Dataset.interleave`): `cycle_length` files are open, and each gives `block_length`
+/// records in its turn. The next file replaces a file that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interleave {
-    /// Files that are open, at least 1; 1 = one file after the other.
+    /// Number of open files, at least 1; 1 = one file after the other.
     pub cycle_length: usize,
     /// Records of a turn, at least 1.
     pub block_length: usize,
@@ -69,38 +69,39 @@ impl Default for Interleave {
     }
 }
 
-/// One input of one worker.
+/// Options of one input of one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Files, in order.
     pub files: Vec<PathBuf>,
     /// Record format.
     pub format: Format,
-    /// How the files are compressed; absent = as the end of each file's name says, see [`Compression::of`].
+    /// Compression of the files; absent = by the extension of each file's name, see [`Compression::of`].
     pub compression: Option<Compression>,
-    /// Column names; absent = the first line of each file names them. Other formats name their columns themselves.
+    /// Column names of CSV and TSV files; absent = the first line of each file names them. Files of other formats name
+    /// their columns.
     pub columns: Option<Vec<String>>,
-    /// Whether spaces around fields and names are dropped; the values of TFRecord and Parquet are taken as they are.
+    /// Whether spaces around fields and names are dropped. TFRecord and Parquet values are not trimmed.
     pub trim: bool,
     /// Texts that stand for a missing value, besides the empty one.
     pub missing: Vec<String>,
-    /// What to do with bad rows.
+    /// Treatment of bad rows.
     pub bad_rows: BadRows,
     /// Most bad rows under [`BadRows::Skip`].
     pub bad_rows_max: u64,
-    /// Where bad rows are written under [`BadRows::Skip`].
+    /// File to which bad rows are written under [`BadRows::Skip`]; absent = they are not written.
     pub dead_letter: Option<PathBuf>,
     /// Records in a batch, at least 1.
     pub batch_size: usize,
-    /// Whether a last batch that is not full is left out.
+    /// Whether a last batch that is not full is dropped.
     pub drop_remainder: bool,
-    /// How files take turns; data shards have an order of their own.
+    /// Interleaving of files. It does not apply to data shards.
     pub interleave: Interleave,
     /// Records in the shuffle buffer; 0 = file order.
     pub shuffle_rows: usize,
     /// Passes over the data; absent = for ever.
     pub epochs: Option<u64>,
-    /// How records are divided.
+    /// Division of records over workers.
     pub sharding: Sharding,
     /// This worker's shard, below `shard_count`.
     pub shard_index: usize,
@@ -108,13 +109,13 @@ pub struct Options {
     pub shard_count: usize,
     /// Seed of the shuffles.
     pub seed: u64,
-    /// Batches to leave out at the front: the first one delivered has this number.
+    /// Batches to skip at the beginning. The first delivered batch has this number.
     pub skip_batches: u64,
 }
 
 impl Options {
-    /// Returns the options under which files are read once, in order, alone, record by record, with every field as it stands in
-    /// them; the first bad row is an error.
+    /// Returns options for reading all records of the files once, in order, in batches of one record. Fields are not
+    /// trimmed, and the first bad row is an error.
     pub fn new(files: Vec<PathBuf>, format: Format) -> Self {
         Self {
             files,
@@ -139,10 +140,10 @@ impl Options {
         }
     }
 
-    /// Checks the numbers.
+    /// Checks the ranges of the numbers.
     ///
     /// # Errors
-    /// One is out of range.
+    /// A number is out of range.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let counts = [
             ("batch_size", self.batch_size),

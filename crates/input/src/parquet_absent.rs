@@ -1,4 +1,4 @@
-//! What stands in for Parquet files in a program that is built without the feature `parquet`: every access is refused.
+//! Stub for programs that are built without the feature `parquet`: opening or writing a Parquet file is an error.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::{Error, Schema};
 
 const FEATURE: &str = "parquet";
 
-/// The rows of a file. There are none.
+/// The rows of a file. A value of this type cannot exist.
 #[derive(Debug)]
 pub(crate) enum ParquetRows {}
 
@@ -44,7 +44,7 @@ impl ParquetRows {
     }
 }
 
-/// Writes a file. None is written.
+/// Writer of a file. A value of this type cannot exist.
 pub(crate) struct ParquetWriter<W> {
     never: std::convert::Infallible,
     out: W,

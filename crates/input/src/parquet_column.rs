@@ -1,4 +1,4 @@
-//! A column of a Parquet file: what it holds, and its values on their way to rows.
+//! Column of a Parquet file: its type, and a cursor that decodes its values into rows.
 
 use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -9,7 +9,7 @@ use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 use crate::row_writer::{put_float, put_int, put_list, put_missing, put_text};
 use crate::{FieldKind, Schema};
 
-/// What the values of a column are.
+/// Type of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Values {
     /// Whole numbers, dates and times, in the file's units; booleans as 0 and 1.
@@ -18,26 +18,27 @@ pub(crate) enum Values {
     Unsigned,
     /// Floats.
     Float,
-    /// Decimal fractions: whole numbers to be multiplied.
+    /// Decimal fractions: whole numbers, with the factor that scales them.
     Decimal(f64),
-    /// Texts, or any bytes.
+    /// Texts or arbitrary bytes.
     Text,
 }
 
 /// A column that can be read.
 #[derive(Debug, Clone)]
 pub(crate) struct ParquetColumn {
-    /// Its name in jobs: that of the field at the root, with dots before those of structures within.
+    /// Name of the column in jobs: the path from the root, joined by dots. A list that is the only
+    /// leaf of its root field has the name of that field.
     pub(crate) name: String,
-    /// Its place among the leaves.
+    /// Place of the column among the leaves.
     pub(crate) leaf: usize,
-    /// What its values are; absent where they cannot be used.
+    /// Type of the values; absent = the values cannot be used.
     pub(crate) values: Option<Values>,
-    /// Whether a row holds several.
+    /// Whether a row holds several values.
     pub(crate) list: bool,
-    /// Definition level of a value that is there.
+    /// Definition level of a value that is present.
     pub(crate) defined: i16,
-    /// Its type in the words of the format.
+    /// Type of the column in the words of the format.
     pub(crate) type_name: String,
 }
 
@@ -96,11 +97,11 @@ fn values(leaf: &ColumnDescriptor) -> Option<Values> {
     }
 }
 
-/// A wanted column, and, if it is there, its type and what is wanted of it.
+/// A wanted column that does not fit; if the file has it, also its type and the type that is wanted.
 type Misfit = (String, Option<(String, &'static str)>);
 
-/// Returns the columns that a schema wants, in file order, or the wanted column that is not there or of another type,
-/// and what is wanted of it.
+/// Returns the columns that a schema wants, in file order. The error is the first wanted column that is missing or has
+/// another type.
 pub(crate) fn project(
     columns: &[ParquetColumn],
     schema: &Schema,
@@ -151,7 +152,7 @@ pub(crate) fn project(
         .collect())
 }
 
-/// Values of one physical type that were read and not taken.
+/// Decoded values of one physical type.
 #[derive(Debug)]
 enum Buffer {
     Bool(Vec<bool>),
@@ -163,20 +164,20 @@ enum Buffer {
     Fixed(Vec<FixedLenByteArray>),
 }
 
-/// Reads the values of one column of a row group, in order.
+/// Reader of the values of one column of a row group, in order.
 pub(crate) struct ColumnCursor {
     reader: ColumnReader,
     column: ParquetColumn,
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
     buffer: Buffer,
-    /// Values and levels that were taken.
+    /// Number of values and of levels that were consumed.
     taken: usize,
     level: usize,
 }
 
 impl ColumnCursor {
-    /// Starts at the first row; nothing if the type is none that is read.
+    /// Returns a cursor at the first row; nothing if the physical type is not supported.
     pub(crate) fn new(column: &ParquetColumn, reader: ColumnReader) -> Option<Self> {
         let buffer = match &reader {
             ColumnReader::BoolColumnReader(_) => Buffer::Bool(Vec::new()),
@@ -201,7 +202,7 @@ impl ColumnCursor {
         })
     }
 
-    /// Passes over rows, and returns how many there were.
+    /// Skips rows. Returns the number of rows that were skipped.
     pub(crate) fn skip(&mut self, rows: usize) -> Result<usize> {
         match &mut self.reader {
             ColumnReader::BoolColumnReader(reader) => reader.skip_records(rows),
@@ -215,7 +216,7 @@ impl ColumnCursor {
         }
     }
 
-    /// Reads rows in place of those before, and returns how many there were.
+    /// Reads the next rows into the buffer and replaces the rows before. Returns the number of rows read.
     pub(crate) fn read(&mut self, rows: usize) -> Result<usize> {
         (self.taken, self.level) = (0, 0);
         self.definitions.clear();
@@ -243,12 +244,12 @@ impl ColumnCursor {
             (ColumnReader::FixedLenByteArrayColumnReader(reader), Buffer::Fixed(values)) => {
                 fill(reader, rows, levels, values)
             }
-            // The buffer was made for the reader.
+            // `new` chose the buffer by the reader, so the types match.
             _ => Ok(0),
         }
     }
 
-    /// Appends the cell of the next of the rows that were read.
+    /// Appends the cell of the next row in the buffer to `row`.
     #[inline]
     pub(crate) fn put(&mut self, row: &mut Vec<u8>) {
         if self.column.list {
@@ -274,7 +275,7 @@ impl ColumnCursor {
         {
             self.level += 1;
         }
-        // Lists that are absent, empty, or hold an absent value, have a level for what is not there.
+        // A list that is absent, a list that is empty, and an absent value in a list each have a level without a value.
         let levels = self.definitions.get(begin..self.level).unwrap_or_default();
         let values = levels
             .iter()

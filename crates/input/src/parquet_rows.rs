@@ -1,4 +1,4 @@
-//! Rows of Parquet files: the columns of a row group are decoded side by side, some rows at a time.
+//! Reader of the rows of Parquet files. The columns of a row group are decoded side by side, some rows at a time.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -19,28 +19,28 @@ use crate::record::{Place, failed};
 use crate::source::missing_of;
 use crate::{Error, Schema};
 
-/// Rows that are decoded together.
+/// Number of rows that are decoded together.
 const CHUNK_ROWS: u64 = 1024;
-/// Bytes of decoded rows that stay in memory for those who go back a little, as data shards in a random order do.
+/// Bytes of decoded rows that stay in memory. Data shards in a random order go back a little.
 const KEPT_BYTES: usize = 32 << 20;
-/// Bytes that are read of a column at once, unless a page is longer.
+/// Bytes of one read of a column, unless a page is longer.
 const READ_BYTES: u64 = 1 << 20;
 
-/// The file behind the decoder of one column, or of the footer: pages follow each other, and are read several at once.
+/// The file as the decoder of one column or of the footer reads it. One read fetches several consecutive pages.
 #[derive(Clone)]
 struct Pages(Arc<PagesOf>);
 
 struct PagesOf {
     file: Arc<File>,
     bytes: u64,
-    /// End of the column: nothing behind it is read in advance.
+    /// End of the column, at which read-ahead stops.
     end: u64,
-    /// What was read last, and where it begins.
+    /// Offset and bytes of the last read.
     window: Mutex<(u64, Bytes)>,
 }
 
 impl Pages {
-    /// Makes a reader of the part of a file at `place`, whose `first` bytes are there already.
+    /// Returns a reader of the part of a file at `place`. `first` is the beginning of that part, already read.
     fn new(file: &Arc<File>, bytes: u64, place: Range<u64>, first: Bytes) -> Self {
         let window = Mutex::new((place.start, first));
         Self(Arc::new(PagesOf {
@@ -51,7 +51,7 @@ impl Pages {
         }))
     }
 
-    /// Returns bytes from `start` on, at least `least` if the file has them.
+    /// Returns bytes from `start` on: at least `least` bytes if the file has them.
     fn read(&self, start: u64, least: u64) -> std::io::Result<Bytes> {
         let PagesOf {
             file,
@@ -81,7 +81,7 @@ impl Length for Pages {
     }
 }
 
-/// Reads from a place on, for the headers of pages.
+/// Sequential reader from an offset, for the headers of pages.
 struct PageBytes {
     pages: Pages,
     at: u64,
@@ -127,17 +127,17 @@ impl ChunkReader for Pages {
 /// Decoded rows.
 #[derive(Debug, Default)]
 struct Chunk {
-    /// Number in the file of the first.
+    /// Number of the first row in the file.
     first: u64,
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// End of each row in `bytes`.
     ends: Vec<usize>,
 }
 
-/// Where decoding stands.
+/// Position of the decoder.
 struct Cursor {
     group: usize,
-    /// Number in the file of the row that is decoded next.
+    /// Number in the file of the next row to decode.
     next: u64,
     columns: Vec<ColumnCursor>,
 }
@@ -152,28 +152,28 @@ impl std::fmt::Debug for Cursor {
     }
 }
 
-/// Reads the rows of one file. Only the wanted columns are read, and rows that are passed over are not decoded.
+/// Reader of the rows of one file. Only the wanted columns are read, and skipped rows are not decoded.
 #[derive(Debug)]
 pub(crate) struct ParquetRows {
     file: Arc<File>,
     file_bytes: u64,
     metadata: Arc<ParquetMetaData>,
     columns: Vec<ParquetColumn>,
-    /// Number of the first row of each row group, and behind them that of all rows.
+    /// Number of the first row of each row group, and at the end the number of all rows.
     borders: Vec<u64>,
-    /// Number of the row that comes next.
+    /// Number of the next row.
     next: u64,
     chunks: VecDeque<Chunk>,
     cursor: Option<Cursor>,
-    /// The chunk and the row in it that was gone to last.
+    /// The current row: its chunk, and its place in the chunk.
     current: (usize, usize),
 }
 
 impl ParquetRows {
-    /// Reads the footer.
+    /// Opens a file and reads its footer.
     ///
     /// # Errors
-    /// The file cannot be read, or a wanted column is not in it or of another type.
+    /// The file cannot be read, or a wanted column is missing or has another type.
     pub(crate) fn open(
         storage: &Storage,
         path: &Path,
@@ -239,17 +239,17 @@ impl ParquetRows {
             .collect()
     }
 
-    /// Returns the number of rows that were gone over.
+    /// Returns the number of rows before the current position.
     pub(crate) fn number(&self) -> u64 {
         self.next
     }
 
-    /// Goes to a row, from 0.
+    /// Moves to a row, numbered from 0.
     pub(crate) fn seek(&mut self, number: u64) {
         self.next = number;
     }
 
-    /// Returns the row.
+    /// Returns the current row.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         let (chunk, row) = self.current;
@@ -260,7 +260,7 @@ impl ParquetRows {
         &chunk.bytes[begin..chunk.ends[row]]
     }
 
-    /// Goes to the next row; `false` at the end. One that is not `wanted` is not decoded.
+    /// Moves to the next row. Returns `false` at the end of the file. A row that is not `wanted` is not decoded.
     pub(crate) fn next(
         &mut self,
         path: &Path,
@@ -287,7 +287,7 @@ impl ParquetRows {
         Ok(true)
     }
 
-    /// Makes a row the current one, from memory or from the file.
+    /// Makes a row the current row, from memory or from the file.
     fn find(&mut self, number: u64) -> Result<(), ParquetError> {
         let holds =
             |chunk: &Chunk| (chunk.first..chunk.first + chunk.ends.len() as u64).contains(&number);
@@ -309,7 +309,7 @@ impl ParquetRows {
         Ok(())
     }
 
-    /// Decodes the chunk that a row is in.
+    /// Decodes the chunk that holds a row.
     fn decode(&mut self, number: u64) -> Result<Chunk, ParquetError> {
         let group = self.borders.partition_point(|border| *border <= number) - 1;
         let first = self.borders[group];
@@ -366,7 +366,8 @@ impl ParquetRows {
         Ok(chunk)
     }
 
-    /// Goes to the start of a row group. Of a remote file, the first pages of all columns are asked for together.
+    /// Returns cursors at the start of a row group. The first pages of all columns of a remote file are requested
+    /// together.
     fn open_group(&self, group: usize) -> Result<Vec<ColumnCursor>, ParquetError> {
         let metadata = self.metadata.row_group(group);
         let rows = (self.borders[group + 1] - self.borders[group]) as usize;
@@ -413,7 +414,7 @@ impl ParquetRows {
     }
 }
 
-/// Says what keeps a file from being read: its content, or what is below it.
+/// Returns the error of a file that cannot be read: a storage error, or an error of its content.
 fn broken(path: &Path, error: ParquetError) -> Error {
     if let ParquetError::External(source) = &error
         && let Some(error) = source.downcast_ref::<std::io::Error>()

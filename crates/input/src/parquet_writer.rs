@@ -1,4 +1,4 @@
-//! Writes rows as a Parquet file: columns are gathered, and written as a row group now and then.
+//! Writer of Parquet files. Columns are buffered, and written as a row group when the buffer is full.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::table::{Cell, ColumnKind, ColumnLayout, Layout, float, int, text};
 
 /// Most rows of a row group.
 const GROUP_ROWS: usize = 1 << 17;
-/// Values of a row group, and bytes of its texts, from which it is written.
+/// Size at which a row group is written, in bytes: 8 for each value, plus the bytes of the texts.
 const GROUP_BYTES: usize = 64 << 20;
 
-/// The values of a column that wait.
+/// Buffered values of a column.
 enum Gathered {
     Int(Vec<i64>),
     Float(Vec<f64>),
@@ -33,7 +33,7 @@ struct Column {
     repetitions: Vec<i16>,
 }
 
-/// Writes a file with the columns of a layout, each of which may miss values.
+/// Writer of a file with the columns of a layout. Any column may have missing values.
 pub(crate) struct ParquetWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     columns: Vec<Column>,
@@ -95,7 +95,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         }
     }
 
-    /// Writes what waits, and the footer.
+    /// Writes the buffered rows and the footer.
     pub(crate) fn finish(mut self) -> Result<W, String> {
         self.flush()
             .and_then(|()| self.writer.into_inner())
@@ -142,9 +142,9 @@ impl<W: Write + Send> ParquetWriter<W> {
 }
 
 impl Column {
-    /// Takes a cell in, and returns its bytes.
+    /// Buffers a cell, and returns its size in bytes.
     fn take(&mut self, cell: &Cell) -> usize {
-        // An optional value, or, of a list, the list and then its value: see `field`.
+        // Definition level of a present value: 1 for an optional value, 2 for an element of a list. See `field`.
         let defined = if self.list { 2 } else { 1 };
         if cell.values.is_empty() {
             self.definitions.push(0);

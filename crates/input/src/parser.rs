@@ -1,4 +1,4 @@
-//! From a record to the wanted columns.
+//! Parser of records into the wanted columns, for all formats.
 
 use crate::cells::{Bad, truncate};
 use crate::example::ExampleParser;
@@ -8,7 +8,7 @@ use crate::row::RowParser;
 use crate::text::TextParser;
 use crate::{Batch, Schema};
 
-/// Parses the records of one file.
+/// Parser of the records of one file.
 #[derive(Debug)]
 pub(crate) enum Parser {
     Text(TextParser),
@@ -18,7 +18,7 @@ pub(crate) enum Parser {
 }
 
 impl Parser {
-    /// Appends a record to the batch: all wanted columns, or none.
+    /// Appends a record to the batch: all wanted columns, or none if the record is bad.
     pub(crate) fn append(
         &mut self,
         record: Record<'_>,
@@ -46,7 +46,7 @@ impl Parser {
     }
 }
 
-/// What TensorFlow 2.15 reads of TFRecord files and examples, recorded.
+/// Comparison with recorded results of TensorFlow 2.15 for TFRecord files and examples.
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -66,7 +66,7 @@ mod tests {
         value[key].as_str().unwrap_or_default()
     }
 
-    /// Standard base64.
+    /// Decodes standard base64.
     fn decode(text: &str) -> Vec<u8> {
         const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let digit = |byte: u8| {
@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// The records of a file up to the first that is at fault, and the fault.
+    /// Returns the records of a file before the first bad record, and the fault of the bad record.
     fn records(path: PathBuf, compression: Compression) -> (Vec<Vec<u8>>, Option<String>) {
         let options = Options {
             compression: Some(compression),
@@ -145,7 +145,8 @@ mod tests {
         );
     }
 
-    /// TensorFlow ends without a word where a header or gzip's trailer is cut short; here that is a bad record, too.
+    /// Files with a header or gzip trailer that is cut short. TensorFlow ends without an error; this parser reports a
+    /// bad record.
     const TOLD_HERE_ALONE: [&str; 5] = [
         "corrupt_truncated_in_length.tfrecord",
         "corrupt_truncated_in_length_crc.tfrecord",
@@ -168,7 +169,7 @@ mod tests {
                 .iter()
                 .map(|record| decode(record.as_str().unwrap_or_default()))
                 .collect();
-            // How much of a compressed file is read before an error depends on buffers.
+            // The part of a compressed file that is read before an error depends on buffer sizes.
             match compression {
                 Compression::None => assert_eq!(read, wanted, "{name}"),
                 _ => assert!(
@@ -189,7 +190,8 @@ mod tests {
         golden.assert_counts("tfrecord/expected.json, corrupt", &counts);
     }
 
-    /// What a field of `parse_example`'s spec is here, besides which it must hold what a float without default would.
+    /// Returns the field kinds that correspond to a field of `parse_example`'s spec. A single `int64` is also read as a
+    /// float, so that a missing value without default is an error.
     fn kinds(spec: &Value) -> Vec<FieldKind> {
         let separator = Some(b'|');
         let shape = spec.get("shape").map_or(&[][..], |shape| list(shape));
@@ -240,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Reads the examples as one batch.
+    /// Parses the examples as one batch.
     fn parse(examples: &[Value], schema: &Schema) -> Result<Batch, String> {
         let options = options(vec!["/dev/null".into()], examples.len());
         let (_, mut parser) = open_file(&options, &Storage::default(), schema, 0, None)

@@ -1,20 +1,20 @@
-//! Random orders that any process can compute again, in any version of this program.
+//! Random permutations that every process and every version of this program computes alike.
 
 use rand::SeedableRng as _;
 use rand::rand_core::Rng as _;
 use rand_chacha::ChaCha8Rng;
 
-/// What an order depends on, and nothing else.
+/// Key of a permutation: the order depends on the key alone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key {
     pub(crate) seed: u64,
-    /// What is put in order, so that no two kinds of things share one.
+    /// Kind of the items, so that two kinds of items do not share an order.
     pub(crate) kind: u64,
     pub(crate) pass: u64,
     pub(crate) number: u64,
 }
 
-/// Puts the items in a random order, each with the same probability (Fisher and Yates).
+/// Shuffles the items. Each order has the same probability (Fisher and Yates).
 pub(crate) fn permute<T>(items: &mut [T], key: Key) {
     let mut seed = [0; 32];
     let words = [key.seed, key.kind, key.pass, key.number];
@@ -31,7 +31,8 @@ pub(crate) fn permute<T>(items: &mut [T], key: Key) {
 fn below(bound: u64, random: &mut ChaCha8Rng) -> u64 {
     loop {
         let product = u128::from(random.next_u64()) * u128::from(bound);
-        // Some results have one draw more than others: it is among those with a low half below 2^64 mod bound.
+        // Some results have one draw more than others. The extra draws have a low half below 2^64 mod bound, and are
+        // rejected.
         let low = product as u64;
         if low >= bound || low >= bound.wrapping_neg() % bound {
             return (product >> 64) as u64;

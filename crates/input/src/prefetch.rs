@@ -1,4 +1,4 @@
-//! A thread that reads ahead: batches are parsed and prepared while the model computes.
+//! Prefetch: a thread or task parses and prepares batches while the model computes.
 
 use std::future::Future;
 use std::thread::JoinHandle;
@@ -9,19 +9,21 @@ use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::{Batch, Dataset, Error, Position, ShardReader};
 
-/// What batches are read from: a [`Dataset`], a [`ShardReader`] for one data shard, or a function, which may go from one
-/// data shard to the next.
+/// Source of batches: a [`Dataset`], a [`ShardReader`] for one data shard, or a function, which may continue with the
+/// next data shard.
 pub trait Batches {
-    /// Reads the next batch into `batch`, whose memory is used again, whatever it held; `false` at the end.
+    /// Reads the next batch into `batch`, whose content is replaced and whose memory is reused. Returns `false` at the
+    /// end.
     ///
     /// # Errors
-    /// The input failed. No batch comes after that.
+    /// The input failed. No batch follows an error.
     fn read(&mut self, batch: &mut Batch) -> Result<bool, Error>;
 
-    /// The same for a task, which must not block while it waits for others. Files are not waited for.
+    /// Reads the next batch from an asynchronous task. It must not block while it waits for other tasks. It may block
+    /// on files.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Batches::read`].
     fn read_beside(
         &mut self,
         batch: &mut Batch,
@@ -48,14 +50,14 @@ impl<F: FnMut(&mut Batch) -> Result<bool, Error>> Batches for F {
     }
 }
 
-/// Why no more batches come.
+/// The reason why no more batches follow.
 #[derive(Debug)]
 pub enum PrefetchError<E> {
     /// The input failed.
     Input(Error),
     /// The preparation of a batch failed.
     Prepare(E),
-    /// The input thread ended without a word: a fault in this program.
+    /// The input thread panicked: a fault in this program.
     Panicked,
 }
 
@@ -71,21 +73,21 @@ impl<E: Into<Diagnostic>> From<PrefetchError<E>> for Diagnostic {
 
 type Item<T, E> = Result<(Position, T), PrefetchError<E>>;
 
-/// Prepared batches, at most `depth` ahead. Dropping it ends the thread or task.
+/// Queue of prepared batches, at most `depth` ahead. Dropping the queue ends the thread or task.
 #[derive(Debug)]
 pub struct Prefetch<T, E> {
     queue: mpsc::Receiver<Item<T, E>>,
     thread: Option<JoinHandle<()>>,
-    /// Instead of the thread.
+    /// The task that replaces the thread.
     task: Option<task::JoinHandle<()>>,
     depth: usize,
 }
 
 impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
-    /// Starts to read. `map` prepares each batch, on the input's thread; the memory of the batch is used again.
+    /// Starts a thread that reads batches. `map` prepares each batch on that thread. The memory of the batch is reused.
     ///
     /// # Errors
-    /// The system starts no thread.
+    /// The system cannot start a thread.
     pub fn spawn(
         mut source: impl Batches + Send + 'static,
         depth: usize,
@@ -119,11 +121,10 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
         })
     }
 
-    /// The same by a task of the runtime that this is called from, where threads of its own are not wanted: between two
-    /// batches the others have their turn.
+    /// Starts a task of the current runtime that reads batches, without a thread. Other tasks run between two batches.
     ///
     /// # Panics
-    /// It is called outside of a tokio runtime.
+    /// The caller is outside of a tokio runtime.
     pub fn spawn_task(
         mut source: impl Batches + Send + 'static,
         depth: usize,
@@ -155,7 +156,7 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
         }
     }
 
-    /// Returns the next batch; nothing at the end of the input.
+    /// Waits for the next batch and returns it; nothing at the end of the input.
     pub async fn next(&mut self) -> Option<Item<T, E>> {
         let item = self.queue.recv().await;
         if item.is_none()
@@ -167,21 +168,21 @@ impl<T: Send + 'static, E: Send + 'static> Prefetch<T, E> {
         item.or_else(|| self.ended())
     }
 
-    /// Returns whether [`Prefetch::next`] would answer at once.
+    /// Returns whether [`Prefetch::next`] would return immediately.
     pub fn is_ready(&self) -> bool {
         !self.queue.is_empty() || self.queue.is_closed()
     }
 
-    /// Returns the next batch where there is no runtime.
+    /// Waits for the next batch and returns it, for callers outside of a runtime.
     ///
     /// # Panics
-    /// It is called from asynchronous code.
+    /// The caller is asynchronous code.
     pub fn blocking_next(&mut self) -> Option<Item<T, E>> {
         let item = self.queue.blocking_recv();
         item.or_else(|| self.ended())
     }
 
-    /// Returns (batches that wait, batches that may).
+    /// Returns the number of batches in the queue, and the capacity of the queue.
     pub fn fill(&self) -> (usize, usize) {
         (self.queue.len(), self.depth)
     }

@@ -1,7 +1,7 @@
-//! Quoted fields (RFC 4180).
+//! Parser of quoted fields (RFC 4180).
 
-/// Reads a quoted field into `out` and returns what follows its delimiter: `Some(None)` at the end of the record,
-/// nothing where the quoting is broken.
+/// Reads a quoted field into `out`. Returns the bytes after its delimiter, `Some(None)` at the end of the record, and
+/// nothing if the quoting is broken.
 #[allow(clippy::option_option)]
 pub(crate) fn unquote<'a>(
     rest: &'a [u8],

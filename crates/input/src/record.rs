@@ -1,4 +1,4 @@
-//! Records of a file: raw bytes with their place, before their fields are looked at.
+//! Records of a file: raw bytes with their place, before parsing.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,27 +13,27 @@ use crate::parquet_rows::ParquetRows;
 use crate::tfrecord::TfRecords;
 use crate::{Error, Format, Options, Schema};
 
-/// Where a record comes from.
+/// Origin of a record.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Place {
     pub(crate) file: usize,
-    /// Line on which it begins, or its number in a TFRecord or Parquet file, from 1.
+    /// Line on which the record begins; for TFRecord and Parquet, the number of the record in the file. From 1.
     pub(crate) line: u64,
-    /// Byte at which it begins, of the decompressed content; of Parquet, its number, from 0.
+    /// Byte of the decompressed content at which the record begins, from 0; for Parquet, the number of the row.
     pub(crate) offset: u64,
     pub(crate) pass: u64,
 }
 
-/// A record where it was read.
+/// A record that borrows its bytes from the reader.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) place: Place,
-    /// What is wrong with it as a whole.
+    /// The fault of the record as a whole.
     pub(crate) fault: Option<&'a str>,
 }
 
-/// Reads the records of one file.
+/// Reader of the records of one file.
 #[derive(Debug)]
 pub(crate) struct RecordReader {
     records: Records,
@@ -47,13 +47,13 @@ enum Records {
     Parquet(Box<ParquetRows>),
 }
 
-/// Says that the system, or decompression, failed.
+/// Returns the error of a file that the system cannot read or whose decompression failed.
 pub(crate) fn failed(file: &Path, error: &std::io::Error) -> Error {
     if let Some(error) = trainyard_storage::Error::of(error) {
         return Error::Remote(Box::new(error.clone()));
     }
     let message = match error.kind() {
-        // The words of [`crate::compression`].
+        // These messages come from [`crate::compression`].
         ErrorKind::InvalidData | ErrorKind::UnexpectedEof => error.to_string(),
         kind => kind.to_string(),
     };
@@ -64,7 +64,8 @@ pub(crate) fn failed(file: &Path, error: &std::io::Error) -> Error {
 }
 
 impl RecordReader {
-    /// Opens file `number` of the input. Of a Parquet file, the columns that the schema wants are read, or all.
+    /// Opens file `number` of the input. The reader of a Parquet file reads the columns that the schema wants; without
+    /// a schema, all columns.
     pub(crate) fn open(
         options: &Options,
         storage: &Storage,
@@ -95,7 +96,7 @@ impl RecordReader {
         })
     }
 
-    /// Returns the columns of its records, where the file names them itself.
+    /// Returns the columns of the records, if the format stores their names.
     pub(crate) fn columns(&self) -> Option<Vec<String>> {
         match &self.records {
             Records::Parquet(rows) => Some(rows.columns()),
@@ -103,7 +104,8 @@ impl RecordReader {
         }
     }
 
-    /// Goes to the next record; `false` at the end of the file. One that is not `wanted` is passed over.
+    /// Moves to the next record. Returns `false` at the end of the file. Of a record that is not `wanted`, Parquet
+    /// decodes nothing, and TFRecord does not check the data.
     pub(crate) fn next(&mut self, file: &Path, wanted: bool) -> Result<bool, Error> {
         match &mut self.records {
             Records::Text(lines) => lines.next(file, &mut self.place),
@@ -112,8 +114,8 @@ impl RecordReader {
         }
     }
 
-    /// Goes to the record that begins at byte `offset` of the content and has the number `line` in [`Place::line`]'s
-    /// sense. What lies at `until` and behind it is not wanted.
+    /// Moves to the record that begins at byte `offset` of the content. `line` is its [`Place::line`]. The caller reads
+    /// no bytes from `until` on.
     pub(crate) fn seek(
         &mut self,
         file: &Path,
@@ -132,7 +134,7 @@ impl RecordReader {
         outcome.map_err(|error| failed(file, &error))
     }
 
-    /// Returns the byte of the content behind the record.
+    /// Returns the offset in the content of the first byte after the record; for Parquet, the number of the next row.
     #[inline]
     pub(crate) fn end(&self) -> u64 {
         match &self.records {
@@ -142,7 +144,7 @@ impl RecordReader {
         }
     }
 
-    /// Returns where the record is.
+    /// Returns the place of the record.
     #[inline]
     pub(crate) fn place(&self) -> Place {
         self.place

@@ -1,4 +1,4 @@
-//! Reads the raw records of data shards from the files.
+//! Record fetcher: reads the raw records of data shards from the files.
 
 use trainyard_storage::Storage;
 
@@ -6,28 +6,27 @@ use crate::record::RecordReader;
 use crate::source::{has_header, open_records};
 use crate::{DataShard, Error, FileRange, InlineRecords, Options, Schema};
 
-/// Files that stay open: those that data shards of one window are likely to be in.
+/// Number of files that stay open: about the files of one window of data shards.
 const OPEN_FILES_MAX: usize = 4;
 
-/// Reads the records of data shards. Files stay open from one to the next, and it is fast where they follow each other.
+/// Reader of the records of data shards. Files stay open from one data shard to the next. Consecutive data shards are
+/// fast.
 ///
-/// Within a compressed file, what lies more than 32 MiB behind the furthest byte read is decompressed again from the
-/// start.
+/// To go back more than 32 MiB in a compressed file, the file is decompressed again from its start.
 #[derive(Debug)]
 pub struct RecordFetcher {
     options: Options,
     storage: Storage,
-    /// What is read of files that hold columns apart; absent = all.
+    /// Columns to read from files of a columnar format; absent = all.
     schema: Option<Schema>,
-    /// The one used last is at the end.
+    /// Open files. The file that was used last is at the end.
     open: Vec<(u32, RecordReader)>,
-    /// Columns of the files that were opened, if their headers name them.
+    /// Columns of the files that were opened, if the files name them.
     columns: Vec<Option<Vec<String>>>,
 }
 
 impl RecordFetcher {
-    /// Prepares to read. The options say what the records are: files, format, compression, and whether a header comes
-    /// first; nothing is opened yet.
+    /// Returns a fetcher. It opens no file yet. Of the options, files, format, compression and header are used.
     pub fn new(options: Options) -> Self {
         let columns = vec![None; options.files.len()];
         Self {
@@ -39,7 +38,7 @@ impl RecordFetcher {
         }
     }
 
-    /// Reads no more than the columns of a schema, from files that hold columns apart.
+    /// Restricts reading of columnar formats to the columns of a schema.
     pub(crate) fn with_schema(self, schema: Schema) -> Self {
         Self {
             schema: Some(schema),
@@ -47,11 +46,11 @@ impl RecordFetcher {
         }
     }
 
-    /// Reads the records of a data shard into `inline_records`, whose memory is used again, whatever it held.
+    /// Reads the records of a data shard into `inline_records`, whose content is replaced and whose memory is reused.
     ///
     /// # Errors
-    /// A file cannot be read, or is not the one that was indexed; the data shard makes no sense; its records are more
-    /// than `bytes_max` bytes.
+    /// A file cannot be read, or has changed since it was indexed; the data shard is inconsistent; its records have
+    /// more than `bytes_max` bytes.
     pub fn fetch(
         &mut self,
         shard: &DataShard,
@@ -79,7 +78,7 @@ impl RecordFetcher {
         &self.options
     }
 
-    /// Gives names to files that are known by their place only, so that there are at least `count`.
+    /// Extends the list of files to at least `count`. A file that is known only by its place gets a placeholder name.
     pub(crate) fn name_files(&mut self, count: usize) {
         let known = self.options.files.len();
         self.options
@@ -88,12 +87,12 @@ impl RecordFetcher {
         self.columns.resize(self.options.files.len(), None);
     }
 
-    /// Returns the columns that the header of a file names; nothing where it has none, or was not opened.
+    /// Returns the columns that a file names; nothing if the file names none, or was not opened.
     pub(crate) fn columns(&self, file: u32) -> Option<&[String]> {
         self.columns.get(file as usize)?.as_deref()
     }
 
-    /// Reads the records of a data shard that was checked, without the headers.
+    /// Reads the records of a checked data shard, without the headers.
     pub(crate) fn load(
         &mut self,
         shard: &DataShard,
@@ -163,7 +162,8 @@ impl RecordFetcher {
         }
     }
 
-    /// Makes a file the last of those that are open.
+    /// Makes a file the last of the open files. Opens it if needed, and closes the file that has gone unused for
+    /// longest.
     fn select(&mut self, file: u32) -> Result<(), Error> {
         if let Some(place) = self.open.iter().position(|(open, _)| *open == file) {
             self.open[place..].rotate_left(1);
@@ -194,7 +194,7 @@ impl RecordFetcher {
         Ok(())
     }
 
-    /// Opens every file past its header once, and closes it again.
+    /// Opens every file once, passes its columns to `each`, and closes it.
     pub(crate) fn check(
         &mut self,
         mut each: impl FnMut(u32, Option<&[String]>) -> Result<(), Error>,

@@ -1,17 +1,17 @@
-//! Where the runs of records are: `batch_size` consecutive records each, over all files.
+//! Record index: the locations of the runs of records. A run is `batch_size` consecutive records, across all files.
 
 use std::num::NonZeroU32;
 
 use crate::FileRange;
 
-/// The places of all records known so far, cut into runs. Run `i` holds the records `i * batch_size` and on of all
-/// files end to end, so that all runs but the last are full, and those that cross a file's end have several pieces.
+/// The locations of all records known so far, in runs. Run `i` begins at record `i * batch_size` of the concatenated
+/// files. So all runs but the last are full, and a run that crosses the end of a file has several ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordIndex {
     batch_size: NonZeroU32,
-    /// No piece crosses a run's end; there is none for a file without records.
+    /// File ranges of the runs. No range crosses the end of a run, and a file without records has no range.
     ranges: Vec<FileRange>,
-    /// Records before each file that was begun.
+    /// Number of records before each file that was begun.
     before: Vec<u64>,
     rows: u64,
     complete: bool,
@@ -28,22 +28,22 @@ impl RecordIndex {
         }
     }
 
-    /// Returns the records of a full run.
+    /// Returns the number of records of a full run.
     pub fn batch_size(&self) -> NonZeroU32 {
         self.batch_size
     }
 
-    /// Returns whether all files were read to their ends.
+    /// Returns whether all files were scanned to their ends.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Returns the number of records known so far; that of a pass once the index is complete.
+    /// Returns the number of records known so far. Once the index is complete, it is the number of records of a pass.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Returns the number of runs known so far: full ones, and the last when the index is complete.
+    /// Returns the number of runs known so far. The last run counts if it is full or if the index is complete.
     pub fn runs(&self) -> u64 {
         let size = u64::from(self.batch_size.get());
         if self.complete {
@@ -53,17 +53,17 @@ impl RecordIndex {
         }
     }
 
-    /// Returns the number of records of a run that is known, 0 of another.
+    /// Returns the number of records of a run, 0 if the run is not known.
     pub fn run_rows(&self, run: u64) -> u32 {
         if run >= self.runs() {
             return 0;
         }
         let size = u64::from(self.batch_size.get());
-        // At most the size of a run.
+        // The cast loses nothing: the number is at most the size of a run.
         (self.rows - run * size).min(size) as u32
     }
 
-    /// Returns the pieces of a run that is known, none of another.
+    /// Returns the file ranges of a run, none if the run is not known.
     pub fn ranges(&self, run: u64) -> &[FileRange] {
         if run >= self.runs() {
             return &[];

@@ -1,7 +1,7 @@
-//! Rows of columns that know their types, as bytes: what a record of a Parquet file is on its way through buffers.
+//! Rows of typed columns as bytes. A record of a Parquet file has this form in buffers.
 //!
-//! Cells stand in the order of the columns. Each begins with its kind; whole numbers and floats have 8 bytes, little-endian,
-//! texts and lists their length in 4 bytes before them.
+//! Cells are in the order of the columns. Each cell begins with its kind. Whole numbers and floats have 8 bytes,
+//! little-endian. Texts and lists begin with their length in 4 bytes, little-endian.
 
 use crate::cells::{Bad, end_row, missing_cells, shown};
 use crate::libsvm::push_digits;
@@ -21,11 +21,11 @@ pub(crate) enum Cell<'a> {
     Int(i64),
     Float(f64),
     Text(&'a [u8]),
-    /// So many cells follow, which are its values.
+    /// A list with the number of its values. The values are the cells that follow.
     List(u32),
 }
 
-/// Takes a row apart, cell by cell. It ends where the bytes are none of a row.
+/// Iterator over the cells of a row. It ends at bytes that are not a cell.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowCells<'a>(pub(crate) &'a [u8]);
 
@@ -61,17 +61,17 @@ impl<'a> Iterator for RowCells<'a> {
     }
 }
 
-/// Reads rows into columns.
+/// Parser of rows into columns.
 #[derive(Debug)]
 pub(crate) struct RowParser {
     schema: Schema,
     missing: Vec<Vec<u8>>,
-    /// For each cell of a row, the columns of the batch that want it.
+    /// For each cell of a row, the columns of the batch that read it.
     targets: Vec<Vec<usize>>,
 }
 
 impl RowParser {
-    /// Returns a parser for rows of these columns, or the wanted column that is not among them.
+    /// Returns a parser of rows with these columns. The error is the first wanted column that is not among them.
     pub(crate) fn new(
         schema: &Schema,
         columns: &[String],
@@ -93,7 +93,7 @@ impl RowParser {
         })
     }
 
-    /// Appends a row's wanted cells to the batch, or part of them where it fails.
+    /// Appends a row's wanted cells to the batch. An error may leave a part of them in the batch.
     pub(crate) fn append(&self, row: &[u8], batch: &mut Batch) -> Result<(), Bad> {
         let mut cells = RowCells(row);
         let short = || {

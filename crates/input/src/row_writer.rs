@@ -1,4 +1,4 @@
-//! Writes the rows that [`crate::row`] takes apart.
+//! Encoder of the rows that [`crate::row`] decodes.
 
 use crate::row::{FLOAT, INT, LIST, MISSING, TEXT};
 
@@ -27,7 +27,7 @@ pub(crate) fn put_float(row: &mut Vec<u8>, number: f64) {
 /// Appends a text.
 ///
 /// # Panics
-/// It is 4 GiB or longer: what it comes from holds less.
+/// The text has 4 GiB or more. Texts of Parquet files are shorter.
 #[inline]
 pub(crate) fn put_text(row: &mut Vec<u8>, text: &[u8]) {
     row.push(TEXT);
@@ -39,7 +39,7 @@ pub(crate) fn put_text(row: &mut Vec<u8>, text: &[u8]) {
     row.extend_from_slice(text);
 }
 
-/// Appends the head of a list; as many cells must follow.
+/// Appends the head of a list. The caller appends as many cells.
 #[inline]
 pub(crate) fn put_list(row: &mut Vec<u8>, cells: usize) {
     row.push(LIST);

@@ -1,4 +1,4 @@
-//! A look at the first records of every file of an input: everything that is wrong with them, each kind of mistake once.
+//! Check of the first records of every file of an input. It reports each kind of fault once.
 
 use trainyard_storage::Storage;
 
@@ -9,23 +9,23 @@ use crate::record::Record;
 use crate::source::open_file;
 use crate::{BadRow, Batch, Error, Options, Position, Schema};
 
-/// What is wrong with the first records of an input.
+/// Faults of the first records of an input.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// Records that were looked at.
+    /// Number of records that were checked.
     pub read: u64,
-    /// What is wrong with the files, and with how many of them.
+    /// Errors of files, each with the number of files that have it.
     pub errors: Vec<(Error, usize)>,
-    /// Bad records, each kind once.
+    /// Bad records, one entry for each kind.
     pub bad: Vec<Alike>,
 }
 
-/// Records that are bad in the same way: the same column, and the same reason but for values.
+/// Records with the same fault: the same column, and the same reason apart from the values in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alike {
-    /// The first of them.
+    /// The first of these records.
     pub first: BadRow,
-    /// How many there are.
+    /// Number of these records.
     pub count: u64,
 }
 
@@ -58,7 +58,7 @@ impl Checked {
     }
 }
 
-/// Returns a reason without the values in it: quoted text and numbers.
+/// Returns a reason without its values: quoted text and numbers are removed.
 fn kind(reason: &str) -> String {
     let unquoted: String = reason.split('"').step_by(2).collect();
     unquoted
@@ -67,7 +67,8 @@ fn kind(reason: &str) -> String {
         .collect()
 }
 
-/// Reads the first `rows` records of every file. Of features of TFRecord it says, too, when none of those records holds one.
+/// Checks the first `rows` records of every file. Also reports wanted TFRecord features that none of these records
+/// holds.
 pub fn check(options: &Options, schema: &Schema, rows: usize) -> Checked {
     let mut checked = Checked::default();
     let mut good = 0;

@@ -1,4 +1,5 @@
-//! Every record of an input, in order, with columns kept as they stand: for programs that must say something of each record.
+//! Scan of an input: every record in order, with chosen columns unparsed. It serves programs that write a result for
+//! each record.
 
 use trainyard_storage::Storage;
 
@@ -10,24 +11,24 @@ use crate::source::{open_parser, open_records};
 use crate::table::CellParser;
 use crate::{BadRow, Batch, Cell, Error, Field, FieldKind, Options, Position, Schema};
 
-/// What a [`Scan`] says of a record.
+/// A record as a [`Scan`] reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scanned {
-    /// What the record holds in each of the kept columns. Nothing where the record as a whole cannot be read.
+    /// Cells of the kept columns. Empty if the record as a whole cannot be read.
     pub kept: Vec<Cell>,
-    /// Why the record is not in the batch.
+    /// The reason why the record is not in the batch; absent = it is in the batch.
     pub bad: Option<BadRow>,
 }
 
-/// Reads the records of an input once, file after file. A bad record is told of, and reading goes on behind it.
+/// Reader of all records of an input, once, file after file. It reports a bad record and continues with the next one.
 #[derive(Debug)]
 pub struct Scan {
     options: Options,
     storage: Storage,
     schema: Schema,
-    /// What is read of a file that holds more: the columns of the schema and those that are kept.
+    /// Columns to read from files of a columnar format: the columns of the schema and the kept columns.
     wanted: Schema,
-    /// The kept columns.
+    /// Names of the kept columns.
     kept: Vec<String>,
     cells: CellParser,
     row: Vec<Cell>,
@@ -37,11 +38,11 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Checks that every file can be opened and holds the columns, and starts at the first record. Of the options, those
-    /// that divide, repeat, shuffle or leave out records have no meaning here.
+    /// Opens a scan at the first record, and checks that every file can be opened and holds the columns. Options that
+    /// divide, repeat, shuffle or skip records have no effect.
     ///
     /// # Errors
-    /// A file is missing, or a column is; or a number of the options is out of range.
+    /// A file or a column is missing, or a number of the options is out of range.
     pub fn open(options: Options, schema: Schema, kept: Vec<String>) -> Result<Self, Error> {
         options.check()?;
         let mut wanted = schema.clone();
@@ -69,11 +70,11 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Reads the next records, as many as a batch has: the good ones into `batch`, in order, and of each what is said of it
-    /// into `records`. `false` at the end.
+    /// Reads the next records, at most one batch. The good records go into `batch`, in order, and `records` gets an
+    /// entry for every record. Returns `false` at the end.
     ///
     /// # Errors
-    /// A file cannot be read, holds no wanted column, or all of them together hold no record.
+    /// A file cannot be read, a file lacks a wanted column, or no file holds a record.
     pub fn read(&mut self, batch: &mut Batch, records: &mut Vec<Scanned>) -> Result<bool, Error> {
         let position = Position {
             pass: 0,
@@ -105,7 +106,7 @@ impl Scan {
         Ok(!records.is_empty())
     }
 
-    /// Reads one record, and returns how long it is.
+    /// Reads one record. Returns its length in bytes, and the record.
     fn next(&mut self, batch: &mut Batch) -> Result<Option<(u64, Scanned)>, Error> {
         loop {
             let Some((reader, parser)) = &mut self.file else {
@@ -133,7 +134,7 @@ impl Scan {
                 let cell = |name| columns.iter().position(|column| column == name);
                 kept.extend(self.kept.iter().map(|name| match cell(name) {
                     Some(place) => self.row[place].clone(),
-                    // A tf.train.Example names its features itself.
+                    // No tf.train.Example so far had a feature of this name.
                     None => Cell::default(),
                 }));
             }
@@ -146,7 +147,7 @@ impl Scan {
     fn open_file(&mut self, number: usize) -> Result<(RecordReader, Parser), Error> {
         let (reader, named) =
             open_records(&self.options, &self.storage, Some(&self.wanted), number)?;
-        // Of the kept columns, too, one that is not there is named.
+        // This reports a missing kept column, too.
         open_parser(&self.options, &self.wanted, number, named.as_deref())?;
         let parser = open_parser(&self.options, &self.schema, number, named.as_deref())?;
         self.cells.enter(named, &self.options);

@@ -1,49 +1,48 @@
-//! The columns a job wants from each record.
+//! Schema of an input: the columns that a job reads from each record.
 
-/// What a field of a record is parsed into.
+/// The type into which a field of a record is parsed.
 ///
-/// A TFRecord's feature holds its values apart: a separator then only says that there may be several. A `float_list` or
-/// `int64_list` is taken for floats, an `int64_list` for integers (and a `float_list` where they are cut), a
-/// `bytes_list` or `int64_list` for texts. A feature that is absent, or holds no value, is missing.
+/// The values of a TFRecord feature are separate already, so a separator only means that there may be several values.
+/// Floats are read from a `float_list` or `int64_list`, integers from an `int64_list` (with `truncate`, also from a
+/// `float_list`), and texts from a `bytes_list` or `int64_list`. A feature that is absent or has no value is missing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FieldKind {
-    /// 32-bit floats. A missing field becomes `default`, or is a bad row when there is none.
+    /// 32-bit floats. A missing field becomes `default`. Without a default, the row is bad.
     Float {
         /// Numbers in a field, at least 1.
         width: usize,
-        /// Byte between them; absent = the field is one number.
+        /// Byte between the numbers; absent = the field is one number.
         separator: Option<u8>,
-        /// Stand for a missing field, `width` of them.
+        /// Values of a missing field, `width` of them.
         default: Option<Vec<f32>>,
     },
-    /// As many 32-bit floats as a field holds; a missing field holds none.
+    /// 32-bit floats, any number of them. A missing field has none.
     Floats {
-        /// Byte between them.
+        /// Byte between the numbers.
         separator: u8,
     },
-    /// A 64-bit integer; a missing one is -1. With a separator, as many as the field holds, and a missing field none.
+    /// A 64-bit integer. A missing integer is -1. With a separator, any number of integers; a missing field has none.
     Int {
-        /// Byte between them; absent = the field is one number.
+        /// Byte between the numbers; absent = the field is one number.
         separator: Option<u8>,
-        /// Whether a number with a fraction is cut to a whole one; otherwise it is a bad row.
+        /// Whether the fraction of a number is dropped. Otherwise a number with a fraction makes the row bad.
         truncate: bool,
     },
-    /// Text, as its bytes; a missing one is the empty string. With a separator, as many texts as the field holds, and
-    /// a missing field none.
+    /// A text, as its bytes. A missing text is empty. With a separator, any number of texts; a missing field has none.
     Bytes {
-        /// Byte between them; absent = the field is one text.
+        /// Byte between the texts; absent = the field is one text.
         separator: Option<u8>,
     },
 }
 
 impl FieldKind {
-    /// One float; a missing one is a bad row.
+    /// One float. A missing float makes the row bad.
     pub const FLOAT: Self = Self::Float {
         width: 1,
         separator: None,
         default: None,
     };
-    /// One integer; a missing one is -1.
+    /// One integer. A missing integer is -1.
     pub const INT: Self = Self::Int {
         separator: None,
         truncate: false,
@@ -51,7 +50,7 @@ impl FieldKind {
     /// One text.
     pub const BYTES: Self = Self::Bytes { separator: None };
 
-    /// Returns whether rows hold different numbers of values.
+    /// Returns whether rows may hold different numbers of values.
     pub fn is_ragged(&self) -> bool {
         match self {
             Self::Float { .. } => false,
@@ -61,12 +60,12 @@ impl FieldKind {
     }
 }
 
-/// One wanted column.
+/// A wanted column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     /// Name of the column in the header or the job's list of columns.
     pub name: String,
-    /// How it is parsed. The same column may be wanted twice with different kinds.
+    /// Type into which the column is parsed. A column may be wanted twice, with different kinds.
     pub kind: FieldKind,
 }
 
@@ -78,7 +77,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Returns the position of the field with this name and kind, adding it when it is new.
+    /// Returns the position of the field with this name and kind. Adds the field if it is new.
     pub fn want(&mut self, name: &str, kind: FieldKind) -> usize {
         let field = Field {
             name: name.to_owned(),

@@ -10,7 +10,7 @@ pub const TENSOR_BYTES_IN_FLIGHT_MAX: usize = 1 << 30;
 /// Largest message of the session service, in bytes.
 pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of the records that the chief hands to a worker at once, without reading files of its own.
-pub const PARCEL_BYTES_MAX: u64 = 8 << 20;
+pub const INLINE_RECORDS_BYTES_MAX: u64 = 8 << 20;
 /// Largest message of the session service that carries records: them, and what is known of each.
 pub const INLINE_RECORDS_MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Most ids of one id set: 32 MiB of them.
@@ -70,7 +70,7 @@ pub const OUTBOX_MESSAGES_MAX: usize = 8;
 /// Most members of a group.
 pub const GROUP_SIZE_MAX: usize = 1024;
 /// Most peers of newer generations that wait for this member to form theirs.
-pub const GREETINGS_WAITING_MAX: usize = 4096;
+pub const HANDSHAKES_WAITING_MAX: usize = 4096;
 /// Bytes of a bucket of gradients, if nothing else is said.
 pub const BUCKET_BYTES: usize = 4 << 20;
 /// Buckets of a step that are under way at a time.
@@ -82,6 +82,6 @@ pub const SHIPPED_MESSAGE_BYTES_MAX: usize = 2 * TENSOR_MESSAGE_BYTES_MAX;
 /// Messages to a backup that wait to be sent. Then the primary's queue grows.
 pub const SHIPPED_MESSAGES_MAX: usize = 8;
 /// Time between two words of a server to its chief about its replicas.
-pub const STANDING_INTERVAL: Duration = Duration::from_millis(50);
+pub const STATUS_INTERVAL: Duration = Duration::from_millis(50);
 /// Metadata key of a call to a parameter server: the shard that it is for, where the server holds several.
 pub const SHARD_KEY: &str = "trainyard-shard";

@@ -473,7 +473,7 @@ impl Service {
         }
     }
 
-    fn standing(&self) -> v1::StatusReply {
+    fn status_reply(&self) -> v1::StatusReply {
         let journal = self.journal.borrow().clone().flatten();
         let store = self.shard.store().status();
         self.record(&store, journal.as_ref());
@@ -544,7 +544,7 @@ impl ParameterService for Service {
                 .await,
         )?;
         self.commit().await?;
-        Ok(Response::new(self.standing()))
+        Ok(Response::new(self.status_reply()))
     }
 
     async fn prepare(
@@ -562,7 +562,7 @@ impl ParameterService for Service {
             && matches!(store.state, State::Open | State::Draining | State::Finished)
         {
             // A late copy of the request: its values are already being trained.
-            return Ok(Response::new(self.standing()));
+            return Ok(Response::new(self.status_reply()));
         }
         let until = Instant::now() + LONG_POLL_TIMEOUT;
         let mut outcome = loop {
@@ -606,14 +606,14 @@ impl ParameterService for Service {
                     self.shard.store().cancel_preparing();
                     let left = until.saturating_duration_since(Instant::now());
                     if let Ok(None) = within(left, &mut other).await {
-                        return Ok(Response::new(self.standing()));
+                        return Ok(Response::new(self.status_reply()));
                     }
                 }
             }
         };
         let left = until.saturating_duration_since(Instant::now());
         if within(left, &mut outcome).await?.is_none() {
-            return Ok(Response::new(self.standing()));
+            return Ok(Response::new(self.status_reply()));
         }
         self.commit().await?;
         let parts_read = self
@@ -624,7 +624,7 @@ impl ParameterService for Service {
             .collect();
         Ok(Response::new(v1::StatusReply {
             parts_read,
-            ..self.standing()
+            ..self.status_reply()
         }))
     }
 
@@ -639,7 +639,7 @@ impl ParameterService for Service {
         self.journal()?;
         self.answer(self.shard.open(identity).await)?;
         self.commit().await?;
-        Ok(Response::new(self.standing()))
+        Ok(Response::new(self.status_reply()))
     }
 
     async fn status(
@@ -668,7 +668,7 @@ impl ParameterService for Service {
         };
         let reply = v1::StatusReply {
             positions,
-            ..self.standing()
+            ..self.status_reply()
         };
         // The chief may end the job because of this reply, so a restart must not undo it.
         self.commit().await?;
@@ -740,7 +740,7 @@ impl ParameterService for Service {
         )?;
         self.commit().await?;
         tracing::info!(%task, session = request.session, "session closed");
-        Ok(Response::new(self.standing()))
+        Ok(Response::new(self.status_reply()))
     }
 
     async fn save_shard(
@@ -780,7 +780,7 @@ impl ParameterService for Service {
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.get_or_insert_with(|| shown(&request.reason));
             drop(failed);
-            return Ok(Response::new(self.standing()));
+            return Ok(Response::new(self.status_reply()));
         }
         self.answer(self.shard.finish(identity, &request.reason, false).await)?;
         self.commit().await?;
@@ -788,6 +788,6 @@ impl ParameterService for Service {
             tracing::warn!(%error, "the log of a job that has ended stays: it may be removed by hand");
         }
         tracing::info!(reason = %shown(&request.reason), "the job has ended");
-        Ok(Response::new(self.standing()))
+        Ok(Response::new(self.status_reply()))
     }
 }

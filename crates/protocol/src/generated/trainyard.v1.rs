@@ -8,39 +8,39 @@ pub struct Task {
     #[prost(uint32, tag = "2")]
     pub index: u32,
 }
-/// Carried by every request that changes something. A ps refuses a lower epoch or session, and answers a seq or
-/// batch that it has already applied as a duplicate.
+/// The sender of a request that changes something. A ps refuses an earlier term or session. It answers a seq or batch
+/// that it has already applied as a duplicate.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Identity {
-    /// 16 bytes, minted once per model directory
+    /// 16 bytes, drawn once per model directory
     #[prost(bytes = "bytes", tag = "1")]
     pub cluster_id: ::prost::bytes::Bytes,
-    /// +1 per incarnation of the chief, persisted before use
+    /// term of the chief: +1 with each chief that begins to lead, persisted before use
     #[prost(uint64, tag = "2")]
     pub cluster_epoch: u64,
     #[prost(message, optional, tag = "3")]
     pub task: ::core::option::Option<Task>,
-    /// random per process start
+    /// random number of the process start
     #[prost(fixed64, tag = "4")]
     pub incarnation: u64,
     /// granted by the chief per task, strictly increasing; 0 for the chief's own control calls
     #[prost(uint64, tag = "5")]
     pub session: u64,
 }
-/// A batch of training data: the same batch has the same id whoever computes it, and however often.
+/// A batch of training data. The same batch has the same id, no matter which task computes it, and how often.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BatchId {
-    /// pass over the data that its first record belongs to
+    /// pass over the data that the first record belongs to
     #[prost(uint64, tag = "1")]
     pub pass: u64,
     /// data shard
     #[prost(uint64, tag = "2")]
     pub shard: u64,
-    /// running number in the shard, from 0
+    /// number of the batch in the shard, from 0
     #[prost(uint64, tag = "3")]
     pub batch: u64,
 }
-/// What a process does in a job.
+/// The role of a process in a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Role {
@@ -92,7 +92,7 @@ pub mod parameter {
         Flag(bool),
         #[prost(message, tag = "3")]
         Numbers(super::Numbers),
-        /// a learning rate schedule; it holds none itself
+        /// a learning rate schedule; it holds no further configuration
         #[prost(message, tag = "4")]
         Configuration(super::Configuration),
     }
@@ -103,7 +103,7 @@ pub struct Numbers {
     #[prost(double, repeated, tag = "1")]
     pub values: ::prost::alloc::vec::Vec<f64>,
 }
-/// A kind and its parameters, by the names of the job file.
+/// A kind and its parameters, named as in the job file.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Configuration {
     #[prost(string, tag = "1")]
@@ -114,16 +114,16 @@ pub struct Configuration {
         Parameter,
     >,
 }
-/// When an id gets a row of a dynamic table, and when it loses it.
+/// The rule by which ids get and lose rows of a dynamic table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DynamicTable {
-    /// which sighting of an id gives it a row, from 1
+    /// occurrence of an id that gives it a row, from 1
     #[prost(uint32, tag = "1")]
     pub admit_after: u32,
-    /// pushes that do not name it; 0 = never
+    /// pushes without an id until its row is removed; 0 = never
     #[prost(uint64, tag = "2")]
     pub expire_after_steps: u64,
-    /// seconds of training; 0 = never
+    /// seconds of training without an id until its row is removed; 0 = never
     #[prost(uint64, tag = "3")]
     pub expire_after_secs: u64,
 }
@@ -141,12 +141,12 @@ pub struct Variable {
     /// names an entry of PrepareRequest.optimizers
     #[prost(string, tag = "5")]
     pub optimizer_group: ::prost::alloc::string::String,
-    /// with ACCESS_DYNAMIC; shape\[0\] is then the most rows there may be
+    /// with ACCESS_DYNAMIC; shape\[0\] is then the most rows
     #[prost(message, optional, tag = "6")]
     pub dynamic: ::core::option::Option<DynamicTable>,
 }
-/// One slice of a variable. Of a dynamic table, it holds as large a share of all 64-bit ids as its rows are of all rows.
-/// Its number is its place in the layout that every task computes from job and cluster.
+/// One slice of a variable. A slice of a dynamic table holds a share of all 64-bit ids, in proportion to its rows. The
+/// number of a slice is its place in the layout that every task computes from job and cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Slice {
     #[prost(uint32, tag = "1")]
@@ -200,28 +200,28 @@ impl Access {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatusRequest {
-    /// whether to tell how far the data has been applied
+    /// whether to return the positions in the data
     #[prost(bool, tag = "1")]
     pub positions: bool,
-    /// of the chief that tells the following
+    /// term of the chief that sends saved_version
     #[prost(uint64, tag = "2")]
     pub cluster_epoch: u64,
-    /// version of this ps in a checkpoint that has been committed
+    /// version of this ps in a committed checkpoint
     #[prost(uint64, optional, tag = "3")]
     pub saved_version: ::core::option::Option<u64>,
 }
-/// How far the training data of one shard has been applied.
+/// The position of one shard: which of its batches have been applied.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DataPosition {
     #[prost(uint64, tag = "1")]
     pub shard: u64,
-    /// of its latest batch
+    /// pass of the latest batch
     #[prost(uint64, tag = "2")]
     pub pass: u64,
-    /// first batch not applied
+    /// first batch that has not been applied
     #[prost(uint64, tag = "3")]
     pub batch: u64,
-    /// batches behind it that have been: begin and end of each range, ascending
+    /// applied batches behind it: begin and exclusive end of each range, ascending
     #[prost(uint64, repeated, tag = "4")]
     pub ahead: ::prost::alloc::vec::Vec<u64>,
 }
@@ -246,99 +246,101 @@ pub struct StatusReply {
     /// on ps:0 only
     #[prost(uint64, tag = "8")]
     pub global_step: u64,
-    /// values and slots held
+    /// bytes of values and slots
     #[prost(uint64, tag = "9")]
     pub value_bytes: u64,
     #[prost(string, tag = "10")]
     pub release: ::prost::alloc::string::String,
-    /// that the latest synchronous step waited for longest
+    /// lane that the latest synchronous step waited for longest
     #[prost(uint32, optional, tag = "11")]
     pub slowest_lane: ::core::option::Option<u32>,
-    /// where they were asked for
+    /// if requested
     #[prost(message, repeated, tag = "12")]
     pub positions: ::prost::alloc::vec::Vec<DataPosition>,
-    /// epoch in which what it holds was prepared; 0 = it holds nothing
+    /// term in which the values were made or restored; 0 = no values
     #[prost(fixed64, tag = "13")]
     pub prepared_epoch: u64,
-    /// of the request that prepared it
+    /// PrepareRequest.settings of the request that prepared the ps
     #[prost(fixed64, tag = "14")]
     pub settings: u64,
-    /// its log has grown long
+    /// the log is so long that a checkpoint is due
     #[prost(bool, tag = "15")]
     pub wants_checkpoint: bool,
-    /// open sessions some of whose latest pushes were refused for their values
+    /// open sessions with rejected pushes among their latest ones
     #[prost(message, repeated, tag = "16")]
     pub rejections: ::prost::alloc::vec::Vec<Rejections>,
-    /// in PS_STATE_PREPARING
+    /// only in PS_STATE_PREPARING
     #[prost(message, optional, tag = "17")]
     pub progress: ::core::option::Option<Progress>,
-    /// of Prepare, once it is done: of tensors of the checkpoint that other servers have read too
+    /// When Prepare is done: the parts that were read of those checkpoint tensors that this ps has not read whole.
     #[prost(message, repeated, tag = "18")]
     pub parts_read: ::prost::alloc::vec::Vec<PartRead>,
 }
-/// Bytes of a tensor of a checkpoint that were read, one behind the other.
+/// A range of bytes of a checkpoint tensor that has been read.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PartRead {
     #[prost(string, tag = "1")]
     pub file: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub tensor: ::prost::alloc::string::String,
-    /// counted from the first of the tensor
+    /// first byte, counted from the start of the tensor
     #[prost(uint64, tag = "3")]
     pub begin: u64,
+    /// exclusive
     #[prost(uint64, tag = "4")]
     pub end: u64,
-    /// of what was read
+    /// checksum of the range
     #[prost(fixed32, tag = "5")]
     pub crc32c: u32,
 }
-/// How far a ps has come with its variables.
+/// The progress of a ps that prepares its variables.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Progress {
-    /// of values and slots
+    /// values and slots that are ready
     #[prost(uint64, tag = "1")]
     pub done_bytes: u64,
-    /// but for dynamic tables, which the checkpoint alone knows
+    /// all values and slots, without dynamic tables, whose size only the checkpoint knows
     #[prost(uint64, tag = "2")]
     pub total_bytes: u64,
 }
-/// A session some of whose latest pushes were refused for their values.
+/// A session with rejected pushes among its latest ones.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Rejections {
     #[prost(message, optional, tag = "1")]
     pub task: ::core::option::Option<Task>,
     #[prost(uint64, tag = "2")]
     pub session: u64,
-    /// how many of its latest 64
+    /// rejected pushes among the latest 64
     #[prost(uint32, tag = "3")]
     pub recent: u32,
-    /// the batches of the last of them
+    /// batches of the latest rejected pushes
     #[prost(message, repeated, tag = "4")]
     pub latest: ::prost::alloc::vec::Vec<BatchId>,
 }
-/// Why the values of a push were refused.
+/// The reason why the values of a push were rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Rejection {
     #[prost(enumeration = "ValueFault", tag = "1")]
     pub fault: i32,
-    /// number of the variable; absent = it is of no single one
+    /// number of the variable; absent = no single variable
     #[prost(uint32, optional, tag = "2")]
     pub variable: ::core::option::Option<u32>,
-    /// of the value among those pushed of the variable
+    /// position of the value among the pushed values of the variable
     #[prost(uint64, tag = "3")]
     pub position: u64,
     /// bits of the value, or of the norm
     #[prost(fixed32, tag = "4")]
     pub value: u32,
 }
-/// What values a push may hold.
+/// The bounds of the values of a push.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Guard {
     #[prost(enumeration = "Nonfinite", tag = "1")]
     pub nonfinite: i32,
-    /// Euclidean, of all values of a push together
+    /// Euclidean norm of all values of a push together
     #[prost(float, optional, tag = "2")]
     pub max_norm: ::core::option::Option<f32>,
+    /// largest absolute value
     #[prost(float, optional, tag = "3")]
     pub max_abs: ::core::option::Option<f32>,
 }
@@ -346,12 +348,12 @@ pub struct Guard {
 pub struct ClaimRequest {
     #[prost(message, optional, tag = "1")]
     pub identity: ::core::option::Option<Identity>,
-    /// of the chief and the parameter servers, and where they listen
+    /// of the chiefs and the parameter servers, and of their addresses
     #[prost(fixed64, tag = "2")]
     pub cluster_fingerprint: u64,
     #[prost(string, tag = "3")]
     pub release: ::prost::alloc::string::String,
-    /// must hold the same cluster id when the ps looks
+    /// must hold the same cluster id when the ps reads it
     #[prost(string, tag = "4")]
     pub model_dir: ::prost::alloc::string::String,
 }
@@ -363,13 +365,13 @@ pub struct PrepareRequest {
     pub seed: u64,
     #[prost(uint32, tag = "3")]
     pub num_ps: u32,
-    /// of the whole model
+    /// all variables of the model
     #[prost(message, repeated, tag = "4")]
     pub variables: ::prost::alloc::vec::Vec<Variable>,
-    /// of this ps
+    /// slices of this ps
     #[prost(message, repeated, tag = "5")]
     pub slices: ::prost::alloc::vec::Vec<Slice>,
-    /// by group
+    /// by optimizer group
     #[prost(map = "string, message", tag = "6")]
     pub optimizers: ::std::collections::HashMap<
         ::prost::alloc::string::String,
@@ -377,39 +379,39 @@ pub struct PrepareRequest {
     >,
     #[prost(fixed64, tag = "7")]
     pub layout_fingerprint: u64,
-    /// folder to restore from; empty = first values
+    /// folder to restore from; empty = initial values
     #[prost(string, tag = "8")]
     pub checkpoint: ::prost::alloc::string::String,
-    /// 0 = no bound; counted on one ps
+    /// last global step, counted on one ps; 0 = no bound
     #[prost(uint64, tag = "9")]
     pub global_step_max: u64,
-    /// the checkpoint's positions in the data mean nothing to this job
+    /// whether the checkpoint's positions in the data are ignored
     #[prost(bool, tag = "10")]
     pub forget_positions: bool,
     /// checkpoint of another run; empty = none
     #[prost(string, tag = "11")]
     pub warm_start: ::prost::alloc::string::String,
-    /// variables that start from it, and their names there
+    /// variables that start from warm_start, and their names in it
     #[prost(map = "string, string", tag = "12")]
     pub warm_start_names: ::std::collections::HashMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
-    /// whether this ps counts steps and gives the right to push them
+    /// whether this ps counts steps and grants tickets
     #[prost(bool, tag = "13")]
     pub counts_steps: bool,
     #[prost(enumeration = "Update", tag = "14")]
     pub update: i32,
-    /// steps between fastest and slowest, under stale-synchronous updates
+    /// most steps between fastest and slowest, under stale-synchronous updates
     #[prost(uint64, tag = "15")]
     pub staleness_max: u64,
-    /// of this ps among the num_ps stores of the job
+    /// place of this ps among the num_ps stores of the job
     #[prost(uint32, tag = "16")]
     pub place: u32,
-    /// what values pushes may hold
+    /// bounds of the values of pushes
     #[prost(message, optional, tag = "18")]
     pub guard: ::core::option::Option<Guard>,
-    /// fingerprint of what the job file says of all this, and of the input
+    /// fingerprint of the model, its training and its input
     #[prost(fixed64, tag = "17")]
     pub settings: u64,
 }
@@ -426,7 +428,7 @@ pub struct OpenSessionRequest {
     pub layout_fingerprint: u64,
     #[prost(uint64, tag = "3")]
     pub data_shard: u64,
-    /// the first step's is one more
+    /// last number before the first step
     #[prost(uint64, tag = "4")]
     pub seq: u64,
 }
@@ -436,7 +438,7 @@ pub struct OpenSessionReply {
     pub version: u64,
     #[prost(uint64, tag = "2")]
     pub global_step: u64,
-    /// of the data shard: the first batch that is not applied yet
+    /// first batch of the data shard that has not been applied
     #[prost(uint64, tag = "3")]
     pub batches_applied: u64,
 }
@@ -447,7 +449,7 @@ pub struct RowSet {
     #[prost(bytes = "bytes", tag = "1")]
     pub rows: ::prost::bytes::Bytes,
 }
-/// Rows of one slice. Several may refer to one row set, which then travels once.
+/// Rows of one slice. Several slices may refer to one row set, which is then sent once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SliceRows {
     #[prost(uint32, tag = "1")]
@@ -463,8 +465,8 @@ pub struct IdSet {
     #[prost(bytes = "bytes", tag = "1")]
     pub ids: ::prost::bytes::Bytes,
 }
-/// Ids of one slice of a dynamic table, which a message names at most once. Several slices may refer to one id set,
-/// which then travels once.
+/// Ids of one slice of a dynamic table. A message names each slice at most once. Several slices may refer to one id set,
+/// which is then sent once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SliceIds {
     #[prost(uint32, tag = "1")]
@@ -473,10 +475,10 @@ pub struct SliceIds {
     #[prost(uint32, tag = "2")]
     pub id_set: u32,
 }
-/// What a pull reads or a push updates.
+/// The slices, rows and ids that a pull reads or a push updates.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Selection {
-    /// slice numbers
+    /// numbers of slices
     #[prost(uint32, repeated, tag = "1")]
     pub whole: ::prost::alloc::vec::Vec<u32>,
     #[prost(message, repeated, tag = "2")]
@@ -490,54 +492,56 @@ pub struct Selection {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Push {
-    /// of the step, as its pull had it
+    /// sequence number of the step, the same as in its pull
     #[prost(uint64, tag = "1")]
     pub seq: u64,
     #[prost(message, optional, tag = "2")]
     pub batch: ::core::option::Option<BatchId>,
-    /// version of this ps that the gradients were computed from
+    /// version of this ps from which the gradients were computed
     #[prost(uint64, tag = "3")]
     pub pulled_version: u64,
-    /// absent = what the pull of this seq read. Ids are occurrences; gradients of ids without a row are dropped
+    /// Absent = the selection that the pull of this seq read. An id counts as an occurrence. Gradients of ids without a
+    /// row are dropped.
     #[prost(message, optional, tag = "4")]
     pub selection: ::core::option::Option<Selection>,
-    /// of the request's payload
+    /// encoding of the request's payload
     #[prost(enumeration = "Encoding", tag = "5")]
     pub encoding: i32,
-    /// place in its synchronous step, whose number is pulled_version
+    /// lane in the synchronous step, whose number is pulled_version
     #[prost(uint32, tag = "6")]
     pub lane: u32,
-    /// parts of that step; 0 = the push is an update of its own
+    /// lanes of that step; 0 = the push is an update of its own
     #[prost(uint32, tag = "7")]
     pub lanes: u32,
-    /// the worker has refused its own gradients: it sends none, and the batch is done with
+    /// the worker has rejected its own gradients: it sends none, and the batch is done
     #[prost(message, optional, tag = "8")]
     pub rejected: ::core::option::Option<Rejection>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Pull {
-    /// of the step: one more than that of the pull before; 0 = none, for a mere look
+    /// sequence number of the step: +1 with each pull; 0 = a read without a step
     #[prost(uint64, tag = "1")]
     pub seq: u64,
-    /// an id without a row reads first values; nothing is created
+    /// an id without a row reads initial values; no row is created
     #[prost(message, optional, tag = "2")]
     pub selection: ::core::option::Option<Selection>,
-    /// ps:0 only: ask for the right to push the step
+    /// ps:0 only: whether to request a ticket for the step
     #[prost(bool, tag = "3")]
     pub reserve_step: bool,
-    /// of each whole slice, the count of updates the reader's values of it stand for; 0 = none
+    /// For each whole slice, the update count of the values that the reader has; 0 = no values.
     #[prost(uint64, repeated, tag = "4")]
     pub known: ::prost::alloc::vec::Vec<u64>,
-    /// of the reply's payload
+    /// encoding of the reply's payload
     #[prost(enumeration = "Encoding", tag = "5")]
     pub encoding: i32,
-    /// version that the values must have; 0 = any will do
+    /// least version of the values; 0 = any
     #[prost(uint64, tag = "6")]
     pub at_least: u64,
-    /// the values of that very version, although the step after it has been applied here
+    /// read exactly that version, even if this ps has applied the step after it
     #[prost(bool, tag = "7")]
     pub or_before: bool,
-    /// with reserve_step: the step's batch is applied on other servers; granted behind the last step, too
+    /// With reserve_step: other servers have applied the step's batch. The ticket is then granted even beyond the last
+    /// step.
     #[prost(bool, tag = "8")]
     pub half_applied: bool,
 }
@@ -549,49 +553,49 @@ pub struct StepRequest {
     pub push: ::core::option::Option<Push>,
     #[prost(message, optional, tag = "3")]
     pub pull: ::core::option::Option<Pull>,
-    /// the push's gradients
+    /// gradients of the push
     #[prost(bytes = "bytes", tag = "15")]
     pub payload: ::prost::bytes::Bytes,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Pushed {
-    /// was applied before; nothing changed
+    /// the push was applied before; nothing changed
     #[prost(bool, tag = "1")]
     pub duplicate: bool,
     #[prost(uint64, tag = "2")]
     pub version: u64,
     #[prost(uint64, tag = "3")]
     pub global_step: u64,
-    /// pushes of others applied between this one's pull and itself
+    /// pushes of others that were applied between the pull and the push
     #[prost(uint64, tag = "4")]
     pub staleness: u64,
-    /// came too late for its synchronous step; nothing changed
+    /// the push came too late for its synchronous step; nothing changed
     #[prost(bool, tag = "5")]
     pub stale: bool,
-    /// its values were refused; nothing changed but that its batch is done with
+    /// the values were rejected; nothing changed, except that the batch is done
     #[prost(message, optional, tag = "6")]
     pub rejected: ::core::option::Option<Rejection>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Pulled {
-    /// pushes that the values hold
+    /// pushes that the values contain
     #[prost(uint64, tag = "1")]
     pub version: u64,
     #[prost(uint64, tag = "2")]
     pub global_step: u64,
-    /// where one was asked for; nothing is read unless granted
+    /// reply to reserve_step; nothing is read unless it is granted
     #[prost(enumeration = "Ticket", tag = "3")]
     pub ticket: i32,
-    /// of each whole slice, the count of updates that its values stand for, at least
+    /// for each whole slice, the least number of updates of the values
     #[prost(uint64, repeated, tag = "4")]
     pub updates: ::prost::alloc::vec::Vec<u64>,
-    /// places in `whole` of slices whose count is still the known one: not in the payload
+    /// places in `whole` of slices with the known count; the payload omits them
     #[prost(uint32, repeated, tag = "5")]
     pub unchanged: ::prost::alloc::vec::Vec<u32>,
-    /// steps that the worker is ahead of the slowest, under stale-synchronous updates
+    /// steps by which the worker is ahead of the slowest, under stale-synchronous updates
     #[prost(uint64, tag = "6")]
     pub lead: u64,
-    /// pushes applied: one more than `version` where older values were wanted
+    /// pushes applied: one more than `version` if or_before has read older values
     #[prost(uint64, tag = "7")]
     pub reached: u64,
 }
@@ -601,7 +605,7 @@ pub struct StepReply {
     pub pushed: ::core::option::Option<Pushed>,
     #[prost(message, optional, tag = "2")]
     pub pulled: ::core::option::Option<Pulled>,
-    /// the values pulled
+    /// values that were pulled
     #[prost(bytes = "bytes", tag = "15")]
     pub payload: ::prost::bytes::Bytes,
 }
@@ -620,16 +624,16 @@ pub struct SaveShardRequest {
     pub identity: ::core::option::Option<Identity>,
     #[prost(string, tag = "2")]
     pub directory: ::prost::alloc::string::String,
-    /// under synchronous updates: the version to save, which may not have come yet
+    /// under synchronous updates: version to save, which may not be reached yet
     #[prost(uint64, optional, tag = "3")]
     pub at_version: ::core::option::Option<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SaveShardReply {
-    /// JSON of the shard's entry in the manifest
+    /// the part's entry in the manifest, as JSON
     #[prost(string, tag = "1")]
     pub record: ::prost::alloc::string::String,
-    /// at the moment of the cut
+    /// global step at the cut
     #[prost(uint64, tag = "2")]
     pub global_step: u64,
 }
@@ -639,7 +643,7 @@ pub struct FinishRequest {
     pub identity: ::core::option::Option<Identity>,
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
-    /// the job is not done: the ps ends with its log, to be started again
+    /// the job is not done: the ps exits and keeps its log, to be restarted later
     #[prost(bool, tag = "3")]
     pub failed: bool,
 }
@@ -649,15 +653,15 @@ pub enum PsState {
     Unspecified = 0,
     /// no variables yet
     Empty = 1,
-    /// variables are there, workers are not let in
+    /// variables are ready, workers are not admitted
     Prepared = 2,
     /// training
     Open = 3,
-    /// was told to stop; waits for a last checkpoint
+    /// the ps is to stop, and serves until the chief has a last checkpoint
     Draining = 4,
     /// the job has ended
     Finished = 5,
-    /// variables are being made, or restored
+    /// variables are being initialized or restored
     Preparing = 6,
 }
 impl PsState {
@@ -690,16 +694,16 @@ impl PsState {
         }
     }
 }
-/// What is wrong with the values of a push.
+/// A fault of the values of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum ValueFault {
     Unspecified = 0,
-    /// infinity, or no number
+    /// a value is infinite or NaN
     Nonfinite = 1,
-    /// their Euclidean norm is too large
+    /// the Euclidean norm of the values is too large
     Norm = 2,
-    /// one is too large
+    /// an absolute value is too large
     Abs = 3,
 }
 impl ValueFault {
@@ -726,17 +730,17 @@ impl ValueFault {
         }
     }
 }
-/// What is done with a push that holds infinity or no number.
+/// The handling of a push that holds infinity or NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Nonfinite {
-    /// reject
+    /// same as reject
     Unspecified = 0,
-    /// its batch is done with, and its worker goes on
+    /// the push is rejected, its batch is done, and its worker continues
     Reject = 1,
     /// such values become 0
     Zero = 2,
-    /// its worker ends
+    /// the push is refused, and its worker ends
     Halt = 3,
 }
 impl Nonfinite {
@@ -763,16 +767,16 @@ impl Nonfinite {
         }
     }
 }
-/// When pushes take effect.
+/// The update mode: when pushes take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Update {
     Unspecified = 0,
-    /// each as it comes
+    /// each push is applied when it arrives
     Async = 1,
-    /// the same, while nobody is far ahead of the slowest
+    /// the same, but a task that is too far ahead of the slowest waits
     StaleSynchronous = 2,
-    /// those of a step together, as their mean
+    /// the pushes of a step are applied together, as their mean
     Sync = 3,
 }
 impl Update {
@@ -799,11 +803,11 @@ impl Update {
         }
     }
 }
-/// How the values of a payload are written, all little-endian.
+/// The encoding of the values of a payload, always little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Encoding {
-    /// float32
+    /// same as float32
     Unspecified = 0,
     Float32 = 1,
     /// the upper half of a float32
@@ -840,7 +844,7 @@ impl Encoding {
 pub enum Ticket {
     Unspecified = 0,
     Granted = 1,
-    /// for steps in other workers' hands, for slower workers, or for a version: ask again
+    /// for steps that other workers hold, for slower workers, or for a version: retry
     Wait = 2,
     /// the last step has been applied
     Finished = 3,
@@ -960,7 +964,7 @@ pub mod parameter_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Chief: takes the ps over for an epoch. Every lower epoch is refused from then on.
+        /// Chief: claims the ps for a term. The ps refuses every earlier term from then on.
         pub async fn claim(
             &mut self,
             request: impl tonic::IntoRequest<super::ClaimRequest>,
@@ -982,7 +986,7 @@ pub mod parameter_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.ParameterService", "Claim"));
             self.inner.unary(req, path, codec).await
         }
-        /// Chief: replaces all slices by first values or by those of a checkpoint. Sessions are closed.
+        /// Chief: replaces all slices by initial values or by the values of a checkpoint. Closes all sessions.
         pub async fn prepare(
             &mut self,
             request: impl tonic::IntoRequest<super::PrepareRequest>,
@@ -1004,7 +1008,7 @@ pub mod parameter_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.ParameterService", "Prepare"));
             self.inner.unary(req, path, codec).await
         }
-        /// Chief: lets workers in.
+        /// Chief: admits workers.
         pub async fn open(
             &mut self,
             request: impl tonic::IntoRequest<super::OpenRequest>,
@@ -1026,7 +1030,7 @@ pub mod parameter_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.ParameterService", "Open"));
             self.inner.unary(req, path, codec).await
         }
-        /// Anyone: what the ps is and does.
+        /// Anyone: returns the status of the ps.
         pub async fn status(
             &mut self,
             request: impl tonic::IntoRequest<super::StatusRequest>,
@@ -1048,7 +1052,7 @@ pub mod parameter_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.ParameterService", "Status"));
             self.inner.unary(req, path, codec).await
         }
-        /// Worker: starts a session granted by the chief; fences the earlier one of the same task.
+        /// Worker: opens a session that the chief has granted. It fences the earlier session of the same task.
         pub async fn open_session(
             &mut self,
             request: impl tonic::IntoRequest<super::OpenSessionRequest>,
@@ -1073,7 +1077,8 @@ pub mod parameter_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.ParameterService", "OpenSession"));
             self.inner.unary(req, path, codec).await
         }
-        /// Worker: applies one step's gradients, all or nothing, then reads what a later step needs. Either may be absent.
+        /// Worker: applies one step's gradients, all or nothing, then reads the parameters of a later step. Either part may be
+        /// absent.
         pub async fn step(
             &mut self,
             request: impl tonic::IntoRequest<super::StepRequest>,
@@ -1095,7 +1100,7 @@ pub mod parameter_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.ParameterService", "Step"));
             self.inner.unary(req, path, codec).await
         }
-        /// Chief: ends a session whose task left or lost its lease.
+        /// Chief: closes the session of a task that left or lost its lease.
         pub async fn close_session(
             &mut self,
             request: impl tonic::IntoRequest<super::CloseSessionRequest>,
@@ -1119,7 +1124,7 @@ pub mod parameter_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Chief: writes this ps's shard of a checkpoint into a folder that both can see.
+        /// Chief: writes this ps's part of a checkpoint into a folder that both can access.
         pub async fn save_shard(
             &mut self,
             request: impl tonic::IntoRequest<super::SaveShardRequest>,
@@ -1141,7 +1146,7 @@ pub mod parameter_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.ParameterService", "SaveShard"));
             self.inner.unary(req, path, codec).await
         }
-        /// Chief: the job has ended; the ps exits 0.
+        /// Chief: ends the job. The ps exits 0, unless the job has failed.
         pub async fn finish(
             &mut self,
             request: impl tonic::IntoRequest<super::FinishRequest>,
@@ -1178,27 +1183,27 @@ pub mod parameter_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with ParameterServiceServer.
     #[async_trait]
     pub trait ParameterService: std::marker::Send + std::marker::Sync + 'static {
-        /// Chief: takes the ps over for an epoch. Every lower epoch is refused from then on.
+        /// Chief: claims the ps for a term. The ps refuses every earlier term from then on.
         async fn claim(
             &self,
             request: tonic::Request<super::ClaimRequest>,
         ) -> std::result::Result<tonic::Response<super::StatusReply>, tonic::Status>;
-        /// Chief: replaces all slices by first values or by those of a checkpoint. Sessions are closed.
+        /// Chief: replaces all slices by initial values or by the values of a checkpoint. Closes all sessions.
         async fn prepare(
             &self,
             request: tonic::Request<super::PrepareRequest>,
         ) -> std::result::Result<tonic::Response<super::StatusReply>, tonic::Status>;
-        /// Chief: lets workers in.
+        /// Chief: admits workers.
         async fn open(
             &self,
             request: tonic::Request<super::OpenRequest>,
         ) -> std::result::Result<tonic::Response<super::StatusReply>, tonic::Status>;
-        /// Anyone: what the ps is and does.
+        /// Anyone: returns the status of the ps.
         async fn status(
             &self,
             request: tonic::Request<super::StatusRequest>,
         ) -> std::result::Result<tonic::Response<super::StatusReply>, tonic::Status>;
-        /// Worker: starts a session granted by the chief; fences the earlier one of the same task.
+        /// Worker: opens a session that the chief has granted. It fences the earlier session of the same task.
         async fn open_session(
             &self,
             request: tonic::Request<super::OpenSessionRequest>,
@@ -1206,22 +1211,23 @@ pub mod parameter_service_server {
             tonic::Response<super::OpenSessionReply>,
             tonic::Status,
         >;
-        /// Worker: applies one step's gradients, all or nothing, then reads what a later step needs. Either may be absent.
+        /// Worker: applies one step's gradients, all or nothing, then reads the parameters of a later step. Either part may be
+        /// absent.
         async fn step(
             &self,
             request: tonic::Request<super::StepRequest>,
         ) -> std::result::Result<tonic::Response<super::StepReply>, tonic::Status>;
-        /// Chief: ends a session whose task left or lost its lease.
+        /// Chief: closes the session of a task that left or lost its lease.
         async fn close_session(
             &self,
             request: tonic::Request<super::CloseSessionRequest>,
         ) -> std::result::Result<tonic::Response<super::StatusReply>, tonic::Status>;
-        /// Chief: writes this ps's shard of a checkpoint into a folder that both can see.
+        /// Chief: writes this ps's part of a checkpoint into a folder that both can access.
         async fn save_shard(
             &self,
             request: tonic::Request<super::SaveShardRequest>,
         ) -> std::result::Result<tonic::Response<super::SaveShardReply>, tonic::Status>;
-        /// Chief: the job has ended; the ps exits 0.
+        /// Chief: ends the job. The ps exits 0, unless the job has failed.
         async fn finish(
             &self,
             request: tonic::Request<super::FinishRequest>,
@@ -1754,22 +1760,22 @@ pub struct RegisterRequest {
     pub incarnation: u64,
     #[prost(string, tag = "3")]
     pub release: ::prost::alloc::string::String,
-    /// "ps:0=host:port": the chief and the parameter servers that it was given
+    /// "ps:0=host:port": the chiefs and the parameter servers that the task was given
     #[prost(string, repeated, tag = "4")]
     pub servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(fixed64, tag = "5")]
     pub layout_fingerprint: u64,
-    /// for messages
+    /// address of the task
     #[prost(string, tag = "6")]
     pub address: ::prost::alloc::string::String,
     #[prost(uint32, tag = "7")]
     pub process_id: u32,
     #[prost(uint64, tag = "8")]
     pub started_unix_secs: u64,
-    /// the last session of this process, whose numbers it has used: it gets another; 0 = none
+    /// last session of this process, which needs another one; 0 = none
     #[prost(uint64, tag = "9")]
     pub spent_session: u64,
-    /// "input.label.positive=\">50K\"": what it was told of the job that all tasks must be told alike, in JSON
+    /// Settings of the job that all tasks must share, with values in JSON: "input.label.positive=\">50K\"".
     #[prost(string, repeated, tag = "10")]
     pub job: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -1793,7 +1799,7 @@ pub struct RegisterReply {
     pub data_shard_index: u32,
     #[prost(uint32, tag = "9")]
     pub data_shard_count: u32,
-    /// slots of each synchronous step that the task computes
+    /// lanes that the task computes in each synchronous step
     #[prost(uint32, repeated, tag = "10")]
     pub lanes: ::prost::alloc::vec::Vec<u32>,
 }
@@ -1807,23 +1813,23 @@ pub struct HeartbeatRequest {
     pub cluster_epoch: u64,
     #[prost(uint64, tag = "4")]
     pub session: u64,
-    /// applied by this session
+    /// steps applied in this session
     #[prost(uint64, tag = "5")]
     pub steps: u64,
     #[prost(uint64, tag = "6")]
     pub examples: u64,
-    /// of the last step
+    /// loss of the last step
     #[prost(double, tag = "7")]
     pub loss: f64,
-    /// Sums over the steps, by which the chief shows how the run goes; nothing is decided by them.
+    /// Sums over the steps. The chief shows the progress of the run by them, and no decision depends on them.
     #[prost(double, tag = "8")]
     pub loss_sum: f64,
     #[prost(uint64, tag = "9")]
     pub staleness_steps: u64,
-    /// waited for batches
+    /// time spent waiting for batches
     #[prost(uint64, tag = "10")]
     pub input_micros: u64,
-    /// waited for the parameter servers
+    /// time spent waiting for the parameter servers
     #[prost(uint64, tag = "11")]
     pub exchange_micros: u64,
     #[prost(uint64, tag = "12")]
@@ -1840,25 +1846,25 @@ pub struct HeartbeatReply {
     /// as in RegisterReply
     #[prost(uint32, repeated, tag = "4")]
     pub lanes: ::prost::alloc::vec::Vec<u32>,
-    /// generation of the group that somebody waits to join; 0 = nobody
+    /// generation of the group that another task waits to join; 0 = none
     #[prost(uint64, tag = "5")]
     pub regroup: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NextShardRequest {
-    /// renews the lease too
+    /// also renews the lease
     #[prost(message, optional, tag = "1")]
     pub heartbeat: ::core::option::Option<HeartbeatRequest>,
-    /// first batches of data shards that were granted and have been applied whole
+    /// first batches of granted data shards that have been applied completely
     #[prost(uint64, repeated, tag = "2")]
     pub done: ::prost::alloc::vec::Vec<u64>,
-    /// of synchronous training: whose next data shard is wanted
+    /// under synchronous training: lane whose next data shard is requested
     #[prost(uint32, optional, tag = "3")]
     pub lane: ::core::option::Option<u32>,
-    /// and the first batch that may be wanted
+    /// with lane: first batch that may be needed
     #[prost(uint64, tag = "4")]
     pub from_batch: u64,
-    /// data shards that are to be known for a time without the chief
+    /// number of offline shards that the task requests
     #[prost(uint32, tag = "5")]
     pub reserve: u32,
 }
@@ -1873,40 +1879,42 @@ pub struct NextShardReply {
     pub first: u32,
     #[prost(uint32, tag = "4")]
     pub end: u32,
-    /// last to first: somebody else reads it from the front
+    /// last to first, because another task reads the shard from the front
     #[prost(bool, tag = "5")]
     pub backward: bool,
     /// synchronous step of from_batch
     #[prost(uint64, tag = "6")]
     pub step: u64,
-    /// the records, where the task is not to read files
+    /// the records, if the task does not read files
     #[prost(message, optional, tag = "7")]
     pub inline_records: ::core::option::Option<InlineRecords>,
     /// at the end of a lane: synchronous steps of all the data
     #[prost(uint64, tag = "8")]
     pub steps: u64,
-    /// what may be read if the chief is away, in this order; it holds nobody off
+    /// Offline shards, in the order in which the task may train them while the chief is away. Other tasks may train them,
+    /// too.
     #[prost(message, repeated, tag = "9")]
     pub reserve: ::prost::alloc::vec::Vec<DataShard>,
-    /// some parameter servers have applied these batches, and others have not; trained behind the last step, too
+    /// Some parameter servers have applied these batches, and others have not. The task trains them even beyond the last
+    /// step.
     #[prost(bool, tag = "10")]
     pub half_applied: bool,
 }
-/// Records that one task reads, and what number each of their batches has over all passes.
+/// Records that one task reads, and the numbers of their batches over all passes.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DataShard {
     #[prost(uint64, tag = "1")]
     pub pass: u64,
-    /// of the pass
+    /// round of the pass
     #[prost(uint64, tag = "2")]
     pub round: u64,
-    /// of the hand
+    /// lane of the round
     #[prost(uint32, tag = "3")]
     pub lane: u32,
-    /// batches of a hand go to the lanes in turn
+    /// the batches of a round go to the lanes in turn
     #[prost(uint32, tag = "4")]
     pub lanes: u32,
-    /// the shard's next ones are `lanes` apart
+    /// number of the first batch; the next ones are `lanes` apart
     #[prost(uint64, tag = "5")]
     pub first_batch: u64,
     /// synchronous step of the first batch
@@ -1914,7 +1922,7 @@ pub struct DataShard {
     pub first_step: u64,
     #[prost(uint32, tag = "7")]
     pub batches: u32,
-    /// of all lanes
+    /// batches of all lanes of the round
     #[prost(uint32, tag = "8")]
     pub round_batches: u32,
     #[prost(uint64, tag = "9")]
@@ -1936,23 +1944,23 @@ pub struct FileRange {
     pub file: u32,
     #[prost(uint32, tag = "2")]
     pub rows: u32,
-    /// number of the first in the file, from 0
+    /// number of the first record in the file, from 0
     #[prost(uint64, tag = "3")]
     pub record: u64,
-    /// on which it begins, from 1
+    /// line on which the first record begins, from 1
     #[prost(uint64, tag = "4")]
     pub line: u64,
-    /// byte of the decompressed content at which it begins
+    /// byte of the decompressed content at which the first record begins
     #[prost(uint64, tag = "5")]
     pub offset: u64,
-    /// to the end of the last
+    /// bytes to the end of the last record
     #[prost(uint64, tag = "6")]
     pub bytes: u64,
 }
-/// The records of a data shard, in the order of its pieces.
+/// The records of a data shard, in the order of its ranges.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct InlineRecords {
-    /// end to end
+    /// records, end to end
     #[prost(bytes = "bytes", tag = "1")]
     pub bytes: ::prost::bytes::Bytes,
     #[prost(uint32, repeated, tag = "2")]
@@ -1966,10 +1974,10 @@ pub struct InlineRecords {
     #[prost(message, repeated, tag = "6")]
     pub headers: ::prost::alloc::vec::Vec<FileHeader>,
 }
-/// What is wrong with a record as a whole.
+/// A fault of a whole record.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Fault {
-    /// place of the record in the parcel
+    /// place of the record among the inline records
     #[prost(uint32, tag = "1")]
     pub row: u32,
     #[prost(string, tag = "2")]
@@ -1987,7 +1995,7 @@ pub struct FileHeader {
 pub struct JoinGroupRequest {
     #[prost(message, optional, tag = "1")]
     pub heartbeat: ::core::option::Option<HeartbeatRequest>,
-    /// of the group it was in; 0 = none
+    /// generation of the task's former group; 0 = none
     #[prost(uint64, tag = "2")]
     pub generation: u64,
 }
@@ -2000,35 +2008,35 @@ pub struct Member {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JoinGroupReply {
-    /// 0 = not yet: ask again
+    /// 0 = not formed yet: retry
     #[prost(uint64, tag = "1")]
     pub generation: u64,
-    /// of the asker among the members
+    /// rank of the requesting task
     #[prost(uint32, tag = "2")]
     pub rank: u32,
     #[prost(message, repeated, tag = "3")]
     pub members: ::prost::alloc::vec::Vec<Member>,
-    /// where it is not formed yet
+    /// missing members, while the group is not formed
     #[prost(string, repeated, tag = "4")]
     pub waiting_for: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// that members without parameters start from; empty = first values
+    /// members without parameters start from it; empty = initial values
     #[prost(string, tag = "5")]
     pub checkpoint: ::prost::alloc::string::String,
-    /// its positions in the data mean nothing to this job
+    /// whether the checkpoint's positions in the data are ignored
     #[prost(bool, tag = "6")]
     pub forget_positions: bool,
-    /// batches of a step
+    /// lanes of a step
     #[prost(uint32, tag = "7")]
     pub lanes: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LeaveRequest {
-    /// the last one
+    /// the last heartbeat
     #[prost(message, optional, tag = "1")]
     pub heartbeat: ::core::option::Option<HeartbeatRequest>,
     #[prost(enumeration = "LeaveReason", tag = "2")]
     pub reason: i32,
-    /// why, when it failed
+    /// reason of a failure
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
 }
@@ -2036,13 +2044,13 @@ pub struct LeaveRequest {
 pub struct KeepAliveReply {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StandByRequest {
-    /// of the model folder that it leads
+    /// of the model directory that the chief leads
     #[prost(bytes = "bytes", tag = "1")]
     pub cluster_id: ::prost::bytes::Bytes,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StandByReply {
-    /// that the chief has begun; 0 = none yet
+    /// term that the chief has begun; 0 = none yet
     #[prost(uint64, tag = "1")]
     pub cluster_epoch: u64,
 }
@@ -2052,7 +2060,7 @@ pub struct LeaveReply {}
 #[repr(i32)]
 pub enum JobState {
     Unspecified = 0,
-    /// for tasks, or for variables to be created or restored
+    /// for tasks, or until variables are initialized or restored
     Waiting = 1,
     Training = 2,
     Done = 3,
@@ -2092,9 +2100,9 @@ pub enum LeaveReason {
     InputExhausted = 1,
     /// the last step has been applied
     Finished = 2,
-    /// was told to stop; may come back
+    /// the task is to stop, and may return
     Shutdown = 3,
-    /// cannot go on
+    /// the task cannot continue
     Failed = 4,
 }
 impl LeaveReason {
@@ -2128,9 +2136,9 @@ impl LeaveReason {
 pub enum ShardOutcome {
     Unspecified = 0,
     Granted = 1,
-    /// all are in others' hands; one may come back
+    /// other tasks hold all data shards; one may be returned
     Wait = 2,
-    /// all batches have been applied, or none is left of the lane
+    /// all batches have been applied, or the lane has no batch left
     End = 3,
 }
 impl ShardOutcome {
@@ -2248,7 +2256,7 @@ pub mod session_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Joins the job. Answered with a session, also while the job still waits for others.
+        /// Joins the job. The chief grants a session, even while the job still waits for other tasks.
         pub async fn register(
             &mut self,
             request: impl tonic::IntoRequest<super::RegisterRequest>,
@@ -2270,7 +2278,7 @@ pub mod session_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.SessionService", "Register"));
             self.inner.unary(req, path, codec).await
         }
-        /// Renews the lease and says what the job is doing.
+        /// Renews the lease and returns the state of the job.
         pub async fn heartbeat(
             &mut self,
             request: impl tonic::IntoRequest<super::HeartbeatRequest>,
@@ -2292,8 +2300,8 @@ pub mod session_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.SessionService", "Heartbeat"));
             self.inner.unary(req, path, codec).await
         }
-        /// Held open by a task for as long as it is there, and never answered: when it breaks off, as it does at once when the
-        /// process dies, nobody need wait for the lease to end.
+        /// A task holds this call open while it takes part, and the chief sends no message. When the process dies, the call
+        /// breaks at once, so that the job does not wait for the lease.
         pub async fn keep_alive(
             &mut self,
             request: impl tonic::IntoRequest<super::HeartbeatRequest>,
@@ -2318,8 +2326,8 @@ pub mod session_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.SessionService", "KeepAlive"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Answered at once by the chief that leads, and again with each epoch that it begins. Held open for as long as it leads:
-        /// a chief that stands by hears when it dies.
+        /// The leading chief replies at once, and again with each term that it begins. It holds the call open while it leads,
+        /// so that a standby chief notices its death.
         pub async fn stand_by(
             &mut self,
             request: impl tonic::IntoRequest<super::StandByRequest>,
@@ -2344,7 +2352,7 @@ pub mod session_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.SessionService", "StandBy"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Asks for data, where the chief hands it out.
+        /// Requests a data shard, under dynamic sharding.
         pub async fn next_shard(
             &mut self,
             request: impl tonic::IntoRequest<super::NextShardRequest>,
@@ -2366,7 +2374,7 @@ pub mod session_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.SessionService", "NextShard"));
             self.inner.unary(req, path, codec).await
         }
-        /// Where the workers add up their gradients: asks to be one of their group, and waits for the others.
+        /// Requests to join the allreduce group, and waits for the other members.
         pub async fn join_group(
             &mut self,
             request: impl tonic::IntoRequest<super::JoinGroupRequest>,
@@ -2425,12 +2433,12 @@ pub mod session_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with SessionServiceServer.
     #[async_trait]
     pub trait SessionService: std::marker::Send + std::marker::Sync + 'static {
-        /// Joins the job. Answered with a session, also while the job still waits for others.
+        /// Joins the job. The chief grants a session, even while the job still waits for other tasks.
         async fn register(
             &self,
             request: tonic::Request<super::RegisterRequest>,
         ) -> std::result::Result<tonic::Response<super::RegisterReply>, tonic::Status>;
-        /// Renews the lease and says what the job is doing.
+        /// Renews the lease and returns the state of the job.
         async fn heartbeat(
             &self,
             request: tonic::Request<super::HeartbeatRequest>,
@@ -2441,8 +2449,8 @@ pub mod session_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Held open by a task for as long as it is there, and never answered: when it breaks off, as it does at once when the
-        /// process dies, nobody need wait for the lease to end.
+        /// A task holds this call open while it takes part, and the chief sends no message. When the process dies, the call
+        /// breaks at once, so that the job does not wait for the lease.
         async fn keep_alive(
             &self,
             request: tonic::Request<super::HeartbeatRequest>,
@@ -2453,18 +2461,18 @@ pub mod session_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Answered at once by the chief that leads, and again with each epoch that it begins. Held open for as long as it leads:
-        /// a chief that stands by hears when it dies.
+        /// The leading chief replies at once, and again with each term that it begins. It holds the call open while it leads,
+        /// so that a standby chief notices its death.
         async fn stand_by(
             &self,
             request: tonic::Request<super::StandByRequest>,
         ) -> std::result::Result<tonic::Response<Self::StandByStream>, tonic::Status>;
-        /// Asks for data, where the chief hands it out.
+        /// Requests a data shard, under dynamic sharding.
         async fn next_shard(
             &self,
             request: tonic::Request<super::NextShardRequest>,
         ) -> std::result::Result<tonic::Response<super::NextShardReply>, tonic::Status>;
-        /// Where the workers add up their gradients: asks to be one of their group, and waits for the others.
+        /// Requests to join the allreduce group, and waits for the other members.
         async fn join_group(
             &self,
             request: tonic::Request<super::JoinGroupRequest>,
@@ -2907,19 +2915,19 @@ pub mod session_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// Who speaks.
+/// The sender's place in a process group.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Membership {
-    /// 16 bytes, minted once per model directory
+    /// 16 bytes, drawn once per model directory
     #[prost(bytes = "bytes", tag = "1")]
     pub cluster_id: ::prost::bytes::Bytes,
-    /// +1 per incarnation of the chief
+    /// term of the chief: +1 with each chief that begins to lead
     #[prost(uint64, tag = "2")]
     pub cluster_epoch: u64,
-    /// of the group, +1 per forming within an epoch
+    /// generation of the group: +1 each time a group is formed in a term
     #[prost(uint64, tag = "3")]
     pub generation: u64,
-    /// of the speaker in the group, from 0
+    /// rank of the sender in the group, from 0
     #[prost(uint32, tag = "4")]
     pub rank: u32,
     /// members of the group
@@ -2940,18 +2948,18 @@ pub struct GroupMessage {
     pub membership: ::core::option::Option<Membership>,
     #[prost(uint64, tag = "2")]
     pub step: u64,
-    /// several are under way at once
+    /// several buckets are in progress at a time
     #[prost(uint32, tag = "3")]
     pub bucket: u32,
     #[prost(enumeration = "Operation", tag = "4")]
     pub operation: i32,
-    /// of the buffer, from 0
+    /// part of the buffer, from 0
     #[prost(uint32, tag = "5")]
     pub part: u32,
-    /// of the part, from 0
+    /// round of the part, from 0
     #[prost(uint32, tag = "6")]
     pub round: u32,
-    /// values of the whole buffer, or bytes of all that this member gives
+    /// values of the whole buffer; for OPERATION_GATHER, bytes that the sender gives in total
     #[prost(uint64, tag = "7")]
     pub total: u64,
     #[prost(bytes = "bytes", tag = "15")]
@@ -2973,13 +2981,13 @@ pub struct AbortReply {}
 #[repr(i32)]
 pub enum Operation {
     Unspecified = 0,
-    /// sum of large buffers: rounds 0 to size-2 reduce, size-1 to 2*size-3 spread
+    /// sum of large buffers: rounds 0 to size-2 add, size-1 to 2*size-3 copy the sum
     Ring = 1,
-    /// sum of small buffers: round 0 goes up to rank 0, buffers end to end, round 1 down
+    /// sum of small buffers: round 0 sends them, end to end, to rank 0, round 1 the sum back
     Tree = 2,
-    /// everybody's bytes for everybody
+    /// every member receives the bytes of every member
     Gather = 3,
-    /// sum of large buffers among few: round 0 goes to the member that adds it, round 1 to all
+    /// large sums in small groups: round 0 sends values to a part's owner, round 1 its sum
     ReduceScatter = 4,
 }
 impl Operation {
@@ -3099,7 +3107,7 @@ pub mod collective_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Says who is there. Answered when this member has formed the same generation.
+        /// Announces a member to a peer. The peer replies when it has formed the same generation.
         pub async fn handshake(
             &mut self,
             request: impl tonic::IntoRequest<super::HandshakeRequest>,
@@ -3121,8 +3129,8 @@ pub mod collective_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.CollectiveService", "Handshake"));
             self.inner.unary(req, path, codec).await
         }
-        /// All that one member sends another in one generation. The first message says who sends; the others are messages.
-        /// Answered when the stream has ended and all of it has been taken.
+        /// Sends all messages of one member to another in one generation. The first message names the sender and holds nothing
+        /// else. The receiver replies when the stream has ended and all of it has been received.
         pub async fn exchange(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::GroupMessage>,
@@ -3144,7 +3152,7 @@ pub mod collective_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.CollectiveService", "Exchange"));
             self.inner.client_streaming(req, path, codec).await
         }
-        /// Ends a generation: nothing that waits in it will be answered.
+        /// Ends a generation. The operations that wait in it fail.
         pub async fn abort(
             &mut self,
             request: impl tonic::IntoRequest<super::AbortRequest>,
@@ -3181,18 +3189,18 @@ pub mod collective_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with CollectiveServiceServer.
     #[async_trait]
     pub trait CollectiveService: std::marker::Send + std::marker::Sync + 'static {
-        /// Says who is there. Answered when this member has formed the same generation.
+        /// Announces a member to a peer. The peer replies when it has formed the same generation.
         async fn handshake(
             &self,
             request: tonic::Request<super::HandshakeRequest>,
         ) -> std::result::Result<tonic::Response<super::HandshakeReply>, tonic::Status>;
-        /// All that one member sends another in one generation. The first message says who sends; the others are messages.
-        /// Answered when the stream has ended and all of it has been taken.
+        /// Sends all messages of one member to another in one generation. The first message names the sender and holds nothing
+        /// else. The receiver replies when the stream has ended and all of it has been received.
         async fn exchange(
             &self,
             request: tonic::Request<tonic::Streaming<super::GroupMessage>>,
         ) -> std::result::Result<tonic::Response<super::ExchangeReply>, tonic::Status>;
-        /// Ends a generation: nothing that waits in it will be answered.
+        /// Ends a generation. The operations that wait in it fail.
         async fn abort(
             &self,
             request: tonic::Request<super::AbortRequest>,
@@ -3450,30 +3458,30 @@ pub mod collective_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// How a segment begins: everything but the values of slices and tables, which the checkpoint has that is of `version`.
+/// The head of a segment: all state but the values of slices and tables, which are in the checkpoint of `version`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LoggedHead {
-    /// what the store was prepared with
+    /// request that prepared the store
     #[prost(message, optional, tag = "1")]
     pub prepare: ::core::option::Option<PrepareRequest>,
-    /// for which it is claimed
+    /// term for which the store is claimed
     #[prost(uint64, tag = "2")]
     pub cluster_epoch: u64,
-    /// whether workers have been let in
+    /// whether workers are admitted
     #[prost(bool, tag = "3")]
     pub open: bool,
-    /// how often it was brought back
+    /// number of restarts of the server
     #[prost(uint64, tag = "4")]
     pub restarts: u64,
     /// pushes applied
     #[prost(uint64, tag = "5")]
     pub version: u64,
-    /// the values are those that `prepare` says, and no checkpoint is needed
+    /// the values are still those of `prepare`, so that no later checkpoint is needed
     #[prost(bool, tag = "6")]
     pub prepared_only: bool,
     #[prost(uint64, tag = "7")]
     pub global_step: u64,
-    /// of training
+    /// seconds of training
     #[prost(uint64, tag = "8")]
     pub seconds: u64,
     #[prost(message, repeated, tag = "9")]
@@ -3484,17 +3492,17 @@ pub struct LoggedHead {
     pub tickets: ::prost::alloc::vec::Vec<LoggedTicket>,
     #[prost(message, repeated, tag = "12")]
     pub clocks: ::prost::alloc::vec::Vec<LoggedClock>,
-    /// records of parts of a synchronous step that follow
+    /// records of micro-batches of a synchronous step that follow
     #[prost(uint32, tag = "13")]
     pub parts: u32,
-    /// whether a record of replaced values follows behind them
+    /// whether a record of replaced values follows the micro-batches
     #[prost(bool, tag = "14")]
     pub replaced: bool,
-    /// made since the log was begun
+    /// changes since the log was begun
     #[prost(uint64, tag = "15")]
     pub changes: u64,
 }
-/// A task's latest session.
+/// The latest session of a task.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LoggedSession {
     #[prost(message, optional, tag = "1")]
@@ -3503,7 +3511,7 @@ pub struct LoggedSession {
     pub number: u64,
     #[prost(bool, tag = "3")]
     pub open: bool,
-    /// sequence number used
+    /// highest sequence number used
     #[prost(uint64, tag = "4")]
     pub highest: u64,
     /// bit i: whether highest - i has been used
@@ -3552,7 +3560,7 @@ pub struct LoggedChange {
 pub mod logged_change {
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Change {
-        /// for this epoch
+        /// term
         #[prost(uint64, tag = "1")]
         Claim(u64),
         #[prost(bool, tag = "2")]
@@ -3570,36 +3578,36 @@ pub mod logged_change {
         Use(super::LoggedTicket),
         #[prost(message, tag = "8")]
         Idle(super::Task),
-        /// the server was brought back, for this time
+        /// number of restarts of the server
         #[prost(uint64, tag = "9")]
         Restart(u64),
-        /// granted beyond the last step: other servers have applied the batch
+        /// a ticket beyond the last step: other servers have applied the batch
         #[prost(message, tag = "10")]
         ReserveBeyond(super::LoggedTicket),
     }
 }
-/// What comes before the values of a push, of a part of a step or of replaced values.
+/// The head of a record with values: a push, a micro-batch of a synchronous step, or replaced values.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LoggedPush {
     #[prost(message, optional, tag = "1")]
     pub task: ::core::option::Option<Task>,
     #[prost(uint64, tag = "2")]
     pub session: u64,
-    /// names what it updates
+    /// names the slices, rows and ids that it updates
     #[prost(message, optional, tag = "3")]
     pub push: ::core::option::Option<Push>,
     #[prost(uint32, tag = "4")]
     pub batches: u32,
-    /// of training
+    /// seconds of training
     #[prost(uint64, tag = "5")]
     pub seconds: u64,
 }
-/// Order of what a chief says: a later chief, then a later word of the same one.
+/// The order of role assignments: by cluster_epoch, then by version.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Term {
     #[prost(uint64, tag = "1")]
     pub cluster_epoch: u64,
-    /// of the chief's map of shards
+    /// version of the chief's map of shards
     #[prost(uint64, tag = "2")]
     pub version: u64,
 }
@@ -3609,22 +3617,22 @@ pub struct ReplicaStatus {
     pub shard: u32,
     #[prost(enumeration = "ReplicaRole", tag = "2")]
     pub role: i32,
-    /// of the latest word that was taken
+    /// term of the latest role that was accepted
     #[prost(message, optional, tag = "3")]
     pub term: ::core::option::Option<Term>,
     /// of a primary
     #[prost(enumeration = "LinkState", tag = "4")]
     pub link: i32,
-    /// a primary acknowledges nothing that its backup does not have
+    /// whether a primary acknowledges only changes that its backup has
     #[prost(bool, tag = "5")]
     pub waits_for_backup: bool,
-    /// a backup holds all that its primary has sent, and that is all there is
+    /// whether a backup has every change of its primary
     #[prost(bool, tag = "6")]
     pub in_sync: bool,
     /// of a primary: changes that its backup has not confirmed
     #[prost(uint64, tag = "7")]
     pub lag_records: u64,
-    /// and those of them that have not been sent
+    /// of a primary: bytes of the changes that have not been sent
     #[prost(uint64, tag = "8")]
     pub lag_bytes: u64,
 }
@@ -3635,7 +3643,7 @@ pub struct WatchRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ServerStatus {
-    /// random per process start
+    /// random number of the process start
     #[prost(fixed64, tag = "1")]
     pub incarnation: u64,
     #[prost(message, repeated, tag = "2")]
@@ -3651,7 +3659,7 @@ pub struct SetRoleRequest {
     pub term: ::core::option::Option<Term>,
     #[prost(enumeration = "ReplicaRole", tag = "4")]
     pub role: i32,
-    /// a primary acknowledges nothing any more that its backup does not have
+    /// whether the primary acknowledges only changes that its backup has, from now on
     #[prost(bool, tag = "5")]
     pub waits_for_backup: bool,
 }
@@ -3674,12 +3682,12 @@ pub struct ShippedRecord {
     #[prost(bytes = "bytes", tag = "3")]
     pub body: ::prost::bytes::Bytes,
 }
-/// A segment of a log begins. Its first records say how the store stands.
+/// The beginning of a segment of a log. Its first records describe the state of the store.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ShippedSegment {
     #[prost(fixed64, tag = "1")]
     pub prepared_epoch: u64,
-    /// what was before is over
+    /// the segment replaces everything before it
     #[prost(bool, tag = "2")]
     pub alone: bool,
     #[prost(message, repeated, tag = "3")]
@@ -3706,24 +3714,24 @@ pub struct FollowHandshake {
     pub cluster_id: ::prost::bytes::Bytes,
     #[prost(uint32, tag = "2")]
     pub shard: u32,
-    /// in which the sender was made the primary
+    /// term in which the sender became the primary
     #[prost(message, optional, tag = "3")]
     pub term: ::core::option::Option<Term>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FollowRequest {
-    /// of the first message only
+    /// in the first message only
     #[prost(message, optional, tag = "1")]
     pub handshake: ::core::option::Option<FollowHandshake>,
     #[prost(message, repeated, tag = "2")]
     pub items: ::prost::alloc::vec::Vec<ShippedItem>,
-    /// these are the last of what the log held; from here on items are counted
+    /// the log has been sent completely; items are counted from here on
     #[prost(bool, tag = "3")]
     pub in_sync: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FollowReply {
-    /// changes since it was level that the backup has
+    /// items since in_sync that the backup has
     #[prost(uint64, tag = "1")]
     pub items: u64,
 }
@@ -3731,11 +3739,11 @@ pub struct FollowReply {
 #[repr(i32)]
 pub enum ReplicaRole {
     Unspecified = 0,
-    /// waits for the chief's word
+    /// waits until the chief sets a role
     Idle = 1,
     /// serves workers
     Primary = 2,
-    /// makes the primary's changes again
+    /// repeats the primary's changes
     Backup = 3,
 }
 impl ReplicaRole {
@@ -3762,17 +3770,17 @@ impl ReplicaRole {
         }
     }
 }
-/// How a primary stands with its backup.
+/// The state of the link from a primary to its backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum LinkState {
-    /// it has none
+    /// no link
     Unspecified = 0,
-    /// it is being reached
+    /// the primary is trying to connect
     Broken = 1,
-    /// the log up to now is on its way
+    /// the log up to now is being sent
     Behind = 2,
-    /// it has had all that the log held; changes follow as they are made
+    /// the backup has the whole log; changes follow when they are made
     InSync = 3,
 }
 impl LinkState {
@@ -3890,7 +3898,8 @@ pub mod replica_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Chief: held open. The server says how its replicas stand, again and again, so that its silence tells something too.
+        /// Chief: holds the stream open. The server reports the status of its replicas at an interval, so that the chief
+        /// notices its silence.
         pub async fn watch(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchRequest>,
@@ -3915,7 +3924,7 @@ pub mod replica_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.ReplicaService", "Watch"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Chief: what a replica is from now on.
+        /// Chief: sets the role of a replica.
         pub async fn set_role(
             &mut self,
             request: impl tonic::IntoRequest<super::SetRoleRequest>,
@@ -3937,7 +3946,7 @@ pub mod replica_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.ReplicaService", "SetRole"));
             self.inner.unary(req, path, codec).await
         }
-        /// Chief: the job has ended; the server exits 0.
+        /// Chief: ends the job. The server exits 0.
         pub async fn dismiss(
             &mut self,
             request: impl tonic::IntoRequest<super::DismissRequest>,
@@ -3959,7 +3968,7 @@ pub mod replica_service_client {
                 .insert(GrpcMethod::new("trainyard.v1.ReplicaService", "Dismiss"));
             self.inner.unary(req, path, codec).await
         }
-        /// Primary: first who it is, then its log up to now, then every change as it is made.
+        /// Primary: sends a handshake, then its log up to now, then every change when it is made.
         pub async fn follow(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::FollowRequest>,
@@ -4005,17 +4014,18 @@ pub mod replica_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Chief: held open. The server says how its replicas stand, again and again, so that its silence tells something too.
+        /// Chief: holds the stream open. The server reports the status of its replicas at an interval, so that the chief
+        /// notices its silence.
         async fn watch(
             &self,
             request: tonic::Request<super::WatchRequest>,
         ) -> std::result::Result<tonic::Response<Self::WatchStream>, tonic::Status>;
-        /// Chief: what a replica is from now on.
+        /// Chief: sets the role of a replica.
         async fn set_role(
             &self,
             request: tonic::Request<super::SetRoleRequest>,
         ) -> std::result::Result<tonic::Response<super::ReplicaStatus>, tonic::Status>;
-        /// Chief: the job has ended; the server exits 0.
+        /// Chief: ends the job. The server exits 0.
         async fn dismiss(
             &self,
             request: tonic::Request<super::DismissRequest>,
@@ -4026,7 +4036,7 @@ pub mod replica_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Primary: first who it is, then its log up to now, then every change as it is made.
+        /// Primary: sends a handshake, then its log up to now, then every change when it is made.
         async fn follow(
             &self,
             request: tonic::Request<tonic::Streaming<super::FollowRequest>>,

@@ -25,7 +25,7 @@ use crate::replication_log::Subscription;
 /// Interval between attempts to reach the backup.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout for the backup's first reply.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between warnings that the backup cannot be reached.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -180,7 +180,7 @@ impl SendLoop {
         let requests = futures_util::stream::unfold(requests, |mut requests| async move {
             requests.recv().await.map(|request| (request, requests))
         });
-        let answer = tokio::time::timeout(GREETING_TIMEOUT, client.follow(requests)).await;
+        let answer = tokio::time::timeout(HANDSHAKE_TIMEOUT, client.follow(requests)).await;
         let answer = answer.map_err(|_| Status::unavailable("it does not answer"))??;
         let mut replies = answer.into_inner();
         self.set(v1::LinkState::Behind);
@@ -243,7 +243,7 @@ impl SendLoop {
                         let (backup, _) = self.replica.peer();
                         let shard = self.replica.task();
                         let seconds = started.elapsed().as_secs_f64();
-                        info!(%shard, %backup, changes = subscription.changes, seconds = format!("{seconds:.3}"), "the backup is level");
+                        info!(%shard, %backup, changes = subscription.changes, seconds = format!("{seconds:.3}"), "the backup is in sync");
                     }
                 }
                 () = journal.replication_log().filled(), if sending.is_none() => {

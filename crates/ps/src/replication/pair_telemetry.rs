@@ -9,7 +9,7 @@ use crate::replication::replica::Replica;
 pub(crate) fn describe() {
     describe_gauge!(
         "trainyard_replica_role",
-        "What the replica of a shard here is: 0 idle, 1 backup, 2 backup that is level, 3 primary, 4 primary that waits for its backup."
+        "What the replica of a shard here is: 0 idle, 1 backup, 2 backup in sync, 3 primary, 4 primary that waits for its backup."
     );
     describe_gauge!(
         "trainyard_replica_lag_records",
@@ -21,7 +21,7 @@ pub(crate) fn describe() {
     );
     describe_gauge!(
         "trainyard_replica_link",
-        "The backup, by shard: 0 none, 1 not reached, 2 being brought level, 3 level."
+        "The backup, by shard: 0 none, 1 not reached, 2 behind, 3 in sync."
     );
 }
 

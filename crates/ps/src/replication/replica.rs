@@ -407,9 +407,9 @@ impl Replica {
     ///
     /// # Errors
     /// This replica is not the backup of that primary.
-    pub(crate) async fn greet(&self, cluster: u128, term: Term) -> Result<u64, Refused> {
+    pub(crate) async fn handshake(&self, cluster: u128, term: Term) -> Result<u64, Refused> {
         let mut turn = self.turn.lock().await;
-        let stream = locked(&self.role).greet(term)?;
+        let stream = locked(&self.role).handshake(term)?;
         *turn = None;
         if let Err(problem) = self.clear(cluster).await {
             self.fail(problem);

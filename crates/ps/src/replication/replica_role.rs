@@ -65,7 +65,7 @@ pub(crate) enum Refused {
     },
     /// The backup is not in sync, so it cannot serve.
     #[error("this replica does not hold all changes of the primary")]
-    NotLevel,
+    NotInSync,
     /// The sender is no longer the primary.
     #[error("this replica has been made the primary in epoch {}, map {}", by.epoch, by.version)]
     Deposed {
@@ -121,7 +121,7 @@ impl RoleState {
                 (Role::Primary { waits_for_backup }, Step::Keep)
             }
             (Role::Backup { in_sync: false }, Order::Primary { .. }) => {
-                return Err(Refused::NotLevel);
+                return Err(Refused::NotInSync);
             }
             (Role::Backup { in_sync: true }, Order::Primary { waits_for_backup }) => {
                 (Role::Primary { waits_for_backup }, Step::Promote)
@@ -141,7 +141,7 @@ impl RoleState {
 
     /// Begins a stream of the primary. The backup drops its state and is out of sync. Returns the number of the
     /// stream.
-    pub(crate) fn greet(&mut self, term: Term) -> Result<u64, Refused> {
+    pub(crate) fn handshake(&mut self, term: Term) -> Result<u64, Refused> {
         match self.role {
             Role::Backup { .. } => {
                 self.role = Role::Backup { in_sync: false };
@@ -205,19 +205,19 @@ mod tests {
     fn a_backup_serves_only_what_is_level() {
         let mut role = RoleState::default();
         assert_eq!(role.set_role(term(1, 1), Order::Backup), Ok(Step::Clear));
-        assert_eq!(role.set_role(term(1, 2), SERVE), Err(Refused::NotLevel));
-        let stream = role.greet(term(1, 1)).expect("it is a backup");
+        assert_eq!(role.set_role(term(1, 2), SERVE), Err(Refused::NotInSync));
+        let stream = role.handshake(term(1, 1)).expect("it is a backup");
         role.mark_in_sync(stream);
-        let again = role.greet(term(1, 1)).expect("it still is");
+        let again = role.handshake(term(1, 1)).expect("it still is");
         assert_eq!(
             role.set_role(term(1, 2), SERVE),
-            Err(Refused::NotLevel),
+            Err(Refused::NotInSync),
             "the second stream is not level"
         );
         role.mark_in_sync(stream);
         assert_eq!(
             role.set_role(term(1, 2), SERVE),
-            Err(Refused::NotLevel),
+            Err(Refused::NotInSync),
             "the first one is over"
         );
         role.mark_in_sync(again);
@@ -231,7 +231,7 @@ mod tests {
         backup
             .set_role(term(1, 1), Order::Backup)
             .expect("it is idle");
-        let stream = backup.greet(term(1, 1)).expect("it is a backup");
+        let stream = backup.handshake(term(1, 1)).expect("it is a backup");
         backup.mark_in_sync(stream);
         assert_eq!(backup.takes(stream), Ok(()));
         backup.set_role(term(1, 2), SERVE).expect("it is level");
@@ -241,7 +241,7 @@ mod tests {
             "nothing is confirmed"
         );
         assert_eq!(
-            backup.greet(term(1, 1)),
+            backup.handshake(term(1, 1)),
             Err(Refused::Deposed { by: term(1, 2) }),
             "nor begun anew"
         );
@@ -283,7 +283,7 @@ mod tests {
         let mut role = RoleState::default();
         role.set_role(term(1, 1), Order::Backup)
             .expect("it is idle");
-        let stream = role.greet(term(1, 1)).expect("it is a backup");
+        let stream = role.handshake(term(1, 1)).expect("it is a backup");
         role.mark_in_sync(stream);
         role.mark_out_of_sync(stream);
         assert_eq!(role.takes(stream), Err(Refused::Superseded));

@@ -15,7 +15,7 @@ use crate::replication::replica::Replica;
 use crate::replication::replica_role::{Order, Refused, Term};
 
 /// Timeout for the first message of a primary.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The replicas of a server, served to the chief and to the neighbour servers.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ fn refused(refused: Refused) -> Status {
     let reason = match refused {
         Refused::Stale { .. } => Reason::StaleEpoch,
         Refused::Deposed { .. } => Reason::NotPrimary,
-        Refused::NotLevel | Refused::NotBackup | Refused::Superseded | Refused::Unconfirmed => {
+        Refused::NotInSync | Refused::NotBackup | Refused::Superseded | Refused::Unconfirmed => {
             Reason::NotReady
         }
     };
@@ -130,7 +130,7 @@ impl ReplicaService for Replicas {
         self.check(&request.into_inner().cluster_id)?;
         let told = futures_util::stream::unfold((self.clone(), true), |(this, first)| async move {
             if !first {
-                tokio::time::sleep(limits::STANDING_INTERVAL).await;
+                tokio::time::sleep(limits::STATUS_INTERVAL).await;
             }
             Some((Ok(this.status()), (this, false)))
         });
@@ -195,7 +195,7 @@ impl ReplicaService for Replicas {
         request: Request<Streaming<v1::FollowRequest>>,
     ) -> Result<Response<Self::FollowStream>, Status> {
         let mut requests = request.into_inner();
-        let first = tokio::time::timeout(GREETING_TIMEOUT, requests.message()).await;
+        let first = tokio::time::timeout(HANDSHAKE_TIMEOUT, requests.message()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("the primary says nothing"))??;
         let handshake = first.and_then(|first| first.handshake);
         let handshake =
@@ -203,7 +203,7 @@ impl ReplicaService for Replicas {
         let cluster = self.check(&handshake.cluster_id)?;
         let replica = Arc::clone(self.find(handshake.shard)?);
         let term = term(handshake.term)?;
-        let stream = replica.greet(cluster, term).await.map_err(refused)?;
+        let stream = replica.handshake(cluster, term).await.map_err(refused)?;
         // Only the latest state matters, so a watch channel suffices.
         let (sender, told) = watch::channel(Word::default());
         tokio::spawn(async move {

@@ -140,7 +140,7 @@ proptest! {
             // The second stream replaces the first.
             for acts in [before, between] {
                 tokio::task::block_in_place(|| acts.iter().for_each(|act| worker.act(act, true)));
-                let stream = replica.greet(CLUSTER, FIRST).await.expect("it is a backup");
+                let stream = replica.handshake(CLUSTER, FIRST).await.expect("it is a backup");
                 let from = journal.replication_log().subscribe();
                 journal.write().await.expect("there is room");
                 for request in sent(&journal, &path, &model_dir, from) {
@@ -148,7 +148,7 @@ proptest! {
                 }
                 assert_eq!(replica.role(), Role::Backup { in_sync: true });
             }
-            let stream = replica.greet(CLUSTER, FIRST).await.expect("it is a backup");
+            let stream = replica.handshake(CLUSTER, FIRST).await.expect("it is a backup");
             let from = journal.replication_log().subscribe();
             journal.write().await.expect("there is room");
             for request in sent(&journal, &path, &model_dir, from) {
@@ -195,7 +195,10 @@ fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
             .set_role(CLUSTER, FIRST, Order::Backup)
             .await
             .expect("it is idle");
-        let stream = replica.greet(CLUSTER, FIRST).await.expect("it is a backup");
+        let stream = replica
+            .handshake(CLUSTER, FIRST)
+            .await
+            .expect("it is a backup");
         let from = journal.replication_log().subscribe();
         journal.write().await.expect("there is room");
         for request in sent(&journal, &path, &model_dir, from) {
@@ -223,10 +226,10 @@ fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
         };
         assert_eq!(
             replica.set_role(CLUSTER, SECOND, order).await,
-            Err(Refused::NotLevel)
+            Err(Refused::NotInSync)
         );
         replica
-            .greet(CLUSTER, FIRST)
+            .handshake(CLUSTER, FIRST)
             .await
             .expect("it is sent anew");
     });
