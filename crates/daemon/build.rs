@@ -1,11 +1,11 @@
-//! Tells a release build the commit that it is built from, so that two builds of one version can be told apart.
+//! Build script: gives a release build its commit, so that two builds of one version can be distinguished.
 //!
-//! Only builds with optimization ask git: a commit would otherwise make each developer's build compile this crate again.
+//! Only release builds run git. Otherwise each commit would make developers compile this crate again.
 
 use std::env;
 use std::process::Command;
 
-/// The variable by which a packager who builds without a repository gives the commit.
+/// The environment variable by which a packager without a repository gives the commit.
 const COMMIT: &str = "TRAINYARD_COMMIT";
 
 fn main() {
@@ -26,9 +26,9 @@ fn main() {
     );
 }
 
-/// Returns the commit that is checked out, and asks cargo to look again where another one is.
+/// Returns the commit that is checked out. Cargo reruns this script when another commit is checked out.
 fn commit_of_the_repository() -> Option<String> {
-    // What git notes at each commit and each checkout.
+    // Git appends to this file at each commit and each checkout.
     let log_of_heads = git(&[
         "rev-parse",
         "--path-format=absolute",
@@ -40,7 +40,7 @@ fn commit_of_the_repository() -> Option<String> {
     Some(commit)
 }
 
-/// Runs git and returns its answer; nothing where there is no git, or no repository.
+/// Runs git and returns its output; nothing without git or a repository.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let answer = String::from_utf8(output.stdout).ok()?;

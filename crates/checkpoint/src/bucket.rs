@@ -1,4 +1,4 @@
-//! A folder that is a prefix of an object store: what is put there is whole or absent, and nothing is renamed.
+//! Bucket: a folder that is a prefix in an object store. An object is complete or absent, and cannot be renamed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use trainyard_storage::{Entry, Location, Scheme, Storage, is_remote};
 use crate::Error;
 use crate::manifest_file::MANIFEST_BYTES_MAX;
 
-/// Longest wait of those who can do without.
+/// Timeout for accesses that may fail.
 const OPTIONAL_FILE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A folder of a store that can be written.
+/// A folder of a writable object store.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     storage: Storage,
@@ -19,10 +19,10 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Returns the folder of a store that a path names; nothing for a path of this machine.
+    /// Returns the folder of a store that a path names; nothing for a local path.
     ///
     /// # Errors
-    /// It names no folder of a store, or of one that is only read.
+    /// The path names no folder of a store, or the store is read-only.
     pub(crate) fn of(path: &Path) -> Result<Option<Self>, Error> {
         if !is_remote(path) {
             return Ok(None);
@@ -57,7 +57,7 @@ impl Bucket {
         }
     }
 
-    /// Returns a folder in it.
+    /// Returns a folder in this folder.
     pub(crate) fn below(&self, name: &str) -> Self {
         Self {
             storage: self.storage.clone(),
@@ -65,7 +65,7 @@ impl Bucket {
         }
     }
 
-    /// Returns the same, which gives up soon.
+    /// Returns the same folder with a short timeout.
     pub(crate) fn hastily(self) -> Self {
         Self {
             storage: self.storage.with_deadline(OPTIONAL_FILE_TIMEOUT),
@@ -77,19 +77,19 @@ impl Bucket {
         &self.path
     }
 
-    /// Puts an object whole, or replaces it.
+    /// Writes an object, or replaces it. Readers see the old object or the new one.
     pub(crate) fn put(&self, name: &str, bytes: impl Into<bytes::Bytes>) -> Result<(), Error> {
         Ok(self.storage.put(&self.path.join(name), bytes.into())?)
     }
 
-    /// Puts an object where there is none. `false`: there is one, perhaps this one.
+    /// Writes an object if there is none. Returns `false` if there is one. It may be this one, if a reply was lost.
     pub(crate) fn put_if_absent(&self, name: &str, bytes: Vec<u8>) -> Result<bool, Error> {
         Ok(self
             .storage
             .put_if_absent(&self.path.join(name), bytes.into())?)
     }
 
-    /// Sends a file.
+    /// Uploads a file.
     pub(crate) fn send(&self, file: std::fs::File, bytes: u64, name: &str) -> Result<(), Error> {
         let path = self.path.join(name);
         self.storage
@@ -97,14 +97,14 @@ impl Bucket {
             .map_err(Error::io("send", &path))
     }
 
-    /// Reads an object whole; nothing where there is none.
+    /// Reads a whole object; nothing if there is none.
     pub(crate) fn read(&self, name: &str) -> Result<Option<bytes::Bytes>, Error> {
         Ok(self
             .storage
             .read(&self.path.join(name), MANIFEST_BYTES_MAX)?)
     }
 
-    /// Returns the size of an object; nothing where there is none.
+    /// Returns the size of an object; nothing if there is none.
     pub(crate) fn bytes(&self, name: &str) -> Result<Option<u64>, Error> {
         let path = self.path.join(name);
         match self.storage.stamp(&path) {
@@ -116,7 +116,7 @@ impl Bucket {
         }
     }
 
-    /// Returns what lies right below it, or below a folder of it, by name.
+    /// Returns the entries of this folder, or of a folder `name` in it, ordered by name.
     pub(crate) fn entries(&self, name: &str) -> Result<Vec<Entry>, Error> {
         let folder = if name.is_empty() {
             self.path.clone()
@@ -126,12 +126,12 @@ impl Bucket {
         Ok(self.storage.entries(&folder)?)
     }
 
-    /// Removes an object, and all below a folder of that name.
+    /// Removes an object, and all objects below a folder of that name.
     pub(crate) fn remove(&self, name: &str) -> Result<(), Error> {
         Ok(self.storage.remove_all(&self.path.join(name), None)?)
     }
 
-    /// Removes all that is in it, one object before the others.
+    /// Removes all objects in the folder, `first` before the others.
     pub(crate) fn remove_all(&self, first: Option<&str>) -> Result<(), Error> {
         Ok(self.storage.remove_all(&self.path, first)?)
     }

@@ -1,4 +1,4 @@
-//! Claiming a model folder: its identity, its epoch, and who leads. One process at a time, whatever their hosts.
+//! Claiming a model directory: its cluster id, its term and its leader. One process claims at a time, on any host.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -15,34 +15,34 @@ use crate::model_dir::{id_of, newest_epoch, number_of, read_text};
 use crate::run_lock::started_ago;
 use crate::{Error, records};
 
-/// Longest wait for another process that claims the folder at this moment: it takes a few flushes of the disk.
+/// Timeout for another process that is claiming the directory. A claim takes a few flushes of the disk.
 const HELD_MAX: Duration = Duration::from_secs(10);
-/// Time between tries.
+/// Time between attempts to lock.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Folder of the epochs that were claimed in a bucket: an object each, which says by whom.
+/// Folder of the claimed terms in a bucket: one object per term, which names the chief.
 pub(crate) const EPOCHS: &str = "epochs";
-/// Chiefs that may claim a bucket at the same moment.
+/// Most chiefs that may claim a bucket at the same moment.
 const RIVALS_MAX: u64 = 100;
 
-/// The chief that was the last to claim a model folder: `leader.json`, or in a bucket the latest of `epochs`, for people
-/// and for those that it deposes.
+/// The chief that has claimed a model directory last: `leader.json`, or in a bucket the latest object of `epochs`.
+/// People and deposed chiefs read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
-    /// Term of the chief: the epoch that it has claimed.
+    /// Term that the chief has claimed.
     pub cluster_epoch: u64,
-    /// Where it is reached.
+    /// Address of the chief.
     pub address: String,
-    /// Its host.
+    /// Host of the chief.
     pub host: String,
-    /// Its process id there.
+    /// Process id of the chief on its host.
     pub process_id: u32,
-    /// When it was started.
+    /// Start of the process, in seconds since 1970.
     pub started_unix_secs: u64,
 }
 
 impl Leader {
-    /// Reads who leads; nothing where nobody has said so, or it cannot be read: a message goes without.
+    /// Reads the leader; nothing if there is no record, or if it cannot be read. The leader is only part of messages.
     pub fn read(model_dir: &Path) -> Option<Self> {
         let text = match Bucket::of(model_dir).ok()? {
             Some(bucket) => {
@@ -75,7 +75,7 @@ impl fmt::Display for Leader {
     }
 }
 
-/// Returns the folder's 128-bit id, and makes `fresh` its id if it has none.
+/// Returns the cluster id of a model directory, 128 bits. `fresh` becomes the id if the directory has none.
 ///
 /// # Errors
 /// The file cannot be read or written, or does not hold an id.
@@ -100,9 +100,9 @@ pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
     }
 }
 
-/// Raises the folder's epoch by one, durably, and returns it. The first is 1. It is above that of every checkpoint too, so
-/// that a file that was lost, or put back from a copy, makes no newer checkpoint look older. No two processes are given the
-/// same.
+/// Raises the directory's term by one, durably, and returns it. The first term is 1. The term is also above that of
+/// every checkpoint: if the file of the term is lost or restored from a copy, new checkpoints still rank above old
+/// ones. No two processes get the same term.
 ///
 /// # Errors
 /// The file cannot be read or written, or does not hold a number.
@@ -114,10 +114,10 @@ pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
     raise(model_dir)
 }
 
-/// The same, and says who leads from now on. `leader` need not know its epoch.
+/// Claims a term like [`claim_epoch`], and records the leader. The term in `leader` is ignored.
 ///
 /// # Errors
-/// As there.
+/// As [`claim_epoch`].
 pub fn claim_epoch_as(model_dir: &Path, leader: Leader) -> Result<u64, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
         let said = |cluster_epoch| {
@@ -147,8 +147,8 @@ pub fn claim_epoch_as(model_dir: &Path, leader: Leader) -> Result<u64, Error> {
     Ok(cluster_epoch)
 }
 
-/// Claims an epoch of a bucket: of those who put the object of a number, one succeeds. A number whose answer was lost is left
-/// to nobody: the next one will do.
+/// Claims a term in a bucket. Of the chiefs that put the object of a term, one succeeds. If the reply to a put is lost,
+/// the term stays unused, and the chief claims the next term.
 fn claim_in(
     bucket: &Bucket,
     model_dir: &Path,
@@ -160,7 +160,7 @@ fn claim_in(
         let name = records::name(EPOCHS, epoch);
         let text = said(epoch)?;
         if bucket.put_if_absent(&name, text.clone())? {
-            // A store that does not know the condition lets everybody have the same epoch.
+            // A store that ignores the condition would give the same term to every chief.
             if bucket.put_if_absent(&name, text)? {
                 let url = bucket.path().join(name).display().to_string();
                 return Err(trainyard_storage::Error::Unconditional { url }.into());
@@ -187,8 +187,8 @@ fn raise(model_dir: &Path) -> Result<u64, Error> {
     Ok(epoch)
 }
 
-/// Keeps others from claiming the folder until the value is dropped, and checks that nobody has a later epoch. Nothing, where
-/// nobody has ever claimed it.
+/// Locks the claim of a directory until the value is dropped, and checks that no later term has been claimed. Returns
+/// nothing if no term has ever been claimed.
 pub(crate) fn claimed_by_nobody_later(model_dir: &Path, epoch: u64) -> Result<Option<File>, Error> {
     let path = model_dir.join("cluster_epoch");
     if read_text(&path)?.is_none() {
@@ -209,8 +209,8 @@ pub(crate) fn claimed_by_nobody_later(model_dir: &Path, epoch: u64) -> Result<Op
     }
 }
 
-/// Keeps others from claiming the folder until the file is dropped, or its process dies. A file system without locks is
-/// taken as it is: there, two chiefs that start within the same moment may be given the same epoch.
+/// Locks the claim of a directory until the file is dropped or the process dies. A file system without locks gives no
+/// protection: two chiefs that start at the same moment may get the same term.
 fn hold(model_dir: &Path) -> Result<File, Error> {
     let path = model_dir.join("claim.lock");
     let file = OpenOptions::new()

@@ -1,4 +1,4 @@
-//! Files that survive: written beside, flushed, renamed, and the folder flushed.
+//! Durable files: written under a temporary name, flushed, renamed, and the folder flushed.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::Error;
 
-/// Replaces a file of this machine in one step, also where the power is cut.
+/// Replaces a local file atomically. A power cut leaves the old file or the new one.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.tmp", std::process::id()));
@@ -25,13 +25,13 @@ pub(crate) fn write_and_flush(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     file.sync_all().map_err(Error::io("flush", path))
 }
 
-/// Renames, and makes the rename durable.
+/// Renames a file or folder, and makes the rename durable.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     std::fs::rename(from, to).map_err(Error::io("rename", from))?;
     flush_folder(to.parent().unwrap_or(Path::new(".")))
 }
 
-/// Gives two names each other's file or folder, in one step and durably. `false` where the file system cannot.
+/// Exchanges two files or folders atomically and durably. Returns `false` if the file system cannot.
 pub(crate) fn exchange(one: &Path, other: &Path) -> Result<bool, Error> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;

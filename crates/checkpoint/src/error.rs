@@ -1,4 +1,4 @@
-//! What can go wrong with checkpoints.
+//! Errors of checkpoints, and their diagnostics.
 
 use std::path::{Path, PathBuf};
 
@@ -10,35 +10,35 @@ pub enum Error {
     /// A file operation failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What we were doing: `write`, `rename`, ...
+        /// The action that failed: `write`, `rename`, ...
         action: &'static str,
         /// The path.
         path: PathBuf,
-        /// The system's word.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// A file does not hold what its manifest says.
+    /// A file differs from its manifest.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where, expected and found.
+        /// Place, expected and found value.
         what: String,
     },
-    /// A small file beside the checkpoints does not hold its value.
+    /// A small file of the model directory holds an invalid value.
     #[error("{} holds `{}`, expected {expected}", path.display(), found.escape_default())]
     Note {
         /// The file.
         path: PathBuf,
-        /// What it holds.
+        /// Content of the file.
         found: String,
-        /// What it should hold.
+        /// Expected content.
         expected: &'static str,
-        /// What to do about it.
+        /// Advice to the user.
         cure: &'static str,
     },
-    /// Too little space.
+    /// The disk has too little space.
     #[error("not enough space for a checkpoint in {}: need {need} bytes, {free} are free", path.display())]
     Space {
         /// The folder.
@@ -51,25 +51,25 @@ pub enum Error {
     /// An access to an object store failed.
     #[error(transparent)]
     Store(#[from] trainyard_storage::Error),
-    /// Another chief has claimed the model folder since.
+    /// Another chief has claimed the model directory since.
     #[error("the checkpoint of epoch {epoch} is not committed: epoch {highest} has been claimed in {}", path.display())]
     Deposed {
-        /// The model folder.
+        /// The model directory.
         path: PathBuf,
-        /// Epoch of the checkpoint.
+        /// Term of the checkpoint.
         epoch: u64,
-        /// The highest that was claimed.
+        /// The highest claimed term.
         highest: u64,
     },
-    /// Another run uses the model folder.
+    /// Another run uses the model directory.
     #[error("{} is in use by another run: {by}", path.display())]
     InUse {
-        /// The model folder.
+        /// The model directory.
         path: PathBuf,
-        /// Who uses it.
+        /// Description of the other run.
         by: String,
     },
-    /// A variable or slot that the checkpoint does not hold.
+    /// The checkpoint lacks rows of a variable or slot.
     #[error("{} holds no `{tensor}` for rows {begin}..{end}", path.display())]
     Absent {
         /// The checkpoint.
@@ -81,7 +81,7 @@ pub enum Error {
         /// One past the last row.
         end: usize,
     },
-    /// A dynamic table, or a part of one, that the checkpoint does not hold.
+    /// The checkpoint lacks a dynamic table or a part of it.
     #[error("{} holds no dynamic table `{tensor}`", path.display())]
     Lacking {
         /// The checkpoint.
@@ -104,8 +104,7 @@ impl Error {
         }
     }
 
-    /// Whether it says how the files are: damaged, or not there. Otherwise they could not be looked at, and another look
-    /// may find something else.
+    /// Returns whether the files are damaged or missing. Otherwise they could not be accessed, and a retry may succeed.
     pub fn is_of_files(&self) -> bool {
         match self {
             Self::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,

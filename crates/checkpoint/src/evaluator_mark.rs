@@ -1,4 +1,5 @@
-//! What an evaluator leaves beside its evaluations. The chief, which it never calls, sees by it that there is one.
+//! Evaluator mark: a file beside the evaluations. An evaluator never calls the chief; the chief learns from the mark
+//! that an evaluator runs.
 
 use std::path::{Path, PathBuf};
 
@@ -10,43 +11,43 @@ use crate::Error;
 use crate::bucket::Bucket;
 use crate::files::{self, encode, write_atomically};
 
-/// The file that says that an evaluator runs, below the model folder.
+/// The mark of a running evaluator, below the model directory.
 const MARK: &str = "eval/evaluator.json";
 
-/// The file with the latest evaluation, below the model folder.
+/// The file with the latest evaluation, below the model directory.
 const RESULT: &str = "eval/result.json";
 
 /// The checkpoint that was evaluated last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct Evaluated {
-    /// Its cluster epoch.
+    /// Term of the checkpoint.
     pub cluster_epoch: u64,
-    /// Its global step.
+    /// Global step of the checkpoint.
     pub global_step: u64,
 }
 
 impl Evaluated {
-    /// Reads which checkpoint was evaluated last. A file that holds something else tells of none.
+    /// Reads which checkpoint was evaluated last; nothing if there is no file, or if it is invalid.
     ///
     /// # Errors
-    /// The file is there and cannot be read.
+    /// The file exists and cannot be read.
     pub fn read(model_dir: &Path) -> Result<Option<Self>, Error> {
         let text = files::read(&model_dir.join(RESULT))?;
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 }
 
-/// An evaluator that runs. One that was killed leaves its mark behind.
+/// The mark of a running evaluator. A killed evaluator leaves its mark behind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvaluatorMark {
-    /// Its process.
+    /// Process id of the evaluator.
     pub process_id: u32,
-    /// When it was started, in seconds since 1970.
+    /// Start of the process, in seconds since 1970.
     pub started_unix_secs: u64,
 }
 
 impl EvaluatorMark {
-    /// Says that an evaluator runs.
+    /// Writes the mark.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -58,15 +59,15 @@ impl EvaluatorMark {
         write_atomically(&path, &encode(self, &path)?)
     }
 
-    /// Whether an evaluator runs.
+    /// Returns whether there is a mark.
     ///
     /// # Errors
-    /// That cannot be told.
+    /// The file cannot be read.
     pub fn is_there(model_dir: &Path) -> Result<bool, Error> {
         Ok(files::read(&path(model_dir))?.is_some())
     }
 
-    /// Says that it has ended.
+    /// Removes the mark.
     ///
     /// # Errors
     /// The file cannot be removed.

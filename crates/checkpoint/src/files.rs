@@ -1,4 +1,4 @@
-//! Small files of a model folder, wherever it is: on this machine or in a bucket.
+//! Small files of a model directory, on this machine or in a bucket.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use trainyard_storage::is_remote;
 use crate::bucket::Bucket;
 use crate::{Error, durable};
 
-/// Splits a name in a bucket into folder and name.
+/// Splits a path in a bucket into folder and name; nothing for a local path.
 fn split(path: &Path) -> Result<Option<(Bucket, String)>, Error> {
     if !is_remote(path) {
         return Ok(None);
@@ -22,18 +22,18 @@ fn split(path: &Path) -> Result<Option<(Bucket, String)>, Error> {
     Ok(Bucket::of(path.parent().unwrap_or(path))?.map(|bucket| (bucket, name)))
 }
 
-/// Returns a value as JSON, for the file at a path.
+/// Returns a value as JSON. `path` is the file to be written, for errors.
 ///
 /// # Errors
-/// JSON cannot say it: nothing is to be written then.
+/// JSON cannot represent the value.
 pub fn encode(value: &impl Serialize, path: &Path) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(value).map_err(|error| Error::io("encode", path)(error.into()))
 }
 
-/// Replaces a file in one step: a reader sees the old text or the new, also after a power cut.
+/// Replaces a file atomically: a reader sees the old content or the new content, also after a power cut.
 ///
 /// # Errors
-/// The file cannot be written, flushed or renamed; the old one is then as it was.
+/// The file cannot be written, flushed or renamed. The old file is unchanged.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     match split(path)? {
         Some((bucket, name)) => bucket.put(&name, bytes.to_vec()),
@@ -41,10 +41,10 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Reads a file whole; nothing where there is none. In a bucket it may have 256 MiB at most.
+/// Reads a whole file; nothing if there is none. In a bucket, a file may have at most 256 MiB.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     if let Some((bucket, name)) = split(path)? {
         return Ok(bucket.read(&name)?.map(|text| text.to_vec()));
@@ -56,10 +56,10 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// Returns the names in a folder, in order; none where there is no such folder.
+/// Returns the names in a folder, ordered; none if the folder does not exist.
 ///
 /// # Errors
-/// It cannot be read.
+/// The folder cannot be read.
 pub fn names(folder: &Path) -> Result<Vec<String>, Error> {
     if let Some(bucket) = Bucket::of(folder)? {
         return Ok(bucket
@@ -76,17 +76,17 @@ pub fn names(folder: &Path) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry.map_err(Error::io("read", folder))?;
-        // A name that is no text is none of ours.
+        // This program writes only names that are UTF-8.
         names.extend(entry.file_name().into_string().ok());
     }
     names.sort();
     Ok(names)
 }
 
-/// Removes a file, or a folder with all that is in it; one that is not there has been.
+/// Removes a file, or a folder with its content. A missing file is not an error.
 ///
 /// # Errors
-/// It cannot be removed.
+/// The file or folder cannot be removed.
 pub fn remove(path: &Path) -> Result<(), Error> {
     if let Some(bucket) = Bucket::of(path)? {
         return bucket.remove_all(None);
@@ -102,10 +102,10 @@ pub fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Sends a file of this machine to a place in a bucket, where it is whole or absent.
+/// Uploads a local file to a bucket. The object is complete or absent.
 ///
 /// # Errors
-/// The file cannot be read, the place is in no bucket, or cannot be written.
+/// The file cannot be read, `to` is not in a bucket, or the bucket cannot be written.
 pub fn send(file: &Path, to: &Path) -> Result<(), Error> {
     let opened = std::fs::File::open(file).map_err(Error::io("open", file))?;
     let bytes = opened.metadata().map_err(Error::io("find", file))?.len();
@@ -118,7 +118,7 @@ pub fn send(file: &Path, to: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns a path as every process of this machine knows it; in a bucket it is that already.
+/// Returns the absolute form of a local path. A path in a bucket is absolute already.
 pub fn absolute(path: &Path) -> PathBuf {
     if is_remote(path) {
         path.to_owned()

@@ -1,8 +1,9 @@
-//! Flushing a large file while it is written.
+//! Flushing of a large file while it is written.
 //!
-//! A page that the kernel has never handed out takes long to get, most of all in a virtual machine, and a file of gigabytes
-//! asks for as many as it has. Flushed and let go of window by window, it is written into the same pages again and again: at
-//! the rate of the disk, and without pushing out what others keep in the page cache.
+//! The kernel takes long to hand out a page for the first time, most of all in a virtual machine, and a file of
+//! gigabytes needs gigabytes of pages. If the file is flushed and its pages are released window by window, the kernel
+//! reuses the same pages. Writing then runs at the rate of the disk, and evicts no pages of other files from the page
+//! cache.
 
 use std::fs::File;
 use std::io;
@@ -12,24 +13,24 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{Advice, fadvise};
 
-/// Bytes that are flushed at a time.
+/// Bytes of a window, which is flushed at once.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Windows that may wait to be flushed while the next one is written: what waits takes memory.
+/// Most windows that wait for the flush while the next window is written. Waiting windows take memory.
 const WINDOWS_WAITING_MAX: usize = 1;
 
-/// Flushes what is written into a file, on a thread of its own once there is enough of it.
+/// Flusher of a file. It starts a thread once a window is full.
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
-    /// Bytes written since the last window was handed over.
+    /// Bytes written since the last window.
     written: u64,
     thread: Option<(SyncSender<()>, JoinHandle<io::Result<()>>)>,
 }
 
 impl Flusher {
-    /// Takes note of bytes that were written into the file. It is always the same one.
+    /// Counts bytes that were written into the file. The file must be the same in all calls.
     ///
     /// # Errors
-    /// The file has no second handle, or no thread is to be had.
+    /// The file handle cannot be duplicated, or the system cannot start a thread.
     pub(crate) fn wrote(&mut self, file: &File, bytes: u64) -> io::Result<()> {
         self.written += bytes;
         if self.written < WINDOW_BYTES {
@@ -40,15 +41,15 @@ impl Flusher {
             Some(thread) => thread,
             None => self.thread.insert(start(file.try_clone()?)?),
         };
-        // A thread that has failed says so in the end.
+        // If the thread has failed, `finish` returns its error.
         let _ = windows.send(());
         Ok(())
     }
 
-    /// Flushes the rest.
+    /// Flushes the remaining bytes.
     ///
     /// # Errors
-    /// The disk has refused some of what was written, now or before: it says so once.
+    /// The disk has refused bytes, now or before. The system reports this once.
     pub(crate) fn finish(self, file: &File) -> io::Result<()> {
         if let Some((windows, thread)) = self.thread {
             drop(windows);
@@ -60,10 +61,10 @@ impl Flusher {
     }
 }
 
-/// Lets the page cache let go of a file up to a place: what is read next comes into the same pages.
+/// Drops the pages of a file up to a place from the page cache. The next reads reuse these pages.
 pub(crate) fn let_go_up_to(file: &File, place: u64) {
     if let Some(bytes) = NonZeroU64::new(place) {
-        // Advice: where it is not taken the pages stay a while.
+        // This is advice: if the kernel ignores it, the pages stay for a while.
         let _ = fadvise(file, 0, Some(bytes), Advice::DontNeed);
     }
 }
@@ -73,7 +74,7 @@ fn start(file: File) -> io::Result<(SyncSender<()>, JoinHandle<io::Result<()>>)>
     let flush = move || {
         while handed_over.recv().is_ok() {
             file.sync_data()?;
-            // Advice: where it is not taken the pages stay a while.
+            // This is advice: if the kernel ignores it, the pages stay for a while.
             let _ = fadvise(&file, 0, None, Advice::DontNeed);
         }
         Ok(())
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_refuses_a_window_is_an_error_in_the_end() {
-        // What is no file cannot be flushed.
+        // A pipe cannot be flushed.
         let (read, write) = io::pipe().expect("a pipe");
         let file = File::from(std::os::fd::OwnedFd::from(write));
         let mut flusher = Flusher::default();

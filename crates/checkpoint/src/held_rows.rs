@@ -1,4 +1,5 @@
-//! The rows that a checkpoint holds of a variable. The others have their first values, which it says how to compute.
+//! Held rows: the rows of a variable that a checkpoint stores. The other rows have their initial values; the checkpoint
+//! stores the rule to compute them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,23 +10,23 @@ use trainyard_variable::{FirstRows, InitialRows};
 use crate::manifest::{Dtype, GENERATOR, Others, ShardRecord, TensorRecord};
 use crate::{Checkpoint, Error};
 
-/// Name of the tensor that lists the rows which are held, where slots have theirs: `[runs, 2]`, the first row and one past the
-/// last row of each run, ascending.
+/// Name, in the place of a slot name, of the tensor that lists the held rows: `[runs, 2]`, the first row and one past
+/// the last row of each run, ascending.
 pub(crate) const RUNS: &str = "runs";
 
-/// Rows that lie behind each other, in the variable and in the tensors.
+/// Consecutive held rows: they are adjacent in the variable and in the tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     begin: usize,
     end: usize,
-    /// Rows of the tensor before it.
+    /// Number of held rows before the run.
     before: usize,
 }
 
-/// The runs of tensors that hold some of their rows, once they have been read, by file and name of the list.
+/// Runs of held rows that have been read, by file and name of the list.
 pub(crate) type RunsRead = Mutex<BTreeMap<(String, String), Arc<Vec<Run>>>>;
 
-/// Some rows of a tensor: which rows of the variable, by run, and where the first lies in the tensor.
+/// Some held rows of a tensor: the rows of the variable, by run, and the place of the first row in the tensor.
 struct Stretch<'a> {
     shard: &'a ShardRecord,
     tensor: &'a TensorRecord,
@@ -40,11 +41,11 @@ impl Stretch<'_> {
 }
 
 impl Checkpoint {
-    /// Returns which of `rows` of a variable it holds, ascending. The others have their first values: see
+    /// Returns the held rows among `rows` of a variable, ascending. The other rows have their initial values: see
     /// [`Checkpoint::first_rows`].
     ///
     /// # Errors
-    /// Some of the rows belong to no file, or a list of rows is damaged or cannot be read.
+    /// No file covers some of the rows, or a list of rows is damaged or cannot be read.
     pub fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, Error> {
         let stretches = self.stretches(variable, None, &rows)?;
         let mut held: Vec<Range<usize>> = stretches
@@ -55,10 +56,10 @@ impl Checkpoint {
         Ok(held)
     }
 
-    /// Reads those of `rows` that it holds into `out`, one behind the other: of a variable, or of one of its slots.
+    /// Reads the held rows among `rows` of a variable, or of one of its slots, into `out`, without gaps.
     ///
     /// # Errors
-    /// As [`Checkpoint::held`]; `out` is not as long as they are, or a file cannot be read.
+    /// As [`Checkpoint::held`]. `out` does not have the length of the held rows, or a file cannot be read.
     pub fn read_held(
         &self,
         variable: &str,
@@ -89,11 +90,11 @@ impl Checkpoint {
         }
     }
 
-    /// Reads `rows` of a variable, or of one of its slots, into `out`, whatever files they lie in: those too that have their
-    /// first values.
+    /// Reads `rows` of a variable, or of one of its slots, into `out`, from any number of files. Rows that are not held
+    /// get their initial values.
     ///
     /// # Errors
-    /// A row belongs to no file, or a file cannot be read.
+    /// No file covers a row, or a file cannot be read.
     pub fn read_rows(
         &self,
         variable: &str,
@@ -136,8 +137,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Returns what decides the first values of the rows of a variable that it does not hold, or of ids without a row; nothing
-    /// where it holds all rows.
+    /// Returns the rule of the initial values, for rows of a variable that are not held, or for ids without a row.
+    /// Returns nothing if all rows are held.
     pub fn first_rows(&self, variable: &str) -> Option<FirstRows> {
         let told = self
             .tensors_of(variable, None)
@@ -145,7 +146,8 @@ impl Checkpoint {
                 Some(Others::First { rows, .. }) => Some(rows.clone()),
                 _ => None,
             });
-        // Before checkpoints said so, ids without a row read what the seed of the job gave.
+        // Older checkpoints do not store the rule. There, ids without a row have the values that the seed of the job
+        // gives.
         let of_manifest = || {
             let manifest = self.manifest();
             let spec = manifest
@@ -157,7 +159,7 @@ impl Checkpoint {
         told.or_else(of_manifest)
     }
 
-    /// Writes into `out` what those of `rows` are that are not held; the others are overwritten behind it.
+    /// Writes the initial values of `rows` into `out`. The caller then overwrites the held rows.
     fn fill_others(
         &self,
         variable: &str,
@@ -195,10 +197,10 @@ impl Checkpoint {
         })
     }
 
-    /// Returns where those of `rows` lie that are held.
+    /// Returns the places of the held rows among `rows`.
     ///
     /// # Errors
-    /// Some of the rows belong to no tensor, or a list of rows is damaged or cannot be read.
+    /// No tensor covers some of the rows, or a list of rows is damaged or cannot be read.
     fn stretches<'a>(
         &'a self,
         variable: &'a str,
@@ -248,7 +250,7 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the runs of rows that a tensor holds. They are read once.
+    /// Returns the runs of rows that a tensor holds. Each list is read once.
     fn runs(
         &self,
         shard: &ShardRecord,
@@ -317,7 +319,7 @@ impl Checkpoint {
     }
 }
 
-/// Says what is wrong with what a tensor says of the rows that it does not hold.
+/// Returns the fault in a tensor's record of rows that it does not hold.
 pub(crate) fn misfit(tensor: &TensorRecord) -> Option<String> {
     match (&tensor.held, &tensor.others) {
         (_, Some(Others::First { generator, rows })) => {

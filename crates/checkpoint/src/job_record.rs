@@ -1,4 +1,5 @@
-//! What the chief that leads was told of the job, for those who cannot ask it: the evaluator, and a chief that stands by.
+//! Job record: the agreement of the job, written by the leading chief. The evaluator and a standby chief read it,
+//! because they cannot ask the chief.
 
 use std::path::Path;
 
@@ -7,23 +8,23 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::files::{self, encode, write_atomically};
 
-/// The file, beside the checkpoints.
+/// Name of the file, beside the checkpoints.
 const JOB_RECORD: &str = "job.json";
 
-/// The job of the chief that leads, or led last.
+/// The job of the leading chief, or of the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRecord {
-    /// Incarnation of that chief.
+    /// Term of that chief.
     pub cluster_epoch: u64,
-    /// A line for each key that the tasks of a run must agree on.
+    /// One line per key of the agreement.
     pub keys: Vec<String>,
 }
 
 impl JobRecord {
-    /// Reads the record; nothing where there is none, as of a run of an earlier release.
+    /// Reads the record; nothing if there is none. Runs of earlier releases wrote none.
     ///
     /// # Errors
-    /// It cannot be read, or is no record.
+    /// The file cannot be read, or is not a job record.
     pub fn read(model_dir: &Path) -> Result<Option<Self>, Error> {
         let path = model_dir.join(JOB_RECORD);
         let parse = |text: Vec<u8>| {
@@ -35,7 +36,7 @@ impl JobRecord {
     /// Replaces the record.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
         let path = model_dir.join(JOB_RECORD);
         write_atomically(&path, &encode(self, &path)?)

@@ -1,5 +1,6 @@
-//! How a job stands, for those who are not connected to it: `job_state.json` in the model folder. In a bucket each epoch has a
-//! marker of its own, `job_state/<epoch>`, so that a chief that was deposed replaces nothing of its successor's.
+//! Job state: the phase of a job, for processes that are not connected to it, in `job_state.json` in the model
+//! directory. In a bucket, each term has its own marker, `job_state/<epoch>`, so that a deposed chief cannot replace
+//! the marker of its successor.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -13,44 +14,44 @@ use crate::{Error, files, records};
 /// Folder of the markers in a bucket.
 const MARKERS: &str = "job_state";
 
-/// How a job stands.
+/// Phase of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobPhase {
-    /// It trains, or will.
+    /// The job trains, or will train.
     Running,
-    /// It has reached its end.
+    /// The job has reached its end.
     Done,
-    /// It was told to stop, and may go on later.
+    /// The job was stopped, and can be resumed.
     Stopped,
-    /// It cannot go on.
+    /// The job cannot continue.
     Failed,
 }
 
-/// The marker file, written by the chief alone.
+/// The marker file. Only the chief writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobState {
-    /// How the job stands.
+    /// Phase of the job.
     pub phase: JobPhase,
     /// Steps applied.
     pub global_step: u64,
-    /// Why, in a sentence.
+    /// Reason of the phase, in a sentence.
     pub reason: String,
-    /// Term of the chief that wrote it.
+    /// Term of the chief that wrote the marker.
     pub cluster_epoch: u64,
-    /// Passes over the data, where the job has ended since all of them had been applied.
+    /// Number of passes, if the job has ended because all of them were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
-    /// The rule by which evaluations have ended the job, where one did.
+    /// The early stopping rule that has ended the job, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub early_stopping: Option<serde_json::Value>,
 }
 
 impl JobState {
-    /// Reads the marker; nothing where there is none.
+    /// Reads the marker; nothing if there is none.
     ///
     /// # Errors
-    /// It cannot be read, or is not a marker.
+    /// The file cannot be read, or is not a marker.
     pub fn read(model_dir: &Path) -> Result<Option<Self>, Error> {
         if let Some(bucket) = Bucket::of(model_dir)? {
             return Ok(read_in(&bucket)?.map(|(state, _)| state));
@@ -61,7 +62,7 @@ impl JobState {
             .transpose()
     }
 
-    /// Reads the marker, and when it was written, by the clock of the folder.
+    /// Reads the marker and the time at which it was written, by the clock of the file system or store.
     ///
     /// # Errors
     /// As [`JobState::read`].
@@ -74,10 +75,10 @@ impl JobState {
         Ok(Self::read(model_dir)?.zip(written.ok()))
     }
 
-    /// Writes the marker in one step.
+    /// Writes the marker atomically.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
         let path = model_dir.join("job_state.json");
         let text = files::encode(self, &path)?;
@@ -88,13 +89,13 @@ impl JobState {
     }
 }
 
-/// Reads the marker of the latest epoch that has one.
+/// Reads the marker of the latest term that has one.
 fn read_in(bucket: &Bucket) -> Result<Option<(JobState, SystemTime)>, Error> {
     let Some(latest) = records::latest(bucket, MARKERS)? else {
         return Ok(None);
     };
     let name = records::name(MARKERS, latest.number);
-    // It may have been replaced by a later one meanwhile: whoever looks again sees that.
+    // The marker may have been replaced by a later one meanwhile. The next read finds that one.
     let Some(text) = bucket.read(&name)? else {
         return Ok(None);
     };

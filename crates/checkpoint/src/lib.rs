@@ -1,9 +1,10 @@
 //! Checkpoints: layout on disk, manifest, writer, reader and retention.
 //!
 //! One folder per step, `model.ckpt-<step>`, holds one safetensors file per parameter server and a manifest that
-//! names every file, tensor, size and checksum. The folder appears by one rename, so that it is whole or absent.
-//! In an object store, where nothing can be renamed, every attempt has a folder of its own, and its manifest, put last, makes
-//! it a checkpoint. Readers go by variable and row, never by file: any number of servers reads what any other number wrote.
+//! names every file, tensor, size and checksum. The folder appears by one rename, so it is complete or absent.
+//! An object store cannot rename. There, every attempt has its own folder, and the manifest, written last, makes it a
+//! checkpoint. Readers address variables and rows, never files, so the number of servers may change between writing and
+//! reading.
 
 mod bucket;
 mod claim;

@@ -1,4 +1,4 @@
-//! The manifest of a checkpoint, and whether a checkpoint fits a model.
+//! Manifest of a checkpoint, and the comparison of a checkpoint with a model.
 
 use std::collections::BTreeMap;
 
@@ -7,37 +7,37 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{FirstRows, VariableSpec};
 
-/// The version of the layout on disk. Version 1 had no checksum of the manifest, version 2 no rows that are not held.
+/// Version of the layout on disk. Version 1 has no checksum of the manifest. Version 2 stores all rows.
 pub(crate) const FORMAT_VERSION: u32 = 3;
-/// The way in which first values are computed from [`FirstRows`].
+/// Version of the rule that computes initial values from [`FirstRows`].
 pub(crate) const GENERATOR: u32 = 1;
 
-/// How far the training data of one shard has been applied.
+/// Position in the training data of one shard: the batches that have been applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionRecord {
     /// Data shard.
     pub shard: u64,
-    /// Pass of its latest batch.
+    /// Pass of the latest batch.
     pub pass: u64,
-    /// First batch not applied.
+    /// First batch that has not been applied.
     pub batch: u64,
-    /// Batches behind it that have been applied, where several were under way at once; ascending.
+    /// Later batches that have been applied, ascending. There are some if several batches were in flight at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ahead: Vec<std::ops::Range<u64>>,
 }
 
-/// What a tensor holds.
+/// Type of the values of a tensor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dtype {
     /// 32-bit floats.
     #[default]
     F32,
-    /// 64-bit whole numbers: ids of a dynamic table, and what is known of them.
+    /// 64-bit whole numbers: ids of a dynamic table with their use, or lists of held rows.
     U64,
 }
 
 impl Dtype {
-    /// Returns the bytes of a value.
+    /// Returns the size of a value in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -50,8 +50,8 @@ impl Dtype {
     }
 }
 
-/// One tensor of a shard file: the values of some rows of a variable, or of one of its slots. Of a dynamic table, the
-/// rows are those in use at the server, and ids, times and sightings stand beside them as slots do.
+/// One tensor of a shard file: the values of some rows of a variable, or of one of its slots. The rows of a dynamic
+/// table are the rows in use at the server; its ids, idle times and occurrence counts are stored like slots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TensorRecord {
     /// Name in the file.
@@ -66,23 +66,23 @@ pub struct TensorRecord {
     pub row_end: usize,
     /// Values in a row.
     pub width: usize,
-    /// What it holds; floats where nothing is said.
+    /// Type of the values; absent = floats.
     #[serde(default, skip_serializing_if = "Dtype::is_default")]
     pub dtype: Dtype,
-    /// The rows that it holds; absent = all of them.
+    /// The held rows; absent = all rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldRows>,
-    /// The values of the rows, or ids, that the tensor does not hold.
+    /// The values of rows, or of ids, that the tensor does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<Others>,
-    /// Byte in the file at which its values begin.
+    /// Byte in the file at which the values begin.
     pub offset: u64,
-    /// CRC-32C of its values.
+    /// CRC-32C of the values.
     pub crc32c: u32,
 }
 
 impl TensorRecord {
-    /// Returns the number of rows that it holds.
+    /// Returns the number of held rows.
     pub fn rows_held(&self) -> usize {
         match &self.held {
             Some(held) => held.rows,
@@ -90,19 +90,19 @@ impl TensorRecord {
         }
     }
 
-    /// Returns the bytes of the rows that it holds.
+    /// Returns the size of the held rows in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.rows_held() * self.width * self.dtype.bytes()) as u64
     }
 }
 
-/// Which rows of its range a tensor holds: those that have been changed.
+/// The held rows of a tensor: the rows of its range that have been changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldRows {
-    /// How many.
+    /// Number of held rows.
     pub rows: usize,
-    /// Name of the tensor of the same file that lists them: `[n, 2]` whole numbers, the first row and one past the last row of
-    /// each run of rows, ascending.
+    /// Name of the tensor in the same file that lists the held rows: `[n, 2]` whole numbers, the first row and one past
+    /// the last row of each run of rows, ascending.
     pub listed_in: String,
 }
 
@@ -110,14 +110,14 @@ pub struct HeldRows {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Others {
-    /// First values.
+    /// Initial values.
     First {
-        /// How they are computed.
+        /// Version of the rule that computes them.
         generator: u32,
-        /// What decides them. It is the checkpoint's, whatever the job says by now.
+        /// The rule. It is stored in the checkpoint, so a change of the job does not affect it.
         rows: FirstRows,
     },
-    /// A value, of a slot.
+    /// The initial value of a slot.
     Value(f32),
 }
 
@@ -130,37 +130,37 @@ impl Others {
     }
 }
 
-/// One parameter server's file.
+/// The file of one parameter server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShardRecord {
     /// File name in the checkpoint's folder.
     pub file: String,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
     /// CRC-32C of the header: everything before the first tensor.
     pub header_crc32c: u32,
     /// Index of the server.
     pub ps: usize,
-    /// Pushes it had applied.
+    /// Pushes that the server had applied.
     pub version: u64,
-    /// Data it had applied.
+    /// Training data that the server had applied.
     pub positions: Vec<PositionRecord>,
-    /// Its tensors.
+    /// Tensors of the file.
     pub tensors: Vec<TensorRecord>,
 }
 
-/// What a checkpoint is.
+/// The content of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the layout on disk.
     pub format_version: u32,
-    /// 128 bits in hexadecimal, minted once per model folder.
+    /// Cluster id: 128 bits in hexadecimal, drawn once per model directory.
     pub cluster_id: String,
-    /// Term of the chief that wrote it.
+    /// Term of the chief that wrote the checkpoint.
     pub cluster_epoch: u64,
     /// Steps applied.
     pub global_step: u64,
-    /// Number of parameter servers that wrote it.
+    /// Number of parameter servers that wrote the checkpoint.
     pub num_ps: usize,
     /// Variables of the model.
     pub variables: Vec<VariableSpec>,
@@ -168,13 +168,13 @@ pub struct Manifest {
     pub optimizers: BTreeMap<String, OptimizerConfig>,
     /// Files.
     pub shards: Vec<ShardRecord>,
-    /// Seed of the first values of this job. What rows read that a tensor does not hold, it says itself; up to version 2 ids
-    /// without a row read what this seed gives.
+    /// Seed of the initial values of this job. Up to version 2, ids without a row have the values that this seed gives.
+    /// From version 3 on, each tensor stores the rule for the rows that it does not hold.
     #[serde(default)]
     pub seed: u64,
-    /// What the positions of the data mean: another value, another division of the input.
+    /// Fingerprint of the division of the input. Positions of the data are comparable only if it is equal.
     pub input: String,
-    /// When it was written, seconds since 1970.
+    /// Time of writing, in seconds since 1970.
     pub created_unix_secs: u64,
 }
 
@@ -202,7 +202,7 @@ impl Manifest {
     }
 }
 
-/// Returns every difference between a checkpoint and a model, one a line.
+/// Returns every difference between a checkpoint and a model, one per line.
 pub fn differences(
     manifest: &Manifest,
     variables: &[VariableSpec],
@@ -213,7 +213,7 @@ pub fn differences(
         Some(spec) if spec.dynamic().is_some() => format!("f32[dynamic, {}]", spec.width()),
         Some(spec) => format!("f32{:?}", spec.shape),
     };
-    // A dynamic table may be given room for more rows, or for fewer.
+    // The capacity of a dynamic table may change.
     let alike = |have: &VariableSpec, want: &VariableSpec| match (have.dynamic(), want.dynamic()) {
         (Some(_), Some(_)) => have.shape.get(1..) == want.shape.get(1..),
         (None, None) => have.shape == want.shape,
@@ -270,7 +270,7 @@ pub fn differences(
     out
 }
 
-/// Returns the message for a checkpoint that does not fit, with every difference.
+/// Returns a diagnostic with every difference; nothing if the checkpoint fits the model.
 pub fn misfit(
     manifest: &Manifest,
     variables: &[VariableSpec],

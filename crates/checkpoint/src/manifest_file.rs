@@ -1,4 +1,4 @@
-//! The manifest as a file: JSON whose last entry is the checksum of everything before it.
+//! Manifest file: JSON whose last entry is the checksum of all bytes before it.
 
 use std::path::Path;
 
@@ -9,22 +9,22 @@ use crate::{Error, Manifest};
 
 /// Largest manifest, in bytes.
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
-/// Format of manifests without a checksum, which are still read.
+/// Format of manifests without a checksum. It is still read.
 const UNSEALED_FORMAT_VERSION: u32 = 1;
-/// Format of checkpoints that hold every row, which are still read.
+/// Format of checkpoints that hold every row. It is still read.
 const DENSE_FORMAT_VERSION: u32 = 2;
-/// Bytes of what [`tail`] writes.
+/// Length of [`tail`], in bytes.
 const TAIL_BYTES: usize = ",\n  \"crc32c\": \"00000000\"\n}".len();
 
-/// The end of a manifest: the CRC-32C of all bytes before it.
+/// Returns the end of a manifest, which holds the CRC-32C of all bytes before it.
 fn tail(crc32c: u32) -> String {
     format!(",\n  \"crc32c\": \"{crc32c:08x}\"\n}}")
 }
 
-/// Returns the text of a manifest, for the file at a path.
+/// Returns the text of a manifest. `path` is the file to be written, for errors.
 ///
 /// # Errors
-/// JSON cannot say it.
+/// JSON cannot represent the manifest.
 pub(crate) fn write(manifest: &Manifest, path: &Path) -> Result<Vec<u8>, Error> {
     let mut text = serde_json::to_vec_pretty(manifest)
         .map_err(|error| Error::io("encode", path)(error.into()))?;
@@ -37,7 +37,7 @@ pub(crate) fn write(manifest: &Manifest, path: &Path) -> Result<Vec<u8>, Error> 
 /// Reads the manifest in the folder of a checkpoint.
 ///
 /// # Errors
-/// It is no regular file, too large, of another format, or not as it was written.
+/// The file is not a regular file, is too large, has another format, or is damaged.
 pub(crate) fn read(checkpoint: &Path) -> Result<Manifest, Error> {
     let path = checkpoint.join(MANIFEST);
     if let Some(bucket) = Bucket::of(checkpoint)? {
@@ -61,11 +61,11 @@ pub(crate) fn read(checkpoint: &Path) -> Result<Manifest, Error> {
     parse(&text).map_err(|what| Error::damaged(&path, what))
 }
 
-/// Reads the text of a manifest; says what is wrong with it otherwise.
+/// Parses the text of a manifest. The error is the fault of the text.
 pub(crate) fn parse(text: &[u8]) -> Result<Manifest, String> {
     let seal = check(text);
     let manifest: Manifest = serde_json::from_slice(text).map_err(|error| match &seal {
-        // A cut or a flip is the likelier reason; the place tells where to look.
+        // A truncated file or a flipped bit is the likely reason. The JSON error gives the place.
         Err(what) => format!("{what}; as JSON: {error}"),
         Ok(()) => error.to_string(),
     })?;
@@ -91,7 +91,7 @@ fn check(text: &[u8]) -> Result<(), String> {
     ))
 }
 
-/// Whether a manifest that says it is of the older format holds a checksum: then its format was changed.
+/// Returns whether a manifest holds a checksum. A manifest of the oldest format has none, so its format was altered.
 fn mentions_seal(text: &[u8]) -> bool {
     let value: Option<serde_json::Value> = serde_json::from_slice(text).ok();
     value.is_none_or(|value| value.get("crc32c").is_some())

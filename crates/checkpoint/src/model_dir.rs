@@ -1,4 +1,4 @@
-//! The model folder: its checkpoints, and what is noted beside them.
+//! Model directory: its checkpoints, and the small files beside them.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use crate::bucket::Bucket;
 use crate::durable::replace;
 use crate::{Error, files, manifest_file, records};
 
-/// Folder of the epochs in which servers were prepared, in a bucket.
+/// Folder of the prepared epochs, in a bucket.
 const PREPARED: &str = "prepared";
 
 /// Name of the manifest in a checkpoint's folder.
 pub(crate) const MANIFEST: &str = "manifest.json";
-/// What becomes of the manifest of a damaged checkpoint in a bucket.
+/// Name that the manifest of a damaged checkpoint gets in a bucket.
 pub(crate) const DAMAGED: &str = "damaged.json";
-/// Epoch of a checkpoint whose manifest cannot be read: below all others, which begin at 1.
+/// Term of a checkpoint whose manifest cannot be read. Real terms begin at 1.
 pub(crate) const UNREADABLE: u64 = 0;
-/// What the folder of a checkpoint begins with.
+/// Prefix of the folders of checkpoints.
 pub(crate) const PREFIX: &str = "model.ckpt-";
 
 /// A committed checkpoint.
@@ -24,18 +24,18 @@ pub(crate) const PREFIX: &str = "model.ckpt-";
 pub struct Found {
     /// Steps applied.
     pub step: u64,
-    /// Term of the chief that wrote it; 0 where the manifest cannot be read.
+    /// Term of the chief that wrote the checkpoint; 0 if the manifest cannot be read.
     pub epoch: u64,
-    /// Its folder.
+    /// Folder of the checkpoint.
     pub path: PathBuf,
 }
 
-/// Returns the name of a step's folder.
+/// Returns the name of the folder of a step.
 pub fn step_folder(step: u64) -> String {
     format!("{PREFIX}{step}")
 }
 
-/// Returns the name by which the state file calls a checkpoint.
+/// Returns the name of a checkpoint in the state file.
 pub(crate) fn state_name(found: &Found) -> String {
     found.path.file_name().map_or_else(
         || step_folder(found.step),
@@ -43,10 +43,10 @@ pub(crate) fn state_name(found: &Found) -> String {
     )
 }
 
-/// Returns whether a folder is a committed checkpoint: whether it has a manifest.
+/// Returns whether a folder is a committed checkpoint, that is, whether it has a manifest.
 ///
 /// # Errors
-/// The folder or bucket cannot be looked at: it may hold a checkpoint.
+/// The folder or bucket cannot be accessed. It may hold a checkpoint.
 pub fn is_committed(folder: &Path) -> Result<bool, Error> {
     if let Some(bucket) = Bucket::of(folder)? {
         return Ok(bucket.bytes(MANIFEST)?.is_some());
@@ -61,7 +61,7 @@ pub fn is_committed(folder: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Returns the committed checkpoints, oldest first: by epoch, then by step. A folder that does not exist holds none.
+/// Returns the committed checkpoints, oldest first: by term, then by step. A directory that does not exist has none.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -112,7 +112,8 @@ fn list_in(bucket: &Bucket) -> Result<Vec<Found>, Error> {
     Ok(found)
 }
 
-/// Returns the folders in a bucket in which a checkpoint was begun, and the step that was seen then: it is of a later one.
+/// Returns the folders in a bucket in which a checkpoint was begun, each with the step at its begin. The checkpoint may
+/// have a later step.
 pub(crate) fn attempts(bucket: &Bucket) -> Result<Vec<(String, u64)>, Error> {
     let step = |name: &str| name.strip_prefix(PREFIX)?.split('.').next()?.parse().ok();
     let folders = bucket
@@ -124,12 +125,12 @@ pub(crate) fn attempts(bucket: &Bucket) -> Result<Vec<(String, u64)>, Error> {
         .collect())
 }
 
-/// Returns the latest epoch of a checkpoint; 0 where there is none.
+/// Returns the latest term of a checkpoint; 0 if there is none.
 pub(crate) fn newest_epoch(model_dir: &Path) -> Result<u64, Error> {
     Ok(list(model_dir)?.last().map_or(0, |found| found.epoch))
 }
 
-/// Writes TensorFlow's state file, `checkpoint`. It is for tools and people; our readers go by manifests.
+/// Writes TensorFlow's state file, `checkpoint`, for tools and people. This program reads only manifests.
 pub(crate) fn write_state_file(model_dir: &Path, names: &[String]) -> Result<(), Error> {
     let mut text = String::new();
     if let Some(last) = names.last() {
@@ -141,7 +142,7 @@ pub(crate) fn write_state_file(model_dir: &Path, names: &[String]) -> Result<(),
     files::write_atomically(&model_dir.join("checkpoint"), text.as_bytes())
 }
 
-/// Returns the folder's id, if it has one.
+/// Returns the cluster id of the model directory, if it has one.
 ///
 /// # Errors
 /// The file cannot be read, or does not hold an id.
@@ -152,12 +153,12 @@ pub fn known_cluster_id(model_dir: &Path) -> Result<Option<u128>, Error> {
         .transpose()
 }
 
-/// Reads a small file; nothing where there is none.
+/// Reads a small file; nothing if there is none.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
     Ok(files::read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Parses the id of a cluster, as the file at a path holds it.
+/// Parses a cluster id. `path` is its file, for errors.
 pub(crate) fn id_of(text: &str, path: &Path) -> Result<u128, Error> {
     u128::from_str_radix(text.trim(), 16).map_err(|_| Error::Note {
         path: path.to_owned(),
@@ -167,7 +168,7 @@ pub(crate) fn id_of(text: &str, path: &Path) -> Result<u128, Error> {
     })
 }
 
-/// Parses an epoch, as the file at a path holds it.
+/// Parses a term. `path` is its file, for errors.
 pub(crate) fn number_of(text: &str, path: &Path, cure: &'static str) -> Result<u64, Error> {
     text.trim().parse().map_err(|_| Error::Note {
         path: path.to_owned(),
@@ -177,8 +178,8 @@ pub(crate) fn number_of(text: &str, path: &Path, cure: &'static str) -> Result<u
     })
 }
 
-/// Notes, durably, that what the servers hold is prepared anew in this epoch: what any of them still has of before is no
-/// part of the job any more.
+/// Records the prepared epoch durably: the servers get new values in this term. Values of earlier terms that a server
+/// still holds no longer belong to the job.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -190,10 +191,10 @@ pub fn note_prepared(model_dir: &Path, epoch: u64) -> Result<(), Error> {
     }
 }
 
-/// Returns the epoch in which what the servers hold was prepared; 0 = none is known.
+/// Returns the prepared epoch: the term in which the servers' values were made or restored; 0 = unknown.
 ///
 /// # Errors
-/// The file or bucket cannot be read, or the file does not hold an epoch.
+/// The file or bucket cannot be read, or the file does not hold a term.
 pub fn prepared_epoch(model_dir: &Path) -> Result<u64, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
         return Ok(records::latest(&bucket, PREPARED)?.map_or(0, |latest| latest.number));

@@ -1,4 +1,4 @@
-//! Values that a model was trained to: a checkpoint, ours or TensorFlow's, an export, or files of other programs.
+//! Origin of trained values: a checkpoint of this program or of TensorFlow, an export, or files of other programs.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,30 +11,30 @@ use trainyard_variable::{DynamicRows, FirstRows};
 
 use crate::{Checkpoint, Error, TensorFiles, is_committed, latest_good};
 
-/// What may be given to this machine's [`Origin::open`].
+/// Local paths that [`Origin::open`] accepts, for messages.
 const FORMS: &str = "give a model_dir, a folder model.ckpt-<step> in it, an export, a .safetensors or .npy file, or the prefix of a \
                      TensorFlow checkpoint";
 
-/// Rows of a dynamic table, some at a time.
+/// Iterator over the rows of a dynamic table, some at a time.
 pub type OriginLots<'a> = Box<dyn Iterator<Item = Result<DynamicRows, Error>> + 'a>;
 
-/// Where values come from.
+/// Source of trained values.
 #[derive(Debug)]
 pub enum Origin {
-    /// A checkpoint of ours.
+    /// A checkpoint of this program.
     Own(Arc<Checkpoint>),
-    /// TensorFlow's.
+    /// A checkpoint of TensorFlow.
     TensorFlow(Bundle),
     /// An export, or files of other programs.
     Tensors(TensorFiles),
 }
 
 impl Origin {
-    /// Opens a checkpoint: a folder `model.ckpt-<step>` or a model folder of ours, whose latest good checkpoint counts; the
-    /// prefix, index file or folder of a TensorFlow checkpoint; or what [`TensorFiles::open`] takes.
+    /// Opens an origin: a folder `model.ckpt-<step>`; a model directory, of which the latest good checkpoint is used;
+    /// the prefix, index file or folder of a TensorFlow checkpoint; or a path that [`TensorFiles::open`] accepts.
     ///
     /// # Errors
-    /// None of these is there, or it is damaged.
+    /// The path holds none of these, or a file is damaged.
     pub fn open(path: &Path) -> Result<Self, Diagnostic> {
         if is_committed(path)? {
             return Ok(Self::Own(Arc::new(Checkpoint::open(path)?)));
@@ -87,7 +87,7 @@ impl Origin {
         Ok(Self::TensorFlow(Bundle::open(path)?))
     }
 
-    /// Returns the global step at which the values were taken, where it is known.
+    /// Returns the global step of the values, if it is known.
     pub fn global_step(&self) -> Option<u64> {
         match self {
             Self::Own(checkpoint) => Some(checkpoint.manifest().global_step),
@@ -96,7 +96,7 @@ impl Origin {
         }
     }
 
-    /// Returns its variables, by name, with their shapes. Of TensorFlow's tensors, those of floating point.
+    /// Returns the names and shapes of the variables. Of a TensorFlow checkpoint, these are the floating-point tensors.
     pub fn variables(&self) -> Vec<(String, Vec<usize>)> {
         match self {
             Self::Own(checkpoint) => {
@@ -117,7 +117,7 @@ impl Origin {
         }
     }
 
-    /// Returns whether a variable is a dynamic table. TensorFlow has none.
+    /// Returns whether a variable is a dynamic table. TensorFlow has no dynamic tables.
     pub fn is_dynamic(&self, variable: &str) -> bool {
         match self {
             Self::Own(checkpoint) => {
@@ -133,10 +133,10 @@ impl Origin {
         }
     }
 
-    /// Reads the rows of a dynamic table whose ids lie in `ids`, without slots, some at a time.
+    /// Reads the rows of a dynamic table whose ids are in `ids`, without slots, some at a time.
     ///
     /// # Errors
-    /// There is no such table, or it is damaged.
+    /// The origin holds no such table, or the table is damaged.
     pub fn lots<'a>(
         &'a self,
         variable: &'a str,
@@ -154,11 +154,11 @@ impl Origin {
         }
     }
 
-    /// Returns which of `rows` of a variable it holds, ascending; the others have their first values. All but checkpoints of
-    /// ours hold every row.
+    /// Returns the held rows among `rows` of a variable, ascending. The other rows have their initial values. Only
+    /// checkpoints of this program may lack rows.
     ///
     /// # Errors
-    /// It is absent, or damaged.
+    /// The variable is absent or damaged.
     pub fn held(
         &self,
         variable: &str,
@@ -170,10 +170,10 @@ impl Origin {
         }
     }
 
-    /// Reads those of `rows` that it holds into `out`, one behind the other.
+    /// Reads the held rows among `rows` into `out`, without gaps.
     ///
     /// # Errors
-    /// It is absent, of another shape, or damaged.
+    /// The variable is absent, has another shape, or is damaged.
     pub fn read_held(
         &self,
         variable: &str,
@@ -187,7 +187,7 @@ impl Origin {
         }
     }
 
-    /// Returns what decides the first values of the rows, or ids, that it does not hold, if it says so.
+    /// Returns the rule of the initial values of rows or ids that are not held, if the origin stores it.
     pub fn first_rows(&self, variable: &str) -> Option<FirstRows> {
         match self {
             Self::Own(checkpoint) => checkpoint.first_rows(variable),
@@ -196,10 +196,10 @@ impl Origin {
         }
     }
 
-    /// Reads `rows` of a variable into `out`, those too that have their first values.
+    /// Reads `rows` of a variable into `out`. Rows that are not held get their initial values.
     ///
     /// # Errors
-    /// It is absent, of another shape, or damaged.
+    /// The variable is absent, has another shape, or is damaged.
     pub fn read_rows(
         &self,
         variable: &str,

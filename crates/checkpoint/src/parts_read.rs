@@ -1,8 +1,8 @@
-//! What was read of a checkpoint, and whether it is what was written.
+//! Checksums of the parts of a checkpoint that were read, and their comparison with the manifest.
 //!
-//! To read gigabytes twice, once to compare checksums and once to restore, takes twice as long. So whoever reads a tensor keeps
-//! the checksums of the bytes that it got. Those of parts that lie behind each other combine, and where the parts are all of a
-//! tensor, whoever has read them, they tell what its checksum is.
+//! Reading gigabytes twice, once to verify and once to restore, takes twice as long. So every reader of a tensor keeps
+//! the checksums of the bytes that it has read. The checksums of adjacent parts are combined. If the parts of all
+//! readers cover a tensor, the combination is the checksum of the tensor.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::manifest::{ShardRecord, TensorRecord};
 use crate::{Checkpoint, Error};
 
-/// Bytes of a tensor that were read, one behind the other.
+/// A part of a tensor that was read: consecutive bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartRead {
     /// Name of the file.
@@ -20,16 +20,16 @@ pub struct PartRead {
     pub tensor: String,
     /// Bytes of the tensor, counted from its first.
     pub bytes: Range<u64>,
-    /// CRC-32C of what was read.
+    /// CRC-32C of the bytes that were read.
     pub crc32c: u32,
 }
 
-/// Parts of one tensor, none of which lie behind each other: by their first byte, one past the last and the checksum.
+/// Parts of one tensor, none of them adjacent: by first byte, one past the last byte and the checksum.
 #[derive(Debug, Default)]
 struct Parts(BTreeMap<u64, (u64, u32)>);
 
 impl Parts {
-    /// Adds a part, and joins it to those that it touches. One that was read before, be it in part, adds nothing.
+    /// Adds a part, and joins it with adjacent parts. A part that overlaps an earlier one is ignored.
     fn add(&mut self, bytes: Range<u64>, crc32c: u32) {
         if bytes.is_empty() {
             return;
@@ -58,19 +58,19 @@ impl Parts {
         self.0.insert(begin, (end, crc32c));
     }
 
-    /// Returns the checksum of all bytes of a tensor, where they all were read.
+    /// Returns the checksum of a tensor, if all of its bytes were read.
     fn whole(&self, tensor: &TensorRecord) -> Option<u32> {
         let (end, crc32c) = self.0.get(&0)?;
         (*end == tensor.bytes()).then_some(*crc32c)
     }
 }
 
-/// Everything that was read of a checkpoint, by file and name of the tensor.
+/// All parts of a checkpoint that were read, by file and name of the tensor.
 #[derive(Debug, Default)]
 pub(crate) struct PartsRead(Mutex<BTreeMap<(String, String), Parts>>);
 
 impl PartsRead {
-    /// Takes note of bytes of a tensor.
+    /// Records bytes of a tensor that were read from byte `begin` on.
     pub(crate) fn add(&self, shard: &ShardRecord, tensor: &TensorRecord, begin: u64, read: &[u8]) {
         let crc32c = crc32c::crc32c(read);
         let key = (shard.file.clone(), tensor.name.clone());
@@ -83,8 +83,8 @@ impl PartsRead {
 }
 
 impl Checkpoint {
-    /// Compares the checksums of all tensors that were read whole, and returns the parts of those that were not: whoever has
-    /// read the rest has to be asked, see [`Checkpoint::check_parts`].
+    /// Compares the checksums of all tensors that were read completely. Returns the parts of the other tensors: other
+    /// readers have the rest, see [`Checkpoint::check_parts`].
     ///
     /// # Errors
     /// The first tensor that differs, with the expected and the found checksum.
@@ -113,8 +113,8 @@ impl Checkpoint {
         Ok(rest)
     }
 
-    /// Compares the checksums of tensors that several have read, each some parts. A tensor of which parts are missing is read
-    /// here.
+    /// Compares the checksums of tensors whose parts several readers have read. If parts of a tensor are missing, the
+    /// whole tensor is read and verified.
     ///
     /// # Errors
     /// The first tensor that differs, with the expected and the found checksum; a file cannot be read.
@@ -175,7 +175,7 @@ mod tests {
             for (_, part) in &parts {
                 prop_assert_ne!(read.0.get(&0).map(|(end, _)| *end), Some(bytes.len() as u64));
                 read.add(part.start as u64..part.end as u64, crc32c::crc32c(&bytes[part.clone()]));
-                // What was read before adds nothing.
+                // A part that was read before is ignored.
                 read.add(part.start as u64..part.end as u64, 1);
             }
             prop_assert_eq!(read.0.len(), 1);

@@ -1,4 +1,4 @@
-//! Finding the newest good checkpoint, and setting damaged ones aside.
+//! Quarantine: finds the newest good checkpoint, and renames damaged ones.
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +9,12 @@ use crate::durable::rename;
 use crate::model_dir::{DAMAGED, MANIFEST, UNREADABLE};
 use crate::{Checkpoint, Error, Found, list};
 
-/// Returns the newest checkpoint whose every byte is as it was written.
+/// Returns the newest checkpoint of which every byte is verified.
 ///
-/// A damaged one is set aside: see [`set_aside`].
+/// Damaged checkpoints are renamed: see [`set_aside`].
 ///
 /// # Errors
-/// The folder or bucket cannot be read, or a damaged checkpoint cannot be set aside.
+/// The directory or bucket cannot be read, or a damaged checkpoint cannot be renamed.
 pub fn latest_good(
     model_dir: &Path,
     warn: &mut dyn FnMut(Diagnostic),
@@ -28,19 +28,19 @@ pub fn latest_good(
     Ok(None)
 }
 
-/// Returns the newest checkpoint whose manifest and headers are as they were written, and whose files are there and as long as
-/// it says. Their tensors are for those to compare who read them: see [`Checkpoint::check_read`].
+/// Returns the newest checkpoint whose manifest and headers are verified, and whose files exist with the right size.
+/// The readers of the tensors verify those: see [`Checkpoint::check_read`].
 ///
-/// One that is not is set aside: see [`set_aside`].
+/// Damaged checkpoints are renamed: see [`set_aside`].
 ///
 /// # Errors
-/// The folder or bucket cannot be read, or a damaged checkpoint cannot be set aside.
+/// The directory or bucket cannot be read, or a damaged checkpoint cannot be renamed.
 pub fn latest(
     model_dir: &Path,
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<Option<Checkpoint>, Error> {
     let mut candidates = list(model_dir)?;
-    // Nobody knows when these were written: they may be the newest, and are not passed over in silence.
+    // The age of unreadable checkpoints is unknown. They may be the newest, so they are reported.
     let unreadable: Vec<Found> = candidates
         .extract_if(.., |found| found.epoch == UNREADABLE)
         .collect();
@@ -60,11 +60,12 @@ pub fn latest(
     Ok(None)
 }
 
-/// Sets a checkpoint aside in which `error` was found. It is renamed to `damaged.model.ckpt-<step>` and told to `warn`; nothing
-/// is deleted. In a bucket its manifest is, to `damaged.json`.
+/// Puts a checkpoint with the fault `error` into quarantine: renames its folder to `damaged.model.ckpt-<step>` and
+/// reports it to `warn`. Nothing is deleted. In a bucket, only the manifest is renamed, to `damaged.json`.
 ///
 /// # Errors
-/// `error`, where it says nothing of the checkpoint, because it could not be looked at; or the checkpoint cannot be renamed.
+/// Returns `error` itself if the checkpoint could not be accessed, so that its state is unknown. The checkpoint cannot
+/// be renamed.
 pub fn set_aside(
     model_dir: &Path,
     path: &Path,
@@ -79,7 +80,7 @@ pub fn set_aside(
     rename_damaged(model_dir, &found, error, candidates.last(), warn)
 }
 
-/// Renames a damaged checkpoint, and says so.
+/// Renames a damaged checkpoint, and reports it.
 fn rename_damaged(
     model_dir: &Path,
     found: &Found,
@@ -88,11 +89,11 @@ fn rename_damaged(
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<(), Error> {
     if !error.is_of_files() {
-        // Nothing is known of the checkpoint: it could not be looked at.
+        // The checkpoint could not be accessed, so its state is unknown.
         return Err(error);
     }
     let aside = match Bucket::of(&found.path)? {
-        // Without its manifest it is no checkpoint.
+        // Without a manifest, the folder is not a checkpoint.
         Some(bucket) => {
             bucket.put(DAMAGED, bucket.read(MANIFEST)?.unwrap_or_default())?;
             bucket.remove(MANIFEST)?;

@@ -1,4 +1,4 @@
-//! Reading a checkpoint by variable and row.
+//! Reader of checkpoints, by variable and row.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use crate::model_dir::MANIFEST;
 use crate::parts_read::PartsRead;
 use crate::{Error, Manifest, manifest_file};
 
-/// Bytes read at once while a file is verified.
+/// Bytes of one read while a file is verified.
 const VERIFY_BYTES: usize = 1 << 20;
 
-/// Bytes of a file that one thread verifies before it takes the next.
+/// Bytes of the piece of a file that one thread verifies before it takes the next piece.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// Bytes read at once while an object is verified: parts of it come side by side.
+/// Bytes of one read while an object is verified. The storage fetches parts of it concurrently.
 const VERIFY_REMOTE_BYTES: usize = 32 << 20;
 
 /// An opened checkpoint.
@@ -32,7 +32,7 @@ pub struct Checkpoint {
     parts_read: PartsRead,
 }
 
-/// Returns the CRC-32C of some bytes of a file, which are read so many at a time.
+/// Returns the CRC-32C of some bytes of a file. It reads `at_once` bytes at a time.
 fn checksum(file: &File, bytes: Range<u64>, at_once: usize) -> std::io::Result<u32> {
     let mut buffer = vec![0; at_once.min((bytes.end - bytes.start) as usize)];
     let mut found = 0;
@@ -44,7 +44,7 @@ fn checksum(file: &File, bytes: Range<u64>, at_once: usize) -> std::io::Result<u
     Ok(found)
 }
 
-/// The same, read by as many threads as the machine has cores: a disk answers several questions at once.
+/// Returns the CRC-32C of some bytes of a file, read by one thread per core. A disk serves several requests at once.
 fn checksum_side_by_side(file: &File, bytes: Range<u64>) -> std::io::Result<u32> {
     let pieces: Vec<Range<u64>> = bytes
         .clone()
@@ -110,7 +110,7 @@ impl Checkpoint {
     /// every tensor lies within its file.
     ///
     /// # Errors
-    /// Something is missing or does not agree.
+    /// A file is missing or damaged, or does not match the manifest.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let manifest_path = path.join(MANIFEST);
         let manifest = manifest_file::read(path)?;
@@ -177,12 +177,12 @@ impl Checkpoint {
         })
     }
 
-    /// Returns the folder.
+    /// Returns the folder of the checkpoint.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it lies in an object store.
+    /// Returns whether the checkpoint is in an object store.
     pub fn is_remote(&self) -> bool {
         is_remote(&self.path)
     }
@@ -195,7 +195,7 @@ impl Checkpoint {
     /// Reads every byte and compares every checksum.
     ///
     /// # Errors
-    /// The first file and tensor that differ, with the expected and the found checksum.
+    /// The first file and tensor that differ, with the expected and the found checksum. A file cannot be read.
     pub fn verify(&self) -> Result<(), Error> {
         self.verify_headers()?;
         for shard in &self.manifest.shards {
@@ -206,7 +206,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Reads what stands before the tensors of each file, which nobody reads for their values, and compares its checksum.
+    /// Reads the bytes before the tensors of each file and compares their checksum. No restore reads these bytes.
     pub(crate) fn verify_headers(&self) -> Result<(), Error> {
         for shard in &self.manifest.shards {
             let front = shard
@@ -233,7 +233,7 @@ impl Checkpoint {
         self.agree(shard, tensor, found)
     }
 
-    /// Compares a checksum that was found of a tensor with that of its record.
+    /// Compares the computed checksum of a tensor with the checksum in its record.
     pub(crate) fn agree(
         &self,
         shard: &ShardRecord,
@@ -261,7 +261,7 @@ impl Checkpoint {
     fn checksum_of(&self, shard: &ShardRecord, bytes: Range<u64>) -> Result<u32, Error> {
         let file = self.file(&shard.file)?;
         let found = if file.is_remote() {
-            // Parts of an object come side by side already.
+            // The storage already fetches parts of an object concurrently.
             checksum(file, bytes, VERIFY_REMOTE_BYTES)
         } else {
             checksum_side_by_side(file, bytes)
@@ -283,7 +283,7 @@ impl Checkpoint {
         &self.parts_read
     }
 
-    /// Reads the bytes of a tensor, from the row at place `row` of it on.
+    /// Reads bytes of a tensor, from its row `row` on.
     pub(crate) fn read_tensor(
         &self,
         shard: &ShardRecord,
@@ -300,7 +300,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Reads a whole variable, which is not a dynamic table.
+    /// Reads a whole variable. It must not be a dynamic table.
     ///
     /// # Errors
     /// As [`Checkpoint::read_rows`].

@@ -1,20 +1,20 @@
-//! Records that change, in a bucket: objects with numbers, of which the highest counts. Who writes a number is the only one
-//! to write it, so that whoever was deposed replaces nothing of its successor's.
+//! Numbered records in a bucket, for values that change: objects, of which the one with the highest number is valid.
+//! Each number has one writer, so a deposed chief cannot replace a record of its successor.
 
 use std::time::SystemTime;
 
 use crate::Error;
 use crate::bucket::Bucket;
 
-/// The record that counts.
+/// The valid record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Latest {
     pub(crate) number: u64,
-    /// When it was written, by the clock of the store.
+    /// Time of writing, by the clock of the store.
     pub(crate) written: SystemTime,
 }
 
-/// Returns the name of a record: names sort as their numbers do.
+/// Returns the name of a record. Names sort like their numbers.
 pub(crate) fn name(folder: &str, number: u64) -> String {
     format!("{folder}/{number:020}")
 }
@@ -30,14 +30,14 @@ fn numbers(bucket: &Bucket, folder: &str) -> Result<Vec<Latest>, Error> {
     Ok(found.collect())
 }
 
-/// Returns the record that counts, if there is one.
+/// Returns the valid record, if there is one.
 pub(crate) fn latest(bucket: &Bucket, folder: &str) -> Result<Option<Latest>, Error> {
     Ok(numbers(bucket, folder)?
         .into_iter()
         .max_by_key(|found| found.number))
 }
 
-/// Writes a record, and removes those of lower numbers.
+/// Writes a record, and removes the records of lower numbers.
 pub(crate) fn write(
     bucket: &Bucket,
     folder: &str,

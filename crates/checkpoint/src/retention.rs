@@ -1,4 +1,4 @@
-//! Which checkpoints stay.
+//! Retention of checkpoints.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -11,12 +11,12 @@ use crate::model_dir::{
 };
 use crate::{Checkpoint, Error, Evaluated, Found, files};
 
-/// Suffix of the files that say who reads a checkpoint.
+/// Suffix of the pin files, which name the readers of a checkpoint.
 const PIN_SUFFIX: &str = ".pin";
-/// Age after which a pin counts no more, in seconds: its reader has died elsewhere.
+/// Age after which a pin is ignored, in seconds. Its reader has died.
 const PIN_SECONDS_MAX: u64 = 3600;
 
-/// Keeps a checkpoint from being removed, until it is dropped.
+/// A pin protects a checkpoint from removal until it is dropped.
 #[derive(Debug)]
 pub struct Pin(PathBuf);
 
@@ -29,7 +29,7 @@ impl Drop for Pin {
 /// Marks a checkpoint as being read by `owner`, for example `evaluator-4711`.
 ///
 /// # Errors
-/// The file cannot be written, or the checkpoint has gone.
+/// The file cannot be written, or the checkpoint has been removed.
 pub fn pin(checkpoint: &Path, owner: &str) -> Result<Pin, Error> {
     let path = checkpoint.join(format!("{owner}{PIN_SUFFIX}"));
     match Bucket::of(checkpoint)? {
@@ -68,21 +68,22 @@ fn pinned(checkpoint: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Which checkpoints of a model folder stay. The newest does always, and so does, for now, one that is being read.
+/// Rule of retention. The newest checkpoint always stays. A checkpoint that is being read stays until the reader is
+/// done.
 #[derive(Debug, Clone, Copy)]
 pub struct Keep {
-    /// Newest ones that stay; 0 = all stay.
+    /// Number of newest checkpoints that stay; 0 = all stay.
     pub max: usize,
-    /// One in so many hours stays for good; 10,000 and more = none does.
+    /// One checkpoint per so many hours stays for good; 10,000 and more = none.
     pub every_n_hours: f64,
-    /// Step of one that stays besides.
+    /// Step of the best checkpoint, which also stays.
     pub best: Option<u64>,
-    /// Whether those that have not been evaluated stay, until they have.
+    /// Whether a checkpoint stays until it has been evaluated.
     pub unevaluated: bool,
 }
 
 impl Keep {
-    /// Nothing stays but the newest ones.
+    /// Returns a rule that keeps only the newest checkpoints.
     pub fn newest(max: usize) -> Self {
         Self {
             max,
@@ -93,14 +94,14 @@ impl Keep {
     }
 }
 
-/// Removes the oldest checkpoints that are not to stay, and returns their steps. Whoever wrote a file of the newest has read it
-/// back: it is looked whether all of its files are there.
+/// Removes the oldest checkpoints that the rule does not keep. Returns their steps. Of the newest checkpoint, only the
+/// presence and size of the files are checked, because each writer has read its file back.
 ///
 /// # Errors
-/// The newest is not whole, and then nothing is removed; or a folder cannot be read or removed.
+/// The newest checkpoint is not complete; then nothing is removed. A folder cannot be read or removed.
 pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
     let mut found = list(model_dir)?;
-    // One that cannot be read is damaged: it counts for nothing, and is set aside later, not removed.
+    // An unreadable checkpoint is damaged. It does not count, and is put into quarantine later instead of removed.
     found.retain(|found| found.epoch != UNREADABLE || Checkpoint::open(&found.path).is_ok());
     let Some(newest) = found.last() else {
         return Ok(Vec::new());
@@ -108,7 +109,7 @@ pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
     if keep.max == 0 || found.len() <= keep.max {
         return Ok(Vec::new());
     }
-    // Nothing is newer than what was evaluated last, where that does not matter.
+    // If evaluations do not matter, every checkpoint counts as evaluated.
     let evaluated = if keep.unevaluated {
         let last = Evaluated::read(model_dir)?;
         last.map_or((0, 0), |last| (last.cluster_epoch, last.global_step))
@@ -123,7 +124,7 @@ pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
         .iter()
         .filter(|candidate| Some(candidate.step) != keep.best)
     {
-        // As above: it is not removed.
+        // A damaged checkpoint is not removed.
         let Ok(opened) = Checkpoint::open(&candidate.path) else {
             continue;
         };
@@ -149,7 +150,7 @@ pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
     Ok(removed.into_iter().map(|found| found.step).collect())
 }
 
-/// Removes a checkpoint. One that is half removed must never look like one.
+/// Removes a checkpoint. A partly removed checkpoint must never look complete.
 fn remove(model_dir: &Path, found: &Found) -> Result<(), Error> {
     match Bucket::of(&found.path)? {
         Some(bucket) => bucket.remove_all(Some(MANIFEST)),
@@ -162,8 +163,8 @@ fn remove(model_dir: &Path, found: &Found) -> Result<(), Error> {
     }
 }
 
-/// Removes the checkpoints that were made after that of this step, so that it is the latest. Returns the steps that were removed;
-/// nothing, and removes nothing, where it is not there or cannot be read.
+/// Removes the checkpoints after the one of this step, so that it is the latest. Returns the removed steps. If there is
+/// no readable checkpoint of this step, removes and returns nothing.
 ///
 /// # Errors
 /// A folder cannot be read or removed.
@@ -176,7 +177,7 @@ pub fn remove_after(model_dir: &Path, step: u64) -> Result<Option<Vec<u64>>, Err
         return Ok(None);
     }
     let (left, later) = found.split_at(place + 1);
-    // The newest first: whatever is left behind a failure ends at a checkpoint that was there before.
+    // The newest is removed first. So after a failure, the latest checkpoint is one that existed before.
     for found in later.iter().rev() {
         remove(model_dir, found)?;
     }
@@ -186,9 +187,9 @@ pub fn remove_after(model_dir: &Path, step: u64) -> Result<Option<Vec<u64>>, Err
     Ok(Some(later.iter().map(|found| found.step).collect()))
 }
 
-/// Removes what earlier attempts left behind. Only the chief calls it, before its first checkpoint.
+/// Removes the temporary folders of earlier attempts. Only the chief calls it, before its first checkpoint.
 ///
-/// A checkpoint that was moved aside while another took its place is put back if the other never came.
+/// If a checkpoint was moved aside and its replacement was never renamed into place, it is moved back.
 ///
 /// # Errors
 /// A folder cannot be read or removed.
@@ -220,9 +221,9 @@ pub fn sweep(model_dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes from a bucket what chiefs before `epoch` have begun to write and did not commit; nothing of a folder of this
-/// machine. Whoever has claimed the epoch may: if the one before still writes, its checkpoint is lost to it, which is no
-/// other's to wait for.
+/// Removes from a bucket the uncommitted checkpoints of chiefs before term `epoch`. Does nothing for a local directory.
+/// The chief that has claimed the term may do so at any time: if a deposed chief is still writing, its checkpoint is
+/// lost.
 ///
 /// # Errors
 /// The bucket cannot be read or written.

@@ -1,4 +1,5 @@
-//! A model folder is in use for as long as a run lasts: two runs in one process each would train over each other's checkpoints.
+//! Run lock: marks a model directory as in use while a run lasts. Without it, two runs in one process each would
+//! overwrite each other's checkpoints.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -12,17 +13,17 @@ use trainyard_storage::is_remote;
 use crate::Error;
 use crate::files::encode;
 
-/// The file that is locked. It says by whom.
+/// The locked file. It holds the [`Runner`].
 const RUN_LOCK: &str = "run.lock";
 
 /// A process that runs a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runner {
-    /// Its host.
+    /// Host of the process.
     pub host: String,
-    /// Its process id there.
+    /// Process id on the host.
     pub process_id: u32,
-    /// When it was started.
+    /// Start of the process, in seconds since 1970.
     pub started_unix_secs: u64,
 }
 
@@ -38,17 +39,18 @@ impl fmt::Display for Runner {
     }
 }
 
-/// The use of a model folder, until it is dropped or its process dies.
+/// The lock of a model directory. It ends when the value is dropped or the process dies.
 #[derive(Debug)]
 pub struct RunLock {
     _file: Option<File>,
 }
 
 impl RunLock {
-    /// Says that another run has a folder in use, without taking it: for a program that starts the processes of a run.
+    /// Checks that no run in one process has locked a directory, without locking it. It serves a program that starts
+    /// the processes of a run.
     ///
     /// # Errors
-    /// [`Error::InUse`], if a run in one process has it. The file cannot be read.
+    /// [`Error::InUse`] if a run in one process has locked the directory. The file cannot be read.
     pub fn refuse_if_taken(model_dir: &Path) -> Result<(), Error> {
         let path = model_dir.join(RUN_LOCK);
         if is_remote(model_dir) {
@@ -56,7 +58,7 @@ impl RunLock {
         }
         let file = match File::open(&path) {
             Ok(file) => file,
-            // Where no such folder can be, no run is either.
+            // Without a lock file, no run uses the directory.
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
@@ -70,12 +72,12 @@ impl RunLock {
         }
     }
 
-    /// Takes a model folder into use. A run that is `alone`, in one process, shares it with nobody; chiefs of a cluster share it
-    /// with each other, since their epochs decide who leads. A bucket has no locks, nor have some file systems: there, whoever
-    /// comes later deposes who was there before.
+    /// Locks a model directory. A run that is `alone`, in one process, locks it exclusively. Chiefs of a cluster share
+    /// the lock, because their terms decide which chief leads. Buckets and some file systems have no locks: there, a
+    /// later run deposes an earlier one.
     ///
     /// # Errors
-    /// [`Error::InUse`], if another run has it. The file cannot be made, or written.
+    /// [`Error::InUse`] if another run has locked the directory. The file cannot be created or written.
     pub fn take(model_dir: &Path, alone: bool, runner: &Runner) -> Result<Self, Error> {
         if is_remote(model_dir) {
             return Ok(Self { _file: None });
@@ -109,7 +111,7 @@ impl RunLock {
     }
 }
 
-/// Returns ", started 12 s ago"; nothing where the clock of this host is behind that.
+/// Returns ", started 12 s ago"; an empty text if the clock of this host is before the start.
 pub(crate) fn started_ago(unix_secs: u64) -> String {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_secs);
     match started.elapsed() {
@@ -119,7 +121,7 @@ pub(crate) fn started_ago(unix_secs: u64) -> String {
     }
 }
 
-/// Says who has a folder in use.
+/// Returns the error that names the process that uses a directory.
 fn in_use(model_dir: &Path, lock: &Path) -> Error {
     let runner = std::fs::read(lock)
         .ok()

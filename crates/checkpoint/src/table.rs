@@ -1,4 +1,4 @@
-//! Dynamic tables in a checkpoint: ids, times of last use and sightings beside values and slots.
+//! Dynamic tables in a checkpoint: ids, idle times and occurrence counts, beside values and slots.
 
 use std::ops::Range;
 
@@ -7,31 +7,33 @@ use trainyard_variable::{Candidate, DynamicRows, FirstRows, Idle};
 use crate::manifest::{Dtype, ShardRecord, TensorRecord};
 use crate::{Checkpoint, Error};
 
-/// Name of the tensor of ids, where slots have theirs: `[rows]`, ascending.
+/// Name, in the place of a slot name, of the tensor of ids: `[rows]`, ascending.
 const IDS: &str = "ids";
-/// Pushes and seconds since last use: `[rows, 2]`.
+/// Name of the tensor of pushes and seconds since the last use: `[rows, 2]`.
 const IDLE: &str = "idle";
-/// Ids without a row, pushes and seconds since they were seen, sightings: `[candidates, 4]`.
+/// Name of the tensor of ids without a row: id, pushes and seconds since the last occurrence, and occurrence count:
+/// `[candidates, 4]`.
 const CANDIDATES: &str = "candidates";
 
-/// Bytes of values and slots that are read at once; from a bucket, whose parts come side by side, more.
+/// Bytes of values and slots that are read at once. From a bucket, more bytes are read, because parts are fetched
+/// concurrently.
 const LOT_BYTES: usize = 8 << 20;
 const REMOTE_LOT_BYTES: usize = 128 << 20;
 /// Ids without a row that are read at once.
 const CANDIDATES_AT_ONCE: usize = 64 << 10;
 
-/// Takes some rows of a dynamic table.
+/// Callback that receives some rows of a dynamic table.
 pub type OnLot<'a> = dyn FnMut(&DynamicRows) -> Result<(), Error> + 'a;
 
-/// Where the rows of a dynamic table come from.
+/// Source of the rows of a dynamic table.
 pub trait TableSource {
-    /// Returns the number of rows, and of ids without one.
+    /// Returns the number of rows, and the number of ids without a row.
     fn counts(&self) -> (usize, usize);
 
-    /// Hands on all of them, some at a time, in ascending order of id.
+    /// Passes all rows to `each`, some at a time, in ascending order of id.
     ///
     /// # Errors
-    /// That of `each`.
+    /// Returns the error of `each`.
     fn read(&self, each: &mut OnLot<'_>) -> Result<(), Error>;
 }
 
@@ -45,7 +47,7 @@ impl TableSource for DynamicRows {
     }
 }
 
-/// A slice of a dynamic table, to be written.
+/// A slice of a dynamic table to be written.
 pub struct TableView<'a> {
     /// Variable.
     pub variable: &'a str,
@@ -53,23 +55,23 @@ pub struct TableView<'a> {
     pub part: usize,
     /// Values in a row.
     pub width: usize,
-    /// Names of the slots, in the order of those in `rows`.
+    /// Names of the slots, in the order of the slots in `source`.
     pub slot_names: Vec<&'a str>,
-    /// The rule of the first values of ids without a row; absent = that of the manifest's seed.
+    /// The rule of the initial values of ids without a row; absent = the rule by the manifest's seed.
     pub first: Option<&'a FirstRows>,
     /// Ids, values and slots.
     pub source: &'a dyn TableSource,
 }
 
 impl TableView<'_> {
-    /// Returns name, numbers in a row, and rows of each tensor of whole numbers.
+    /// Returns the name, the numbers per row, and the rows of each tensor of whole numbers.
     pub(crate) fn integers(&self) -> [(&'static str, usize, usize); 3] {
         let (rows, candidates) = self.source.counts();
         [(IDS, 1, rows), (IDLE, 2, rows), (CANDIDATES, 4, candidates)]
     }
 }
 
-/// Returns the whole numbers of some rows, by tensor.
+/// Returns the whole numbers of some rows, in the order of the tensors of [`TableView::integers`].
 pub(crate) fn integers_of(lot: &DynamicRows) -> [Vec<u64>; 3] {
     let idle = lot
         .idle
@@ -91,11 +93,11 @@ pub(crate) fn integers_of(lot: &DynamicRows) -> [Vec<u64>; 3] {
 }
 
 impl Checkpoint {
-    /// Reads the rows of a dynamic table whose ids lie in `ids`, with these slots, in ascending order of id, whatever
-    /// files they lie in.
+    /// Reads the rows of a dynamic table whose ids are in `ids`, with these slots, in ascending order of id, from any
+    /// number of files.
     ///
     /// # Errors
-    /// It holds no such table or slot, its tensors do not belong together, or a file cannot be read.
+    /// The checkpoint holds no such table or slot, its tensors do not match, or a file cannot be read.
     pub fn read_dynamic(
         &self,
         variable: &str,
@@ -123,10 +125,11 @@ impl Checkpoint {
         Ok(out)
     }
 
-    /// Reads the same some rows at a time: file by file, in each in ascending order of id.
+    /// Reads the same rows in lots: file by file, in ascending order of id within a file.
     ///
     /// # Errors
-    /// It holds no such table or slot, or its tensors do not belong together. A lot that cannot be read is an error of its own.
+    /// The checkpoint holds no such table or slot, or its tensors do not match. The iterator returns the errors of
+    /// reading.
     pub fn lots<'a>(
         &'a self,
         variable: &'a str,
@@ -148,14 +151,14 @@ impl Checkpoint {
         })
     }
 
-    /// Returns the rows in use of a dynamic table.
+    /// Returns the number of rows of a dynamic table that are in use.
     pub fn rows_used(&self, variable: &str) -> usize {
         let shards = self.manifest().shards.iter();
         let ids = shards.filter_map(|shard| tensor(shard, variable, Some(IDS)));
         ids.map(|ids| ids.row_end - ids.row_begin).sum()
     }
 
-    /// Finds the tensors of a table in a file.
+    /// Returns the tensors of a table in a file, if the file has them.
     fn table_part<'a>(
         &'a self,
         shard: &'a ShardRecord,
@@ -251,7 +254,7 @@ impl Checkpoint {
     }
 }
 
-/// The tensors of a table in one file, and how far they have been read.
+/// The tensors of a table in one file, and the position of reading.
 struct TablePart<'a> {
     shard: &'a ShardRecord,
     ids: &'a TensorRecord,
@@ -262,22 +265,22 @@ struct TablePart<'a> {
     rows_at_once: usize,
     /// The next row.
     row: usize,
-    /// The id of the row before it.
+    /// The id of the row before the next row.
     last: Option<u64>,
     /// The next id without a row.
     candidate: usize,
 }
 
-/// Rows of a dynamic table, some at a time.
+/// Iterator over the rows of a dynamic table, some at a time.
 pub struct Lots<'a> {
     checkpoint: &'a Checkpoint,
     ids: Range<u128>,
-    /// What is left to read, the next file last.
+    /// Files that remain to be read. The next file is the last.
     parts: Vec<TablePart<'a>>,
 }
 
 impl Lots<'_> {
-    /// Reads what is next; nothing behind the last. There may be no rows in it.
+    /// Reads the next lot; nothing after the last lot. A lot may be empty.
     fn read(&mut self) -> Result<Option<DynamicRows>, Error> {
         while let Some(part) = self.parts.last_mut() {
             if part.row < part.ids.row_end {
@@ -296,7 +299,7 @@ impl Iterator for Lots<'_> {
     type Item = Result<DynamicRows, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // What cannot be read is not tried again.
+        // The iterator ends after an error.
         self.read().inspect_err(|_| self.parts.clear()).transpose()
     }
 }

@@ -1,4 +1,5 @@
-//! Values in files that other programs write and read: exports of ours, other safetensors files, NumPy arrays.
+//! Tensor files: values in files that other programs read or write, namely exports, other safetensors files and NumPy
+//! arrays.
 
 mod npy;
 
@@ -16,41 +17,41 @@ use trainyard_variable::{DynamicRows, FirstRows, Idle, Initializer};
 use crate::Error;
 use crate::files::{names, read};
 
-/// Ending of a file of named tensors.
+/// Extension of a file of named tensors.
 const SAFETENSORS: &str = "safetensors";
 
-/// Ending of a file with one NumPy array.
+/// Extension of a file with one NumPy array.
 const NPY: &str = "npy";
 
-/// The description beside an export.
+/// Name of the file that describes an export.
 const DESCRIPTION: &str = "model.json";
 
-/// The graph of an export.
+/// Name of the file with the graph of an export.
 const GRAPH: &str = "model.onnx";
 
-/// Longest header of a safetensors file: the library's own bound.
+/// Longest header of a safetensors file, in bytes: the bound of the safetensors library.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
 
-/// First bytes of a NumPy file, which hold all of a usual header.
+/// Bytes of the first read of a NumPy file. They hold a usual header.
 const NPY_START_BYTES: u64 = 4096;
 
-/// Values that are converted at once.
+/// Number of values that are converted at once.
 const VALUES_AT_ONCE: usize = 1 << 18;
 
-/// Rows of a dynamic table that are read at once.
+/// Number of rows of a dynamic table that are read at once.
 const ROWS_AT_ONCE: usize = 1 << 16;
 
-/// Folders below each other that are looked through for NumPy arrays.
+/// Depth of nested folders that are searched for NumPy arrays.
 const DEPTH_MAX: usize = 8;
 
-/// How a value is stored.
+/// Stored type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     F32,
     F64,
     F16,
     Bf16,
-    /// 64 bits: the ids of a dynamic table.
+    /// 64-bit integers: the ids of a dynamic table.
     Integer,
 }
 
@@ -70,11 +71,11 @@ struct Tensor {
     file: Arc<File>,
     kind: Kind,
     shape: Vec<usize>,
-    /// First byte of its values.
+    /// Offset of the values in the file.
     begin: u64,
 }
 
-/// Values by name.
+/// Opened tensor files: tensors by name.
 #[derive(Debug)]
 pub struct TensorFiles {
     path: PathBuf,
@@ -83,7 +84,7 @@ pub struct TensorFiles {
     global_step: Option<u64>,
 }
 
-/// What is read of the description of an export.
+/// The fields of the description of an export that are read.
 #[derive(Debug, Deserialize)]
 struct Description {
     global_step: u64,
@@ -94,7 +95,7 @@ struct Description {
 struct Described {
     name: String,
     shape: Vec<usize>,
-    /// What decides the values of ids without a row.
+    /// Rule of the values of ids without a row.
     others: Option<DescribedOthers>,
 }
 
@@ -102,13 +103,14 @@ struct Described {
 struct DescribedOthers {
     initializer: Initializer,
     seed: u64,
-    /// Shape of the variable that training knows. Exports of earlier releases do not tell it.
+    /// Shape of the variable in training. Exports of earlier releases lack it.
     shape: Option<Vec<usize>>,
 }
 
 impl TensorFiles {
-    /// Opens a `.safetensors` or `.npy` file, an export, the newest export in a folder of exports, or a folder of such files;
-    /// nothing where there is none of these. An array of a folder is named by its path below it, without the ending.
+    /// Opens a `.safetensors` or `.npy` file, an export, the newest export in a folder of exports, or a folder of such
+    /// files. Returns nothing if the path is none of these. An array in a folder is named by its path below the folder,
+    /// without the extension.
     ///
     /// # Errors
     /// A file cannot be read, or is damaged.
@@ -165,7 +167,7 @@ impl TensorFiles {
         Ok((!opened.tensors.is_empty()).then_some(opened))
     }
 
-    /// Adds the arrays in a folder and those below it.
+    /// Adds the arrays in a folder and in the folders below it.
     fn add_arrays(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), Error> {
         for name in names(folder)? {
             let path = folder.join(&name);
@@ -274,7 +276,7 @@ impl TensorFiles {
         )
     }
 
-    /// Adds a tensor of a file that has so many bytes.
+    /// Adds a tensor of a file with `bytes` bytes.
     fn add(&mut self, name: String, tensor: Tensor, bytes: u64) -> Result<(), Error> {
         let values = tensor
             .shape
@@ -297,12 +299,12 @@ impl TensorFiles {
         Ok(())
     }
 
-    /// Reads the description of an export, where there is one.
+    /// Reads the description of an export, if there is one.
     fn describe(&mut self, path: &Path) -> Result<(), Error> {
         let Some(text) = read(path)? else {
             return Ok(());
         };
-        // Any program may write a file of this name: only an export's is understood.
+        // Another program may have written a file of this name, so a file of another form is ignored.
         let Ok(description) = serde_json::from_slice::<Description>(&text) else {
             return Ok(());
         };
@@ -334,7 +336,7 @@ impl TensorFiles {
         Ok(())
     }
 
-    /// Returns where it is.
+    /// Returns the path that was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -344,7 +346,7 @@ impl TensorFiles {
         self.global_step
     }
 
-    /// Returns what is not ids, by name, with its shape.
+    /// Returns the names and shapes of all tensors but integers, which are ids.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &[usize])> {
         let values = self
             .tensors
@@ -353,7 +355,7 @@ impl TensorFiles {
         values.map(|(name, tensor)| (name.as_str(), tensor.shape.as_slice()))
     }
 
-    /// Returns whether a variable has an id for each row, in `<variable>/ids`.
+    /// Returns whether a variable is a dynamic table: whether `<variable>/ids` has an id for each row.
     pub fn is_dynamic(&self, variable: &str) -> bool {
         self.ids(variable).is_some()
     }
@@ -364,7 +366,7 @@ impl TensorFiles {
         (ids.kind == Kind::Integer && ids.shape == [*rows]).then_some(ids)
     }
 
-    /// Returns what decides the values of ids without a row, where the export says so.
+    /// Returns the rule of the values of ids without a row, if the export stores it.
     pub fn first_rows(&self, variable: &str) -> Option<FirstRows> {
         self.first_rows.get(variable).cloned()
     }
@@ -372,7 +374,7 @@ impl TensorFiles {
     /// Reads `rows` of a variable into `out`.
     ///
     /// # Errors
-    /// It is absent, or cannot be read.
+    /// The variable is absent, or a file cannot be read.
     pub fn read_rows(
         &self,
         variable: &str,
@@ -394,10 +396,10 @@ impl TensorFiles {
         tensor.read(rows.start * width, out)
     }
 
-    /// Reads the rows of a dynamic table whose ids lie in `ids`, some at a time.
+    /// Reads the rows of a dynamic table whose ids are in `ids`, some at a time.
     ///
     /// # Errors
-    /// There is no such table.
+    /// The files hold no such table. The iterator returns the errors of reading.
     pub fn lots<'a>(
         &'a self,
         variable: &'a str,
@@ -439,7 +441,7 @@ impl TensorFiles {
 }
 
 impl Tensor {
-    /// Reads the values from a place on.
+    /// Reads values from place `place` on, converted to `f32`.
     fn read(&self, place: usize, out: &mut [f32]) -> Result<(), Error> {
         let at = |place: usize| self.begin + place as u64 * self.kind.bytes() as u64;
         let failed = |error| Error::io("read", &self.path)(error);

@@ -1,4 +1,5 @@
-//! Which variables of a new model start from those of another (`tf.estimator.WarmStartSettings`).
+//! Warm start: chooses the variables of a new model that begin with the values of another run
+//! (`tf.estimator.WarmStartSettings`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,21 +10,21 @@ use trainyard_variable::VariableSpec;
 
 use crate::Origin;
 
-/// A model's variables and the names that they have in another checkpoint.
+/// Variables of a model, with their names in another checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WarmStart {
-    /// The checkpoint, for [`Origin::open`].
+    /// Path of the checkpoint, for [`Origin::open`].
     pub path: PathBuf,
-    /// Name there, by variable.
+    /// Name in the checkpoint, by variable.
     pub names: BTreeMap<String, String>,
 }
 
 impl WarmStart {
-    /// Finds the variables whose whole name matches `pattern`, under their own name or the one that `rename` gives.
-    /// Also returns the variables that matched and are not there: they keep their initial values.
+    /// Finds the variables whose whole name matches `pattern`, under their own name or the name that `rename` gives.
+    /// Also returns the variables that match but are not in the checkpoint. They keep their initial values.
     ///
     /// # Errors
-    /// No variable is found, a renamed one is absent, or shapes differ.
+    /// No variable is found, a renamed variable is absent, or shapes differ.
     pub fn find(
         path: &Path,
         origin: &Origin,
@@ -51,7 +52,7 @@ impl WarmStart {
                 },
             );
         }
-        // A dynamic table starts from a dynamic table, whatever room each has.
+        // A dynamic table starts from a dynamic table. Their capacities may differ.
         let alike = |spec: &VariableSpec, name: &str, shape: &[usize]| match spec.dynamic() {
             Some(_) => origin.is_dynamic(name) && shape.get(1..) == spec.shape.get(1..),
             None => !origin.is_dynamic(name) && shape == spec.shape,

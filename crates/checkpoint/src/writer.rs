@@ -1,4 +1,4 @@
-//! Writing a checkpoint: each server its own file, then the chief the manifest, then one rename.
+//! Writer of checkpoints: each server writes its file, then the chief writes the manifest and renames the folder.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -21,31 +21,31 @@ use crate::{
     TensorRecord, manifest_file, records,
 };
 
-/// Bytes read at once of a file that was written.
+/// Bytes of one read while a file is read back.
 const READ_BACK_BYTES: usize = 1 << 20;
-/// Tensors of whole numbers that a dynamic table has.
+/// Number of tensors of whole numbers of a dynamic table.
 const INTEGERS_OF_TABLE: usize = 3;
-/// So many of them are let go of by the page cache at a time.
+/// Number of reads back after which their pages are dropped from the page cache.
 const READ_BACK_KEPT: u64 = 16;
 
-/// Takes the values of some rows and, in the order of their names, as many of each slot.
+/// Callback that receives the values of some rows and, in the order of the slot names, as many values of each slot.
 pub type OnRows<'a> = dyn FnMut(&[f32], &[&[f32]]) -> Result<(), Error> + 'a;
 
-/// The values and slots of a slice.
+/// Source of the values and slots of a slice.
 pub trait SliceSource {
-    /// Gives all rows to `each`, in order, some at a time.
+    /// Passes all rows to `each`, in order, some at a time.
     ///
     /// # Errors
-    /// That of `each`.
+    /// Returns the error of `each`.
     fn read(&self, each: &mut OnRows<'_>) -> Result<(), Error>;
 }
 
-/// A slice that lies in memory.
+/// A slice in memory.
 #[derive(Debug, Clone, Default)]
 pub struct InMemory<'a> {
     /// `rows x width` values.
     pub values: &'a [f32],
-    /// As many values of each slot.
+    /// Values of each slot, as many as `values`.
     pub slots: Vec<&'a [f32]>,
 }
 
@@ -67,20 +67,20 @@ pub struct SliceView<'a> {
     pub width: usize,
     /// Names of the slots.
     pub slot_names: Vec<&'a str>,
-    /// The rows that it holds; absent = all of them.
+    /// The held rows; absent = all rows.
     pub held: Option<HeldView<'a>>,
-    /// Values and slots of the rows that it holds.
+    /// Values and slots of the held rows.
     pub source: &'a dyn SliceSource,
 }
 
-/// The rows that a slice holds, and what the others read.
+/// The held rows of a slice, and the initial values of the other rows.
 #[derive(Debug, Clone)]
 pub struct HeldView<'a> {
     /// Rows of the variable, ascending.
     pub rows: Vec<Range<usize>>,
-    /// What decides the values of the others.
+    /// Rule of the values of the other rows.
     pub first: &'a FirstRows,
-    /// What each slot of the others is, in the order of their names.
+    /// Initial value of each slot of the other rows, in the order of the slot names.
     pub first_slots: &'a [f32],
 }
 
@@ -89,7 +89,7 @@ impl HeldView<'_> {
         self.rows.iter().map(Range::len).sum()
     }
 
-    /// First and one past the last row of each run.
+    /// Returns the first row and one past the last row of each run.
     fn runs(&self) -> Vec<u64> {
         self.rows
             .iter()
@@ -99,7 +99,7 @@ impl HeldView<'_> {
 }
 
 impl SliceView<'_> {
-    /// The rows that it holds, unless these are all of them.
+    /// Returns the held rows, unless all rows are held.
     fn some_held(&self) -> Option<&HeldView<'_>> {
         self.held
             .as_ref()
@@ -107,7 +107,7 @@ impl SliceView<'_> {
     }
 }
 
-/// What a server adds to its slices.
+/// State of a server, besides its slices.
 #[derive(Debug, Clone)]
 pub struct ShardState {
     /// Index of the server.
@@ -116,18 +116,18 @@ pub struct ShardState {
     pub num_ps: usize,
     /// Pushes applied.
     pub version: u64,
-    /// Data applied.
+    /// Training data applied.
     pub positions: Vec<PositionRecord>,
 }
 
-/// The tensors of a file, one behind the other.
+/// The tensors of a file, in the order of the file.
 #[derive(Default)]
 struct Contents {
     tensors: Vec<TensorRecord>,
 }
 
 impl Contents {
-    /// Adds the tensor of a (variable, slot, part), of which nothing is written yet, and returns its record.
+    /// Adds an unwritten tensor of a (variable, slot, part), and returns its record.
     fn add(
         &mut self,
         what @ (variable, slot, _): (&str, Option<&str>, usize),
@@ -153,7 +153,8 @@ impl Contents {
         &mut self.tensors[last]
     }
 
-    /// Gives each tensor its place behind the one before, and returns the header that says so, and the bytes of all.
+    /// Assigns each tensor the place after the tensor before. Returns the header with the places, and the size of all
+    /// tensors in bytes.
     fn lay_out(&mut self) -> (serde_json::Map<String, serde_json::Value>, u64) {
         let mut header = serde_json::Map::new();
         let mut end = 0;
@@ -170,25 +171,25 @@ impl Contents {
     }
 }
 
-/// Returns the name in its file of the tensor of a (variable, slot, part).
+/// Returns the name in the file of the tensor of a (variable, slot, part).
 fn tensor_name((variable, slot, part): (&str, Option<&str>, usize)) -> String {
     let base = slot.map_or(variable.to_owned(), |slot| format!("{variable}/{slot}"));
     format!("{base}/part_{part}")
 }
 
-/// A file whose tensors are written piece by piece, each from its front.
+/// A file under construction. Each tensor is written piece by piece, from its beginning.
 struct Writing<'a> {
     file: File,
     path: &'a Path,
     tensors: &'a mut [TensorRecord],
-    /// Bytes written of each tensor.
+    /// Number of bytes written of each tensor.
     written: Vec<u64>,
-    /// Absent where the file is sent elsewhere.
+    /// Absent if the file will be uploaded.
     flusher: Option<Flusher>,
 }
 
 impl Writing<'_> {
-    /// Checks that as much was written of each tensor as its record says.
+    /// Checks that each tensor was written with the size in its record.
     fn check_is_whole(&self) -> Result<(), Error> {
         for (record, written) in self.tensors.iter().zip(&self.written) {
             if *written != record.bytes() {
@@ -220,10 +221,10 @@ impl Writing<'_> {
     }
 }
 
-/// Makes the folder that a checkpoint is written into; in a bucket it needs only a name of its own.
+/// Creates the temporary folder of a checkpoint. In a bucket, only a unique name is chosen.
 ///
 /// # Errors
-/// Less space than 1.1 times `bytes_expected`, or the folder cannot be made.
+/// The disk has less space than 1.1 times `bytes_expected`, or the folder cannot be created.
 pub fn begin(
     model_dir: &Path,
     step: u64,
@@ -231,7 +232,7 @@ pub fn begin(
     bytes_expected: u64,
 ) -> Result<PathBuf, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
-        // The keys of the standard library's hashes are drawn at random: no other attempt has the name.
+        // The keys of the standard library's hashes are random, so no other attempt has this name.
         let number = RandomState::new().build_hasher().finish();
         return Ok(bucket
             .path()
@@ -257,10 +258,10 @@ pub fn begin(
     Ok(folder)
 }
 
-/// Removes the folder of a checkpoint that will not be.
+/// Removes the folder of a checkpoint that will not be committed. Errors are ignored.
 pub fn abandon(folder: &Path) {
     match Bucket::of(folder) {
-        // One with a manifest is committed, whatever failed behind that. What stays is swept once there is another chief.
+        // A folder with a manifest is committed, even if a later operation failed. The next chief sweeps what remains.
         Ok(Some(bucket)) => {
             let bucket = bucket.hastily();
             if matches!(bucket.bytes(MANIFEST), Ok(None)) {
@@ -272,8 +273,8 @@ pub fn abandon(folder: &Path) {
     }
 }
 
-/// Writes one server's file and flushes it. For a bucket it is written into a temporary file, and sent from there: its
-/// tensors are written side by side, and a part that fails is sent again.
+/// Writes one server's file and flushes it. For a bucket, the file is written locally as a temporary file and then
+/// uploaded: its tensors are written in alternation, and a failed part must be sent again.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -294,7 +295,7 @@ pub fn write_shard(
         None => folder.join(&file_name),
     };
     let mut contents = Contents::default();
-    // Whole numbers first: they lie at multiples of 8 then, whatever floats follow.
+    // Whole numbers come first, so that they are aligned to 8 bytes.
     let mut integers: Vec<Vec<u64>> = Vec::new();
     for slice in slices {
         if let Some(held) = slice.some_held() {
@@ -358,7 +359,7 @@ pub fn write_shard(
     let (header, offset) = contents.lay_out();
     let mut tensors = contents.tensors;
     let mut text = encode(&header, &path)?;
-    // The values begin at a multiple of 8, so that a mapped file can be read in place.
+    // The values begin at a multiple of 8, so that a memory-mapped file can be read in place.
     text.resize(text.len().next_multiple_of(8), b' ');
     let mut front = (text.len() as u64).to_le_bytes().to_vec();
     front.append(&mut text);
@@ -434,11 +435,11 @@ pub fn write_shard(
     })
 }
 
-/// Reads a file that [`write_shard`] has written, and compares every byte of it: older checkpoints may be removed because
-/// of this one. A bucket compares a checksum of what it takes, and nothing is read.
+/// Reads a file that [`write_shard`] has written, and verifies every byte, because older checkpoints may be removed in
+/// favor of this one. A bucket compares a checksum of the upload, so nothing is read.
 ///
 /// # Errors
-/// The file cannot be read, or is not what was written.
+/// The file cannot be read, or differs from what was written.
 pub fn read_back(folder: &Path, shard: &ShardRecord) -> Result<(), Error> {
     if Bucket::of(folder)?.is_some() {
         return Ok(());
@@ -474,11 +475,11 @@ pub fn read_back(folder: &Path, shard: &ShardRecord) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a written checkpoint the newest: checks that every file is there, writes the manifest, renames the folder.
+/// Commits a checkpoint: checks the presence and size of every file, writes the manifest, and renames the folder.
 ///
 /// # Errors
-/// A file is missing or of another size, or a write fails. The folder is then still a temporary one. Another chief has
-/// claimed a later epoch.
+/// A file is missing or has another size, a write fails, or another chief has claimed a later term. The folder then
+/// keeps its temporary name.
 pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Checkpoint, Error> {
     if let Some(bucket) = Bucket::of(model_dir)? {
         return commit_in(&bucket, folder, manifest);
@@ -505,13 +506,14 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.before_rename");
     let target = model_dir.join(step_folder(manifest.global_step));
-    // A chief that stood still may have a successor by now, whose checkpoint of the same step it must not replace.
+    // A chief that was suspended may have a successor, and must not replace the successor's checkpoint of the same
+    // step.
     let _claimed = claimed_by_nobody_later(model_dir, manifest.cluster_epoch)?;
     if target.exists() && exchange(folder, &target)? {
-        // The same step again: an older epoch wrote it, and this one stands for it.
+        // An earlier term has saved the same step. Its checkpoint, now under the temporary name, is removed.
         abandon(folder);
     } else if target.exists() {
-        // It is moved away first, so that no name is without a checkpoint for longer than two renames.
+        // The old checkpoint is moved aside first, so the name is without a checkpoint only between two renames.
         let aside = model_dir.join(format!(
             "tmp.{}.replaced-{}",
             manifest.global_step, manifest.cluster_epoch
@@ -530,8 +532,8 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
     Checkpoint::open(&target)
 }
 
-/// The same in a bucket, where the manifest alone makes the checkpoint: nobody else puts one in this folder, so that it may be
-/// put again where an answer is lost.
+/// Commits a checkpoint in a bucket, where the manifest makes the folder a checkpoint. No other chief writes to this
+/// folder, so the manifest may be written again if a reply is lost.
 fn commit_in(bucket: &Bucket, folder: &Path, manifest: &Manifest) -> Result<Checkpoint, Error> {
     let own =
         Bucket::of(folder)?.ok_or_else(|| Error::damaged(folder, "it is not in the bucket"))?;

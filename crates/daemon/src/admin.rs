@@ -1,4 +1,4 @@
-//! The admin port: `/metrics`, `/healthz`, `/readyz`, and the page of a role that has one.
+//! Admin port: `/metrics`, `/healthz`, `/readyz`, and the page of a role that has one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use crate::hosts::Hosts;
 use crate::pending_handshakes::PendingHandshakes;
 use crate::{Page, Readiness, Telemetry};
 
-/// Connections at a time. Of more, the oldest goes: whoever asks now and then connects anew.
+/// Most connections at a time. A further connection closes the oldest one: clients that poll can reconnect.
 const CONNECTIONS_MAX: usize = 128;
-/// Longest time between a connection's first byte, or its last answer, and the end of its next question's head.
+/// Timeout for the head of a request, from the first byte of the connection or from the last response.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Wait after a connection could not be accepted: out of descriptors, mostly.
+/// Delay after an error of accept, mostly for lack of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// What the admin port shows.
+/// State that the admin port serves.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     telemetry: Telemetry,
@@ -52,7 +52,7 @@ impl Shared {
     }
 }
 
-/// Serves the admin port until told to stop, to those who call it by a name of its own.
+/// Serves the admin port until `stop` is cancelled. It refuses requests to names that are not its own.
 pub(crate) async fn serve(
     listener: TcpListener,
     shared: Shared,
@@ -83,13 +83,13 @@ pub(crate) async fn serve(
             server
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIMEOUT);
-            // A peer that breaks off, or says what is no HTTP, has its answer already.
+            // Errors are ignored: the peer has closed the connection, or hyper has already replied.
             drop(server.serve_connection(TokioIo::new(stream), service).await);
         });
     }
 }
 
-/// Answers only those who name the port as it is named, see [`Hosts`].
+/// Refuses requests whose `Host` is not a name of this task, see [`Hosts`].
 async fn refuse_strange_names(
     State(hosts): State<Arc<Hosts>>,
     request: Request,

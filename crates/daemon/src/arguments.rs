@@ -1,4 +1,4 @@
-//! The arguments that every daemon takes.
+//! Command-line arguments of all daemons.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub struct Arguments {
     /// The job file.
     #[arg(long, value_name = "JOB.toml")]
     pub job: PathBuf,
-    /// The cluster file. Without it, the environment variable TF_CONFIG says cluster and task.
+    /// The cluster file. Without it, the environment variable TF_CONFIG describes cluster and task.
     #[arg(long, value_name = "CLUSTER.toml")]
     pub cluster: Option<PathBuf>,
     /// Index of this task in its role.
@@ -35,8 +35,8 @@ pub struct Arguments {
     /// Writes one JSON object about the run at its end.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Where this task listens, if that is not its address in the cluster: the others then reach it through a proxy or a
-    /// translated address.
+    /// Address at which this task listens, if it is not its address in the cluster: other tasks then reach it through a
+    /// proxy or a translated address.
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
     /// Address of the admin port: /metrics, /healthz, /readyz. By default the cluster file's, else a free port of
@@ -54,18 +54,19 @@ pub struct Arguments {
         default_value = "info"
     )]
     pub log_level: String,
-    /// Folder of this task's certificate: ca.crt, tls.crt, tls.key. Other tasks are reached by TLS then, and must prove which
-    /// task they are. By default the cluster file's security.tls_dir.
+    /// Folder of this task's certificate: ca.crt, tls.crt, tls.key. The task then uses TLS, and other tasks must prove
+    /// their identity. By default the cluster file's security.tls_dir.
     #[arg(long, value_name = "DIR", env = "TRAINYARD_TLS_DIR")]
     pub tls_dir: Option<PathBuf>,
-    /// File of the roles' tokens, for tasks of one host or behind a mesh. By default the cluster file's security.token_file.
+    /// File of the roles' tokens, for tasks of one host or behind a mesh. By default the cluster file's
+    /// security.token_file.
     #[arg(long, value_name = "FILE", env = "TRAINYARD_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
-    /// Listens at addresses that other hosts reach although nothing protects them.
+    /// Listens at addresses that other hosts can reach, without any protection.
     #[arg(long, env = "TRAINYARD_INSECURE_NO_AUTH")]
     pub insecure_no_auth: bool,
-    /// Folder on this machine for what a ps keeps from one start to the next: its log. By default STATE_DIRECTORY, which
-    /// systemd sets, else `wal` in the model_dir.
+    /// Local folder for the write-ahead log of a ps. By default STATE_DIRECTORY, which systemd sets, else `wal` in the
+    /// model_dir.
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
     /// Longest wait for the other tasks at start, in seconds. By default the job's run.session_creation_timeout_secs.

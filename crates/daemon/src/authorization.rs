@@ -1,4 +1,4 @@
-//! The gate in front of all services: who calls, and whether that role may.
+//! Authorization: a layer before all services that identifies the caller and checks that its role may call the method.
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use trainyard_security::{Identity, Security, roles_of};
 
 use crate::log_rate_limit::LogRateLimit;
 
-/// Metadata key of the reason of a refusal, and the two reasons that are given here. The protocol's table has them too; this crate does not know
-/// it, as the evaluator must not.
+/// Metadata key of the reason of a refusal, and the two reasons that this layer uses. The table of the protocol crate
+/// has them, too. This crate must not depend on the protocol crate, because the evaluator must not.
 const REASON_KEY: &str = "trainyard-reason";
 const UNPROVED: &str = "unproved";
 const NOT_ALLOWED: &str = "not_allowed";
-/// Characters of a refusal in the log: a path may be as long as a header.
+/// Most characters of a refusal in the log. A path may be as long as a header.
 const SHOWN_CHARS_MAX: usize = 512;
 
 fn refusal(code: Code, reason: &'static str, message: String) -> Status {
@@ -31,23 +31,24 @@ fn refusal(code: Code, reason: &'static str, message: String) -> Status {
     Status::with_metadata(code, message, metadata)
 }
 
-/// Who is at the other end of a connection, as its certificate says.
+/// The peer of a connection, by its certificate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Peer {
-    /// Nobody has asked, or its certificate names no task.
+    /// No certificate was requested, or the certificate names no task.
     Unknown,
     /// A task.
     Known(Identity),
-    /// A process of this host that may open the socket's file.
+    /// A process of this host that may open the socket file.
     SameHost,
 }
 
-/// Who calls, as its credentials say. Nobody where none are asked for: then it may say that it is any task.
+/// The caller of a request, by its credentials. It is unknown if credentials are not required; then the caller may act
+/// as any task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caller(Option<Identity>);
 
 impl Caller {
-    /// Returns who has made a request that has come through the gate.
+    /// Returns the caller of a request that the layer has let pass.
     pub fn of(extensions: &Extensions) -> Self {
         extensions.get().copied().unwrap_or_default()
     }
@@ -57,10 +58,10 @@ impl Caller {
         self.0.is_none_or(|identity| identity.role == Role::Chief)
     }
 
-    /// Checks that the caller is the task that its message names. Chiefs that stand by for one another are all `chief:0` there.
+    /// Checks that the caller is the task that its message names. All chiefs, leading and standby, are `chief:0` there.
     ///
     /// # Errors
-    /// It is another (`PERMISSION_DENIED`).
+    /// The caller is another task (`PERMISSION_DENIED`).
     pub fn speaks_as(self, task: Task) -> Result<(), Status> {
         match self.0 {
             Some(identity)
@@ -77,14 +78,14 @@ impl Caller {
     }
 }
 
-/// Who has connected, and from where.
+/// Peer and address of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionInfo {
     pub(crate) peer: Peer,
     pub(crate) address: Arc<str>,
 }
 
-/// Passes on what a caller may ask for.
+/// Layer that passes on only permitted requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Authorization {
     security: Arc<Security>,
@@ -99,10 +100,10 @@ impl Authorization {
         }
     }
 
-    /// Who makes a request.
+    /// Identifies the caller of a request, and checks that it may call the method.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason of the refusal.
     fn caller<B>(&self, request: &Request<B>) -> Result<Caller, Status> {
         let peer = request
             .extensions()
@@ -141,7 +142,7 @@ impl Authorization {
     }
 }
 
-/// A service behind the gate.
+/// A service behind the authorization layer.
 #[derive(Debug, Clone)]
 pub(crate) struct Authorized<S> {
     authorization: Authorization,

@@ -1,4 +1,5 @@
-//! Accepted connections, bounded in number, dropped when they do not say in time what HTTP/2 begins with.
+//! Connection limit: bounds the number of connections, and drops connections that do not send the HTTP/2 preface in
+//! time.
 
 use std::io;
 use std::pin::Pin;
@@ -23,11 +24,11 @@ use crate::listener::{Listener, Stream, is_local, speaks};
 use crate::log_rate_limit::LogRateLimit;
 use crate::pending_handshakes::PendingHandshakes;
 
-/// Connections that may wait to be served.
+/// Most connections that wait for the server.
 const BACKLOG: usize = 64;
-/// What HTTP/2 begins with (RFC 9113, section 3.4).
+/// The connection preface of HTTP/2 (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// A frame of settings that changes none (RFC 9113, section 6.5).
+/// An empty settings frame (RFC 9113, section 6.5).
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// The first bytes of a TLS handshake (RFC 8446, section 5.1).
 const TLS: [u8; 2] = [0x16, 0x03];
@@ -35,18 +36,18 @@ const TLS: [u8; 2] = [0x16, 0x03];
 /// A connection with or without TLS.
 type Agreed = Either<Stream, Connection>;
 
-/// A connection that counts until it is dropped.
+/// A connection that counts toward the limit until it is dropped.
 #[derive(Debug)]
 pub(crate) struct LimitedConnection {
     stream: Agreed,
-    /// What has been read of it, for whoever serves it to read again.
+    /// Bytes that were read and that the server must read again.
     preface: &'static [u8],
     met: ConnectionInfo,
     _permit: OwnedSemaphorePermit,
 }
 
-/// Accepts connections: serves at most `most` at a time, while as many as `agreeing_max` others agree on how. Each must send its first
-/// byte within `first_bytes`, and what HTTP/2 begins with within as long again after TLS.
+/// Accepts connections: at most `most` are served at a time, while at most `agreeing_max` others are in the handshake.
+/// Each must send its first byte within `first_bytes`, and the HTTP/2 preface within the same time after TLS.
 pub(crate) fn accept(
     listener: Listener,
     (most, agreeing_max): (usize, usize),
@@ -65,7 +66,7 @@ pub(crate) fn accept(
                 () = stop.cancelled() => return,
             };
             let Ok((stream, address)) = accepted else {
-                // Out of descriptors, mostly: a short pause lets others close theirs.
+                // Mostly, file descriptors are exhausted. During a short pause, other connections may close.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
@@ -109,7 +110,7 @@ pub(crate) fn accept(
     ReceiverStream::new(receiver)
 }
 
-/// Finds out who has connected, and whether he begins as HTTP/2 does. Nothing where he does not say enough in time.
+/// Performs the handshake: TLS and the HTTP/2 preface. Returns nothing if the peer does not send enough in time.
 async fn introduced(
     security: &Security,
     stream: Stream,
@@ -129,8 +130,8 @@ async fn introduced(
     }
 }
 
-/// Says that HTTP/2 is spoken here, as its servers begin, so that a peer that speaks TLS knows that this is none; and takes in what it has said,
-/// or it would hear of a reset alone.
+/// Sends an HTTP/2 settings frame, so that a TLS client sees that this is not a TLS server. Then reads what the peer
+/// has sent, because closing with unread bytes would reset the connection and lose the frame.
 async fn decline(mut stream: Agreed) -> io::Result<()> {
     stream.write_all(&SETTINGS).await?;
     stream.shutdown().await?;
@@ -138,7 +139,7 @@ async fn decline(mut stream: Agreed) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what HTTP/2 begins with, for which whoever serves the connection would wait for ever.
+/// Reads the HTTP/2 preface. The HTTP/2 server itself would wait for it without a timeout.
 async fn begin(stream: &mut Agreed) -> io::Result<()> {
     let mut said = [0; PREFACE.len()];
     let mut length = 0;
@@ -164,7 +165,7 @@ async fn begin(stream: &mut Agreed) -> io::Result<()> {
     Ok(())
 }
 
-/// Agrees on TLS, where this task has it, with whoever does not come through a file of this host.
+/// Performs the TLS handshake, if this task uses TLS and the peer did not connect through a socket file.
 async fn agree(security: &Security, stream: Stream) -> io::Result<(Agreed, Peer)> {
     if is_local(&stream) {
         return Ok((Either::Left(stream), Peer::SameHost));

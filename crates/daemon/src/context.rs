@@ -1,4 +1,4 @@
-//! Everything a role is given at its start.
+//! Context of a role: everything that it gets at its start.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use trainyard_security::{Caller, Protection, Security, check_exposure};
 
 use crate::{Arguments, Listener, LogFormat, Page, Readiness, Watchdog, listen};
 
-/// Name of the variable that says cluster and task.
+/// Environment variable that describes cluster and task.
 const TF_CONFIG: &str = "TF_CONFIG";
-/// Name of the variable in which systemd gives a unit its folder.
+/// Environment variable in which systemd passes the state directory of a unit.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
-/// Everything a role is given at its start.
+/// Everything that a role gets at its start.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// The job.
@@ -27,43 +27,44 @@ pub struct Context {
     pub cluster: Arc<ClusterSpec>,
     /// This task.
     pub task: Task,
-    /// Random per process start.
+    /// Random number of this process start.
     pub incarnation: u64,
-    /// When the process started.
+    /// Start of the process.
     pub started: SystemTime,
-    /// Longest wait for the other tasks at start.
+    /// Timeout for the other tasks at start.
     pub connect_deadline: Duration,
-    /// Longest time to stop in.
+    /// Timeout for stopping.
     pub drain_deadline: Duration,
-    /// Where this task listens; absent = at its address in the cluster.
+    /// Address at which this task listens; absent = its address in the cluster.
     pub listen: Option<String>,
-    /// Where the report goes.
+    /// File of the report; absent = no report.
     pub report: Option<PathBuf>,
-    /// Where a ps keeps its log; absent = in the model folder.
+    /// Folder in which a parameter server keeps its log; absent = in the model directory.
     pub state_dir: Option<PathBuf>,
-    /// What the admin port and the health service say.
+    /// Readiness, which the admin port and the health service report.
     pub readiness: Readiness,
-    /// Signs of life of the loops that do the work, for the service manager's watchdog.
+    /// Watchdog of the daemon's loops, for the watchdog of the service manager.
     pub watchdog: Watchdog,
-    /// What the admin port shows beside that.
+    /// Page of the role at the admin port.
     pub page: Page,
     /// Address of the admin port; absent = a free port of 127.0.0.1.
     pub admin_listen: Option<String>,
-    /// Whether there is an admin port at all.
+    /// Whether the task serves an admin port.
     pub serves_admin: bool,
-    /// How the others are reached, and reach this task.
+    /// Network that connects this task with the others.
     pub network: Network,
-    /// How this task proves who it is, and finds out who others are.
+    /// Credentials of this task, and verification of its callers.
     pub security: Arc<Security>,
     /// Form of log lines and messages.
     pub log_format: LogFormat,
 }
 
 impl Context {
-    /// Reads job and cluster, from flags or `TF_CONFIG`. `role` is the daemon's own, absent where `TF_CONFIG` says it.
+    /// Reads job and cluster, from flags or `TF_CONFIG`. `role` is the role of the daemon; absent = the role in
+    /// `TF_CONFIG`.
     ///
     /// # Errors
-    /// Every mistake of the files, or a task that is not in the cluster. Nothing is bound or created before.
+    /// All mistakes in the files, or a task that is not in the cluster. No port is bound and no file created before.
     pub fn from_arguments(
         role: Option<Role>,
         arguments: &Arguments,
@@ -75,7 +76,7 @@ impl Context {
     /// As [`Context::from_arguments`], with the value of `TF_CONFIG` given.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Context::from_arguments`].
     pub fn resolve(
         role: Option<Role>,
         arguments: &Arguments,
@@ -157,7 +158,7 @@ impl Context {
         })
     }
 
-    /// Returns the context of a job that runs in this process alone, as `chief:0`, without any socket.
+    /// Returns the context of a job that runs only in this process, as `chief:0`, without sockets.
     pub fn alone(job: Job, report: Option<PathBuf>, log_format: LogFormat) -> Self {
         let task = Task {
             role: Role::Chief,
@@ -193,10 +194,10 @@ impl Context {
         }
     }
 
-    /// Listens where this task is to.
+    /// Listens at the address of this task.
     ///
     /// # Errors
-    /// The cluster has no address for the task, or the address is taken or not this host's.
+    /// The cluster has no address for the task, or the address is in use or not of this host.
     pub async fn listener(&self) -> Result<Listener, Diagnostic> {
         let address = self
             .listen
@@ -228,7 +229,7 @@ impl Context {
         }
     }
 
-    /// Returns the seconds since 1970 at which the process started.
+    /// Returns the start of the process, in seconds since 1970.
     pub fn started_unix_secs(&self) -> u64 {
         self.started
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -236,13 +237,13 @@ impl Context {
     }
 }
 
-/// The credentials that flags or the cluster file name.
+/// Loads the credentials that flags or the cluster file name.
 fn security(
     arguments: &Arguments,
     cluster: &ClusterSpec,
     task: Task,
 ) -> Result<Arc<Security>, Diagnostic> {
-    // It calls nobody and is called by nobody: it reads the model folder.
+    // The evaluator only reads the model directory. It makes no calls and serves none.
     if task.role == Role::Evaluator {
         return Ok(Arc::default());
     }
@@ -268,7 +269,7 @@ fn security(
     Ok(Arc::new(security))
 }
 
-/// The folder that the service manager gives; of several, the first.
+/// Returns the state directory of the service manager; of several, the first.
 fn state_directory() -> Option<PathBuf> {
     let folders = std::env::var_os(STATE_DIRECTORY)?;
     std::env::split_paths(&folders).find(|folder| folder.is_absolute())
@@ -314,7 +315,7 @@ mod tests {
 
     use super::*;
 
-    /// A program with the arguments of a daemon alone.
+    /// A program that has only the arguments of a daemon.
     #[derive(clap::Parser)]
     struct Program {
         #[command(flatten)]

@@ -1,8 +1,8 @@
-//! How much room a disk has.
+//! Free space of a disk.
 
 use std::path::Path;
 
-/// Returns the bytes that may still be written to the disk of a folder. Nothing where that cannot be told.
+/// Returns the free bytes on the disk of a folder; nothing if they are unknown.
 pub fn free_bytes(folder: &Path) -> Option<u64> {
     let space = rustix::fs::statvfs(folder).ok()?;
     Some(space.f_bavail.saturating_mul(space.f_frsize))

@@ -1,24 +1,25 @@
-//! The names by which a task may be asked at its admin port.
+//! Host names: the names that requests to the admin port of a task may use.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use trainyard_cluster_spec::ClusterSpec;
 
-/// Names of this host and of the cluster's.
+/// Names of this host and of the hosts of the cluster.
 ///
-/// A page of the web may have its own name looked up as 127.0.0.1 and then read what a port of this machine answers, as if it
-/// were its own (DNS rebinding). The browser says which name it has asked for, so that names which are not ours tell it. An
-/// address is no name: nobody can have it looked up as another.
+/// A web page may resolve its own name to 127.0.0.1 and then read the replies of a local port as its own content (DNS
+/// rebinding). The browser sends the name in `Host`, so a foreign name reveals the attack. A numeric address is safe,
+/// because it is not resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hosts {
     names: BTreeSet<String>,
-    /// Whether any name will do: the port listens where other hosts reach it, by whatever names they have for it.
+    /// Whether any name is accepted: other hosts can reach the port, under names that are unknown here.
     any: bool,
 }
 
 impl Hosts {
-    /// Returns those of a task whose admin port listens at `bound`, as it was told by `listen`, on a host of the name `host`.
+    /// Returns the names of a task whose admin port is bound to `bound`. `listen` is the configured address, `host` the
+    /// name of this host.
     pub(crate) fn new(
         cluster: &ClusterSpec,
         listen: Option<&str>,
@@ -42,7 +43,7 @@ impl Hosts {
         }
     }
 
-    /// Whether a header `Host` names this task: its name, with or without a port.
+    /// Returns whether a `Host` header, with or without a port, names this task.
     pub(crate) fn are(&self, header: &[u8]) -> bool {
         self.any
             || name(header).is_some_and(|name| {
@@ -54,7 +55,8 @@ impl Hosts {
     }
 }
 
-/// The name of `host:port`, `[address]:port` or either alone, in small letters, without the dot of a whole name.
+/// Returns the host of `host:port`, `[address]:port`, `host` or `[address]`, in lower case, without the final dot of a
+/// fully qualified name.
 fn name(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
     let host = match text.rsplit_once(':') {

@@ -1,4 +1,4 @@
-//! From arguments to an exit code.
+//! Launch of a daemon: from arguments to an exit code.
 
 use std::future::Future;
 use std::io::Write as _;
@@ -28,8 +28,8 @@ struct Command {
     arguments: Arguments,
 }
 
-/// Runs a role as a daemon: reads arguments, starts logs, signals and the admin port, and turns the outcome into an
-/// exit code. This is a daemon's whole `main`.
+/// Runs a role as a daemon: reads arguments, starts logs, signals and the admin port, and converts the outcome into an
+/// exit code. It is the whole `main` of a daemon.
 pub fn launch<F, Outcome>(role: Role, run: F) -> ExitCode
 where
     F: FnOnce(Context, CancellationToken) -> Outcome,
@@ -51,7 +51,7 @@ where
     finish(outcome, arguments.log_format)
 }
 
-/// Reads the arguments of a daemon, which is called by its role.
+/// Parses the arguments of a daemon. The name of the program follows from its role.
 fn parse(role: Role) -> Result<Command, clap::Error> {
     let name = match role {
         Role::Chief => "trainyard-chief",
@@ -65,7 +65,7 @@ fn parse(role: Role) -> Result<Command, clap::Error> {
         .and_then(|found| Command::from_arg_matches(&found))
 }
 
-/// Prints what went wrong, and returns the exit code.
+/// Prints the errors, and returns the exit code.
 pub fn finish(outcome: Result<(), Vec<Diagnostic>>, format: LogFormat) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -76,7 +76,7 @@ pub fn finish(outcome: Result<(), Vec<Diagnostic>>, format: LogFormat) -> ExitCo
     }
 }
 
-/// Prints messages on standard error.
+/// Prints diagnostics on standard error.
 pub fn report(problems: &[Diagnostic], format: LogFormat) {
     let text = match format {
         LogFormat::Text => render_all(problems),
@@ -88,16 +88,16 @@ pub fn report(problems: &[Diagnostic], format: LogFormat) {
     drop(std::io::stderr().write_all(text.as_bytes()));
 }
 
-/// Runs a role in a runtime of its own, with signals and the admin port around it.
+/// Runs a role in a new runtime, with signal handling and the admin port.
 ///
 /// # Errors
-/// The role's, or it did not stop within its drain deadline.
+/// The error of the role, or the role did not stop within its drain deadline.
 pub fn supervise<F, Outcome>(context: Context, run: F) -> Result<(), Diagnostic>
 where
     F: FnOnce(Context, CancellationToken) -> Outcome,
     Outcome: Future<Output = Result<(), Diagnostic>>,
 {
-    // Boxed, so that what is around it is compiled here and not once more in each program.
+    // The closure is boxed, so that the rest is compiled once here, and not again in each program.
     supervise_boxed(
         context,
         Box::new(|context, stop| Box::pin(run(context, stop))),
@@ -109,7 +109,7 @@ type Run<'a> =
 
 fn supervise_boxed(context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
     install_panic_hook();
-    // FAILPOINTS says what happens there. A release ignores it, even one that was built with the tests.
+    // The variable FAILPOINTS defines the failures. A release ignores it, even one that was built with the tests.
     #[cfg(all(feature = "failpoints", debug_assertions))]
     let _scenario = fail::FailScenario::setup();
     let signals = catch_signals();
@@ -120,7 +120,7 @@ fn supervise_boxed(context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
             Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))
         })?;
     let outcome = runtime.block_on(around(context, signals, run));
-    // What still runs are connections of peers that have gone: they are not waited for.
+    // Only connections of peers that have gone may still run. The process does not wait for them.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
 }
@@ -201,11 +201,11 @@ async fn around(
     outcome
 }
 
-/// SIGTERM and SIGINT, as they come.
+/// Streams of SIGTERM and SIGINT.
 type Signals = (Signal, Signal);
 
-/// Catches the signals from now on. A signal that is caught before somebody listens for it is lost, unless nobody looks whether
-/// one has come: this runtime does not run.
+/// Installs the signal handlers before the main runtime starts. A signal that arrives before a task waits for it would
+/// be lost if a running runtime dispatched it. The runtime here never runs, so the signal stays pending.
 fn catch_signals() -> std::io::Result<Signals> {
     let quiet = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -217,7 +217,7 @@ fn catch_signals() -> std::io::Result<Signals> {
     ))
 }
 
-/// The first SIGTERM or SIGINT asks to stop, the second ends at once.
+/// Cancels `stop` at the first SIGTERM or SIGINT, and ends the process at the second.
 async fn forward_signals(signals: std::io::Result<Signals>, stop: CancellationToken) {
     let (mut terminate, mut interrupt) = match signals {
         Ok(signals) => signals,
@@ -239,11 +239,11 @@ async fn forward_signals(signals: std::io::Result<Signals>, stop: CancellationTo
     }
 }
 
-/// A panic is a fault of this program: it is said so, and the process ends with the code for it.
+/// Installs a panic hook: a panic is reported as a fault of this program, and ends the process with its exit code.
 fn install_panic_hook() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // Threads of the input report their panics as errors of their own.
+        // Input threads report their panics as errors.
         if std::thread::current().name() != Some("input") {
             let message = format!("fault in this program: {panic}");
             report(

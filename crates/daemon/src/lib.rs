@@ -1,7 +1,7 @@
-//! What every daemon shares: launch, arguments, server, signals, telemetry and exit codes.
+//! Common parts of all daemons: launch, arguments, server, signals, telemetry and exit codes.
 //!
 //! Only this crate and the operator's command read arguments, the environment and signals. A role is a function
-//! from a [`Context`] and a token that says when to stop, to an outcome.
+//! from a [`Context`] and a cancellation token to an outcome.
 
 mod admin;
 mod arguments;
@@ -36,12 +36,12 @@ pub use page::{Content, Page};
 pub use readiness::{Readiness, ReadinessState};
 pub use server::{ServerLimits, serve};
 pub use telemetry::Telemetry;
-/// Cancelled when the program is to stop.
+/// Token that is cancelled when the program must stop.
 pub use tokio_util::sync::CancellationToken;
 pub use version::{COMMIT, VERSION};
 pub use watchdog::{Watchdog, WatchedLoop};
 
-/// The daemons' allocator: it keeps large blocks, where the system's returns them and faults them in again.
+/// Allocator of the daemons. It keeps large blocks, while the system's allocator returns them and faults them in again.
 pub type Allocator = mimalloc::MiMalloc;
 /// The value of [`Allocator`] for a `#[global_allocator]`.
 pub const ALLOCATOR: Allocator = mimalloc::MiMalloc;

@@ -1,4 +1,4 @@
-//! Where a server listens: a port, or a socket file of this host.
+//! Listener of a server: a TCP port, or a Unix socket file of this host.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
@@ -11,24 +11,25 @@ use trainyard_runtime::{Arrivals, Connection};
 
 use crate::port::bind;
 
-/// Bytes on their way out through a socket file.
+/// Send buffer of a Unix socket, in bytes.
 const SEND_BUFFER_BYTES: usize = 2 << 20;
 
-/// A connection, however it came.
+/// A connection from any listener.
 pub(crate) type Stream = Either<Either<TcpStream, UnixStream>, Connection>;
 
-/// A place where connections arrive.
+/// A listener for connections.
 #[derive(Debug)]
 pub enum Listener {
     /// A TCP port.
     Tcp(TcpListener),
-    /// A Unix socket and its file, which goes just before the listener does: a successor's is never taken for it.
+    /// A Unix socket and its file. The file is removed just before the listener closes, so the file of a successor is
+    /// never removed.
     Unix(SocketFile, UnixListener),
-    /// A place of a network other than the system's.
+    /// A listener of a network other than the system's.
     Other(Box<dyn Arrivals>),
 }
 
-/// A socket's file.
+/// A socket file, which is removed on drop.
 #[derive(Debug)]
 pub struct SocketFile(PathBuf);
 
@@ -40,10 +41,10 @@ impl Drop for SocketFile {
 
 /// Listens at an address: `host:port`, or `unix:` and the absolute path of a socket file.
 ///
-/// A file that a dead process has left is replaced; one at which somebody listens is not.
+/// A file that a dead process has left is replaced. A file at which a process listens is not.
 ///
 /// # Errors
-/// The address is not this host's, or taken; the message names who has it, where this user may know.
+/// The address is not of this host, or is in use; the message names the process that uses it, if this user may see it.
 pub async fn listen(address: &str) -> Result<Listener, Diagnostic> {
     let Some(path) = address.strip_prefix("unix:") else {
         return bind(address).await.map(Listener::Tcp);
@@ -70,9 +71,9 @@ pub async fn listen(address: &str) -> Result<Listener, Diagnostic> {
     Ok(Listener::Unix(SocketFile(path.to_owned()), listener))
 }
 
-/// Whether a socket file has nobody behind it.
+/// Returns whether no process listens at a socket file.
 async fn left_behind(path: &Path) -> bool {
-    // Anything but a socket is somebody's, and stays.
+    // A file that is not a socket belongs to another program, and stays.
     if !std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
         return false;
     }
@@ -83,7 +84,7 @@ async fn left_behind(path: &Path) -> bool {
 }
 
 impl Listener {
-    /// Waits for a connection; returns it with the peer's address, for messages.
+    /// Waits for a connection. Returns it with the peer's address, for messages.
     pub(crate) async fn accept(&self) -> io::Result<(Stream, String)> {
         match self {
             Self::Tcp(listener) => {
@@ -93,7 +94,7 @@ impl Listener {
             }
             Self::Unix(_, listener) => {
                 let (stream, _) = listener.accept().await?;
-                // What the system gives a socket is room for a fraction of a message; it may give no more.
+                // The default buffer holds only a fraction of a message. The system may refuse a larger one.
                 let _ =
                     rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
                 Ok((
@@ -109,19 +110,19 @@ impl Listener {
     }
 }
 
-/// Whether a connection came through a file of this host.
+/// Returns whether a connection came through a socket file.
 pub(crate) fn is_local(stream: &Stream) -> bool {
     matches!(stream, Either::Left(Either::Right(_)))
 }
 
-/// Waits until a connection says something, and returns whether it does.
+/// Waits for the first byte of a connection. Returns `false` if a TCP connection ends before.
 pub(crate) async fn speaks(stream: &Stream) -> bool {
     match stream {
         Either::Left(Either::Left(stream)) => {
             stream.peek(&mut [0]).await.is_ok_and(|count| count > 0)
         }
         Either::Left(Either::Right(stream)) => stream.readable().await.is_ok(),
-        // Another network lets nobody look: keepalive finds out.
+        // Other networks do not support peeking. Keepalive finds dead connections.
         Either::Right(_) => true,
     }
 }

@@ -1,15 +1,15 @@
-//! Lines of a log that somebody else causes: some at once, and then a few.
+//! Rate limit for log lines that peers cause.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Lines in a period.
+/// Most lines in a period.
 const LINES: u32 = 32;
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Counts lines, so that a peer that is refused without end does not fill a disk with it.
+/// Rate limit of log lines, so that a peer that is refused repeatedly does not fill the disk.
 #[derive(Debug, Default)]
 pub(crate) struct LogRateLimit(Mutex<Counted>);
 
@@ -21,7 +21,7 @@ struct Counted {
 }
 
 impl LogRateLimit {
-    /// Whether a line may be written, and how many were not since the last one.
+    /// Returns the number of lines suppressed since the last one; nothing if this line is suppressed, too.
     pub(crate) fn may(&self) -> Option<u64> {
         self.may_at(Instant::now())
     }

@@ -1,4 +1,4 @@
-//! Log lines on standard error.
+//! Logging to standard error.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -7,14 +7,15 @@ use trainyard_diagnostic::{Code, Diagnostic, Place, steers};
 
 use crate::LogFormat;
 
-/// The library of HTTP/2 warns of each connection that it cuts, as often as peers like; that of HDFS of each that it makes anew,
-/// and what fails for good is told with its file. Who wants to see it says `h2=` or `hdfs_native=` himself.
+/// Filter of noisy libraries. The HTTP/2 library warns about each connection that it closes, which peers can cause at
+/// will. The HDFS library warns about each reconnect; permanent failures are reported with their file. Users can show
+/// these warnings with a filter `h2=` or `hdfs_native=`.
 const QUIET: &str = "h2=error,hdfs_native=error";
-/// Longest line, in bytes. A text of a peer is cut where it is taken in, so that only many of them make a line as long.
+/// Longest line, in bytes. Each text of a peer is truncated when it is received, so only a line with many texts is cut.
 const LINE_BYTES_MAX: usize = 8 << 10;
 
-/// Writes each event as one line of bounded length, whatever its texts hold: none begins a line of its own, and none turns the
-/// direction of writing. What steers a terminal is escaped before, where it is not our own colours.
+/// Writer that turns each event into one line of bounded length: no text of an event can begin a new line or change the
+/// direction of writing. Control sequences in texts were escaped before; only the program's own colors remain.
 #[derive(Debug)]
 struct Lines<W>(W);
 
@@ -41,7 +42,7 @@ fn one_line(event: &str) -> String {
             break;
         }
         match character {
-            // Of the colours.
+            // Escape characters of colors.
             '\u{1b}' | '\t' => out.push(character),
             other if steers(other) => out.extend(other.escape_default()),
             other => out.push(other),
@@ -51,10 +52,10 @@ fn one_line(event: &str) -> String {
     out
 }
 
-/// Starts to log. A second call has no effect: the first one's choice stands.
+/// Starts logging. A second call has no effect.
 ///
 /// # Errors
-/// The level is neither one nor a filter.
+/// `level` is neither a level nor a filter.
 pub fn start_logging(format: LogFormat, level: &str) -> Result<(), Diagnostic> {
     let filter = EnvFilter::try_new(format!("{QUIET},{level}")).map_err(|error| {
         let message = format!(

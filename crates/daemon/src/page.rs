@@ -1,4 +1,4 @@
-//! What a role shows at its admin port beside what every daemon does.
+//! Page of a role at the admin port.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,24 +8,24 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::watch;
 
-/// What a browser may do with a page: load its own files, ask its own daemon, and nothing else. No script or style in the
-/// text itself is obeyed, so that a name which looks like markup stays a name.
+/// Content security policy: a page may load its own files and call its own daemon, and nothing else. Inline scripts and
+/// styles are ignored, so a name that looks like markup has no effect.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// A file of a page, or an answer of its API.
+/// A file of a page, or a response of its API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
-    /// For example `text/html; charset=utf-8`.
+    /// Media type, for example `text/html; charset=utf-8`.
     pub media_type: &'static str,
-    /// The file.
+    /// Content of the file.
     pub body: Cow<'static, [u8]>,
 }
 
-/// Answers a path such as `/api/v1/run`, or nothing where there is nothing. It may wait for a disk.
+/// Handler that returns the content of a path such as `/api/v1/run`, or nothing. It may block on a disk.
 type Answer = Arc<dyn Fn(&str) -> Option<Content> + Send + Sync>;
 
-/// A cell into which a role puts its page; the admin port reads it.
+/// A cell in which a role puts its page. The admin port reads it.
 #[derive(Clone)]
 pub struct Page {
     cell: watch::Sender<Option<Answer>>,
@@ -49,12 +49,12 @@ impl fmt::Debug for Page {
 }
 
 impl Page {
-    /// Shows what `answer` says from now on.
+    /// Sets the handler of the page.
     pub fn show(&self, answer: impl Fn(&str) -> Option<Content> + Send + Sync + 'static) {
         self.cell.send_replace(Some(Arc::new(answer)));
     }
 
-    /// Answers a request.
+    /// Returns the response to a request.
     pub(crate) async fn respond(&self, path: String) -> Response {
         let Some(answer) = self.cell.borrow().clone() else {
             let text = "no page here: the chief that leads has one at its admin port; /metrics, /healthz and /readyz are here\n";
@@ -79,7 +79,7 @@ fn file(content: Content) -> Response {
     let headers = [
         (header::CONTENT_TYPE, content.media_type),
         (header::CONTENT_SECURITY_POLICY, POLICY),
-        // What is shown is of now, and another release may serve other files at the same address.
+        // The content is live, and another release may serve other files at the same address.
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),

@@ -1,12 +1,12 @@
-//! Connections that have yet to show that they are worth serving, bounded in number: the oldest goes first.
+//! Pending handshakes: connections that are not served yet, bounded in number. The oldest is dropped first.
 
 use std::collections::VecDeque;
 use std::future::Future;
 
 use tokio::task::AbortHandle;
 
-/// Tasks, one for each connection, of which there are at most so many. A newcomer always gets in: whoever has taken longest
-/// goes, so that connections that say nothing, however many there are, keep out nobody who says at once what he wants.
+/// Tasks of pending connections, one each. A new connection always gets in, and the oldest one is dropped if there are
+/// too many. So silent connections, however many, cannot keep out a peer that completes its handshake at once.
 #[derive(Debug)]
 pub(crate) struct PendingHandshakes {
     tasks: VecDeque<AbortHandle>,
@@ -14,7 +14,7 @@ pub(crate) struct PendingHandshakes {
 }
 
 impl PendingHandshakes {
-    /// Bounds the tasks to `most`, at least 1.
+    /// Returns a set of at most `most` tasks, at least 1.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             tasks: VecDeque::new(),
@@ -22,7 +22,7 @@ impl PendingHandshakes {
         }
     }
 
-    /// Starts the task of a new connection, which is dropped with the task's.
+    /// Starts the task of a new connection. The connection is dropped with its task.
     pub(crate) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.retain(|task| !task.is_finished());
         while self.tasks.len() >= self.most.max(1) {
@@ -48,7 +48,7 @@ mod tests {
     async fn the_oldest_goes_and_whoever_has_ended_counts_no_more() {
         let mut pending_handshakes = PendingHandshakes::new(2);
         let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
-        /// Tells its number when its task is dropped.
+        /// Sends its number when its task is dropped.
         struct Told(u32, tokio::sync::mpsc::UnboundedSender<u32>);
         impl Drop for Told {
             fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! Binding of a port, and the name of the program that holds a port which is taken.
+//! Binding of a port. The error for a port in use names its owner.
 
 use std::net::SocketAddr;
 
@@ -10,15 +10,15 @@ use crate::port_owner::port_owner;
 /// Listens at a port (`host:port`).
 ///
 /// # Errors
-/// The address is not this host's, or taken; the message names who has it, where this user may know. Or its name cannot be looked
-/// up, which passes: at boot, a host's own name is often not known yet.
+/// The address is not of this host, or is in use; the message names the process that uses it, if this user may see it.
+/// The name cannot be resolved; this is temporary: at boot, the name of a host is often unknown for a while.
 pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
     let found = tokio::net::lookup_host(address)
         .await
         .map(Iterator::collect::<Vec<SocketAddr>>);
     let listener = match found {
         Ok(found) => TcpListener::bind(&found[..]).await,
-        // It is not `host:port` at all.
+        // The address does not have the form `host:port`.
         Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(error),
         Err(error) => return Err(unknown(address, &error)),
     };
@@ -32,7 +32,7 @@ pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
         let owner = port.and_then(port_owner).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
         let message = format!("cannot listen on {address}: {what}");
         match owner {
-            // The same program at the address of this task: it is this task.
+            // The same program at the address of this task is this task.
             Some(owner) if owner.is_ours => Diagnostic::error(Code::E2008, message)
                 .note(format!("this task is already served by: {}", owner.name))
                 .help("let it work, or stop it first; another task needs an index and an address of its own"),
@@ -47,7 +47,7 @@ pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
     })
 }
 
-/// What is said of an address whose name cannot be looked up.
+/// Returns the error of an address whose name cannot be resolved.
 fn unknown(address: &str, error: &std::io::Error) -> Diagnostic {
     let message = format!("cannot listen on {address}: its name cannot be looked up: {error}");
     Diagnostic::error(Code::E2002, message)
@@ -79,7 +79,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_cannot_be_looked_up_passes_and_an_address_of_another_host_does_not() {
-        // Longer than a label of a name may be: nobody is asked.
+        // The label is too long, so no name server is queried.
         let nowhere = format!("{}.invalid:0", "x".repeat(64));
         let refused = bind(&nowhere).await.unwrap_err();
         assert_eq!((refused.code, refused.exit_code()), (Code::E2002, 69));
@@ -88,7 +88,7 @@ mod tests {
             "{}",
             refused.render()
         );
-        // Of the block for documentation (RFC 5737).
+        // 192.0.2.1 is an address for documentation (RFC 5737).
         for lasting in ["192.0.2.1:0", "127.0.0.1"] {
             let refused = bind(lasting).await.unwrap_err();
             assert_eq!(

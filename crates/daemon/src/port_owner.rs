@@ -1,11 +1,11 @@
-//! Who listens at a port, as far as this user may know.
+//! Owner of a port: the process that listens at it, if this user may see it.
 
 /// A process that listens at a port.
 #[derive(Debug)]
 pub(crate) struct PortOwner {
     /// `pid 4711 ("trainyard-ps --index 0")`.
     pub(crate) name: String,
-    /// Whether it is the same program as this process.
+    /// Whether the process runs the same program as this one.
     pub(crate) is_ours: bool,
 }
 

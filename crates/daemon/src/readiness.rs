@@ -1,19 +1,19 @@
-//! What a daemon says of itself to those who ask whether it is ready.
+//! Readiness of a daemon.
 
 use tokio::sync::watch;
 
-/// How a daemon stands.
+/// State of a daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadinessState {
-    /// A word: `starting`, `waiting`, `training`, ...
+    /// Name of the state: `starting`, `waiting`, `training`, ...
     pub state: String,
-    /// Whether it does its work.
+    /// Whether the daemon serves.
     pub ready: bool,
-    /// What it waits for.
+    /// Tasks that the daemon waits for.
     pub waiting_for: Vec<String>,
 }
 
-/// A cell that a role writes, and the admin port and the health service read.
+/// A cell with the state of a daemon. The role writes it; the admin port and the health service read it.
 #[derive(Debug, Clone)]
 pub struct Readiness {
     cell: watch::Sender<ReadinessState>,
@@ -33,10 +33,10 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// The state of a daemon that has not said how it stands.
+    /// Name of the state before the role sets one.
     pub(crate) const STARTING: &'static str = "starting";
 
-    /// Sets how the daemon stands.
+    /// Sets the state.
     pub fn set(&self, state: &str, ready: bool, waiting_for: Vec<String>) {
         self.cell.send_replace(ReadinessState {
             state: state.to_owned(),
@@ -45,12 +45,12 @@ impl Readiness {
         });
     }
 
-    /// Returns how the daemon stands.
+    /// Returns the state.
     pub fn get(&self) -> ReadinessState {
         self.cell.borrow().clone()
     }
 
-    /// Returns a view that tells of changes.
+    /// Returns a receiver that is notified of changes.
     pub fn watch(&self) -> watch::Receiver<ReadinessState> {
         self.cell.subscribe()
     }

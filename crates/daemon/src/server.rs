@@ -1,4 +1,4 @@
-//! A gRPC server with every limit set.
+//! gRPC server with all limits set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +13,23 @@ use trainyard_security::Security;
 use crate::authorization::Authorization;
 use crate::{Context, Listener, Readiness, connection_limit};
 
-/// Bounds of a server. tonic passes "no limit" for some of hyper's defaults, so that each is set.
+/// Limits of a server. tonic replaces some of hyper's defaults by "no limit", so each limit is set here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections that are served at a time.
+    /// Most connections that are served at a time.
     pub connections_max: usize,
-    /// Connections at a time that have yet to agree on TLS and to begin as HTTP/2 does. Of more, the oldest goes.
+    /// Most connections at a time in the handshake: TLS and the HTTP/2 preface. A further connection drops the oldest
+    /// one.
     pub agreeing_max: usize,
-    /// Time in which a new connection must send its first byte; and, once there is TLS, what HTTP/2 begins with.
+    /// Timeout for the first byte of a new connection, and, after TLS, for the HTTP/2 preface.
     pub first_bytes_timeout: Duration,
-    /// Streams of one connection at a time.
+    /// Most concurrent streams of a connection.
     pub streams_max: u32,
-    /// Streams that a peer may reset before the server closes its connection.
+    /// Most unprocessed streams that a peer may reset before the server closes its connection.
     pub pending_resets_max: usize,
-    /// Streams that the server may reset before it closes the connection.
+    /// Most streams that the server may reset before it closes the connection.
     pub local_resets_max: usize,
-    /// Bytes of a request's headers.
+    /// Largest headers of a request, in bytes.
     pub header_bytes_max: u32,
     /// HTTP/2 window of a stream and of a connection, in bytes.
     pub window_bytes: u32,
@@ -36,9 +37,9 @@ pub struct ServerLimits {
     pub frame_bytes: u32,
     /// Idle time after which a connection is pinged.
     pub keepalive_interval: Duration,
-    /// Time after which a ping without answer ends the connection.
+    /// Time after which a ping without reply closes the connection.
     pub keepalive_timeout: Duration,
-    /// Longest time in which open calls may end after the server is told to stop.
+    /// Time that open calls have to end after `stop` is cancelled.
     pub drain: Duration,
 }
 
@@ -54,7 +55,7 @@ impl Default for ServerLimits {
             header_bytes_max: 16 << 10,
             window_bytes: 8 << 20,
             frame_bytes: 1 << 20,
-            // As those of the clients: whoever of the two is silent, the other knows after 4.5 s.
+            // The clients have the same values: each side detects a silent peer after 4.5 s.
             keepalive_interval: Duration::from_secs(1),
             keepalive_timeout: Duration::from_millis(3500),
             drain: Duration::from_secs(2),
@@ -62,7 +63,8 @@ impl Default for ServerLimits {
     }
 }
 
-/// Serves `routes`, the health service and reflection, until told to stop, to those whom the context's security lets in.
+/// Serves `routes`, the health service and reflection until `stop` is cancelled. The context's security authorizes
+/// callers.
 ///
 /// # Errors
 /// The transport failed.
@@ -75,7 +77,7 @@ pub fn serve<'a>(
     stop: CancellationToken,
 ) -> BoxFuture<'a, Result<(), Diagnostic>> {
     let door = (&context.readiness, &context.security);
-    // Boxed, so that HTTP/2 is compiled here and not once more in each program that serves.
+    // The future is boxed, so that HTTP/2 is compiled once here, and not again in each program that serves.
     Box::pin(serve_guarded(
         listener,
         routes,
@@ -139,7 +141,7 @@ async fn serve_guarded(
         .serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
     let served = tokio::select! {
         served = server => served,
-        // Open connections end by themselves; one that does not is cut.
+        // Connections that do not end within the drain time are dropped.
         () = async { stop.cancelled().await; tokio::time::sleep(limits.drain).await } => Ok(()),
     };
     watcher.abort();
@@ -190,7 +192,7 @@ mod tests {
             let read =
                 tokio::time::timeout(Duration::from_secs(10), peer.read_to_end(&mut told)).await;
             assert!(read.is_ok(), "{said:?}: the connection stays open");
-            // By that a peer knows that this is no TLS.
+            // The reply shows a TLS client that this is not a TLS server.
             let declined = said.starts_with(b"GET") || said.starts_with(&[0x16]);
             assert_eq!(told.is_empty(), !declined, "{said:?}: {told:?}");
         }

@@ -1,4 +1,4 @@
-//! What a daemon tells the service manager that has started it (`sd_notify(3)`): ready, status, stopping, alive.
+//! Notifications to the service manager (`sd_notify(3)`): ready, status, stopping and watchdog.
 
 use std::time::Duration;
 
@@ -11,17 +11,18 @@ use trainyard_cluster_spec::Role;
 
 use crate::{Readiness, ReadinessState, Watchdog};
 
-/// Questions within the time after which the service manager takes a daemon for dead. A stall of half that time passes,
-/// whenever it begins.
+/// Number of checks within the watchdog timeout of the service manager. A stall of half that timeout is always
+/// tolerated.
 const QUESTIONS: u32 = 4;
-/// Signs of a loop that waits, within the time between two questions.
+/// Number of beats of a waiting loop between two checks.
 const SIGNS: u32 = 4;
-/// Time between looks, where no watchdog asks.
+/// Time between checks without a watchdog.
 const NO_WATCHDOG_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Returns the pulse that the service manager's watchdog wants, and the time between questions.
+/// Returns a watchdog for the service manager's timeout, and the time between checks; without a timeout, an idle
+/// watchdog.
 pub(crate) fn watchdog() -> (Watchdog, Option<Duration>) {
-    // Bounded below so that a watchdog of no time at all does not take a core.
+    // A lower bound keeps a watchdog timeout of zero from using a whole core.
     let question = sd_notify::watchdog_enabled()
         .map(|limit| (limit / QUESTIONS).max(Duration::from_millis(20)));
     (
@@ -32,8 +33,8 @@ pub(crate) fn watchdog() -> (Watchdog, Option<Duration>) {
     )
 }
 
-/// Tells the service manager how the daemon stands, and that its loops live, until it is dropped. Without a service
-/// manager nothing is told to anybody.
+/// Reports the state of the daemon and its watchdog to the service manager, until the future is dropped. Without a
+/// service manager, the notifications have no effect.
 pub(crate) async fn follow(
     role: Role,
     readiness: Readiness,
@@ -74,7 +75,8 @@ pub(crate) async fn follow(
     }
 }
 
-/// Answers questions until there is news; false when there will be none.
+/// Reports the watchdog until the state changes or the daemon stops. Returns `false` if the state cannot change any
+/// more.
 async fn rest(
     standing: &mut watch::Receiver<ReadinessState>,
     questions: &mut tokio::time::Interval,
@@ -98,13 +100,13 @@ async fn rest(
     }
 }
 
-/// Whether a daemon does what it was started for. A server serves as soon as it listens, whoever is there to be served;
-/// the others have joined.
+/// Returns whether a daemon is up for the service manager. A parameter server is up once it listens; the other roles
+/// are up when they are ready.
 fn is_up(role: Role, standing: &ReadinessState) -> bool {
     standing.ready || role == Role::Ps && standing.state != Readiness::STARTING
 }
 
-/// One line for `systemctl status`.
+/// Returns one line for `systemctl status`.
 fn status(standing: &ReadinessState) -> String {
     match standing.waiting_for.as_slice() {
         [] => standing.state.clone(),

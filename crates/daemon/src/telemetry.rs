@@ -1,4 +1,4 @@
-//! Telemetry as Prometheus reads it.
+//! Telemetry for Prometheus.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ const SECONDS: [f64; 18] = [
 ];
 /// Buckets of staleness, in steps.
 const STEPS: [f64; 11] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0, 128.0];
-/// Time between sweeps of the recorder: without them, histograms grow until somebody scrapes.
+/// Time between sweeps of the recorder. Without sweeps, histograms grow until the next scrape.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The recorder of this process.
@@ -24,7 +24,7 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Installs the recorder; where the process has one already, a stand-in that renders nothing.
+    /// Installs the recorder. If the process has one already, the result renders nothing.
     pub fn install() -> Self {
         let builder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
@@ -69,13 +69,13 @@ impl Telemetry {
             "trainyard_connections_refused_total",
             "Connections refused: no valid certificate, no HTTP/2 in time, or too many open ones."
         );
-        // A counter that appears with its first event hides that event from `increase()`.
+        // If a counter appears only with its first event, `increase()` misses that event.
         counter!("trainyard_calls_refused_total").absolute(0);
         counter!("trainyard_connections_refused_total").absolute(0);
         Self { handle }
     }
 
-    /// Returns everything recorded, as Prometheus text.
+    /// Returns all metrics as Prometheus text.
     pub fn render(&self) -> String {
         record_process();
         self.handle
@@ -84,7 +84,7 @@ impl Telemetry {
             .unwrap_or_default()
     }
 
-    /// Sweeps the recorder for as long as it is polled, and records when this task's certificate ends.
+    /// Sweeps the recorder periodically, and records the end of this task's certificate.
     pub async fn upkeep(self, security: Arc<Security>) {
         let mut ticks = tokio::time::interval(UPKEEP_INTERVAL);
         loop {

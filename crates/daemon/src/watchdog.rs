@@ -1,4 +1,4 @@
-//! Whether the loops that do a daemon's work still run.
+//! Watchdog: checks that the loops of a daemon still run.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// The loops of a daemon's work, each of which gives signs of life. Without anybody who asks, which is the default, there
-/// are none, and they cost nothing.
+/// Watchdog of a daemon's loops, which beat periodically. By default it watches no loop and costs nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Watchdog {
     loops: Option<Arc<Loops>>,
@@ -17,20 +16,20 @@ pub struct Watchdog {
 
 #[derive(Debug)]
 struct Loops {
-    /// Time between two signs of a loop that waits.
+    /// Time between two beats of a waiting loop.
     interval: Duration,
-    /// Whether each loop has given a sign since it was last asked.
+    /// For each loop, whether it has beaten since the last check.
     signs: Mutex<Vec<Weak<AtomicBool>>>,
 }
 
-/// The signs of life of one loop; it is asked for them until this is dropped.
+/// Handle of one watched loop. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct WatchedLoop {
     sign: Option<Arc<AtomicBool>>,
 }
 
 impl Watchdog {
-    /// Returns one whose loops give a sign every `interval` while they wait.
+    /// Returns a watchdog whose loops beat every `interval` while they wait.
     pub fn every(interval: Duration) -> Self {
         Self {
             loops: Some(Arc::new(Loops {
@@ -40,7 +39,7 @@ impl Watchdog {
         }
     }
 
-    /// Adds a loop, which has just given its first sign.
+    /// Adds a loop. Adding counts as its first beat.
     pub fn watch_loop(&self) -> WatchedLoop {
         let sign = self.loops.as_ref().map(|loops| {
             let sign = Arc::new(AtomicBool::new(true));
@@ -50,8 +49,8 @@ impl Watchdog {
         WatchedLoop { sign }
     }
 
-    /// Does some work as a loop of its own: it gives a sign whenever the work hands its thread back. Work that is caught in
-    /// a calculation or behind a lock gives none.
+    /// Runs `work` as a watched loop. It beats while the work yields its thread. Work that is stuck in a computation or
+    /// on a lock does not beat.
     pub async fn within<F: Future>(&self, work: F) -> F::Output {
         let Some(loops) = &self.loops else {
             return work.await;
@@ -61,7 +60,7 @@ impl Watchdog {
         let mut work = pin!(work);
         loop {
             tokio::select! {
-                // In turn: a sign is given behind the work, on its thread, and by nothing else.
+                // The order matters: the beat comes after a poll of the work, on the same thread.
                 biased;
                 outcome = &mut work => return outcome,
                 _ = ticks.tick() => watched_loop.beat(),
@@ -69,14 +68,14 @@ impl Watchdog {
         }
     }
 
-    /// Returns whether every loop has given a sign since the last question.
+    /// Returns whether every loop has beaten since the last check.
     pub fn all_loops_alive(&self) -> bool {
         let Some(loops) = &self.loops else {
             return true;
         };
         let mut signs = loops.signs.lock();
         signs.retain(|sign| sign.strong_count() > 0);
-        // Every one is asked anew, also behind one that is silent.
+        // All loops are checked and reset, also those after a silent one.
         let silent = signs
             .iter()
             .filter_map(Weak::upgrade)
@@ -86,7 +85,7 @@ impl Watchdog {
 }
 
 impl WatchedLoop {
-    /// Gives a sign of life.
+    /// Records a beat.
     pub fn beat(&self) {
         if let Some(sign) = &self.sign {
             sign.store(true, Ordering::Relaxed);
@@ -134,7 +133,7 @@ mod tests {
             assert!(timeout(2 * INTERVAL, &mut waits).await.is_err());
             assert!(watchdog.all_loops_alive());
         }
-        // Nobody polls it, as where its thread is taken.
+        // The loop is not polled, as if its thread were blocked.
         advance(10 * INTERVAL).await;
         assert!(!watchdog.all_loops_alive());
     }

@@ -23,7 +23,8 @@ pub fn suggest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 
 /// Returns the edit distance with transpositions of neighbours (optimal string alignment).
 fn edits(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let a: Vec<char> = a.chars().collect();
+    let b: Vec<char> = b.chars().collect();
     if a.len().abs_diff(b.len()) > 2 {
         return usize::MAX - 1;
     }

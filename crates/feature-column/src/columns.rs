@@ -152,10 +152,12 @@ impl FeatureColumns {
                     .shared
                     .iter()
                     .any(|table| table.members.contains(&place));
-            ids.extend(match column.wide || alone {
-                true if column.dynamic().is_some() => Ids::of_fingerprints(&[raw]),
-                true => Ids::of(&[raw], unique),
-                false => vec![Ids::none()],
+            ids.extend(if !column.wide && !alone {
+                vec![Ids::none()]
+            } else if column.dynamic().is_some() {
+                Ids::of_fingerprints(&[raw])
+            } else {
+                Ids::of(&[raw], unique)
             });
         }
         for table in &self.shared {

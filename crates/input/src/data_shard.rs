@@ -58,7 +58,7 @@ impl DataShard {
     /// step of a pass.
     pub fn slots(&self, nth: u32) -> u32 {
         let before = u64::from(nth) * u64::from(self.lanes);
-        // At most the number of lanes.
+        // The cast loses nothing: the value is at most the number of lanes.
         u64::from(self.round_batches)
             .saturating_sub(before)
             .min(u64::from(self.lanes)) as u32

@@ -22,8 +22,8 @@ pub struct Indexer {
 
 impl Indexer {
     /// Records the size and time of change of every file. Of the options, files, format, compression and header are
-    /// used.
-    /// `batch_size` replaces the batch size of the options.
+    /// used;
+    /// `batch_size` replaces their batch size.
     ///
     /// # Errors
     /// A file is missing.

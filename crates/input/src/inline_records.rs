@@ -11,9 +11,7 @@ pub struct InlineRecords {
     pub bytes: Vec<u8>,
     /// Bytes of each record.
     pub lengths: Vec<u32>,
-    /// Line of its file on which each record begins; for TFRecord and Parquet, the number of the record in the file.
-    /// From
-    /// 1.
+    /// Line of its file on which each record begins, or the number of the record for TFRecord and Parquet; from 1.
     pub lines: Vec<u64>,
     /// Byte of the file's decompressed content at which each record begins, from 0; for Parquet, the number of the row.
     pub offsets: Vec<u64>,

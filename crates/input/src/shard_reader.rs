@@ -1,4 +1,4 @@
-//! Reads the batches of data shards, whoever deals them.
+//! Shard reader: reads the batches of data shards, from files or from inline records.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,46 +15,47 @@ use crate::{
     BadRows, Batch, DataShard, Error, InlineRecords, Options, Position, Schema, Statistics,
 };
 
-/// Most bytes of the records of a data shard, which are in memory together.
+/// Most bytes of the records of a data shard. All of them are in memory at once.
 const SHARD_BYTES_MAX: u64 = 4 << 30;
 
-/// Most files of the input that a parcel comes from.
+/// Most files of an input from which inline records come.
 const FILES_MAX: usize = 1 << 20;
 
-/// In which order the batches of a data shard are read. What is in each does not depend on it.
+/// Order in which the batches of a data shard are read. The content of a batch does not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
     /// First to last.
     #[default]
     Forward,
-    /// Last to first: a worker that helps another begins at the far end.
+    /// Last to first. A worker that helps another worker begins at the last batch.
     Backward,
 }
 
-/// Reads the batches of one data shard after the other. The same data shard gives the same batches in every process.
+/// Reader of the batches of one data shard after the other. The same data shard gives the same batches in every
+/// process.
 ///
-/// Files stay open and memory is used again from one data shard to the next.
+/// Files stay open and memory is reused from one data shard to the next.
 #[derive(Debug)]
 pub struct ShardReader {
     schema: Schema,
     fetcher: RecordFetcher,
     shard: DataShard,
-    /// Batches that are yet to be read, and from which end.
+    /// Remaining batches, and the end from which they are read.
     batches: Range<u32>,
     direction: Direction,
-    /// Whether the parcel holds the shard's records.
+    /// Whether `inline_records` holds the shard's records.
     loaded: bool,
     inline_records: InlineRecords,
     records: Vec<Entry>,
     order: Vec<u32>,
-    /// Files with the same columns share a parser.
+    /// Parsers by columns. Files with the same columns share a parser.
     parsers: Vec<(Vec<String>, Parser)>,
     parser_of: Vec<Option<u32>>,
     dead_letter: DeadLetter,
     statistics: Arc<Statistics>,
 }
 
-/// Where a record of the parcel is, and where it comes from.
+/// Offset of a record in `inline_records`, its file and its parser.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     begin: usize,
@@ -63,13 +64,13 @@ struct Entry {
 }
 
 impl ShardReader {
-    /// Checks that every file can be opened and holds the wanted columns.
+    /// Returns a reader of files, and checks that every file can be opened and holds the wanted columns.
     ///
-    /// Of the options, those that say what is read of a record and what to do with bad ones are used; batches, order
-    /// and passes are the data shards' matter.
+    /// Of the options, the format of records and the treatment of bad rows are used. The data shards determine batches,
+    /// order and passes.
     ///
     /// # Errors
-    /// A file is missing, or a column is.
+    /// A file or a column is missing.
     pub fn open(options: Options, schema: Schema) -> Result<Self, Error> {
         let mut reader = Self::new(options, schema);
         let Self {
@@ -88,7 +89,7 @@ impl ShardReader {
         Ok(reader)
     }
 
-    /// Makes a reader for parcels: no file is opened, unless a data shard is begun without one.
+    /// Returns a reader for inline records. It opens files only for data shards that begin without inline records.
     pub fn new(options: Options, schema: Schema) -> Self {
         let fetcher = RecordFetcher::new(options.clone()).with_schema(schema.clone());
         Self {
@@ -113,11 +114,11 @@ impl ShardReader {
         Arc::clone(&self.statistics)
     }
 
-    /// Goes to a data shard, of which the given batches, by number in the shard, are to be read from the files. What was
-    /// not read of the one before is left.
+    /// Begins a data shard whose records are read from the files. `batches` selects batches by their number in the
+    /// shard. Unread batches of the data shard before are dropped.
     ///
     /// # Errors
-    /// [`Error::Shard`]: it makes no sense.
+    /// [`Error::Shard`] if the data shard is inconsistent.
     pub fn begin(
         &mut self,
         shard: DataShard,
@@ -138,11 +139,11 @@ impl ShardReader {
         Ok(())
     }
 
-    /// Does what [`ShardReader::begin`] does, with the shard's records from a parcel in place of the files. Who made the
-    /// parcel may know of more files than the options name: patterns may stand there that match nothing here.
+    /// Begins a data shard like [`ShardReader::begin`], but with inline records instead of files. The sender may know
+    /// more files than the options name: a pattern in the options may match no file on this machine.
     ///
     /// # Errors
-    /// [`Error::Shard`]: data shard or parcel make no sense; a wanted column is not in a file.
+    /// [`Error::Shard`] if the data shard or the inline records are inconsistent. A wanted column is missing in a file.
     pub fn begin_inline(
         &mut self,
         shard: DataShard,
@@ -188,12 +189,13 @@ impl ShardReader {
         Ok(())
     }
 
-    /// Reads the next batch into `batch`, whose memory is used again, whatever it held; `false` at the end of the data
-    /// shard. Its position's batch is the number over all passes, its shard 0. It has no row where all are bad.
+    /// Reads the next batch into `batch`, whose content is replaced and whose memory is reused. Returns `false` at the
+    /// end of the data shard. The batch number of its position counts over all passes, and the shard is 0. A batch has
+    /// no row if all its rows are bad.
     ///
     /// # Errors
-    /// A file cannot be read, or is not the one that was indexed; or a record where the options say that none may be
-    /// bad. No batch of the data shard comes after that.
+    /// A file cannot be read, or has changed since it was indexed; or a record is bad and the options do not skip bad
+    /// records. No batch of the data shard follows an error.
     pub fn read(&mut self, batch: &mut Batch) -> Result<bool, Error> {
         let next = match self.direction {
             Direction::Forward => self.batches.next(),
@@ -216,7 +218,7 @@ impl ShardReader {
         Ok(())
     }
 
-    /// Notes where the parcel's records are, and the order in which they are read.
+    /// Computes the offsets of the records, and the order in which they are read.
     fn prepare(&mut self) -> Result<(), Error> {
         self.records.clear();
         let mut lengths = self.inline_records.lengths.iter();
@@ -315,7 +317,7 @@ impl ShardReader {
         Ok(())
     }
 
-    /// Says after a pass which features no record held, where records name their features.
+    /// Logs after the first pass which wanted features no record held, if records name their features.
     fn warn_unseen(&self) {
         for feature in self
             .parsers
@@ -333,7 +335,7 @@ impl ShardReader {
     }
 }
 
-/// Returns the place of the parser for a file with these columns, which it makes if there is none.
+/// Returns the place of the parser for a file with these columns. Adds a parser if there is none.
 fn parser_for(
     parsers: &mut Vec<(Vec<String>, Parser)>,
     options: &Options,

@@ -5,17 +5,17 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::record::{Place, Record};
 
-/// A buffer of at most `capacity` records. Each is copied in once and used where it stands; its memory is used again.
+/// A buffer of at most `capacity` records. Each record is copied once, into reused memory.
 #[derive(Debug)]
 pub(crate) struct Shuffle {
     capacity: usize,
-    /// The first `held` are in the buffer, the one behind them was drawn last.
+    /// The first `held` slots are in the buffer. The slot after them was drawn last.
     slots: Vec<Slot>,
     held: usize,
     random: ChaCha8Rng,
 }
 
-/// A record of the buffer's own.
+/// A record that the buffer owns.
 #[derive(Debug, Default)]
 struct Slot {
     bytes: Vec<u8>,
@@ -33,14 +33,14 @@ impl Shuffle {
         }
     }
 
-    /// Starts the order of a pass: it depends on seed, pass and shard alone.
+    /// Starts the order of a pass. The order depends only on seed, pass and shard.
     pub(crate) fn start(&mut self, seed: u64, pass: u64, shard: u64) {
         self.random = ChaCha8Rng::seed_from_u64(seed);
         self.random
             .set_stream(pass.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(shard));
     }
 
-    /// Returns whether records come in the order of the files: nothing needs to be held.
+    /// Returns whether shuffling is off, so that records need no buffer.
     pub(crate) fn is_off(&self) -> bool {
         self.capacity <= 1
     }
@@ -49,7 +49,7 @@ impl Shuffle {
         self.held >= self.capacity
     }
 
-    /// Takes a record in.
+    /// Copies a record into the buffer.
     pub(crate) fn put(&mut self, record: Record<'_>) {
         if self.held == self.slots.len() {
             self.slots.push(Slot::default());
@@ -62,7 +62,7 @@ impl Shuffle {
         self.held += 1;
     }
 
-    /// Draws a record; nothing when the buffer is empty.
+    /// Removes a random record and returns it; nothing if the buffer is empty.
     pub(crate) fn draw(&mut self) -> Option<Record<'_>> {
         let last = self.held.checked_sub(1)?;
         let drawn = self.random.random_range(0..=last);

@@ -1,4 +1,4 @@
-//! Where reading stands: pass, file, record.
+//! Source of records: the position in passes, files and records, and the interleaving of files.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::row::RowParser;
 use crate::text::{TextParser, header};
 use crate::{Error, Format, Options, Schema, Sharding};
 
-/// The records of this shard, pass by pass, and the parsers of the files that they come from.
+/// The records of this shard, pass by pass, and the parsers of their files.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     pub(crate) storage: Storage,
@@ -27,15 +27,15 @@ pub(crate) struct Source {
     pub(crate) parsers: Vec<Option<Parser>>,
     order: Vec<usize>,
     next_file: usize,
-    /// Files that are read in turn, a block of records of each.
+    /// Files that are read in turn, a block of records from each.
     cycle: Vec<Option<(usize, RecordReader)>>,
-    /// How many of them are open.
+    /// Number of open files in the cycle.
     open: usize,
-    /// Place in the cycle of the last record, or of the next if that is in `block`.
+    /// Place in the cycle of the current file.
     turn: usize,
-    /// Records of the block that were read.
+    /// Number of records of the current block that were read.
     block: usize,
-    /// Records seen in this pass, of all shards.
+    /// Number of records of all shards in this pass so far.
     index: u64,
 }
 
@@ -67,7 +67,7 @@ impl Source {
         ) = (true, 0, 0, 0, 0);
         self.cycle.clear();
         self.open = 0;
-        // Places without a file are passed over: more than there are files make no difference.
+        // Places without a file are skipped, so more places than files make no difference.
         self.cycle.resize_with(
             options.interleave.cycle_length.min(self.order.len()),
             || None,
@@ -75,7 +75,7 @@ impl Source {
         self.parsers.resize_with(options.files.len(), || None);
     }
 
-    /// Goes to the next record of this shard; `false` at the end of the pass, and before the first.
+    /// Moves to the next record of this shard. Returns `false` at the end of the pass, and before the first pass.
     pub(crate) fn next(&mut self, options: &Options, schema: &Schema) -> Result<bool, Error> {
         loop {
             if self.block == options.interleave.block_length {
@@ -107,12 +107,12 @@ impl Source {
         }
     }
 
-    /// Goes on in the cycle.
+    /// Moves to the next place in the cycle.
     fn next_turn(&mut self) {
         (self.turn, self.block) = ((self.turn + 1) % self.cycle.len().max(1), 0);
     }
 
-    /// Opens the next file where the cycle stands; `false` after the last.
+    /// Opens the next file at the current place in the cycle. Returns `false` after the last file.
     fn open_next(&mut self, options: &Options, schema: &Schema) -> Result<bool, Error> {
         let Some(&file) = self.order.get(self.next_file) else {
             return Ok(false);
@@ -126,7 +126,7 @@ impl Source {
         Ok(true)
     }
 
-    /// Returns the record, and the parsers.
+    /// Returns the current record, and the parsers.
     pub(crate) fn record(&mut self) -> (Option<Record<'_>>, &mut [Option<Parser>]) {
         let reader = self.cycle.get(self.turn).and_then(Option::as_ref);
         (
@@ -135,7 +135,7 @@ impl Source {
         )
     }
 
-    /// Returns the wanted features that no record held so far, where records name their features.
+    /// Returns the wanted features that no record has held so far, if records name their features.
     pub(crate) fn unseen(&self) -> Vec<&str> {
         let mut parsers = self
             .parsers
@@ -157,7 +157,7 @@ impl Source {
     }
 }
 
-/// Opens a file past its header, and the parser for its columns. A parser of TFRecord from before goes on.
+/// Opens a file after its header, and a parser for its columns. A parser of TFRecord from an earlier file is reused.
 pub(crate) fn open_file(
     options: &Options,
     storage: &Storage,
@@ -173,7 +173,7 @@ pub(crate) fn open_file(
     Ok((reader, parser))
 }
 
-/// Opens a file past its header, if it has one, and returns the columns that are named there.
+/// Opens a file after its header, if it has one. Returns the columns that the file names.
 pub(crate) fn open_records(
     options: &Options,
     storage: &Storage,
@@ -189,7 +189,7 @@ pub(crate) fn open_records(
     Ok((reader, columns))
 }
 
-/// Returns whether each file names its columns: a first line, or a Parquet file's schema.
+/// Returns whether each file names its columns, in a first line or in the schema of a Parquet file.
 pub(crate) fn has_header(options: &Options) -> bool {
     match options.format {
         Format::Csv | Format::Tsv => options.columns.is_none(),
@@ -198,7 +198,7 @@ pub(crate) fn has_header(options: &Options) -> bool {
     }
 }
 
-/// Returns the parser for a file with these columns, or those of the options.
+/// Returns the parser for a file with these columns, or with the columns of the options.
 pub(crate) fn open_parser(
     options: &Options,
     schema: &Schema,
@@ -241,7 +241,7 @@ pub(crate) fn open_parser(
     })
 }
 
-/// Returns all wanted columns that are not known, of which one has been found.
+/// Returns all wanted columns that are not known. `found` is one of them.
 pub(crate) fn missing_of(schema: &Schema, found: String, known: &[String]) -> Vec<String> {
     let mut missing = vec![found];
     for field in schema
@@ -256,7 +256,7 @@ pub(crate) fn missing_of(schema: &Schema, found: String, known: &[String]) -> Ve
     missing
 }
 
-/// Reads the header.
+/// Reads the header of a text file.
 fn named(reader: &mut RecordReader, options: &Options, file: &Path) -> Result<Vec<String>, Error> {
     if reader.next(file, true)? {
         Ok(header(reader.record(0).bytes, options.format, options.trim))

@@ -1,4 +1,4 @@
-//! Records of any format as rows of cells, for programs that convert files and do not train.
+//! Tables: records of any format as rows of cells, for programs that convert files.
 
 mod cell_parser;
 mod example_rows;
@@ -27,20 +27,20 @@ pub enum Value {
     Int(i64),
     /// A float.
     Float(f64),
-    /// A text, or any bytes.
+    /// A text, or arbitrary bytes.
     Text(Vec<u8>),
 }
 
-/// What a row holds in a column. One without values is missing.
+/// The values of a row in a column. A cell without values is missing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cell {
     /// The values.
     pub values: Vec<Value>,
-    /// Whether there might be several.
+    /// Whether the column may hold several values.
     pub list: bool,
 }
 
-/// Reads rows, file after file. Columns are known by name: files may have others, and in another order.
+/// Reader of rows, file after file. Columns are identified by name: files may have different columns, in any order.
 #[derive(Debug)]
 pub struct TableReader {
     options: Options,
@@ -51,7 +51,7 @@ pub struct TableReader {
 }
 
 impl TableReader {
-    /// Prepares to read; nothing is opened yet. Without `columns`, the first line of each text file names them.
+    /// Returns a reader. It opens no file yet. Without `columns`, the first line of each text file names them.
     pub fn new(
         files: Vec<PathBuf>,
         format: Format,
@@ -72,33 +72,34 @@ impl TableReader {
         }
     }
 
-    /// Says whether the spaces around the fields and names of text are dropped, as [`Options::trim`]; they stay by default.
+    /// Sets whether the spaces around the fields and names of text are dropped, as [`Options::trim`]. Default: they
+    /// stay.
     #[must_use]
     pub fn trimmed(mut self, trim: bool) -> Self {
         self.options.trim = trim;
         self
     }
 
-    /// Returns the columns that were seen so far.
+    /// Returns the columns of the files and records so far.
     pub fn columns(&self) -> &[String] {
         self.parser.columns()
     }
 
-    /// Returns how many fields the records of the current file have: more than columns, where two have one name. Those of TFRecord
-    /// have any number, told as 0.
+    /// Returns the number of fields of the current file's records. It exceeds the number of columns if two fields have
+    /// the same name. For TFRecord, whose records have any number of fields, it is 0.
     pub fn fields(&self) -> usize {
         self.parser.fields()
     }
 
-    /// Goes back to the first row. Columns that were seen stay.
+    /// Moves back to the first row. The columns stay.
     pub fn rewind(&mut self) {
         (self.reader, self.next_file) = (None, 0);
     }
 
-    /// Reads the next row: a cell for each of [`TableReader::columns`], which may become more; `false` at the end.
+    /// Reads the next row: a cell for each of [`TableReader::columns`], which may grow. Returns `false` at the end.
     ///
     /// # Errors
-    /// A file cannot be read, or a record is none of the format.
+    /// A file cannot be read, or a record does not have the format.
     pub fn read(&mut self, row: &mut Vec<Cell>) -> Result<bool, Error> {
         loop {
             if self.reader.is_none() {

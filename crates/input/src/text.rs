@@ -1,4 +1,4 @@
-//! From a line of fields to the wanted columns, field by field as they stand.
+//! Parser of CSV and TSV records into the wanted columns, one field after the other.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::number::{float, float_at, int, int_at};
 use crate::quoted::unquote;
 use crate::{Batch, Cells, Column, FieldKind, Format, Schema};
 
-/// Where the fields of a file go.
+/// Parser of the fields of a file into columns.
 #[derive(Debug)]
 pub(crate) struct TextParser {
     delimiter: u8,
@@ -16,15 +16,15 @@ pub(crate) struct TextParser {
     trim: bool,
     missing: Vec<Vec<u8>>,
     schema: Schema,
-    /// For each field of a record, the columns of the batch that want it.
+    /// For each field of a record, the columns of the batch that read it.
     targets: Vec<Vec<usize>>,
-    /// Last field that is wanted, plus one.
+    /// Place of the last wanted field, plus one.
     wanted: usize,
     scratch: Vec<u8>,
 }
 
 impl TextParser {
-    /// Returns a parser for records with these columns, or the wanted column that is not among them.
+    /// Returns a parser of records with these columns. The error is the first wanted column that is not among them.
     pub(crate) fn new(
         schema: &Schema,
         columns: &[String],
@@ -57,7 +57,7 @@ impl TextParser {
         })
     }
 
-    /// Appends a record's wanted fields to the batch, or part of them where it fails.
+    /// Appends a record's wanted fields to the batch. An error may leave a part of them in the batch.
     pub(crate) fn append(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Bad> {
         let fields = if self.quotes && memchr::memchr(b'"', record).is_some() {
             self.quoted(record, batch)?
@@ -77,7 +77,7 @@ impl TextParser {
         }
     }
 
-    /// Reads a record without quotes and returns the number of its fields.
+    /// Reads a record without quotes. Returns the number of its fields.
     fn plain(&self, record: &[u8], batch: &mut Batch) -> Result<usize, Bad> {
         let mut delimiters = Delimiters::new(record, self.delimiter);
         let mut begin = 0;
@@ -91,11 +91,11 @@ impl TextParser {
             }
             begin = end + 1;
         }
-        // Nothing after this is wanted: only the number of fields is checked.
+        // No wanted field remains, so only the number of fields is checked.
         Ok(self.wanted + delimiters.count() + 1)
     }
 
-    /// Reads a record that may hold quoted fields and returns the number of its fields.
+    /// Reads a record that may hold quoted fields. Returns the number of its fields.
     fn quoted(&mut self, record: &[u8], batch: &mut Batch) -> Result<usize, Bad> {
         let mut rest = Some(record);
         let mut field = 0;
@@ -135,7 +135,7 @@ impl TextParser {
         rest.first() == Some(&b'"')
     }
 
-    /// Appends the field that lies at `place` of the record to the columns that want it.
+    /// Appends the field at `place` of the record to the columns that read it.
     #[inline]
     fn store(
         &self,
@@ -181,11 +181,11 @@ impl TextParser {
     }
 }
 
-/// Leaves out the spaces around a field.
+/// Returns the place of a field without the spaces around it.
 #[inline]
 fn trim(record: &[u8], place: Range<usize>) -> Range<usize> {
     match &record[place.clone()] {
-        // Most fields have none.
+        // Most fields have no spaces around them.
         [first, .., last] if *first > b' ' && *last > b' ' => place,
         [only] if *only > b' ' => place,
         value => {
@@ -195,7 +195,7 @@ fn trim(record: &[u8], place: Range<usize>) -> Range<usize> {
     }
 }
 
-/// Appends the values of a field that holds several.
+/// Appends the values of a field that may hold several.
 #[inline(never)]
 pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Result<(), String> {
     let parts = |separator: u8| value.split(move |byte| *byte == separator);
@@ -246,7 +246,7 @@ pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Re
         ) => {
             parts(*separator).for_each(|part| cells.push(part));
         }
-        // The columns are those of the schema.
+        // The columns were made by the schema, so other pairs do not occur.
         _ => {}
     }
     end_row(column);

@@ -1,5 +1,5 @@
-//! Records of TFRecord files: a length, its checksum, as many bytes, their checksum
-//! (`tensorflow/core/lib/io/record_reader.cc`).
+//! Reader of TFRecord files. A record is a length, the checksum of the length, as many bytes, and the checksum of the
+//! bytes (`tensorflow/core/lib/io/record_reader.cc`).
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -14,16 +14,16 @@ use crate::{Compression, Error};
 /// Longest record, in bytes.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
-/// Reads the records of one file.
+/// Reader of the records of one file.
 #[derive(Debug)]
 pub(crate) struct TfRecords {
     block: Block,
     records: u64,
-    /// Bytes passed over since the record's data began, and how many of them are data.
+    /// Bytes from the begin of the record's data to the current position, and the length of the data.
     passed: usize,
     length: usize,
     fault: Option<String>,
-    /// Whether what follows cannot be found any more.
+    /// Whether the begin of the next record is unknown.
     lost: bool,
 }
 
@@ -46,12 +46,13 @@ impl TfRecords {
         })
     }
 
-    /// Goes to the byte at `offset`, where record `number`, from 1, begins; see [`Block::seek`].
+    /// Moves to byte `offset`, at which record `number` begins, numbered from 1; see [`Block::seek`].
     pub(crate) fn seek(&mut self, offset: u64, number: u64, until: u64) -> std::io::Result<()> {
         (self.records, self.passed, self.length) = (number.saturating_sub(1), 0, 0);
         (self.fault, self.lost) = (None, false);
         match self.block.seek(offset, until) {
-            // What comes before was read once: the record is told to be at fault, as it was then.
+            // The content before this offset has been read once. So the record itself is at fault, and `next` reports
+            // it.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -64,7 +65,7 @@ impl TfRecords {
         }
     }
 
-    /// Returns the place in the content behind the record.
+    /// Returns the offset in the content of the first byte after the record.
     pub(crate) fn offset(&self) -> u64 {
         self.block.offset()
     }
@@ -75,17 +76,17 @@ impl TfRecords {
         &self.block.passed(self.passed)[..self.length]
     }
 
-    /// Returns what is wrong with the record.
+    /// Returns the fault of the record.
     #[inline]
     pub(crate) fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
     }
 
-    /// Goes to the next record, good or at fault; `false` at the end of the file. The data's checksum is left out
-    /// where the record is not `wanted`.
+    /// Moves to the next record, good or bad. Returns `false` at the end of the file. The checksum of the data is not
+    /// checked if the record is not `wanted`.
     ///
     /// # Errors
-    /// The system cannot read the file. What is wrong with its content is the record's fault.
+    /// The system cannot read the file. Broken content is not an error, but a fault of the record.
     pub(crate) fn next(
         &mut self,
         file: &Path,
@@ -127,7 +128,7 @@ impl TfRecords {
                 format!("the record is too long: expected at most {RECORD_BYTES_MAX} bytes, found {length}")
             }));
         }
-        // It fits: it is below the limit.
+        // The cast loses nothing: the length is below the limit.
         let length = length as usize;
         let whole = HEADER_BYTES + length + FOOTER_BYTES;
         if !self.there(whole, file)? {
@@ -159,7 +160,7 @@ impl TfRecords {
         Ok(true)
     }
 
-    /// Reads until `count` bytes are there. Broken compression is noted as a fault: there are no more bytes then.
+    /// Reads until `count` bytes are in memory. Broken compression becomes a fault of the record, and the content ends.
     fn there(&mut self, count: usize, file: &Path) -> Result<bool, Error> {
         match self.block.fill(count) {
             Ok(there) => Ok(there),
@@ -176,7 +177,7 @@ impl TfRecords {
         }
     }
 
-    /// Makes what is left a record at fault, and the last one: `shown` bytes of it are its data.
+    /// Makes the rest of the file a bad record, the last one. Its data are the first `shown` bytes.
     fn lose(&mut self, shown: usize, reason: impl FnOnce() -> String) -> bool {
         self.block.pass(shown);
         (self.passed, self.length, self.lost) = (shown, shown, true);

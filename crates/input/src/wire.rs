@@ -1,9 +1,9 @@
-//! Protobuf's wire format, read without messages: fields point into the bytes that they stand in
+//! Reader of Protobuf's wire format without messages: fields borrow from the record
 //! (<https://protobuf.dev/programming-guides/encoding>).
 
 use std::ops::Range;
 
-/// Where bytes are not what protobuf writes.
+/// The place at which bytes are not valid protobuf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed {
     /// Byte of the record.
@@ -11,7 +11,7 @@ pub(crate) struct Malformed {
     pub(crate) expected: &'static str,
 }
 
-/// A message that is read field by field: the bytes of a record from `at` to `end`.
+/// Cursor over the fields of a message: the bytes of a record from `at` to `end`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wire<'a> {
     record: &'a [u8],
@@ -29,7 +29,7 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Wire<'a> {
-    /// Reads a record.
+    /// Returns a cursor over a whole record.
     #[inline]
     pub(crate) fn new(record: &'a [u8]) -> Self {
         Self {
@@ -39,31 +39,31 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Returns what is left of the message.
+    /// Returns the remaining bytes of the message.
     #[inline]
     pub(crate) fn bytes(&self) -> &'a [u8] {
         &self.record[self.at..self.end]
     }
 
-    /// Returns the record, and where in it what is left of the message lies.
+    /// Returns the record, and the place of the remaining bytes of the message in it.
     #[inline]
     pub(crate) fn place(&self) -> (&'a [u8], Range<usize>) {
         (self.record, self.at..self.end)
     }
 
-    /// Passes over bytes that are there.
+    /// Skips `length` bytes. The message must have them.
     #[inline]
     pub(crate) fn pass(&mut self, length: usize) {
         self.at += length;
     }
 
-    /// Returns whether nothing is left.
+    /// Returns whether no bytes remain.
     #[inline]
     pub(crate) fn is_at_end(&self) -> bool {
         self.at >= self.end
     }
 
-    /// Says that something else was expected here.
+    /// Returns the error that something else was expected at this place.
     pub(crate) fn malformed(&self, expected: &'static str) -> Malformed {
         Malformed {
             at: self.at,
@@ -86,7 +86,7 @@ impl<'a> Wire<'a> {
     fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
         for (place, byte) in self.bytes().iter().take(10).enumerate() {
-            // Of the tenth byte, one bit is left.
+            // Only one bit of the tenth byte fits into 64 bits.
             if place == 9 && *byte > 1 {
                 break;
             }
@@ -99,7 +99,7 @@ impl<'a> Wire<'a> {
         Err(self.malformed("a number of at most 64 bits"))
     }
 
-    /// Reads the next field: its number and value; nothing at the end.
+    /// Reads the next field. Returns its number and value; nothing at the end of the message.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, Malformed> {
         if self.is_at_end() {

@@ -1,4 +1,4 @@
-//! A connection to a peer that says with each call who is calling.
+//! Channel to a peer. Each call carries the credentials of the caller.
 
 use std::task::{Context, Poll};
 
@@ -8,17 +8,17 @@ use tonic::codegen::http::{HeaderValue, Request, Response, header};
 use tonic::transport::channel::ResponseFuture;
 use tonic::transport::{Channel as Transport, Error};
 
-/// A channel, and the caller's token where there are such.
+/// A channel, and the caller's token if tokens are in use.
 #[derive(Debug, Clone)]
 pub struct Channel {
     transport: Transport,
-    /// Marked as sensitive: it is never shown.
+    /// Value of the header `authorization`. It is marked as sensitive, so it is never shown.
     authorization: Option<HeaderValue>,
 }
 
 impl Channel {
-    /// Returns the channel whose calls carry the header `authorization`. A value that is none of a header is left out: the peer
-    /// refuses the calls then.
+    /// Returns a channel whose calls carry the header `authorization`. An invalid header value is omitted; the peer
+    /// then refuses the calls.
     pub fn new(transport: Transport, authorization: Option<&str>) -> Self {
         let authorization = authorization.and_then(|value| {
             let mut value = HeaderValue::from_str(value).ok()?;

@@ -1,4 +1,4 @@
-//! Between generated messages and the domain's types. Whatever comes from a peer is checked here.
+//! Conversions between generated messages and the domain's types. They check everything that comes from a peer.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,15 +13,15 @@ use crate::payload::Encoding;
 use crate::v1::parameter::Value;
 use crate::{shown, v1};
 
-/// A message that does not say what it must.
+/// An invalid message.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("field `{field}` {rule}, given {given}")]
 pub struct Invalid {
     /// The field.
     pub field: &'static str,
-    /// What it must be.
+    /// The rule for its value.
     pub rule: &'static str,
-    /// What it was.
+    /// The given value.
     pub given: String,
 }
 
@@ -50,7 +50,7 @@ pub fn task_to_wire(task: Task) -> v1::Task {
 /// Returns the task in a message.
 ///
 /// # Errors
-/// There is none, or its role is unknown.
+/// The message has no task, or its role is unknown.
 pub fn task_from_wire(task: Option<v1::Task>) -> Result<Task, Invalid> {
     let task = task.ok_or_else(|| invalid("task", "must be set", "nothing"))?;
     let role = match task.role() {
@@ -84,7 +84,7 @@ pub fn encoding_to_wire(encoding: Encoding) -> v1::Encoding {
 /// Returns the encoding that a message names.
 ///
 /// # Errors
-/// It is unknown here.
+/// The encoding is unknown.
 pub fn encoding_from_wire(encoding: i32) -> Result<Encoding, Invalid> {
     match v1::Encoding::try_from(encoding) {
         Ok(v1::Encoding::Unspecified | v1::Encoding::Float32) => Ok(Encoding::Float32),
@@ -101,7 +101,7 @@ pub fn encoding_from_wire(encoding: i32) -> Result<Encoding, Invalid> {
 /// Returns the 128-bit cluster id in a message.
 ///
 /// # Errors
-/// It is not 16 bytes long.
+/// The id is not 16 bytes long.
 pub fn cluster_id_from_wire(bytes: &[u8]) -> Result<u128, Invalid> {
     let array = <[u8; 16]>::try_from(bytes).map_err(|_| {
         invalid(
@@ -123,7 +123,7 @@ const DIMENSIONS_MAX: usize = 32;
 /// Most numbers of one parameter: the boundaries of a schedule.
 const NUMBERS_MAX: usize = 4096;
 
-/// Writes a tagged configuration (`kind` and its parameters) as a message.
+/// Returns a tagged configuration (`kind` and its parameters) as a message.
 fn configuration_to_wire(config: &impl Serialize) -> v1::Configuration {
     match serde_json::to_value(config) {
         Ok(serde_json::Value::Object(fields)) => fields_to_wire(fields),
@@ -169,7 +169,8 @@ fn configuration_from_wire<T: DeserializeOwned>(
     }
 }
 
-/// Nothing where a configuration holds one that holds another, or more numbers than it may.
+/// Returns the fields of a configuration; nothing if configurations are nested more than once, or if there are too many
+/// numbers.
 fn fields_from_wire(
     message: v1::Configuration,
     outer: bool,
@@ -204,7 +205,7 @@ pub fn optimizers_to_wire(
 /// Returns the optimizers in a message.
 ///
 /// # Errors
-/// One is of an unknown kind or lacks a parameter.
+/// An optimizer has an unknown kind or lacks a parameter.
 pub fn optimizers_from_wire(
     optimizers: HashMap<String, v1::Configuration>,
 ) -> Result<BTreeMap<String, OptimizerConfig>, Invalid> {
@@ -244,7 +245,7 @@ pub fn variable_to_wire(spec: &VariableSpec) -> v1::Variable {
 /// Returns the variables in a message.
 ///
 /// # Errors
-/// There are too many, or one has no usable name, shape, access or initializer.
+/// There are too many variables, or a variable has no valid name, shape, access or initializer.
 pub fn variables_from_wire(variables: Vec<v1::Variable>) -> Result<Vec<VariableSpec>, Invalid> {
     if variables.len() > VARIABLES_MAX {
         return Err(invalid(
@@ -350,7 +351,7 @@ pub fn slice_to_wire(number: usize, slice: &Slice) -> v1::Slice {
 /// Returns the number and the slice in a message, on parameter server `ps`.
 ///
 /// # Errors
-/// It names a variable or rows that do not exist.
+/// The slice names a variable or rows that do not exist.
 pub fn slice_from_wire(
     slice: &v1::Slice,
     variables: &[VariableSpec],

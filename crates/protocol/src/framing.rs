@@ -1,8 +1,8 @@
-//! gRPC messages that end in a tensor, without copies of the tensor.
+//! Framing of gRPC messages that end in a tensor, without copies of the tensor.
 //!
-//! What travels is an ordinary message: five bytes of gRPC prefix, the fields, then field 15, `bytes payload`. The stock
-//! codec copies all of it into one buffer before the first byte leaves, and again on arrival. Here the payload leaves as
-//! the memory that holds it, and arrives as the list of pieces that the connection read.
+//! The wire format is an ordinary message: five bytes of gRPC prefix, the fields, then field 15, `bytes payload`. The
+//! stock codec copies all of it into one buffer before the first byte leaves, and again on arrival. Here the payload
+//! leaves as the memory that holds it, and arrives as the list of pieces that the connection read.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -21,22 +21,22 @@ use crate::limits::{CALL_TIMEOUT, MESSAGE_SILENCE_MAX};
 
 /// Tag of field 15 of length-delimited type.
 pub(crate) const PAYLOAD_TAG: u64 = 15 << 3 | 2;
-/// Compression flag and length.
+/// Length of the gRPC prefix: compression flag and message length.
 pub(crate) const PREFIX_BYTES: usize = 5;
 const COMPRESSED: &str = "compressed messages are not taken here";
 
-/// A tensor that is written while it leaves, piece by piece, so that no more of it is in memory than the connection
-/// takes.
+/// A tensor that is encoded while it is sent, piece by piece, so that only the pieces that the connection accepts are
+/// in memory.
 pub trait Tensor: Send + 'static {
-    /// Returns the bytes of all pieces together.
+    /// Returns the total size of all pieces, in bytes.
     fn bytes(&self) -> usize;
 
-    /// Returns the next piece, never an empty one: a frame without data would count against the connection for good.
-    /// Nothing when there are no more.
+    /// Returns the next piece; nothing after the last one. A piece is never empty: an empty frame would count against
+    /// the connection permanently.
     fn next(&mut self) -> Option<Bytes>;
 }
 
-/// A tensor that lies in memory as it travels.
+/// A tensor that is in memory in its wire format.
 impl Tensor for VecDeque<Bytes> {
     fn bytes(&self) -> usize {
         self.iter().map(Bytes::len).sum()
@@ -47,7 +47,7 @@ impl Tensor for VecDeque<Bytes> {
     }
 }
 
-/// A tensor or none.
+/// An optional tensor.
 impl<T: Tensor> Tensor for Option<T> {
     fn bytes(&self) -> usize {
         self.as_ref().map_or(0, Tensor::bytes)
@@ -58,13 +58,13 @@ impl<T: Tensor> Tensor for Option<T> {
     }
 }
 
-/// A message on its way out.
+/// An outgoing message.
 pub struct Outgoing {
     front: Option<Bytes>,
     tensor: Option<Box<dyn Tensor>>,
-    /// Bytes still to come.
+    /// Number of bytes that remain to be sent.
     left: usize,
-    /// Whether trailers are still to come, as a reply has them.
+    /// Whether the trailers of a reply remain to be sent.
     trailers: bool,
 }
 
@@ -75,12 +75,12 @@ impl std::fmt::Debug for Outgoing {
 }
 
 impl Outgoing {
-    /// Returns a request of these fields, whose own payload is empty, and this payload.
+    /// Returns a request with these fields and this payload. The payload in `fields` must be empty.
     pub fn request(fields: &impl Message, payload: impl Tensor) -> Self {
         Self::new(fields, payload, false)
     }
 
-    /// Returns a reply, which says that all went well behind it.
+    /// Returns a reply with these fields and this payload, and the trailers of success.
     pub fn reply(fields: &impl Message, payload: impl Tensor) -> Self {
         Self::new(fields, payload, true)
     }
@@ -95,7 +95,7 @@ impl Outgoing {
         let mut front = BytesMut::with_capacity(PREFIX_BYTES + length + 11);
         front.put_u8(0);
         front.put_u32((length + tensor) as u32);
-        // The buffer grows: there is always room.
+        // Encoding cannot fail, because the buffer grows.
         let _ = fields.encode(&mut front);
         if bytes > 0 {
             front.put_u8(PAYLOAD_TAG as u8);
@@ -154,7 +154,7 @@ impl Body for Outgoing {
 /// Reads a message: its fields, with an empty payload, and the pieces of its payload.
 ///
 /// # Errors
-/// More than `bytes_max`, a peer's refusal in the trailers, or no such message.
+/// The message is larger than `bytes_max`, the peer refuses in the trailers, or the message is invalid.
 pub async fn read<M: Message + Default>(
     body: tonic::body::Body,
     bytes_max: usize,
@@ -164,14 +164,14 @@ pub async fn read<M: Message + Default>(
     Ok((message, payload))
 }
 
-/// The same, of a message for which there has to be room: as soon as its bytes are known, `admit` is waited for, and the
-/// rest stays on the connection. What that gives is returned too, if there was a message.
+/// Reads a message with backpressure: as soon as its size is known, it waits for `admit`, while the rest stays on the
+/// connection. Returns the result of `admit`, too, if there was a message.
 ///
-/// A sender that says nothing more is given up after [`MESSAGE_SILENCE_MAX`], and one that says it slowly after [`CALL_TIMEOUT`]: he
-/// keeps the room of others. To be called within a runtime that has a clock.
+/// An admitted message takes memory that others wait for. So it fails after [`MESSAGE_SILENCE_MAX`] without a byte, and
+/// after [`CALL_TIMEOUT`] in total. The caller must be in a runtime with a clock.
 ///
 /// # Errors
-/// As [`read`]; or the message is compressed, or does not come in time.
+/// As [`read`]. The message is compressed, or does not arrive in time.
 pub async fn read_admitted<M: Message + Default, T, F: Future<Output = T>>(
     body: tonic::body::Body,
     bytes_max: usize,
@@ -180,7 +180,7 @@ pub async fn read_admitted<M: Message + Default, T, F: Future<Output = T>>(
     read_within(body, bytes_max, admit, Some(CALL_TIMEOUT)).await
 }
 
-/// The same, of a message that has so long to come once it is admitted.
+/// Reads a message with backpressure. Once admitted, the message must arrive within `time`.
 async fn read_within<M: Message + Default, T, F: Future<Output = T>>(
     body: tonic::body::Body,
     bytes_max: usize,
@@ -195,7 +195,7 @@ async fn read_within<M: Message + Default, T, F: Future<Output = T>>(
     let mut until = None;
     loop {
         let next = match until {
-            // What has not begun keeps no room.
+            // A message that is not admitted yet takes no memory, so it may wait.
             None => body.frame().await,
             Some(until) => {
                 let soon = Instant::now() + MESSAGE_SILENCE_MAX;
@@ -239,10 +239,10 @@ async fn read_within<M: Message + Default, T, F: Future<Output = T>>(
     Ok((message, payload, admitted))
 }
 
-/// Returns the bytes of a message, by its prefix, which has arrived.
+/// Returns the size of a message in bytes, from its prefix, which must have arrived.
 ///
 /// # Errors
-/// It is compressed, or too large.
+/// The message is compressed or too large.
 fn announced(pieces: &VecDeque<Bytes>, bytes_max: usize) -> Result<usize, Status> {
     let mut prefix = [0; PREFIX_BYTES];
     let bytes = pieces.iter().flat_map(|piece| piece.iter());
@@ -251,10 +251,12 @@ fn announced(pieces: &VecDeque<Bytes>, bytes_max: usize) -> Result<usize, Status
         .zip(bytes)
         .for_each(|(to, from)| *to = *from);
     let announced = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
-    match announced > bytes_max {
-        _ if prefix[0] != 0 => Err(Status::unimplemented(COMPRESSED)),
-        true => Err(too_large(announced, bytes_max)),
-        false => Ok(announced),
+    if prefix[0] != 0 {
+        Err(Status::unimplemented(COMPRESSED))
+    } else if announced > bytes_max {
+        Err(too_large(announced, bytes_max))
+    } else {
+        Ok(announced)
     }
 }
 
@@ -264,14 +266,14 @@ fn too_large(bytes: usize, bytes_max: usize) -> Status {
     ))
 }
 
-/// What has arrived, front first.
+/// Bytes that have arrived, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     pieces: VecDeque<Bytes>,
     length: usize,
 }
 
-/// Takes the payload out of a message.
+/// Splits a message into its fields and the pieces of its payload.
 pub(crate) fn split(mut from: Pieces) -> Result<(Vec<u8>, Vec<Bytes>), Status> {
     let mut prefix = Vec::with_capacity(PREFIX_BYTES);
     from.copy(PREFIX_BYTES, &mut prefix)?;
@@ -292,7 +294,7 @@ pub(crate) fn split(mut from: Pieces) -> Result<(Vec<u8>, Vec<Bytes>), Status> {
         let before = fields.len();
         let tag = from.number(&mut fields)?;
         if tag == PAYLOAD_TAG {
-            // As protobuf has it, the last one counts.
+            // As in protobuf, the last field counts.
             let bytes = from.number(&mut fields)? as usize;
             fields.truncate(before);
             payload = from.take(bytes)?;
@@ -326,7 +328,7 @@ impl Pieces {
         self.length == 0
     }
 
-    /// Takes the first message, prefix and all, if all of it has arrived.
+    /// Removes the first message, with its prefix, if it has arrived completely.
     pub(crate) fn message(&mut self, bytes_max: usize) -> Result<Option<Self>, Status> {
         if self.length < PREFIX_BYTES {
             return Ok(None);
@@ -376,7 +378,7 @@ impl Pieces {
         Ok(out)
     }
 
-    /// Reads a varint, which stays among the fields.
+    /// Reads a varint, and copies it to the fields.
     fn number(&mut self, fields: &mut Vec<u8>) -> Result<u64, Status> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -412,7 +414,7 @@ mod tests {
         }
     }
 
-    /// The bytes of a message as the stock codec sends them.
+    /// Returns the bytes of a message as the stock codec sends them.
     fn stock(message: &impl Message) -> Vec<u8> {
         let mut out = vec![0];
         out.extend((message.encoded_len() as u32).to_be_bytes());

@@ -1,7 +1,7 @@
-//! The wire: the only crate that sees generated code. Conversions, payload codec, refusals and limits.
+//! Wire protocol: generated code, conversions, payload codec, refusals and limits.
 //!
-//! `v1` is generated from `proto/trainyard/v1` and committed: `tests/generated.rs` makes it again. It stays inside this crate, the client and the `service.rs` files:
-//! everything else speaks the domain's own types.
+//! `v1` is generated from `proto/trainyard/v1` and committed; `tests/generated.rs` regenerates it. Only this crate, the
+//! client and the `service.rs` files use `v1`. All other code uses the domain's own types.
 
 mod channel;
 pub mod convert;
@@ -28,5 +28,5 @@ pub mod v1 {
 /// Descriptors of all services and messages, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
 
-/// The release that daemons tell each other.
+/// The release that daemons report to each other.
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");

@@ -1,6 +1,6 @@
 //! Streams of gRPC messages that end in a tensor, without copies of the tensor.
 //!
-//! The messages are those of [`crate::framing`], one behind the other in one body.
+//! A body holds a sequence of messages in the format of [`crate::framing`].
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,11 @@ use tonic::Status;
 
 use crate::framing::{PAYLOAD_TAG, PREFIX_BYTES, Pieces, split};
 
-/// Payloads up to this many bytes are copied behind their fields, so that one frame carries both.
+/// Largest payload that is copied after its fields, in bytes, so that one frame carries both.
 const JOINED_BYTES_MAX: usize = 1024;
 
-/// Returns the pieces of one message: these fields, whose own payload is empty, and this payload. No piece is empty.
+/// Returns the pieces of a message with these fields and this payload. The payload in `fields` must be empty. No piece
+/// is empty.
 pub fn message(fields: &impl Message, payload: impl IntoIterator<Item = Bytes>) -> VecDeque<Bytes> {
     let mut pieces: VecDeque<Bytes> = payload
         .into_iter()
@@ -32,7 +33,7 @@ pub fn message(fields: &impl Message, payload: impl IntoIterator<Item = Bytes>) 
         BytesMut::with_capacity(PREFIX_BYTES + length + 11 + if joined { bytes } else { 0 });
     front.put_u8(0);
     front.put_u32((length + tensor) as u32);
-    // The buffer grows: there is always room.
+    // Encoding cannot fail, because the buffer grows.
     let _ = fields.encode(&mut front);
     if bytes > 0 {
         front.put_u8(PAYLOAD_TAG as u8);
@@ -45,7 +46,7 @@ pub fn message(fields: &impl Message, payload: impl IntoIterator<Item = Bytes>) 
     pieces
 }
 
-/// The messages of a body, as they arrive.
+/// Reader of the messages of a body.
 #[derive(Debug)]
 pub struct Messages {
     body: tonic::body::Body,
@@ -54,7 +55,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Reads messages of at most `bytes_max` bytes each.
+    /// Returns a reader of messages of at most `bytes_max` bytes each.
     pub fn new(body: tonic::body::Body, bytes_max: usize) -> Self {
         Self {
             body,
@@ -63,11 +64,11 @@ impl Messages {
         }
     }
 
-    /// Returns the fields of the next message, with an empty payload, and the pieces of its payload; nothing when the
-    /// sender has ended the stream. May be dropped and called again: nothing is lost.
+    /// Returns the fields of the next message, with an empty payload, and the pieces of its payload; nothing after the
+    /// end of the stream. The future is cancel-safe.
     ///
     /// # Errors
-    /// A message of more bytes than allowed or that cannot be decoded, a stream that was cut, a connection that failed.
+    /// A message is too large or cannot be decoded, the stream ends within a message, or the connection failed.
     pub async fn next<M: Message + Default>(&mut self) -> Result<Option<(M, Vec<Bytes>)>, Status> {
         loop {
             if let Some(whole) = self.arrived.message(self.bytes_max)? {
@@ -78,7 +79,7 @@ impl Messages {
                 return Ok(Some((message, payload)));
             }
             match self.body.frame().await {
-                // Trailers of a request say nothing.
+                // Trailers of a request are ignored.
                 Some(frame) => {
                     if let Ok(piece) = frame?.into_data() {
                         self.arrived.push(piece);
@@ -107,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Reads all messages of bytes that arrive in pieces of these sizes.
+    /// Reads all messages in `rest`, which arrives in pieces of these sizes.
     fn read(
         mut rest: Bytes,
         sizes: &[usize],

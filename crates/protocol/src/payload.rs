@@ -1,4 +1,4 @@
-//! Tensors as bytes: little-endian, end to end, copied once each way.
+//! Payload codec: tensors as little-endian bytes, end to end. Each direction copies them once.
 
 use bytes::Bytes;
 use half::slice::HalfFloatSliceExt as _;
@@ -8,13 +8,13 @@ use crate::limits::IDS_MAX;
 #[cfg(target_endian = "big")]
 compile_error!("payloads are the memory of a little-endian machine");
 
-/// A payload that is not as long as its message says.
+/// A payload whose length does not match its message.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("payload of {given} bytes, expected {expected}")]
 pub struct LengthError {
     /// Bytes in the message.
     pub given: usize,
-    /// Bytes that it should be.
+    /// Expected number of bytes.
     pub expected: usize,
 }
 
@@ -23,7 +23,7 @@ pub fn float_bytes(values: &[f32]) -> &[u8] {
     bytemuck::cast_slice(values)
 }
 
-/// Returns the memory of `bytes` as values, if it lies where values may and holds whole ones.
+/// Returns the memory of `bytes` as values, if it is aligned and its length is a multiple of 4.
 pub fn float_bytes_mut(bytes: &mut [u8]) -> Option<&mut [f32]> {
     bytemuck::try_cast_slice_mut(bytes).ok()
 }
@@ -57,7 +57,7 @@ pub fn id_bytes(ids: &[u64]) -> &[u8] {
 /// Returns the ids in `bytes`.
 ///
 /// # Errors
-/// The length is not a multiple of 8, or there are more than [`IDS_MAX`].
+/// The length is not a multiple of 8, or there are more than [`IDS_MAX`] ids.
 pub fn ids(bytes: &[u8]) -> Result<Vec<u64>, LengthError> {
     let expected = (bytes.len() / 8).min(IDS_MAX) * 8;
     if bytes.len() != expected {
@@ -71,7 +71,7 @@ pub fn ids(bytes: &[u8]) -> Result<Vec<u64>, LengthError> {
     Ok(ids)
 }
 
-/// How the values of a payload are written.
+/// Encoding of the values of a payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Encoding {
     /// `float32`: exact.
@@ -84,7 +84,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Returns the bytes of a value.
+    /// Returns the size of a value in bytes.
     pub fn value_bytes(self) -> usize {
         match self {
             Self::Float32 => 4,
@@ -92,8 +92,8 @@ impl Encoding {
         }
     }
 
-    /// Writes `values`, rounded to the nearest value there is, ties to even, into the front of `out`. A finite value
-    /// stays finite: what is too large becomes the largest there is.
+    /// Writes `values` to the beginning of `out`, rounded to the nearest value of the encoding, ties to even. A finite
+    /// value stays finite: a value that is too large becomes the largest value of the encoding.
     ///
     /// # Panics
     /// `out` is shorter than the values.
@@ -127,7 +127,7 @@ impl Encoding {
         }
     }
 
-    /// Takes from `values` what `bytes`, written from them, hold.
+    /// Subtracts from `values` the values in `bytes`, which were written from them. The rounding errors remain.
     pub fn take(self, values: &mut [f32], bytes: &[u8]) {
         let width = self.value_bytes();
         for (values, bytes) in values.chunks_mut(LANES).zip(bytes.chunks(width * LANES)) {
@@ -166,7 +166,7 @@ impl Encoding {
 /// Values that are converted at once.
 const LANES: usize = 64;
 
-/// Returns the upper half of a value, rounded to the nearest, ties to even. No finite value becomes infinite.
+/// Returns a value as bfloat16, rounded to the nearest, ties to even. No finite value becomes infinite.
 fn bfloat16(value: f32) -> u16 {
     const INFINITE: u32 = 0x7f80;
     let bits = value.to_bits();
@@ -176,7 +176,7 @@ fn bfloat16(value: f32) -> u16 {
     } else {
         near
     };
-    // Infinities and what is no number are not rounded; of the latter, a bit that is cut off might be the only one.
+    // Infinity and NaN are not rounded. If all set bits of a NaN are cut off, another bit is set, so that it stays NaN.
     let special = bits >> 16 | u32::from(bits & 0x007f_ffff != 0) << 6;
     (if bits >> 16 & INFINITE == INFINITE {
         special
@@ -185,23 +185,23 @@ fn bfloat16(value: f32) -> u16 {
     }) as u16
 }
 
-/// The values of a message, in the pieces that a connection brought.
+/// The values of a message, in the pieces in which they arrived.
 #[derive(Debug, Default)]
 pub struct Payload {
     pieces: Vec<Bytes>,
-    /// Where each piece ends, in bytes from the front.
+    /// End of each piece, in bytes from the beginning of the payload.
     ends: Vec<usize>,
     encoding: Encoding,
 }
 
-/// Bytes of a value that lies in two pieces, or of values that are converted at once.
+/// Size of the buffer for a value that crosses pieces, or for values that are converted at once, in bytes.
 const BRIDGE_BYTES: usize = 2048;
 
 impl Payload {
     /// Returns the values of `pieces`.
     ///
     /// # Errors
-    /// They end within a value.
+    /// The pieces end within a value.
     pub fn new(mut pieces: Vec<Bytes>, encoding: Encoding) -> Result<Self, LengthError> {
         pieces.retain(|piece| !piece.is_empty());
         let mut given = 0;
@@ -224,7 +224,7 @@ impl Payload {
         })
     }
 
-    /// Returns the pieces, and how their values are written.
+    /// Returns the pieces and the encoding of their values.
     pub fn pieces(&self) -> (&[Bytes], Encoding) {
         (&self.pieces, self.encoding)
     }
@@ -242,7 +242,7 @@ impl Payload {
     /// Copies the values from place `begin` on into `out`.
     ///
     /// # Panics
-    /// Never, as long as they lie within the payload.
+    /// The values are not within the payload.
     pub fn read(&self, begin: usize, out: &mut [f32]) {
         let width = self.encoding.value_bytes();
         let mut at = begin * width;
@@ -259,7 +259,7 @@ impl Payload {
                 self.encoding.read(&rest[..here * width], now);
                 (out, at) = (later, at + here * width);
             } else {
-                // One value of which only the front lies here.
+                // Only the beginning of this value is in this piece.
                 let (now, later) = out.split_at_mut(1);
                 self.copy_bytes(at, &mut bridge[..width]);
                 self.encoding.read(&bridge[..width], now);
@@ -285,18 +285,18 @@ impl Payload {
         }
     }
 
-    /// Returns the place of the first value that is no number, or whose absolute value is not below `bound`, a power of
-    /// two. First it looks at all exponents together, which vectorises: there hardly ever is one.
+    /// Returns the place of the first value that is NaN, or whose absolute value is not below `bound`, a power of two.
+    /// Such a value is rare, so a vectorized pass over all values first checks whether there may be one.
     pub fn not_below(&self, bound: f32) -> Option<usize> {
-        // The bits of a number without its sign are in its order, those of infinity and of what is no number above all. A
-        // difference that is negative shows in the sign of all differences together.
+        // Without the sign, the bits of floats have the order of their values, with infinity and NaN at the top. A
+        // negative difference shows in the sign bit of all differences or-ed together.
         let last = bound.to_bits().cast_signed() - 1;
         let fits = |value: f32| value.abs() < bound;
         let width = self.encoding.value_bytes();
         let mut suspect = false;
         let mut begin = 0;
         for (piece, &end) in self.pieces.iter().zip(&self.ends) {
-            // Whole values of the piece; one that lies in two is looked at by itself.
+            // This handles the whole values of the piece. A value that crosses pieces is checked separately.
             let skip = (width - begin % width) % width;
             if skip > 0 {
                 let mut value = [0.0];
@@ -312,7 +312,7 @@ impl Payload {
                     values.fold(0, |signs, value| signs | (last - (value & i32::MAX))) < 0
                 }
                 Encoding::Bfloat16 => halves_suspect(whole, (bound.to_bits() >> 16) as i16),
-                // Its largest number is 65,504.
+                // The largest float16 is 65,504.
                 Encoding::Float16 => halves_suspect(whole, half_bits(bound)),
             };
             begin = end;
@@ -330,7 +330,7 @@ impl Payload {
     }
 }
 
-/// Returns whether the bits of a half, without its sign, are not below those of a bound.
+/// Returns whether the bits of any half, without the sign, are not below the bits of a bound.
 fn halves_suspect(bytes: &[u8], bound: i16) -> bool {
     let halves = bytes
         .chunks_exact(2)
@@ -338,7 +338,7 @@ fn halves_suspect(bytes: &[u8], bound: i16) -> bool {
     halves.fold(0, |signs, half| signs | (bound - 1 - (half & i16::MAX))) < 0
 }
 
-/// Returns the bits of a bound as a float16, of infinity where it has no such number.
+/// Returns the bits of a bound as a float16. A bound that is too large becomes the largest float16.
 fn half_bits(bound: f32) -> i16 {
     let mut bytes = [0; 2];
     Encoding::Float16.write(&[bound], &mut bytes);
@@ -351,7 +351,7 @@ mod tests {
 
     use super::*;
 
-    /// The bytes of `values`, in pieces of these sizes.
+    /// Returns `values` as a payload in pieces of these sizes.
     fn payload(values: &[f32], encoding: Encoding, sizes: &[usize]) -> Payload {
         let mut bytes = vec![0; values.len() * encoding.value_bytes()];
         encoding.write(values, &mut bytes);
@@ -380,7 +380,7 @@ mod tests {
             values in prop::collection::vec(-512_i16..512, 1..3000), encoding in encoding(),
             sizes in prop::collection::vec(1_usize..700, 1..6), begin in 0_usize..3000, count in 0_usize..3000,
         ) {
-            // Powers of two: every encoding has them exactly.
+            // Every encoding represents these values exactly.
             let values: Vec<f32> = values.iter().map(|value| f32::from(value / 64) * 0.5).collect();
             let payload = payload(&values, encoding, &sizes);
             prop_assert_eq!(payload.values(), values.len());

@@ -1,10 +1,10 @@
-//! Buffers that are used again: the memory of large messages is faulted in once, not at every message.
+//! Pool of buffers for large messages. The memory is faulted in once, not for each message.
 
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-/// Buffers that wait, of 256 KiB each as they are used; more are given back to the allocator.
+/// Most buffers in the pool. They usually have 256 KiB each. Further buffers are returned to the allocator.
 const WAITING_MAX: usize = 64;
 
 /// A pool of buffers.
@@ -16,13 +16,13 @@ pub struct Pool {
 /// A buffer that returns to its pool.
 #[derive(Debug)]
 pub struct Pooled {
-    /// What it holds.
+    /// Content of the buffer.
     pub bytes: Vec<u8>,
     pool: Pool,
 }
 
 impl Pool {
-    /// Returns a buffer: one that was used before, with what it held, if there is one, else an empty one.
+    /// Returns a buffer of the pool, with its old content, or an empty buffer if the pool has none.
     pub fn take(&self) -> Pooled {
         let waiting = self
             .waiting
@@ -37,7 +37,7 @@ impl Pool {
 }
 
 impl Pooled {
-    /// Returns what it holds; the buffer goes back when the last of it is gone.
+    /// Returns the content. The buffer returns to the pool when the last reference to the content is dropped.
     pub fn into_bytes(self) -> Bytes {
         if self.bytes.is_empty() {
             Bytes::new()

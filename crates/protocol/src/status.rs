@@ -1,4 +1,4 @@
-//! The one table between refusals and gRPC status codes.
+//! Refusals, and the only table that maps them to gRPC status codes.
 
 use std::io::ErrorKind;
 
@@ -13,7 +13,7 @@ const REASON_KEY: &str = "trainyard-reason";
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident $text:literal $code:ident;)*) => {
-        /// Why a request was refused. Nothing was changed by it.
+        /// Reason of a refused request. A refused request has changed nothing.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Reason {
             $($(#[$doc])* $name,)*
@@ -37,47 +37,47 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The request's epoch is lower than the one the ps was claimed for.
+    /// The term of the request is lower than the term for which the parameter server was claimed.
     StaleEpoch "stale_epoch" FailedPrecondition;
     /// A newer session of the same task exists, or this one was closed.
     Fenced "fenced" FailedPrecondition;
-    /// The ps holds no variables yet, or does not let workers in.
+    /// The parameter server holds no variables yet, or does not accept workers.
     NotReady "not_ready" Unavailable;
-    /// The server's replica of the shard is not the one that serves it: the other one may be.
+    /// The server's replica of the shard is not the primary. The other replica may be.
     NotPrimary "not_primary" Unavailable;
     /// The sequence number leaves a gap.
     SequenceGap "sequence_gap" OutOfRange;
-    /// The peer computed another layout: another job file or cluster.
+    /// The peer has computed another layout, from another job file or cluster.
     OtherLayout "other_layout" FailedPrecondition;
     /// The peer belongs to another cluster.
     OtherCluster "other_cluster" FailedPrecondition;
     /// Another live process serves the same task.
     TaskTaken "task_taken" AlreadyExists;
-    /// A push must name what it updates: the server was restarted since its pull.
+    /// The server was restored since the pull and has lost its selection. The push must name it.
     Forgotten "forgotten" FailedPrecondition;
     /// The message does not fit the slices it names.
     BadRequest "bad_request" InvalidArgument;
-    /// Too many pushes of the task were refused for their values: it takes part no more.
+    /// Too many pushes of the task were refused for their values. The task no longer takes part.
     Quarantined "quarantined" FailedPrecondition;
-    /// The caller has not proved which task it is.
+    /// The caller has not proved its identity.
     Unproved "unproved" Unauthenticated;
-    /// The caller's role may not call this, or it speaks as another task.
+    /// The caller's role may not call the method, or the message names another task.
     NotAllowed "not_allowed" PermissionDenied;
     /// A gradient holds NaN or infinity.
     NotFinite "not_finite" InvalidArgument;
-    /// The step was pushed without the right to: the last one has been applied.
+    /// The step was pushed without a ticket: the last step has been applied.
     NoTicket "no_ticket" FailedPrecondition;
     /// The job has ended.
     JobEnded "job_ended" FailedPrecondition;
-    /// The group of workers has been formed anew since, or is another one.
+    /// The process group has another generation by now, or is another group.
     OtherGroup "other_group" FailedPrecondition;
-    /// A member of the group of workers has ended its generation, for the reason that the message gives.
+    /// A member of the process group has ended the generation. The message gives the reason.
     GroupEnded "group_ended" Aborted;
     /// A file could not be read or written.
     Storage "storage" Internal;
-    /// A ps may not hold as much memory.
+    /// The memory budget of the parameter server is exceeded.
     NoRoom "no_room" ResourceExhausted;
-    /// A message would be too large.
+    /// A message is too large.
     TooLarge "too_large" ResourceExhausted;
 }
 
@@ -85,9 +85,9 @@ reasons! {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// For programs.
+    /// Reason, for programs.
     pub reason: Reason,
-    /// For people: rule, then value.
+    /// Message for people: rule, then value.
     pub message: String,
 }
 
@@ -113,7 +113,7 @@ impl Refusal {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        // It travels in a header, of which there is not much room either.
+        // The message is sent in a header, whose size is limited.
         let message = cut(&refusal.message, PEER_MESSAGE_BYTES_MAX);
         let mut status = Status::new(refusal.reason.code(), message);
         status.metadata_mut().insert(
@@ -124,13 +124,13 @@ impl From<Refusal> for Status {
     }
 }
 
-/// Returns the innermost cause that says something: `connection refused` rather than `transport error`.
+/// Returns the innermost informative cause: `connection refused` instead of `transport error`.
 pub fn root_cause(status: &Status) -> String {
     let mut text = cut(status.message(), PEER_MESSAGE_BYTES_MAX).to_owned();
     let mut source = std::error::Error::source(status);
     while let Some(error) = source {
         text = match error.downcast_ref::<std::io::Error>() {
-            // Of these two, the kind says nothing: TLS tells by them what is wrong with a certificate.
+            // For these two kinds, the message matters: TLS uses them for errors of certificates.
             Some(io) if !matches!(io.kind(), ErrorKind::Other | ErrorKind::InvalidData) => {
                 return io.kind().to_string();
             }
@@ -140,7 +140,7 @@ pub fn root_cause(status: &Status) -> String {
     }
     match text.as_str() {
         "" => format!("{:?}", status.code()),
-        // What TLS answers to somebody who does not speak it is no frame.
+        // The reply of a TLS server to a plain-text client is not an HTTP/2 frame.
         other if other.contains("frame with invalid size") => {
             format!("{text}: does it speak TLS? Then start this task with --tls-dir")
         }

@@ -1,4 +1,4 @@
-//! Texts of peers, for people: cut, and without what steers a terminal.
+//! Texts of peers for messages and logs: truncated, with control characters escaped.
 
 use trainyard_diagnostic::one_line;
 
@@ -12,8 +12,8 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-/// Returns a text of a peer as it may stand in a message or a log: the first [`PEER_TEXT_BYTES_MAX`] bytes of it, in one line, with
-/// what steers a terminal escaped. One that is passed on, and shown again, stays as it is.
+/// Returns a text of a peer for a message or a log: its first [`PEER_TEXT_BYTES_MAX`] bytes, on one line, with control
+/// characters escaped. The function is idempotent for texts that are passed on.
 pub fn shown(text: &str) -> String {
     let begin = cut(text, PEER_TEXT_BYTES_MAX);
     let more = if begin.len() < text.len() { "..." } else { "" };

@@ -1,4 +1,4 @@
-//! Calls whose bodies are our own, and their answers: what a tensor travels in without a copy.
+//! Unary calls with the bodies of [`crate::framing`], which carry a tensor without a copy.
 
 use bytes::Bytes;
 use prost::Message;
@@ -14,11 +14,11 @@ use crate::limits::SHARD_KEY;
 /// The content type of gRPC.
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// Calls the method at `path` (`/package.Service/Method`), of a shard where the server holds several, and returns the reply and its payload, of at most `bytes_max`
-/// bytes together.
+/// Calls the method at `path` (`/package.Service/Method`). `shard` names the shard of a server that holds several.
+/// Returns the reply and its payload, together at most `bytes_max` bytes.
 ///
 /// # Errors
-/// The peer's status, or that of a connection that failed.
+/// Returns the status of the peer, or of a failed connection.
 pub async fn call<R: Message + Default>(
     channel: &Channel,
     path: &str,
@@ -49,7 +49,7 @@ pub async fn call<R: Message + Default>(
     }
 }
 
-/// Returns what a service answers.
+/// Returns the HTTP response of a service.
 pub fn answer(outcome: Result<Outgoing, Status>) -> Response<Body> {
     match outcome {
         Ok(body) => {

@@ -1,4 +1,4 @@
-//! What stands in for remote files in a program that is built without the feature `object-stores`: every access is refused.
+//! Stub for programs that are built without the feature `object-stores`: every access to a remote file is an error.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::{Entry, Error, Location, Stamp, Storage};
 
-/// There are no clients.
+/// Placeholder for the clients of stores.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clients;
 
@@ -18,7 +18,7 @@ impl Clients {
     }
 }
 
-/// A remote file. There is none.
+/// A remote file. A value of this type cannot exist.
 #[derive(Debug)]
 pub(crate) enum ReadAhead {}
 
@@ -66,50 +66,50 @@ impl Storage {
         Err(refused(location))
     }
 
-    /// Puts an object whole.
+    /// Writes an object.
     ///
     /// # Errors
-    /// This program was built without stores.
+    /// This program was built without object stores.
     pub fn put(&self, name: &Path, _bytes: Bytes) -> Result<(), Error> {
         Err(refused_name(name))
     }
 
-    /// Puts an object where there is none of that name.
+    /// Writes an object if there is none of that name.
     ///
     /// # Errors
-    /// This program was built without stores.
+    /// This program was built without object stores.
     pub fn put_if_absent(&self, name: &Path, _bytes: Bytes) -> Result<bool, Error> {
         Err(refused_name(name))
     }
 
-    /// Sends a file of this machine.
+    /// Uploads a local file.
     ///
     /// # Errors
-    /// This program was built without stores.
+    /// This program was built without object stores.
     pub fn upload(&self, _file: std::fs::File, _bytes: u64, name: &Path) -> std::io::Result<()> {
         Err(refused_name(name).into())
     }
 
-    /// Reads an object whole.
+    /// Reads a whole object.
     ///
     /// # Errors
-    /// This program was built without stores.
+    /// This program was built without object stores.
     pub fn read(&self, name: &Path, _bytes_max: u64) -> Result<Option<Bytes>, Error> {
         Err(refused_name(name))
     }
 
-    /// Returns what lies right below a folder.
+    /// Returns the entries of a folder.
     ///
     /// # Errors
-    /// This program was built without stores.
+    /// This program was built without object stores.
     pub fn entries(&self, folder: &Path) -> Result<Vec<Entry>, Error> {
         Err(refused_name(folder))
     }
 
-    /// Removes an object, and all that lies below a folder of that name.
+    /// Removes an object, and all objects below a folder of that name.
     ///
     /// # Errors
-    /// This program was built without stores.
+    /// This program was built without object stores.
     pub fn remove_all(&self, name: &Path, _first: Option<&str>) -> Result<(), Error> {
         Err(refused_name(name))
     }

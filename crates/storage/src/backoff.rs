@@ -1,21 +1,21 @@
-//! The waits between attempts: they double, and are drawn at random below that bound, so that the tasks of a cluster whose
-//! requests a store refused at one moment do not come back to it in step.
+//! Backoff between attempts. Pauses are drawn at random below a bound that doubles, so that tasks of a cluster that a
+//! store refused at the same moment do not retry at the same moment.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-/// Bound of the first pause; it doubles.
+/// Bound of the first pause. The bound doubles with each pause.
 const DELAY_MIN: Duration = Duration::from_millis(100);
-/// Bound of every pause.
+/// Largest bound of a pause.
 const DELAY_MAX: Duration = Duration::from_secs(5);
-/// Least part of its bound that a pause takes.
+/// Shortest pause, as a fraction of the bound.
 const LEAST: f64 = 0.1;
 
 /// The pauses of one series of attempts.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     bound: Duration,
-    /// Its keys are the system's draw, others in every series.
+    /// Source of randomness. The system draws its keys, different ones for each series.
     random: RandomState,
     drawn: u64,
 }
@@ -38,7 +38,7 @@ impl Backoff {
         bound.mul_f64(LEAST + (1.0 - LEAST) * part)
     }
 
-    /// Begins anew with short pauses.
+    /// Resets the bound to that of the first pause.
     #[cfg(feature = "hdfs")]
     pub(crate) fn reset(&mut self) {
         self.bound = DELAY_MIN;

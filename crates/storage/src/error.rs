@@ -1,4 +1,4 @@
-//! Why a remote file cannot be read, or written.
+//! Errors of access to remote files, and their diagnostics.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::Scheme;
 /// A failed access to a remote file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The scheme is none that is read.
+    /// The scheme is not supported.
     #[error("{url}: `{scheme}` is no scheme of input files")]
     Scheme {
         /// The name given.
         url: String,
-        /// What stands before `://`.
+        /// The part before `://`.
         scheme: String,
     },
     /// The scheme is known, but this program was built without the feature that reads it.
@@ -27,34 +27,34 @@ pub enum Error {
         /// The feature.
         feature: &'static str,
     },
-    /// The name is no URL of a file.
+    /// The name is not a URL of a file.
     #[error("{url} is no file that can be read: {reason}")]
     Url {
         /// The name given.
         url: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The store is one that is only read.
+    /// The store is read-only.
     #[error("{url}: nothing can be written to `{scheme}`")]
     ReadOnly {
         /// The name given.
         url: String,
-        /// What stands before `://`.
+        /// The part before `://`.
         scheme: String,
     },
-    /// The store puts an object where there is one, though it was told not to.
+    /// The store replaces an object in spite of the condition that there is none.
     #[error("{url}: the store does not keep to `If-None-Match`")]
     Unconditional {
         /// The name given.
         url: String,
     },
-    /// The store's settings, which come from the environment, make no sense.
+    /// The settings of the store, which come from the environment, are invalid.
     #[error("{url}: the settings of the store are wrong: {reason}")]
     Settings {
         /// The name given.
         url: String,
-        /// The client's word.
+        /// The message of the client.
         reason: String,
     },
     /// There is no such bucket.
@@ -62,7 +62,7 @@ pub enum Error {
     Bucket {
         /// The name given.
         url: String,
-        /// Its bucket.
+        /// The bucket.
         bucket: String,
     },
     /// There is no such object.
@@ -76,9 +76,9 @@ pub enum Error {
     NoMatch {
         /// The pattern.
         url: String,
-        /// What comes before its first wildcard.
+        /// The part before the first wildcard.
         prefix: String,
-        /// Objects with that prefix.
+        /// Number of objects with that prefix.
         seen: usize,
     },
     /// Patterns need a store that lists its files.
@@ -92,7 +92,7 @@ pub enum Error {
     NoCredentials {
         /// The name given.
         url: String,
-        /// Where it is.
+        /// Kind of the store.
         scheme: Scheme,
     },
     /// The credentials are not accepted.
@@ -100,25 +100,25 @@ pub enum Error {
     Denied {
         /// The name given.
         url: String,
-        /// The store's word.
+        /// The message of the store.
         reason: String,
-        /// Where it is.
+        /// Kind of the store.
         scheme: Scheme,
     },
-    /// The file is not the one that was opened.
+    /// The file has changed since it was opened.
     #[error("{url} has changed while it was read")]
     Changed {
         /// The name given.
         url: String,
     },
-    /// The store does not give what is asked for, for too long.
+    /// The store did not serve a request within the deadline.
     #[error("{url} could not be reached for {} s ({attempts} attempts, last: {reason})", waited.as_secs())]
     Unreachable {
         /// The name given.
         url: String,
-        /// How long it was tried.
+        /// Time of all attempts.
         waited: Duration,
-        /// How often.
+        /// Number of attempts.
         attempts: u32,
         /// The last failure.
         reason: String,
@@ -126,12 +126,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error that the system's form of it carries.
+    /// Returns the storage error inside an I/O error, if there is one.
     pub fn of(error: &std::io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 
-    /// Says that this program was built without what a location needs.
+    /// Returns the error that this program was built without the feature for a location.
     #[cfg(not(feature = "hdfs"))]
     pub(crate) fn not_built(location: &Location) -> Self {
         let feature = if location.scheme == Scheme::Hdfs {

@@ -1,4 +1,4 @@
-//! The threads on which remote files are read and written, for callers that wait.
+//! Executor: the threads that read and write remote files, for blocking callers.
 
 use std::future::Future;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-/// Threads that wait for the network.
+/// Number of threads that wait for the network.
 const THREADS: usize = 2;
 
-/// A runtime of its own: callers may stand on any thread, also on one of another runtime.
+/// A separate runtime. Callers may be on any thread, also on a thread of another runtime.
 #[derive(Debug)]
 pub(crate) struct Executor(Option<Runtime>);
 
@@ -28,7 +28,7 @@ impl Executor {
         self.0.as_ref().map(Runtime::handle)
     }
 
-    /// Waits for a value, `deadline` at most; nothing after that.
+    /// Waits for a value, at most `deadline`; returns nothing after that.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         deadline: Duration,
@@ -36,7 +36,7 @@ impl Executor {
     ) -> Option<T> {
         let (sender, receiver) = sync_channel(1);
         let task = self.handle()?.spawn(async move {
-            // Nobody waits any more.
+            // The send fails if the caller no longer waits.
             let _ = sender.send(future.await);
         });
         match beside_tasks(|| receiver.recv_timeout(deadline)) {
@@ -49,7 +49,7 @@ impl Executor {
     }
 }
 
-/// Waits on this thread; where it is one that runs a daemon's tasks, another takes them over meanwhile.
+/// Blocks this thread. If the thread runs tasks of a daemon, another thread runs them meanwhile.
 fn beside_tasks<T>(wait: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => block_in_place(wait),
@@ -59,7 +59,7 @@ fn beside_tasks<T>(wait: impl FnOnce() -> T) -> T {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        // To wait for its threads is not allowed where another runtime runs.
+        // Inside another runtime, blocking until the threads have ended is not allowed.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }

@@ -1,4 +1,4 @@
-//! A file that is open, here or elsewhere.
+//! An open file, local or remote.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use crate::RANGES_AT_ONCE;
 use crate::read_ahead::ReadAhead;
 
-/// Bytes of a range, where many follow each other.
+/// Bytes of a range, when a read is split into ranges.
 const RANGE_BYTES: usize = 8 << 20;
 
-/// A file that is open for reading. A remote one is read ahead as long as it is read from front to back.
+/// A file that is open for reading. Sequential reads of a remote file are read ahead.
 #[derive(Debug)]
 pub struct File(Source);
 
@@ -36,10 +36,10 @@ impl File {
         matches!(self.0, Source::Remote(_))
     }
 
-    /// Returns its size in bytes, of a remote file that at its opening.
+    /// Returns the size in bytes. The size of a remote file is that at its opening.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system cannot tell the size.
     pub fn bytes(&self) -> std::io::Result<u64> {
         match &self.0 {
             Source::Local(file) => Ok(file.metadata()?.len()),
@@ -47,10 +47,10 @@ impl File {
         }
     }
 
-    /// Goes to a byte, from 0.
+    /// Moves to byte `at`, from 0.
     ///
     /// # Errors
-    /// The system cannot.
+    /// The system cannot seek in the file.
     pub fn seek(&mut self, at: u64) -> std::io::Result<()> {
         match &mut self.0 {
             Source::Local(file) => file.seek(SeekFrom::Start(at)).map(drop),
@@ -61,10 +61,10 @@ impl File {
         }
     }
 
-    /// Reads bytes where it stands, as many as are there at once; 0 at the end.
+    /// Reads the next bytes, as many as are available at once. Returns their number, 0 at the end.
     ///
     /// # Errors
-    /// It cannot be read. Of a remote file, [`crate::Error::of`] gives the reason.
+    /// The file cannot be read. [`crate::Error::of`] gives the reason for a remote file.
     pub fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         match &mut self.0 {
             Source::Local(file) => file.read(out),
@@ -72,10 +72,10 @@ impl File {
         }
     }
 
-    /// Reads several ranges, of a remote file eight at once. All are in memory together.
+    /// Reads several ranges, eight at once from a remote file. All are in memory together.
     ///
     /// # Errors
-    /// One cannot be read, or the file ends before it does.
+    /// A range cannot be read, or ends after the end of the file.
     pub fn read_ranges(&self, ranges: &[Range<u64>]) -> std::io::Result<Vec<Bytes>> {
         let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
         match &self.0 {
@@ -87,10 +87,11 @@ impl File {
         }
     }
 
-    /// Fills `out` from a place on, wherever it stands; of a remote file, parts of it come at once.
+    /// Fills `out` with the bytes from `at` on, and does not move the position. Parts of a remote file are read
+    /// concurrently.
     ///
     /// # Errors
-    /// It cannot be read, or ends before.
+    /// The file cannot be read, or ends before.
     pub fn read_exact_at(&self, at: u64, out: &mut [u8]) -> std::io::Result<()> {
         if let Source::Local(file) = &self.0 {
             return file.read_exact_at(out, at);
@@ -111,10 +112,10 @@ impl File {
         Ok(())
     }
 
-    /// Reads `count` bytes from a place on, wherever it stands.
+    /// Reads `count` bytes from `at` on, and does not move the position.
     ///
     /// # Errors
-    /// It cannot be read, or ends before.
+    /// The file cannot be read, or ends before.
     pub fn read_at(&self, at: u64, count: usize) -> std::io::Result<Bytes> {
         match &self.0 {
             Source::Local(file) => {

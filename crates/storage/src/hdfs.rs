@@ -1,4 +1,4 @@
-//! The Hadoop file system: a tree of folders and files, whose names change in one step.
+//! Hadoop file system: a tree of folders and files with atomic renames.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -18,18 +18,17 @@ use crate::retry::{ATTEMPT_MAX, fatal, shown};
 use crate::write::{PART_BYTES, part};
 use crate::{Error, Location};
 
-/// What the client tries again by itself: enough to come round to the NameNode that leads. All else is tried again by
-/// [`crate::retry`].
+/// Retries of the HDFS client itself: enough to reach the active NameNode. [`crate::retry`] retries all other failures.
 const FAILOVER: [(&str, &str); 3] = [
     ("dfs.client.failover.max.attempts", "4"),
     ("dfs.client.failover.sleep.base.millis", "100"),
     ("dfs.client.failover.sleep.max.millis", "1000"),
 ];
 
-/// Longest wait for the removal of a file that came to nothing.
+/// Timeout for removing a temporary file after a failure.
 const DISCARD_MAX: Duration = Duration::from_secs(5);
 
-/// A file system. Clones are the same.
+/// A client of a file system. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     client: hdfs_native::Client,
@@ -37,13 +36,13 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Makes the client of a NameNode, or of a name service that the files of `HADOOP_CONF_DIR` explain.
+    /// Opens the client of a NameNode, or of a name service that the files of `HADOOP_CONF_DIR` define.
     pub(crate) fn open(url: &str, executor: &Executor) -> object_store::Result<Self> {
         let mut builder = ClientBuilder::new().with_config(FAILOVER);
         if url != "hdfs://" {
             builder = builder.with_url(url);
         }
-        // It would start threads of its own otherwise, which may not end where those of another runtime run.
+        // Otherwise the client starts its own runtime, which must not be dropped inside another runtime.
         if let Some(threads) = executor.handle() {
             builder = builder.with_io_runtime(threads.clone());
         }
@@ -58,7 +57,7 @@ impl Tree {
         Arc::clone(&self.objects) as Arc<dyn ObjectStore>
     }
 
-    /// Removes a file, or a folder with all that is in it, in one step. One that is not there has been.
+    /// Removes a file, or a folder with its content, atomically. A missing file is not an error.
     pub(crate) async fn remove(&self, key: &Key) -> object_store::Result<()> {
         self.client
             .delete(&path(key), true)
@@ -67,8 +66,8 @@ impl Tree {
             .map_err(of)
     }
 
-    /// Puts a file whole. It is written under another name first, so that it has its own once all of it is there; the
-    /// NameNode gives a name only once.
+    /// Writes a file under a temporary name and renames it, so that its name appears when the file is complete. The
+    /// NameNode gives each name to one file only.
     pub(crate) async fn put(
         &self,
         key: &Key,
@@ -76,7 +75,7 @@ impl Tree {
         mode: &PutMode,
     ) -> object_store::Result<()> {
         let over = Over::of(mode);
-        // Most who come too late are told before they write.
+        // This check refuses most late writers before they write.
         if over == Over::Nothing && self.client.get_file_info(&path(key)).await.is_ok() {
             return Err(of(HdfsError::AlreadyExists(path(key))));
         }
@@ -93,8 +92,9 @@ impl Tree {
         outcome
     }
 
-    /// Sends so many bytes of a file of this machine from front to back. The new file has its name once all of it is there.
-    /// What fails is sent again from the front, until `deadline` has gone by since an attempt came further than all before.
+    /// Uploads `bytes` bytes of a local file sequentially. The new file gets its name when it is complete. After a
+    /// failure, the upload restarts from the beginning. After `deadline` without an attempt that gets further, it
+    /// fails.
     pub(crate) async fn send(
         &self,
         file: &std::fs::File,
@@ -143,7 +143,7 @@ impl Tree {
         }
     }
 
-    /// Sends a file, and tells how far it came.
+    /// Makes one attempt to upload a file. `sent` counts the bytes.
     async fn send_once(
         &self,
         file: &std::fs::File,
@@ -178,7 +178,7 @@ impl Tree {
         outcome
     }
 
-    /// Begins a file beside the place where it is to be, under a name that nobody else has.
+    /// Creates a temporary file with a unique name in the folder of `key`.
     async fn create(&self, key: &Key) -> object_store::Result<(FileWriter, String)> {
         let folder = key
             .as_ref()
@@ -195,7 +195,7 @@ impl Tree {
         Ok((file, temporary))
     }
 
-    /// Gives a file that is whole its name, in one step.
+    /// Renames a complete file to its final name, atomically.
     async fn name(&self, temporary: &str, key: &Key, over: Over) -> object_store::Result<()> {
         self.client
             .rename(temporary, &path(key), over == Over::Another)
@@ -203,14 +203,14 @@ impl Tree {
             .map_err(of)
     }
 
-    /// Removes what came to nothing.
+    /// Removes the temporary file of a failed write.
     async fn discard(&self, temporary: &str) {
-        // The NameNode may not be to be reached. Where it has done what was asked, there is no such name.
+        // The NameNode may be unreachable. If it has renamed the file after all, the temporary name does not exist.
         let _ = timeout(DISCARD_MAX, self.client.delete(temporary, false)).await;
     }
 }
 
-/// What a new file may take the place of.
+/// What a new file may replace: nothing, or another file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Over {
     Nothing,

@@ -1,13 +1,13 @@
-//! Files, wherever they are: on this machine, in S3, in Google Cloud Storage, behind HTTP, in HDFS.
+//! Files on this machine, in S3, in Google Cloud Storage, behind HTTP and in HDFS.
 //!
-//! It exists so that what reads records knows nothing of networks: a [`File`] is read like a file. A remote one is read
-//! ahead in ranges, several at once, in bounded memory; what fails and may be tried again is, with growing pauses and a
-//! deadline; and what is wrong for good is an [`Error`] that says what to do.
+//! This crate hides networks from the readers of records: a [`File`] is read like a local file. A remote file is read
+//! ahead in ranges, several at once, in bounded memory. Transient failures are retried, with growing pauses and a
+//! deadline. A permanent failure is an [`Error`] that says what to do.
 //!
-//! What is written is an object put whole, or put only where there is none ([`Storage::put_if_absent`]: of several that try,
-//! one succeeds), or a file of this machine that is sent in parts, to HDFS from front to back.
+//! A write is a whole object, an object on the condition that there is none ([`Storage::put_if_absent`]: of several
+//! writers, one succeeds), or the upload of a local file in parts; uploads to HDFS are sequential.
 //!
-//! Credentials come from where the clients of these stores look for them: environment variables, or the host.
+//! The clients of the stores find credentials in their usual places: environment variables, or the host.
 
 #[cfg(not(feature = "object-stores"))]
 mod absent;

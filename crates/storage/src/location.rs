@@ -1,13 +1,13 @@
-//! Names of remote files: `scheme://store/key`.
+//! Locations: names of remote files, `scheme://store/key`.
 
 use std::path::Path;
 
 use crate::Error;
 
-/// Where a remote file is.
+/// Kind of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
-    /// Amazon S3, and what speaks its language.
+    /// Amazon S3, and stores with the same protocol.
     S3,
     /// Google Cloud Storage.
     Gs,
@@ -18,7 +18,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The names that stand before `://`.
+    /// The names before `://`.
     pub const NAMES: [&'static str; 6] = ["s3", "s3a", "gs", "http", "https", "hdfs"];
 
     fn of(name: &str) -> Option<Self> {
@@ -31,7 +31,7 @@ impl Scheme {
         }
     }
 
-    /// Says how credentials are given.
+    /// Returns advice on how to provide credentials.
     pub(crate) fn credentials(self) -> &'static str {
         match self {
             Self::S3 => {
@@ -58,23 +58,23 @@ pub fn is_remote(name: &Path) -> bool {
     name.to_str().is_some_and(|name| name.contains("://"))
 }
 
-/// A remote file, or a pattern of such.
+/// A remote file, or a pattern of remote files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     /// The name as it was given.
     pub url: String,
-    /// Where it is.
+    /// Kind of the store.
     pub scheme: Scheme,
-    /// What comes before the key: `s3://bucket`.
+    /// The part before the key: `s3://bucket`.
     pub store: String,
     /// Bucket or host.
     pub bucket: String,
-    /// What comes behind, without the slash.
+    /// The key: the part after the store, without the slash.
     pub key: String,
 }
 
 impl Location {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
     /// # Errors
     /// The scheme is unknown, or a part is missing.
@@ -106,7 +106,7 @@ impl Location {
             ));
         }
         if let (Scheme::Http, Some(end)) = (scheme, key.find(['?', '#'])) {
-            // It may be a signature: it is not shown.
+            // The query may be a signature, so the message does not show it.
             let url = format!("{name}://{bucket}/{}…", &key[..=end]);
             return Err(Error::Url {
                 url,
@@ -126,12 +126,12 @@ impl Location {
         })
     }
 
-    /// Returns whether it may stand for several files.
+    /// Returns whether the location may match several files.
     pub(crate) fn is_pattern(&self) -> bool {
         self.scheme != Scheme::Http && self.key.contains(['*', '?', '['])
     }
 
-    /// Returns the folder before the first wildcard: what is listed.
+    /// Returns the folder before the first wildcard. This folder is listed.
     pub(crate) fn folder(&self) -> &str {
         let wildcard = self.key.find(['*', '?', '[']).unwrap_or(self.key.len());
         self.key[..wildcard]

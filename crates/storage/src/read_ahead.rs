@@ -1,4 +1,4 @@
-//! A remote file that is read from front to back: ranges are asked for before they are needed.
+//! Read-ahead for sequential reads of a remote file: ranges are requested before they are needed.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,11 +16,11 @@ use crate::executor::Executor;
 use crate::retry::retry;
 use crate::{Error, Location, RANGES_AT_ONCE};
 
-/// Bytes of the first range. Each that follows is twice as long: who reads a header only does not fetch a file.
+/// Bytes of the first range. Each next range is twice as long, so that reading only a header does not fetch the file.
 const RANGE_BYTES_MIN: u64 = 256 << 10;
 /// Bytes of the longest range.
 const RANGE_BYTES_MAX: u64 = 4 << 20;
-/// Ranges that are asked for at once, the one being read aside: with it at most 20 MiB of a file are in memory.
+/// Ranges that are requested ahead of the range being read. Together, at most 20 MiB of a file are in memory.
 const RANGES_AHEAD: usize = 4;
 
 /// A remote file that exists.
@@ -30,13 +30,13 @@ pub(crate) struct Object {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) key: Key,
     pub(crate) bytes: u64,
-    /// The store's mark of the content: a range of another content is refused.
+    /// The entity tag of the content. The store refuses a range if the content has changed.
     pub(crate) mark: Option<String>,
     pub(crate) deadline: Duration,
 }
 
 impl Object {
-    /// Reads a range whole.
+    /// Reads a whole range.
     pub(crate) async fn range(&self, range: Range<u64>) -> Result<Bytes, Error> {
         let wanted = range.end - range.start;
         let bytes = retry(&self.location, self.deadline, || async {
@@ -67,11 +67,11 @@ impl Object {
     }
 }
 
-/// A range that was asked for.
+/// A requested range.
 #[derive(Debug)]
 struct Asked {
     range: Range<u64>,
-    /// Only to be shared between threads: one reads.
+    /// The mutex only makes the type `Sync`. One thread reads.
     answer: Mutex<Receiver<Result<Bytes, Error>>>,
     task: AbortHandle,
 }
@@ -82,18 +82,18 @@ impl Drop for Asked {
     }
 }
 
-/// Reads an object from front to back.
+/// Reader of an object, with read-ahead.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     pub(crate) executor: Arc<Executor>,
     pub(crate) object: Object,
-    /// Where the next byte is read.
+    /// Offset of the next byte to read.
     at: u64,
-    /// The range that is being read, and where it begins.
+    /// The range being read, and its offset.
     begin: u64,
     current: Bytes,
     asked: VecDeque<Asked>,
-    /// End of what was asked for, and how long the next range is.
+    /// End of the requested ranges, and the length of the next range.
     asked_to: u64,
     range_bytes: u64,
     ranges_ahead: usize,
@@ -130,7 +130,7 @@ impl ReadAhead {
             .filter(|range| length(range) > 0)
             .cloned()
             .collect();
-        // Each has a deadline of its own, and so many of them follow each other.
+        // Each range has its own deadline, and so many turns follow each other.
         let turns = u32::try_from(wanted.len().div_ceil(RANGES_AT_ONCE)).unwrap_or(u32::MAX);
         let object = self.object.clone();
         let deadline = object.deadline.saturating_mul(turns.saturating_add(1));
@@ -154,7 +154,7 @@ impl ReadAhead {
         Ok(ranges.iter().map(next).collect())
     }
 
-    /// Reads `count` bytes from a place on, wherever it stands.
+    /// Reads `count` bytes from `at` on, and does not move the position.
     pub(crate) fn read_at(&self, at: u64, count: usize) -> std::io::Result<Bytes> {
         if at
             .checked_add(count as u64)
@@ -174,7 +174,7 @@ impl ReadAhead {
         Ok(read.unwrap_or_else(|| Err(self.object.unreachable()))?)
     }
 
-    /// Goes to a byte. What was asked for is kept if it is that or comes soon.
+    /// Moves to byte `at`. Requested ranges from that byte on are kept.
     pub(crate) fn seek(&mut self, at: u64) {
         let begin = self.begin;
         self.at = at;
@@ -193,7 +193,7 @@ impl ReadAhead {
         }
     }
 
-    /// Reads bytes where it stands; 0 at the end.
+    /// Reads the next bytes. Returns their number, 0 at the end.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         if self.at >= self.object.bytes || out.is_empty() {
             return Ok(0);
@@ -208,7 +208,7 @@ impl ReadAhead {
         Ok(count)
     }
 
-    /// Takes the range that holds the next byte, and asks for more of those that follow.
+    /// Waits for the range that holds the next byte, and requests following ranges.
     fn next_range(&mut self) -> Result<(), Error> {
         while self
             .asked
@@ -223,7 +223,7 @@ impl ReadAhead {
         while self.asked.len() <= self.ranges_ahead && self.asked_to < self.object.bytes {
             self.ask()?;
         }
-        // Another range ahead for each that is read to its end.
+        // Each range that is read to its end adds a range of read-ahead.
         self.ranges_ahead = (self.ranges_ahead + 1).min(RANGES_AHEAD);
         let next = self
             .asked
@@ -249,7 +249,7 @@ impl ReadAhead {
             .handle()
             .ok_or_else(|| self.object.unreachable())?;
         let task = handle.spawn(async move {
-            // Nobody waits for it any more: the reader went elsewhere.
+            // The send fails if the reader has moved elsewhere.
             let _ = sender.send(object.range(wanted).await);
         });
         self.asked.push_back(Asked {
@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader of an object whose bytes at multiples of eight tell their place.
+    /// Returns a reader of an object, and its content. Each aligned group of eight bytes is its index.
     fn reader(bytes: u64) -> (ReadAhead, Vec<u8>) {
         let content: Vec<u8> = (0..bytes / 8).flat_map(u64::to_le_bytes).collect();
         let executor = Arc::new(Executor::start().expect("threads start"));
@@ -301,7 +301,7 @@ mod tests {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            // Mostly a little on or back, sometimes anywhere.
+            // Most seeks are short, forward or backward. Every fifth goes anywhere.
             let near = reader
                 .at
                 .saturating_add(state >> 44)

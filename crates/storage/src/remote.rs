@@ -1,4 +1,4 @@
-//! Access to remote files: clients of stores, each made once, and the threads that wait for them.
+//! Access to remote files: one client per store, and the threads that wait for the network.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,7 +20,7 @@ use crate::{Error, Location, Scheme, Stamp, Storage};
 /// Most files that a pattern may match.
 const FILES_MAX: usize = 1 << 20;
 
-/// How long a failing access is tried again, unless told otherwise.
+/// Default deadline of an access, retries included.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The clients of stores and their threads. Clones share them.
@@ -100,7 +100,7 @@ impl Storage {
         })
     }
 
-    /// Asks for a file's size, by which its existence is known.
+    /// Requests the size of a file, which also checks that the file exists.
     fn object(&self, location: Location) -> Result<(Arc<Executor>, Object, ObjectMeta), Error> {
         let key = key(&location)?;
         let (executor, store) = self.store(&location)?;
@@ -122,7 +122,7 @@ impl Storage {
                 }
             };
             match retry(&asked, deadline, head).await {
-                // An answer without a body does not say whether there is the bucket: the list of its files does.
+                // A reply without a body does not say whether the bucket exists. A listing does.
                 Err(Error::Missing { .. })
                     if asked.scheme == Scheme::S3 || asked.scheme == Scheme::Gs =>
                 {
@@ -151,7 +151,7 @@ impl Storage {
         Ok((executor, object, meta))
     }
 
-    /// Returns the client of a location's store, and the threads that wait.
+    /// Returns the client of a location's store, and the executor.
     pub(crate) fn store(&self, location: &Location) -> Result<(Arc<Executor>, Client), Error> {
         let mut open = self
             .clients
@@ -186,7 +186,7 @@ impl Storage {
         location: &Location,
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        // What is waited for has the deadline itself, at most twice.
+        // The future itself keeps the deadline, at most twice.
         executor
             .wait(self.clients.deadline * 3, future)
             .unwrap_or_else(|| {
@@ -202,7 +202,7 @@ impl Storage {
     }
 }
 
-/// Returns the key of a location as its store's client wants it.
+/// Returns the key of a location in the form of its store's client.
 pub(crate) fn key(location: &Location) -> Result<Key, Error> {
     let key = match location.scheme {
         Scheme::Http => Key::from_url_path(&location.key),
@@ -214,7 +214,7 @@ pub(crate) fn key(location: &Location) -> Result<Key, Error> {
     })
 }
 
-/// FNV-1a: the same in every process.
+/// Returns the FNV-1a hash of a mark, which is the same in every process.
 fn fingerprint(mark: &str) -> u64 {
     let mut hash = FnvHasher::default();
     hash.write(mark.as_bytes());

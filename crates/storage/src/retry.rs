@@ -1,4 +1,4 @@
-//! What is tried again, how often, and what the store's answers mean.
+//! Retries, and the meaning of a store's errors.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::{Error, Location, Scheme};
 
-/// Longest attempt: a request of at most some megabytes.
+/// Timeout of one attempt: a request of at most some megabytes.
 pub(crate) const ATTEMPT_MAX: Duration = Duration::from_secs(60);
-/// Where hosts of AWS ask for credentials.
+/// Address at which hosts in AWS and Google Cloud get credentials.
 const INSTANCE_METADATA: &str = "169.254.169.254";
-/// Attempts after which a host that gives no credentials has none; it may just be busy before.
+/// Attempts after which a host counts as without credentials. Before that, the metadata server may be busy.
 const CREDENTIAL_ATTEMPTS: u32 = 3;
-/// Bytes of a store's words that are shown.
+/// Longest part of a store's message that is shown, in characters.
 const SHOWN_BYTES_MAX: usize = 300;
 
-/// Does what may fail until it is done, or fails for good, or for `deadline`.
+/// Repeats an attempt until it succeeds, fails permanently, or `deadline` has passed.
 pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
     location: &Location,
     deadline: Duration,
@@ -36,7 +36,7 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
                 Some(error) => return Err(error),
                 None => shown(&error),
             },
-            // What is cut short by the deadline tells less than the attempt before.
+            // An attempt that the deadline has cut short says less than the attempt before it.
             Err(_) => last
                 .take_if(|_| left < ATTEMPT_MAX)
                 .unwrap_or_else(|| "no answer in time".to_owned()),
@@ -62,7 +62,7 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
     }
 }
 
-/// Returns the error that another attempt would not mend.
+/// Returns the permanent error of an attempt; nothing if a retry may succeed.
 pub(crate) fn fatal(
     location: &Location,
     error: &object_store::Error,
@@ -138,7 +138,7 @@ pub(crate) fn fatal(
     }
 }
 
-/// Returns the messages of an error and of those that it stands on.
+/// Returns the messages of an error and its sources.
 fn words(error: &object_store::Error) -> String {
     let mut words = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -152,7 +152,7 @@ fn words(error: &object_store::Error) -> String {
     words
 }
 
-/// Returns the messages on one line, cut.
+/// Returns the messages on one line, truncated.
 pub(crate) fn shown(error: &object_store::Error) -> String {
     let words = words(error)
         .split_whitespace()

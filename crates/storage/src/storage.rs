@@ -1,4 +1,4 @@
-//! Access to files, here and in stores.
+//! Access to local and remote files.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,33 +6,32 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::remote::Clients;
 use crate::{Error, File, Location, is_remote};
 
-/// Access to files. Clones share what is open; threads and connections are there once a remote file is named.
+/// Access to files. Clones share threads and connections, which start with the first remote file.
 #[derive(Debug, Clone, Default)]
 pub struct Storage {
     pub(crate) clients: Clients,
 }
 
-/// What tells that a file is still the one that was read.
+/// Stamp of a file. It differs if the file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Time of change in nanoseconds since 1970, mixed with the store's own mark of the content if it has one; 0 where
-    /// nobody tells.
+    /// Time of change in nanoseconds since 1970, combined with the store's entity tag if there is one; 0 = unknown.
     pub version: u64,
 }
 
-/// What a folder of a store holds.
+/// An entry of a folder of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name below the folder.
+    /// Name in the folder.
     pub name: String,
-    /// When it was put, by the store's clock; nothing for a folder.
+    /// Time of writing, by the store's clock; absent = a folder.
     pub modified: Option<SystemTime>,
 }
 
 impl Storage {
-    /// Returns the same access, which tries a failing access again for so long; 60 s by default.
+    /// Returns the same access with another deadline, up to which failures are retried. Default: 60 s.
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self {
@@ -40,10 +39,10 @@ impl Storage {
         }
     }
 
-    /// Opens a file to read it from its start.
+    /// Opens a file for reading, at its start.
     ///
     /// # Errors
-    /// It does not exist or may not be read. Of a remote file, [`Error::of`] gives the reason.
+    /// The file does not exist or may not be read. [`Error::of`] gives the reason for a remote file.
     pub fn open(&self, name: &Path) -> std::io::Result<File> {
         match remote(name)? {
             None => Ok(File::local(std::fs::File::open(name)?)),
@@ -51,10 +50,10 @@ impl Storage {
         }
     }
 
-    /// Returns size and version of a file.
+    /// Returns the size and version of a file.
     ///
     /// # Errors
-    /// As of [`Storage::open`].
+    /// As [`Storage::open`].
     pub fn stamp(&self, name: &Path) -> std::io::Result<Stamp> {
         match remote(name)? {
             None => {
@@ -74,11 +73,11 @@ impl Storage {
         }
     }
 
-    /// Returns the remote files that a URL or pattern stands for, sorted. `*` and `?` match anything but `/`. A URL
-    /// without wildcards is returned as it is: whether the file exists is seen when it is opened.
+    /// Returns the remote files that a URL or pattern matches, sorted. `*` and `?` match anything but `/`. A URL
+    /// without wildcards is returned unchanged: opening the file checks that it exists.
     ///
     /// # Errors
-    /// It is no URL, the store cannot be listed, or nothing matches.
+    /// The name is not a URL, the store cannot be listed, or nothing matches.
     pub fn expand(&self, url: &str) -> Result<Vec<PathBuf>, Error> {
         let location = Location::parse(url)?;
         if !location.is_pattern() {

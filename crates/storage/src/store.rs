@@ -1,4 +1,4 @@
-//! Clients of the stores.
+//! Clients of the stores, and their settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,26 @@ use crate::hdfs::Tree;
 use crate::retry::shown;
 use crate::{Error, Location, Scheme};
 
-/// Longest wait for a connection.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: &str = "5s";
-/// Longest request.
+/// Timeout of a request.
 const REQUEST_TIMEOUT: &str = "60s";
 
 /// The client of a store.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) objects: Arc<dyn ObjectStore>,
-    /// Nothing where the store is only read.
+    /// Absent if the store is read-only.
     writing: Option<Writing>,
 }
 
-/// How a store is written.
+/// Method of writing to a store.
 #[derive(Clone)]
 pub(crate) enum Writing {
-    /// Large objects are sent in parts, several at once; folders are but the names of objects.
+    /// Large objects are uploaded in parts, several at once. Folders are only prefixes of names.
     Parts(Arc<dyn MultipartStore>),
-    /// It has files and folders: files are written from front to back and then named, folders are removed whole.
+    /// The store has files and folders. Files are written sequentially and then renamed; folders are removed as a
+    /// whole.
     #[cfg(feature = "hdfs")]
     Tree(Tree),
 }
@@ -61,10 +62,10 @@ impl Client {
         }
     }
 
-    /// Returns how the store is written.
+    /// Returns the method of writing.
     ///
     /// # Errors
-    /// It is only read.
+    /// The store is read-only.
     pub(crate) fn writing(&self, location: &Location) -> Result<Writing, Error> {
         self.writing.clone().ok_or_else(|| {
             let scheme = location
@@ -81,14 +82,14 @@ impl Client {
     }
 }
 
-/// Makes the client of a location's store. Nothing is asked of it yet. What it does beside our requests is done on the
-/// threads of `executor`.
+/// Returns the client of a location's store. It sends no request yet. Its background work runs on the threads of
+/// `executor`.
 #[cfg_attr(
     not(feature = "hdfs"),
     expect(unused_variables, reason = "the other clients do nothing beside them")
 )]
 pub(crate) fn open(location: &Location, executor: &Executor) -> Result<Client, Error> {
-    // Only the first of a process counts, and all are the same.
+    // Only the first call in a process has an effect, and all calls are equal.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let settings = |error| Error::Settings {
         url: location.url.clone(),
@@ -98,7 +99,7 @@ pub(crate) fn open(location: &Location, executor: &Executor) -> Result<Client, E
         Scheme::S3 => Client::writes(
             AmazonS3Builder::from_env()
                 .with_bucket_name(&location.bucket)
-                // Whoever gives an address without TLS means it.
+                // A user who gives an address without TLS intends it.
                 .with_allow_http(true)
                 .with_config(
                     AmazonS3ConfigKey::Client(ClientConfigKey::ConnectTimeout),
@@ -150,8 +151,8 @@ pub(crate) fn open(location: &Location, executor: &Executor) -> Result<Client, E
     })
 }
 
-/// The client tries nothing again by itself: [`crate::retry`] does, where failures are told apart and logged. It
-/// finishes what is a client's own matter, for example a token that has expired.
+/// Returns the retry settings of a client: it does not retry. [`crate::retry`] classifies, logs and retries failures.
+/// The client handles only its internal matters, for example an expired token.
 fn once() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig::default(),

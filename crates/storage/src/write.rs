@@ -1,4 +1,4 @@
-//! Objects of a store: put whole, put where there is none, sent in parts; read whole, listed, removed.
+//! Operations on objects of a store: put, conditional put, upload in parts, read, list and remove.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -17,16 +17,16 @@ use crate::retry::retry;
 use crate::store::{Client, Writing};
 use crate::{Entry, Error, Location, Storage};
 
-/// Bytes of a part of a large object: stores want 5 MiB at least. A smaller object is put at once.
+/// Bytes of a part of a large object. Stores require at least 5 MiB. A smaller object is written by one request.
 pub(crate) const PART_BYTES: u64 = 16 << 20;
 /// Most parts of an object (S3 and GCS).
 const PARTS_MAX: u64 = 10_000;
-/// Parts that are sent at once: with a file, 64 MiB are in memory.
+/// Parts that are uploaded at once. An upload of a file takes 64 MiB of memory.
 const PARTS_AT_ONCE: usize = 4;
 /// Objects that are removed at once.
 const REMOVALS_AT_ONCE: usize = 8;
 
-/// An object that is there or is to be.
+/// Place of an object that exists or will be written.
 struct Place {
     location: Arc<Location>,
     executor: Arc<Executor>,
@@ -46,19 +46,19 @@ impl Storage {
         })
     }
 
-    /// Puts an object whole; one of that name is replaced. Readers see the old one or the new.
+    /// Writes an object, or replaces it. Readers see the old object or the new one.
     ///
     /// # Errors
-    /// The store is only read, does not let us, or cannot be reached.
+    /// The store is read-only, denies access, or cannot be reached.
     pub fn put(&self, name: &Path, bytes: Bytes) -> Result<(), Error> {
         self.put_as(name, bytes, PutMode::Overwrite).map(drop)
     }
 
-    /// Puts an object where there is none of that name. `false`: there is one. That may be this very one: where the answer
-    /// to a put is lost, it is tried again.
+    /// Writes an object if there is none of that name. Returns `false` if there is one. It may be this one: if the
+    /// reply to a write is lost, the write is retried.
     ///
     /// # Errors
-    /// As of [`Storage::put`].
+    /// As [`Storage::put`].
     pub fn put_if_absent(&self, name: &Path, bytes: Bytes) -> Result<bool, Error> {
         self.put_as(name, bytes, PutMode::Create)
     }
@@ -97,10 +97,10 @@ impl Storage {
         })
     }
 
-    /// Sends a file of this machine, of so many bytes, in parts where it is large. The object is there once all of it is.
+    /// Uploads a local file of `bytes` bytes, in parts if it is large. The object appears when it is complete.
     ///
     /// # Errors
-    /// As of [`Storage::put`], which [`Error::of`] tells; or the file cannot be read.
+    /// As [`Storage::put`], inside an I/O error: see [`Error::of`]. Or the file cannot be read.
     pub fn upload(&self, file: std::fs::File, bytes: u64, name: &Path) -> std::io::Result<()> {
         if bytes <= PART_BYTES {
             return Ok(self.put(name, part(&file, 0, bytes)?)?);
@@ -113,7 +113,7 @@ impl Storage {
         }
     }
 
-    /// Sends a file in parts, several at once.
+    /// Uploads a file in parts, several at once.
     fn send_parts(
         &self,
         store: Arc<dyn MultipartStore>,
@@ -129,7 +129,7 @@ impl Storage {
         } = to;
         let part_bytes = PART_BYTES.max(bytes.div_ceil(PARTS_MAX));
         let count = bytes.div_ceil(part_bytes);
-        // Each part has a deadline of its own; so have beginning and end.
+        // Each part has its own deadline, and so have the begin and the end of the upload.
         let turns = u32::try_from(count.div_ceil(PARTS_AT_ONCE as u64) + 3).unwrap_or(u32::MAX);
         let limit = self.clients.deadline.saturating_mul(turns);
         let asked = Arc::clone(&location);
@@ -157,7 +157,7 @@ impl Storage {
                 Ok(parts) => {
                     let complete = || store.complete_multipart(&key, &id, parts.clone());
                     match retry(asked, deadline, complete).await {
-                        // Its answer was lost, and the upload is no more since it is complete.
+                        // The reply to the completion was lost. The upload no longer exists because it is complete.
                         Err(Error::Missing { .. }) => {
                             let there =
                                 retry(asked, deadline, || client.objects.head(&key)).await?;
@@ -176,7 +176,7 @@ impl Storage {
                 Err(error) => Err(error),
             };
             if completed.is_err() {
-                // What lies there costs money. It may not be to be reached.
+                // The store charges for incomplete uploads. It may be unreachable, so a failure is ignored.
                 let _ = tokio::time::timeout(deadline, store.abort_multipart(&key, &id)).await;
             }
             completed
@@ -184,7 +184,7 @@ impl Storage {
         sent.unwrap_or_else(|| Err(late(&location, limit).into()))
     }
 
-    /// Sends a file from front to back.
+    /// Uploads a file sequentially.
     #[cfg(feature = "hdfs")]
     fn send_through(
         &self,
@@ -199,7 +199,7 @@ impl Storage {
             key,
             ..
         } = to;
-        // Every part has a deadline; so have beginning and end.
+        // Each part has a deadline, and so have the begin and the end of the upload.
         let turns = u32::try_from(bytes.div_ceil(PART_BYTES) + 3).unwrap_or(u32::MAX);
         let limit = self.clients.deadline.saturating_mul(turns);
         let asked = Arc::clone(&location);
@@ -210,10 +210,10 @@ impl Storage {
         sent.unwrap_or_else(|| Err(late(&location, limit).into()))
     }
 
-    /// Reads an object whole, `bytes_max` at most; nothing where there is none.
+    /// Reads a whole object of at most `bytes_max` bytes; nothing if there is none.
     ///
     /// # Errors
-    /// It is larger, there is no such bucket, or the store does not let us or cannot be reached.
+    /// The object is larger, the bucket does not exist, or the store denies access or cannot be reached.
     pub fn read(&self, name: &Path, bytes_max: u64) -> Result<Option<Bytes>, Error> {
         let Place {
             location,
@@ -249,10 +249,10 @@ impl Storage {
         }
     }
 
-    /// Returns what lies right below a folder, by name; nothing where there is none.
+    /// Returns the entries of a folder, ordered by name; none if the folder does not exist.
     ///
     /// # Errors
-    /// There is no such bucket, or the store does not let us or cannot be reached.
+    /// The bucket does not exist, or the store denies access or cannot be reached.
     pub fn entries(&self, folder: &Path) -> Result<Vec<Entry>, Error> {
         let Place {
             location,
@@ -288,10 +288,10 @@ impl Storage {
         Ok(found)
     }
 
-    /// Removes an object, and all that lies below a folder of that name, `first` of them before the others.
+    /// Removes an object, and all objects below a folder of that name, `first` before the others.
     ///
     /// # Errors
-    /// As of [`Storage::put`].
+    /// As [`Storage::put`].
     pub fn remove_all(&self, name: &Path, first: Option<&str>) -> Result<(), Error> {
         let Place {
             location,
@@ -348,7 +348,7 @@ fn late(location: &Location, waited: Duration) -> Error {
     }
 }
 
-/// Reads a part of a file of this machine.
+/// Reads a part of a local file.
 pub(crate) fn part(file: &std::fs::File, begin: u64, bytes: u64) -> std::io::Result<Bytes> {
     let mut out = vec![0; bytes as usize];
     file.read_exact_at(&mut out, begin)?;

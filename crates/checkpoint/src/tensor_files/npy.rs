@@ -1,17 +1,17 @@
-//! The header of a NumPy array in a file (`numpy.lib.format`).
+//! Parser of the header of a NumPy file (`numpy.lib.format`).
 
 use super::Kind;
 
-/// What every such file begins with.
+/// First bytes of every NumPy file.
 const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Bytes before the header's length.
 const VERSION_END: usize = MAGIC.len() + 2;
 
-/// Longest header: NumPy itself refuses headers that are longer.
+/// Longest header, in bytes. NumPy refuses longer headers, too.
 const HEADER_BYTES_MAX: usize = 10_000;
 
-/// An array: what its values are, and where they begin.
+/// Header of an array: type, shape, and the offset of the values in the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: Kind,
@@ -19,10 +19,10 @@ pub(super) struct Header {
     pub(super) values_begin: u64,
 }
 
-/// Returns where the text of a header lies, by the first bytes of the file.
+/// Returns the begin and end of the header's text. `start` are the first bytes of the file.
 ///
 /// # Errors
-/// It is no such file.
+/// The file is not a NumPy file, or its version or header is not supported.
 pub(super) fn text_range(start: &[u8]) -> Result<(usize, usize), String> {
     if !start.starts_with(MAGIC) {
         return Err("it does not begin as a NumPy array does".to_owned());
@@ -56,10 +56,10 @@ pub(super) fn text_range(start: &[u8]) -> Result<(usize, usize), String> {
     Ok((begin, begin + length))
 }
 
-/// Reads the text of a header: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`.
+/// Parses the text of a header: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`.
 ///
 /// # Errors
-/// The array is not of floating point or 64-bit integers, little-endian and row by row.
+/// The array does not hold floating-point numbers or 64-bit integers, little-endian, in row-major order.
 pub(super) fn read(text: &str, values_begin: u64) -> Result<Header, String> {
     let value = |key: &str| {
         let (_, behind) = text

@@ -1,4 +1,4 @@
-//! Files as other programs write them.
+//! Tests with files in the form that other programs write.
 
 use safetensors::tensor::TensorView;
 
@@ -71,7 +71,7 @@ fn an_export_tells_its_step_its_ids_and_what_other_ids_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let export = folder.path().join("export/best/1700000002");
     std::fs::create_dir_all(&export).expect("there is room");
-    // An older one beside it, which nobody reads.
+    // An older export beside it, which must not be read.
     std::fs::create_dir_all(folder.path().join("export/best/1700000001")).expect("there is room");
     let values: Vec<u8> = (0..6)
         .flat_map(|value| (value as f32).to_le_bytes())

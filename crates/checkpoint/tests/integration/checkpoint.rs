@@ -1,4 +1,4 @@
-//! Checkpoints on a real disk: whole, damaged, cut off at every step, read by other numbers of servers.
+//! Checkpoints on disk: complete, damaged, interrupted at every step, and read by other numbers of servers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn optimizers() -> BTreeMap<String, OptimizerConfig> {
     BTreeMap::from([("dnn".to_owned(), adagrad)])
 }
 
-/// The value of a place, another for slots, different for every place.
+/// Returns the value at a place of a variable or slot. All places have different values.
 fn value(variable: usize, slot: bool, place: usize) -> f32 {
     (variable * 1000 + place) as f32 + if slot { 0.5 } else { 0.25 }
 }
@@ -181,7 +181,7 @@ fn files_are_readable_by_the_safetensors_library() {
     assert_eq!(table.data()[..4], value(0, false, 0).to_le_bytes());
 }
 
-/// Stops a save after each of its steps, as a crash would, and asks for the latest.
+/// Interrupts a save after each of its steps, like a crash, and checks the latest checkpoint.
 #[test]
 fn a_save_cut_off_anywhere_leaves_the_one_before() {
     let folder = folder();
@@ -193,7 +193,7 @@ fn a_save_cut_off_anywhere_leaves_the_one_before() {
     assert_eq!(latest(dir).0, Some(1), "after the shards");
     std::fs::write(temporary.join("manifest.json"), b"{\"half\":").expect("a cut manifest");
     assert_eq!(latest(dir).0, Some(1), "in the manifest");
-    // A crash between rename and state file: the manifest alone counts.
+    // After a crash between rename and state file, only the manifest counts.
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     let committed =
         commit(elsewhere.path(), &temporary, &manifest(2, 1, shards)).expect("a checkpoint");
@@ -373,7 +373,7 @@ fn links_and_escapes_in_a_checkpoint_are_refused() {
     ));
     let manifest = path.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).expect("the manifest");
-    // As an attacker would, with a format that has no checksum.
+    // An attacker could choose the format without a checksum.
     let text = text.replace("shard-0-of-1.safetensors", "../outside");
     let (front, _) = text.rsplit_once(",\n  \"crc32c\"").expect("a checksum");
     let text = front.replace("\"format_version\": 3", "\"format_version\": 1") + "}";
@@ -462,7 +462,7 @@ fn a_chief_that_has_a_successor_replaces_none_of_its_checkpoints() {
     let shards = write_files(&stood_still, 1);
     let later = claim_epoch(dir).expect("an epoch");
     for _ in 0..2 {
-        // The same step twice: its own may be replaced.
+        // A chief may replace its own checkpoint of the same step.
         let temporary = begin(dir, 4, "later", 10).expect("a checkpoint begins");
         let shards = write_files(&temporary, 1);
         commit(dir, &temporary, &manifest(4, later, shards)).expect("it leads");
@@ -528,7 +528,7 @@ fn identity_and_epoch_outlive_a_restart() {
     );
 }
 
-/// The servers go by these files: what one of them says falsely must stop them.
+/// The servers rely on these files, so a wrong value must be an error.
 #[test]
 fn a_damaged_note_is_an_error_that_says_file_value_expectation_and_cure() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -564,7 +564,7 @@ fn a_damaged_note_is_an_error_that_says_file_value_expectation_and_cure() {
             );
         }
         std::fs::remove_file(&path).expect("it was there");
-        // A folder in its place cannot be read, whoever asks.
+        // A folder in the place of the file cannot be read, even by root.
         std::fs::create_dir(&path).expect("its place is free");
         let told = Diagnostic::from(read(folder.path()).expect("it is no file")).render();
         assert!(
@@ -576,7 +576,7 @@ fn a_damaged_note_is_an_error_that_says_file_value_expectation_and_cure() {
     }
 }
 
-/// Each kind of failure has a code of its own, by which supervisors decide whether another try makes sense.
+/// Each kind of failure has its own code, by which supervisors decide whether to retry.
 #[test]
 fn each_failure_has_the_code_of_its_kind_and_a_cure() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Damage anywhere in a checkpoint is found before a value of it is served.
+//! Damage: any damage of a checkpoint is found before its values are served.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use trainyard_variable::{
     Access, Candidate, DynamicRows, FirstRows, Idle, Initializer, VariableSpec,
 };
 
-/// Flips and cuts of the test.
+/// Number of flips and cuts.
 const SAMPLES: u64 = 10_000;
 
-/// Random numbers of a seed (xorshift).
+/// Random number generator (xorshift).
 struct Draw(u64);
 
 impl Draw {
-    /// Seeds side by side give other numbers: they are spread over all bits, of which not all may be 0.
+    /// Returns a generator. The seed is spread over all bits, so that adjacent seeds differ. The state must not be 0.
     fn new(seed: Seed) -> Self {
         Self(
             seed.get()
@@ -46,7 +46,7 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
             initializer: Initializer::Zeros,
             optimizer_group: "dnn".to_owned(),
         };
-        // The second server holds some of its rows only.
+        // The second server holds only some of its rows.
         let first = FirstRows::new(&spec, 5);
         let held = HeldView {
             rows: vec![0..90, 95..101, 200..300],
@@ -114,7 +114,7 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
     commit(model_dir, &folder, &manifest).expect("a checkpoint is committed")
 }
 
-/// Why a checkpoint is refused, if it is.
+/// Returns the reason why a checkpoint is refused; nothing if it is accepted.
 fn refusal(path: &Path) -> Option<String> {
     let whole = Checkpoint::open(path).and_then(|checkpoint| checkpoint.verify());
     whole.err().map(|error| error.to_string())
@@ -136,7 +136,8 @@ fn a_flipped_bit_of_any_byte_of_a_manifest_and_every_cut_is_found() {
     let path = checkpoint.path().join("manifest.json");
     let good = std::fs::read(&path).expect("the manifest");
     for place in 0..good.len() {
-        // Another bit from byte to byte, all eight of the bytes that say how the file is to be read.
+        // Near the ends of the file, where its structure is stored, all eight bits are flipped; elsewhere one bit per
+        // byte.
         let bits = if place < 40 || place + 40 > good.len() {
             0..8
         } else {
@@ -201,14 +202,15 @@ fn ten_thousand_flips_and_cuts_of_all_files_are_found() {
     );
 }
 
-/// Everything that a restore reads of a checkpoint.
+/// All values that a restore reads from a checkpoint.
 #[derive(Debug, PartialEq)]
 struct Restored {
     rows: Vec<Vec<f32>>,
     tables: Vec<DynamicRows>,
 }
 
-/// Restores a checkpoint as so many servers do, each its rows in steps of `step`; and what they have read is compared.
+/// Restores a checkpoint with `servers` servers. Each reads its rows in steps of `step`, and all checksums are
+/// compared.
 fn restore(path: &Path, servers: usize, step: usize) -> Result<Restored, Error> {
     let mut restored = Restored {
         rows: Vec::new(),
@@ -220,7 +222,7 @@ fn restore(path: &Path, servers: usize, step: usize) -> Result<Restored, Error> 
         let own = 300 * server / servers..300 * (server + 1) / servers;
         for name in ["dnn/kernel_0", "dnn/kernel_1"] {
             for slot in [None, Some("accumulator")] {
-                // The last rows first: the order of reading is nobody's concern.
+                // The last rows are read first, because the order must not matter.
                 for begin in own.clone().step_by(step).rev() {
                     let rows = begin..(begin + step).min(own.end);
                     let mut out = vec![0.0; 3 * rows.len()];
@@ -276,7 +278,7 @@ fn a_flipped_bit_is_found_by_those_who_restore_whatever_parts_they_read_or_chang
         }
         std::fs::write(path, bytes).expect("mended");
     }
-    // The rest are bits of headers, which nobody reads to restore.
+    // The other bits are in headers, which a restore does not read.
     assert!(
         found > SAMPLES / 20,
         "{seed}: {found} of {} found",

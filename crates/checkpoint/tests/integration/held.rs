@@ -1,4 +1,4 @@
-//! Checkpoints that hold the rows which were changed, and say what the others are.
+//! Checkpoints that hold only the changed rows, and the rule of the other rows.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,9 +14,9 @@ use trainyard_variable::{
 const ROWS: usize = 90;
 /// Values in a row.
 const WIDTH: usize = 3;
-/// Seed of the first values of the job that began the table.
+/// Seed of the initial values of the job that began the table.
 const SEED: u64 = 11;
-/// First value of the slot.
+/// Initial value of the slot.
 const SLOT: f32 = 0.125;
 
 fn spec() -> VariableSpec {
@@ -38,12 +38,12 @@ fn layout(num_ps: usize) -> Layout {
     )
 }
 
-/// Values, or slots, of a row that was changed.
+/// Returns the values, or slots, of a changed row.
 fn changed(row: usize, slot: bool) -> [f32; WIDTH] {
     [0, 1, 2].map(|place| (row * 10 + place) as f32 + if slot { 0.5 } else { 0.25 })
 }
 
-/// All values, or slots, of a table some of whose rows were changed.
+/// Returns all values, or slots, of a table with some changed rows.
 fn expected(rows: &BTreeSet<usize>, slot: bool) -> Vec<f32> {
     let mut out = vec![SLOT; ROWS * WIDTH];
     if !slot {
@@ -66,7 +66,7 @@ fn runs(rows: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
     runs
 }
 
-/// Writes the rows that were changed, as so many servers do. What the job says by now is something else.
+/// Saves the changed rows with `num_ps` servers. The manifest has another initializer and seed.
 fn save(model_dir: &Path, rows: &BTreeSet<usize>, num_ps: usize) -> Checkpoint {
     let folder = begin(model_dir, 1, "test", 1000).expect("a checkpoint begins");
     let first = FirstRows::new(&spec(), SEED);
@@ -176,7 +176,7 @@ fn a_checkpoint_grows_with_the_rows_that_were_changed() {
             .sum::<usize>()
     };
     assert_eq!(bytes(BTreeSet::new()), 0);
-    // Two bounds of a run, 3 values, 3 slots.
+    // One run has two bounds, 3 values and 3 slots.
     assert_eq!(bytes([7].into()), 2 * 8 + 6 * 4);
     assert_eq!(
         bytes((0..ROWS).collect()),

@@ -1,4 +1,4 @@
-//! Checkpoints on a real disk: written, cut off, damaged, and read by other numbers of servers.
+//! Integration tests with checkpoints on disk: written, interrupted, damaged, and read by other numbers of servers.
 
 mod checkpoint;
 mod flips;

@@ -1,4 +1,4 @@
-//! Dynamic tables in checkpoints: read by id, whatever number of servers wrote them.
+//! Dynamic tables in checkpoints: read by id, for any number of servers that wrote them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn optimizers() -> BTreeMap<String, OptimizerConfig> {
     BTreeMap::from([("dnn".to_owned(), OptimizerConfig::adagrad(0.1))])
 }
 
-/// Rows whose every number is told by their id.
+/// Returns rows whose numbers follow from their ids.
 fn rows(ids: &[u64]) -> DynamicRows {
     let values = |add: f32| {
         ids.iter()
@@ -144,7 +144,7 @@ fn tables_are_readable_by_the_safetensors_library() {
     );
 }
 
-/// Rows that are handed on so many at a time, of which there may be more than there are.
+/// A source that passes `at_once` rows at a time. Its counts exceed its rows by `missing`.
 struct InParts {
     rows: DynamicRows,
     at_once: usize,

@@ -1,4 +1,4 @@
-//! The fields of a record, whatever its format, as cells of columns that are known by name.
+//! Parser of records of any format into cells. Columns are identified by name.
 
 use super::{Cell, Value, example_rows};
 use crate::record::Record;
@@ -6,7 +6,7 @@ use crate::row::{Cell as RowCell, RowCells};
 use crate::text::fields;
 use crate::{Format, Options, libsvm};
 
-/// Takes the records of an input apart. Files may have other columns, and in another order.
+/// Parser of the records of an input. Files may have different columns, in any order.
 #[derive(Debug, Default)]
 pub(crate) struct CellParser {
     columns: Vec<String>,
@@ -15,17 +15,17 @@ pub(crate) struct CellParser {
 }
 
 impl CellParser {
-    /// Returns the columns that were seen so far.
+    /// Returns the columns of the files and records so far.
     pub(crate) fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// Returns how many fields the records of the current file have, where the file or the options name them.
+    /// Returns the number of fields of the current file's records, if the file or the options name them.
     pub(crate) fn fields(&self) -> usize {
         self.places.len()
     }
 
-    /// Goes to a file whose records have these columns, where the file or the options name them.
+    /// Begins a file whose records have these columns. Without names in the file, the columns are those of the options.
     pub(crate) fn enter(&mut self, named: Option<Vec<String>>, options: &Options) {
         let named = match options.format {
             Format::LibSvm(_) => libsvm::COLUMNS.map(str::to_owned).to_vec(),
@@ -44,7 +44,7 @@ impl CellParser {
         self.places = named.into_iter().map(place).collect();
     }
 
-    /// Reads a record: a cell for each of [`CellParser::columns`], which may become more.
+    /// Parses a record into a cell for each of [`CellParser::columns`], which may grow.
     pub(crate) fn cells(
         &mut self,
         record: Record<'_>,
@@ -95,7 +95,7 @@ fn text_cells(
     }
 }
 
-/// Reads a line of libsvm, whose indices stay as they are.
+/// Parses a line of libsvm. The indices are not changed.
 fn pairs(line: &[u8], row: &mut [Cell]) -> Result<(), String> {
     let [label, query, index, value, ..] = row else {
         return Ok(());

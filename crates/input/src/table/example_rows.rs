@@ -1,9 +1,9 @@
-//! The features of a `tf.train.Example` as cells, whatever they are called.
+//! Parser of all features of a `tf.train.Example` into cells.
 
 use super::{Cell, Value};
 use crate::wire::{Malformed, Value as Field, Wire};
 
-/// Reads the features of a record; names that are new become columns.
+/// Parses the features of a record. New names become columns.
 pub(super) fn cells(
     record: &[u8],
     columns: &mut Vec<String>,
@@ -51,7 +51,7 @@ fn features(
                 });
             row.resize_with(columns.len().max(row.len()), Cell::default);
             let cell = &mut row[place];
-            // The last of those with one name counts.
+            // The last feature with a name counts.
             cell.values.clear();
             values(feature, &mut cell.values)?;
             cell.list |= cell.values.len() > 1;

@@ -1,4 +1,4 @@
-//! What the columns of a table hold, found by looking at all rows.
+//! Layout of a table: the types of its columns, inferred from all rows.
 
 use super::{Cell, Value};
 
@@ -16,9 +16,9 @@ pub enum ColumnKind {
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnLayout {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Its type; absent while no value was seen.
+    /// Type of the column; absent until a row has a value.
     pub kind: Option<ColumnKind>,
     /// Whether rows hold several values.
     pub list: bool,
@@ -27,12 +27,12 @@ pub struct ColumnLayout {
 /// The columns of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// The columns, in the order in which they were seen.
+    /// The columns, in the order in which they appeared.
     pub columns: Vec<ColumnLayout>,
 }
 
 impl Layout {
-    /// Takes a row in.
+    /// Extends the layout by a row.
     pub fn see(&mut self, names: &[String], row: &[Cell]) {
         for name in names.iter().skip(self.columns.len()) {
             self.columns.push(ColumnLayout {
@@ -52,7 +52,7 @@ impl Layout {
     }
 }
 
-/// A text that is a number counts as one, unless zeros before it say that it is a name.
+/// Returns the type of a value. A text of a number counts as a number, unless leading zeros show that it is a name.
 pub(super) fn kind(value: &Value) -> ColumnKind {
     match value {
         Value::Int(_) => ColumnKind::Int,
@@ -73,7 +73,7 @@ pub(super) fn kind(value: &Value) -> ColumnKind {
     }
 }
 
-/// Returns a value as a whole number, if the column holds such.
+/// Returns a value of a column of whole numbers.
 pub(crate) fn int(value: &Value) -> i64 {
     match value {
         Value::Int(number) => *number,
@@ -85,7 +85,7 @@ pub(crate) fn int(value: &Value) -> i64 {
     }
 }
 
-/// Returns a value as a float, if the column holds numbers.
+/// Returns a value as a float, if it is a number.
 pub(crate) fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Int(number) => Some(*number as f64),
@@ -98,7 +98,8 @@ pub(crate) fn float(value: &Value) -> Option<f64> {
     }
 }
 
-/// Appends a value as text. A float is the shortest decimal that gives it back; one that came from 32 bits, of those.
+/// Appends a value as text. A float becomes the shortest decimal that parses to the same value: as an `f32` if the
+/// float is exactly one, otherwise as an `f64`.
 pub(crate) fn text(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),

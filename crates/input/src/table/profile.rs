@@ -1,4 +1,4 @@
-//! What the columns of a table hold: types, missing values, distinct values, moments and quantiles, found in one pass with
+//! Profile of a table: types, missing values, distinct values, moments and quantiles of its columns, in one pass with
 //! bounded memory.
 
 mod distinct;
@@ -12,32 +12,32 @@ use sample::Sample;
 use super::layout::{float, kind, text};
 use super::{Cell, ColumnKind, Value};
 
-/// Distinct values of a column that are counted one by one. Of a column with more, the first ones are.
+/// Most distinct values of a column that are counted individually. The first distinct values are counted.
 const COUNTED_VALUES_MAX: usize = 20_000;
 
-/// Longest value that is counted, in bytes. Longer ones are free text, which no vocabulary holds.
+/// Longest value that is counted, in bytes. Longer values are free text, which no vocabulary holds.
 const COUNTED_BYTES_MAX: usize = 256;
 
-/// What a column holds.
+/// Profile of a column.
 #[derive(Debug, Clone)]
 pub struct ColumnProfile {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Rows without a value.
+    /// Number of rows without a value.
     pub missing: u64,
-    /// Rows with at least one.
+    /// Number of rows with at least one value.
     pub present: u64,
-    /// Values, which in a column of lists may be more than rows.
+    /// Number of values. A column of lists may have more values than rows.
     pub values: u64,
     /// Whether rows may hold several values.
     pub list: bool,
-    /// Fewest and most values of a row that has some; 0 without any.
+    /// Fewest and most values of a row that has a value; 0 without such a row.
     pub lengths: (u64, u64),
-    /// The narrowest type that holds all values; absent while no value was seen.
+    /// The narrowest type that holds all values; absent until a row has a value.
     pub kind: Option<ColumnKind>,
-    /// Of values that are numbers: what they are like.
+    /// Statistics of the values that are numbers.
     pub numbers: Numbers,
-    /// How often each value was seen, of the first distinct ones; see [`ColumnProfile::are_all_counted`].
+    /// Number of occurrences of each of the first distinct values; see [`ColumnProfile::are_all_counted`].
     counts: HashMap<Vec<u8>, u64>,
     uncounted: u64,
     distinct: Distinct,
@@ -48,22 +48,22 @@ pub struct ColumnProfile {
 /// Moments of the numbers of a column.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Numbers {
-    /// Numbers seen.
+    /// Number of numbers.
     pub count: u64,
-    /// Those that are not whole.
+    /// Number of numbers that are not whole.
     pub fractions: u64,
-    /// The least.
+    /// The least number.
     pub min: f64,
-    /// The greatest.
+    /// The greatest number.
     pub max: f64,
-    /// Their mean.
+    /// The mean.
     pub mean: f64,
-    /// Sum of the squares of their distances from the mean (Welford 1962).
+    /// Sum of the squared distances from the mean (Welford 1962).
     squares: f64,
 }
 
 impl Numbers {
-    /// Takes a number in.
+    /// Adds a number.
     fn add(&mut self, number: f64) {
         if self.count == 0 {
             self.min = number;
@@ -78,14 +78,14 @@ impl Numbers {
         self.squares += distance * (number - self.mean);
     }
 
-    /// Returns the standard deviation of all numbers seen, at least 0 (`numpy.std`).
+    /// Returns the standard deviation of all numbers, at least 0 (`numpy.std`).
     pub fn stddev(&self) -> f64 {
         (self.squares / self.count.max(1) as f64).sqrt()
     }
 }
 
 impl ColumnProfile {
-    /// Begins with a column in which `missing` rows so far had no value.
+    /// Returns the profile of a column without values, after `missing` rows.
     fn new(name: &str, missing: u64) -> Self {
         Self {
             name: name.to_owned(),
@@ -151,7 +151,8 @@ impl ColumnProfile {
         }
     }
 
-    /// Returns how many distinct values were seen: exactly up to some thousands, an estimate within some percent beyond.
+    /// Returns the number of distinct values: exact while all values are counted, otherwise an estimate within some
+    /// percent.
     pub fn distinct(&self) -> u64 {
         if self.are_all_counted() {
             self.counts.len() as u64
@@ -160,12 +161,13 @@ impl ColumnProfile {
         }
     }
 
-    /// Returns whether [`ColumnProfile::counts`] has every value.
+    /// Returns whether [`ColumnProfile::counts`] holds every value.
     pub fn are_all_counted(&self) -> bool {
         self.uncounted == 0
     }
 
-    /// Returns each value, as text, with how often it was seen: the most frequent first, equal ones by their text.
+    /// Returns each counted value, as text, and the number of its occurrences. The most frequent value is first;
+    /// equally frequent values are ordered by their text.
     pub fn counts(&self) -> Vec<(&[u8], u64)> {
         let mut counts: Vec<(&[u8], u64)> = self
             .counts
@@ -176,7 +178,7 @@ impl ColumnProfile {
         counts
     }
 
-    /// Returns how often a value was seen.
+    /// Returns the number of occurrences of a value; 0 if the value was not counted.
     pub fn count(&self, value: &[u8]) -> u64 {
         self.counts.get(value).copied().unwrap_or(0)
     }
@@ -186,25 +188,25 @@ impl ColumnProfile {
         matches!(self.kind, Some(ColumnKind::Int | ColumnKind::Float))
     }
 
-    /// Returns numbers of the column below which these shares of all of them lie, each from 0 to 1; of many numbers as a
-    /// random sample tells. Empty where there is no number.
+    /// Returns the quantiles of the column's numbers for these shares, each from 0 to 1. Quantiles of many numbers are
+    /// estimated from a random sample. The result is empty if the column has no number.
     pub fn quantiles(&self, shares: &[f64]) -> Vec<f64> {
         self.sample.quantiles(shares)
     }
 }
 
-/// The columns of a table, row by row.
+/// Profile of a table, built row by row.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
-    /// Rows seen.
+    /// Number of rows.
     pub rows: u64,
-    /// The columns, in the order in which they were seen.
+    /// The columns, in the order in which they appeared.
     pub columns: Vec<ColumnProfile>,
     missing: Vec<String>,
 }
 
 impl Profile {
-    /// Begins without rows. These texts stand for a missing value, besides the empty one.
+    /// Returns a profile without rows. `missing` are the texts that stand for a missing value, besides the empty text.
     pub fn new(missing: Vec<String>) -> Self {
         Self {
             missing,
@@ -212,7 +214,7 @@ impl Profile {
         }
     }
 
-    /// Takes a row in, whose columns have these names.
+    /// Adds a row whose columns have these names.
     pub fn see(&mut self, names: &[String], row: &[Cell]) {
         for name in names.iter().skip(self.columns.len()) {
             self.columns.push(ColumnProfile::new(name, self.rows));
@@ -224,7 +226,7 @@ impl Profile {
         self.rows += 1;
     }
 
-    /// Returns the column of this name.
+    /// Returns the profile of the column with this name.
     pub fn column(&self, name: &str) -> Option<&ColumnProfile> {
         self.columns.iter().find(|column| column.name == name)
     }

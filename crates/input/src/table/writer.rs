@@ -1,4 +1,4 @@
-//! Writes rows of cells in any format, atomically: the file is there when it is whole.
+//! Writer of tables in any format. It is atomic: the file appears when it is complete.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,10 +14,10 @@ use crate::parquet_absent::ParquetWriter;
 use crate::parquet_writer::ParquetWriter;
 use crate::{Compression, Error, Format, libsvm};
 
-/// Stands between the values of a list in text.
+/// Separator of the values of a list in text.
 const LIST_SEPARATOR: u8 = b'|';
 
-/// Writes a file. Until it is finished it has another name, and it is removed if it never is.
+/// Writer of a file. The file has a temporary name until it is finished. An unfinished file is removed.
 pub struct TableWriter {
     path: PathBuf,
     partial: PathBuf,
@@ -72,10 +72,10 @@ impl Output {
 }
 
 impl TableWriter {
-    /// Begins a file. Its name's end says how it is compressed; Parquet compresses within.
+    /// Creates a file. The extension of its name determines the compression. Parquet compresses its pages instead.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn create(path: &Path, format: Format, layout: Layout) -> Result<Self, Error> {
         let mut partial = path.as_os_str().to_owned();
         partial.push(format!(".partial-{}", std::process::id()));
@@ -86,7 +86,7 @@ impl TableWriter {
         let target = match format {
             Format::Parquet => {
                 let writer = ParquetWriter::new(path, file, &layout);
-                // The file is empty, and nobody knows of it.
+                // The error is ignored: at worst, an empty temporary file remains.
                 Target::Parquet(writer.inspect_err(|_| drop(std::fs::remove_file(&partial)))?)
             }
             _ => {
@@ -170,10 +170,10 @@ impl TableWriter {
         }
     }
 
-    /// Puts the whole file in its place.
+    /// Completes the file and renames it to its final name.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn finish(mut self) -> Result<(), Error> {
         let failed = |error: std::io::Error| file_error(&self.path, &error);
         match self.target.take() {
@@ -249,8 +249,8 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Appends a line of libsvm: the lists `index` and `value`, or all numbers that are not 0 with their column's place,
-    /// from 1, label and query left out.
+    /// Appends a line of libsvm. Its pairs are the lists `index` and `value`. Without these columns, they are all
+    /// numbers that are not 0, each with the place of its column, counted from 1 without label and query.
     fn pairs(&mut self, row: &[Cell]) -> Result<(), Error> {
         let place = |name: &str| {
             self.layout
@@ -340,12 +340,12 @@ impl std::fmt::Debug for TableWriter {
 
 impl Drop for TableWriter {
     fn drop(&mut self) {
-        // A finished file has its own name: nothing is there.
+        // A finished file was renamed, so there is nothing to remove.
         let _ = std::fs::remove_file(&self.partial);
     }
 }
 
-/// Returns the values of a list, or of a text that holds one.
+/// Returns the values of a list, or of a text that holds a list.
 fn parts(values: &[super::Value]) -> Vec<Vec<u8>> {
     let mut whole = Vec::new();
     for value in values {
@@ -379,14 +379,14 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// Appends a field of bytes.
+/// Appends a protobuf field of bytes.
 fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(number << 3 | 2);
     varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-/// Writes a `tf.train.Example`; what is missing is left out.
+/// Encodes a row as a `tf.train.Example`. Missing values are omitted.
 fn example(layout: &Layout, row: &[Cell], out: &mut Vec<u8>, scratch: &mut Vec<u8>) {
     let mut entries = Vec::new();
     for (column, cell) in layout

@@ -1,4 +1,4 @@
-//! Files that are converted: what was in one format is in the other.
+//! Conversion of files: the content of one format is in the other.
 
 use std::path::{Path, PathBuf};
 
@@ -168,7 +168,7 @@ fn files_with_other_columns_are_joined_by_name() {
     assert_eq!(seen, [vec![1, 1], vec![1, 0, 1]]);
 }
 
-/// What TensorFlow wrote comes through Parquet as it was.
+/// Examples that TensorFlow wrote survive the conversion to Parquet and back.
 #[test]
 fn golden_examples_come_through_parquet() {
     let golden = Golden::find();

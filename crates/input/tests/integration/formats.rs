@@ -1,7 +1,7 @@
-//! Parquet and libsvm, read as text is: in order, shuffled, and in data shards.
+//! Parquet and libsvm, read like text: in order, shuffled, and in data shards.
 //!
-//! The Parquet files of `testdata/` were written by pyarrow, the same 3000 rows each in another way: codecs, versions and
-//! sizes of pages, row groups, with and without dictionaries. What row `i` holds is a formula of `i`.
+//! pyarrow wrote the Parquet files of `testdata/`. All hold the same 3000 rows, with different codecs, versions and
+//! sizes of pages, row groups, with and without dictionaries. The content of row `i` is a formula of `i`.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -181,7 +181,7 @@ fn parquet_rows_divide_among_workers() {
     assert!(all.into_iter().eq(0..ROWS));
 }
 
-/// Every data shard, read from the files and from inline records, forward and backward.
+/// Reads every data shard from the files and from inline records, forward and backward.
 #[test]
 fn data_shards_of_parquet_hold_every_row_once() {
     let options = options(
@@ -303,7 +303,7 @@ fn what_is_no_parquet_file_is_told() {
     }
 }
 
-/// Damage in any place ends in rows or in a message, never in a panic.
+/// Damage in any place leads to rows or to an error, never to a panic.
 #[test]
 fn damaged_parquet_does_not_panic() {
     let folder = tempfile::tempdir().expect("a folder");

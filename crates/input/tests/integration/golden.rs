@@ -1,4 +1,4 @@
-//! The order of elements that TensorFlow 2.15's `tf.data` gives, recorded, against the same pipelines here.
+//! Comparison with recorded pipelines of TensorFlow 2.15's `tf.data`: the same pipelines give the same elements.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_input::*;
 use trainyard_testing::{Golden, list};
 
-/// What a recorded pipeline has and a [`Dataset`] has not, with the reason.
+/// Steps of recorded pipelines that a [`Dataset`] does not have, each with the reason.
 const NOT_EXPRESSED: [(&str, &str); 8] = [
     (
         "batch before repeat",
@@ -29,7 +29,7 @@ const NOT_EXPRESSED: [(&str, &str); 8] = [
     ("window", "a record is in one batch of a pass"),
 ];
 
-/// A recorded error that cannot be asked for.
+/// A recorded error whose value the options cannot express.
 const NO_SUCH_VALUE: &str = "[[\"shard\",2,-1]]";
 
 const FILE: &str = "dataset.json";
@@ -46,19 +46,19 @@ fn options(files: Vec<PathBuf>) -> Options {
     }
 }
 
-/// A recorded pipeline as options of an input.
+/// A recorded pipeline, as options of an input.
 struct Pipeline {
     /// The lines of each file.
     files: Vec<Vec<i64>>,
     options: Options,
-    /// Batches that are read.
+    /// Number of batches to read.
     take: usize,
     /// Whether elements are batches.
     batched: bool,
 }
 
 impl Pipeline {
-    /// Translates the steps, or returns what it is that cannot be expressed.
+    /// Translates the steps. The error is the step that cannot be expressed.
     fn of(case: &Value) -> Result<Self, &'static str> {
         let rows = case["source"]["range"].as_i64().expect("a range");
         let files = vec![(0..rows).collect()];
@@ -97,7 +97,7 @@ impl Pipeline {
                     "elements are taken after they are in batches"
                 );
                 (options.batch_size, self.batched) = (size(&step[1]), true);
-                // What is left out is counted in batches.
+                // Options count the skip in batches. The step before counted it in elements.
                 let skipped = options.skip_batches;
                 let size = options.batch_size.max(1) as u64;
                 assert!(
@@ -132,7 +132,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Makes each element so far a file.
+    /// Turns each element so far into a file.
     fn interleave(&mut self, name: &str, step: &Value) {
         let elements = std::mem::take(&mut self.files).concat();
         let (cycle, count) = match name {
@@ -156,7 +156,7 @@ impl Pipeline {
         }
     }
 
-    /// Reads the batches, through a [`Prefetch`]: it keeps their order.
+    /// Reads the batches through a [`Prefetch`], which must keep their order.
     fn read(mut self, folder: &Path) -> Result<Vec<Vec<i64>>, Error> {
         for (number, lines) in self.files.iter().enumerate() {
             let path = folder.join(number.to_string());
@@ -182,7 +182,7 @@ impl Pipeline {
     }
 }
 
-/// The first elements, each as a batch.
+/// Returns the recorded elements, each as a batch.
 fn elements(case: &Value) -> Vec<Vec<i64>> {
     let number = |value: &Value| value.as_i64().expect("a number");
     let element = |element: &Value| match element {
@@ -220,7 +220,7 @@ fn golden_pipelines_give_elements_in_tensorflows_order() {
             refused += 1;
             continue;
         }
-        // No record at all is an error here: it is a wrong path more often than it is meant.
+        // An input without records is an error here, because a wrong path is the usual cause.
         if rows == 0 && shards == 1 {
             assert!(matches!(read, Err(Error::Empty { .. })), "{name}: {read:?}");
             empty += 1;
@@ -323,7 +323,7 @@ fn golden_texts_have_the_lines_that_tensorflow_reads() {
     let path = folder.path().join("text");
     for case in &cases {
         std::fs::write(&path, case["text"].as_str().expect("a text")).expect("a file is written");
-        // An empty line holds no record of a table.
+        // An empty line is not a record.
         let wanted: Vec<String> = texts(&case["lines"])
             .into_iter()
             .filter(|line| !line.is_empty())

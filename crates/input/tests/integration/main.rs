@@ -1,4 +1,4 @@
-//! Files on a real disk, as batches: formats, orders, data shards, damage, and TensorFlow's records of all of it.
+//! Integration tests with files on disk: formats, orders, data shards, damage, and recorded results of TensorFlow.
 
 mod conversion;
 mod formats;

@@ -25,7 +25,7 @@ fn schema() -> Schema {
     schema
 }
 
-/// A folder with files of consecutive numbers, `counts[i]` in file i.
+/// Returns a folder with files of consecutive numbers, `counts[i]` of them in file i.
 fn numbers(counts: &[usize]) -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut next = 0;
@@ -387,7 +387,7 @@ fn dropping_an_endless_prefetch_ends_its_thread() {
         Prefetch::<usize, String>::spawn(dataset, 2, |batch| Ok(batch.rows)).expect("a thread");
     assert!(prefetch.blocking_next().is_some());
     drop(prefetch);
-    // The thread owns the other handle of the counters: it is alone once the thread has gone.
+    // The thread owns the other handle of the counters. When it has ended, one handle remains.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while std::sync::Arc::strong_count(&statistics) > 1 {
         assert!(

@@ -1,10 +1,10 @@
-//! A scan tells of every record, in order.
+//! A scan reports every record, in order.
 
 use std::path::PathBuf;
 
 use trainyard_input::*;
 
-/// Rows of two files, of which some are bad; `k` is only kept.
+/// Writes two files, some of whose rows are bad. Column `k` is only kept.
 fn files(folder: &tempfile::TempDir) -> Vec<PathBuf> {
     let texts = [
         ("a.csv", "x,k\n1,a\nbad,b\n3,c\n"),

@@ -1,4 +1,4 @@
-//! Data shards: what they hold, whoever reads them, from wherever.
+//! Data shards: their content is the same for every reader and every source.
 
 mod inline_records;
 mod messages;
@@ -10,14 +10,14 @@ use std::num::NonZeroU32;
 
 use trainyard_input::*;
 
-/// A batch's number and content.
+/// Number and content of a batch.
 type Read = (u64, Batch);
 
 fn count(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).expect("a test's count is not 0")
 }
 
-/// Batches of `batch_size`, `lanes` lanes, shards of `batches_per_shard`.
+/// Returns a planner that shuffles, with seed 5.
 fn planner(batch_size: u32, lanes: u32, batches_per_shard: u32) -> ShardPlanner {
     ShardPlanner {
         batch_size: count(batch_size),
@@ -29,7 +29,7 @@ fn planner(batch_size: u32, lanes: u32, batches_per_shard: u32) -> ShardPlanner 
     }
 }
 
-/// The whole index.
+/// Returns the complete index.
 fn indexed(options: &Options, planner: &ShardPlanner) -> RecordIndex {
     let mut indexer =
         Indexer::open(options.clone(), planner.batch_size).expect("the files are there");
@@ -39,7 +39,7 @@ fn indexed(options: &Options, planner: &ShardPlanner) -> RecordIndex {
         .clone()
 }
 
-/// All data shards of a pass: hand by hand, lane by lane.
+/// Returns all data shards of a pass, ordered by round and lane.
 fn shards(planner: &ShardPlanner, index: &RecordIndex, pass: u64) -> Vec<DataShard> {
     let mut shards = Vec::new();
     let mut round = 0;
@@ -59,7 +59,7 @@ fn shards(planner: &ShardPlanner, index: &RecordIndex, pass: u64) -> Vec<DataSha
     }
 }
 
-/// What is left of the data shard that was begun.
+/// Reads the remaining batches of the current data shard.
 fn rest(reader: &mut ShardReader) -> Result<Vec<Read>, Error> {
     let mut batch = Batch::default();
     let mut read = Vec::new();
@@ -76,7 +76,7 @@ fn whole(reader: &mut ShardReader, shard: &DataShard) -> Vec<Read> {
     rest(reader).expect("the data shard is read")
 }
 
-/// The first column.
+/// Returns the numbers of the first column.
 fn ints(batch: &Batch) -> Vec<i64> {
     let Cells::Int(values) = &batch.columns[0].cells else {
         panic!("{batch:?}")

@@ -1,4 +1,4 @@
-//! What is read of TFRecord files, good and bad.
+//! TFRecord files, good and bad.
 
 mod damage;
 mod messages;
@@ -20,7 +20,7 @@ fn options(files: Vec<PathBuf>) -> Options {
     }
 }
 
-/// A folder with a file of these bytes.
+/// Writes a file of these bytes to a temporary folder, and returns the folder and the options.
 fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, Options) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join(name);
@@ -40,7 +40,7 @@ fn numbers() -> Schema {
     schema(&[("n", FieldKind::INT)])
 }
 
-/// One record with the number `n`.
+/// Returns a record with the number `n`.
 fn number(n: i64) -> Vec<u8> {
     example(&[("n", feature(Kind::Ints(&[n]), true))])
 }
@@ -57,7 +57,7 @@ fn ints(batches: &[Batch]) -> Vec<i64> {
     batches.iter().flat_map(column).collect()
 }
 
-/// Reads one record.
+/// Parses one record.
 fn parse(record: &[u8], schema: Schema) -> Result<Batch, String> {
     let (_folder, options) = file("one.tfrecord", &frame(record));
     match read(options, schema) {

@@ -1,4 +1,4 @@
-//! Writes TFRecord files of `tf.train.Example` messages.
+//! Writer of TFRecord files with `tf.train.Example` messages.
 
 use std::io::Write as _;
 
@@ -22,7 +22,7 @@ fn varint(mut number: u64) -> Vec<u8> {
     out
 }
 
-/// A field of wire type 2.
+/// Returns a protobuf field of wire type 2.
 pub(crate) fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
     [
         varint(number << 3 | 2),
@@ -32,7 +32,7 @@ pub(crate) fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// A `tf.train.Feature`, its numbers packed or one by one.
+/// Returns a `tf.train.Feature`, with packed or unpacked numbers.
 pub(crate) fn feature(kind: Kind<'_>, packed: bool) -> Vec<u8> {
     let list = |numbers: Vec<Vec<u8>>, tag: u8| {
         if packed {
@@ -75,7 +75,7 @@ pub(crate) fn feature(kind: Kind<'_>, packed: bool) -> Vec<u8> {
     }
 }
 
-/// A `tf.train.Example` of these features.
+/// Returns a `tf.train.Example` of these features.
 pub(crate) fn example(features: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let entry = |(name, feature): &(&str, Vec<u8>)| {
         field(1, &[field(1, name.as_bytes()), field(2, feature)].concat())
@@ -88,7 +88,7 @@ fn masked(bytes: &[u8]) -> [u8; 4] {
     crc.rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }
 
-/// What stands before a record of this length.
+/// Returns the header of a record of this length.
 pub(crate) fn header(length: u64) -> Vec<u8> {
     [
         length.to_le_bytes().as_slice(),
@@ -97,7 +97,7 @@ pub(crate) fn header(length: u64) -> Vec<u8> {
     .concat()
 }
 
-/// A record as it stands in a file.
+/// Returns a record with its header and checksum.
 pub(crate) fn frame(record: &[u8]) -> Vec<u8> {
     [
         header(record.len() as u64).as_slice(),
@@ -119,7 +119,7 @@ pub(crate) fn compress(bytes: &[u8], compression: Compression) -> Vec<u8> {
     .expect("memory takes everything")
 }
 
-/// A file in the making.
+/// A file under construction.
 #[derive(Default)]
 pub(crate) struct Writer(Vec<u8>);
 

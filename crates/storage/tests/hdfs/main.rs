@@ -1,5 +1,5 @@
-//! The Hadoop file system, as a NameNode and a DataNode give it. `TRAINYARD_HDFS` is the class path of a Java that has both
-//! (`hadoop-hdfs`, `hadoop-common` and what they need); without it the tests say `skipped`.
+//! Tests with a real Hadoop file system of one NameNode and one DataNode. `TRAINYARD_HDFS` is the Java class path of
+//! both (`hadoop-hdfs`, `hadoop-common` and their dependencies). Without it, the tests print `skipped`.
 
 mod server;
 
@@ -11,10 +11,10 @@ use trainyard_storage::{Error, Storage};
 
 use crate::server::Hdfs;
 
-/// Largest object that is read whole.
+/// Largest object that is read at once.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Starts a file system in which everybody may write below `/open`.
+/// Starts a file system in which all users may write below `/open`.
 fn start() -> Option<(Hdfs, Storage)> {
     let hdfs = Hdfs::start()?;
     let runtime = tokio::runtime::Runtime::new().expect("threads start");
@@ -38,7 +38,7 @@ fn start() -> Option<(Hdfs, Storage)> {
     Some((hdfs, Storage::default()))
 }
 
-/// A file of this machine whose bytes tell their place.
+/// Returns a local file whose bytes depend on their place.
 fn file(bytes: u64) -> std::fs::File {
     let mut file = tempfile::tempfile().expect("a file");
     let words: Vec<u8> = (0..bytes / 8)
@@ -100,7 +100,7 @@ fn objects_are_put_read_listed_and_removed_with_their_folders() {
     storage
         .remove_all(Path::new(&url("a")), Some("one"))
         .expect("it is removed");
-    // No folder is left that would be taken for something begun.
+    // No empty folder remains.
     assert_eq!(names(&storage, &hdfs.url("open/job")), ["three"]);
     storage
         .remove_all(Path::new(&url("a")), None)
@@ -143,7 +143,7 @@ fn of_those_that_put_one_name_at_once_one_succeeds() {
                 .expect("it is asked")
         );
     }
-    // Nothing is left of those that came too late.
+    // The temporary files of the late writers are removed.
     assert_eq!(
         names(&storage, &hdfs.url("open/epochs")),
         (0..10).map(|round| round.to_string()).collect::<Vec<_>>()
@@ -162,7 +162,7 @@ fn a_file_that_is_sent_while_servers_die_is_whole_once_it_has_its_name() {
         let name = name.clone();
         move || storage.upload(file(BYTES), BYTES, Path::new(&name))
     });
-    // What is being sent has another name.
+    // During the upload, the file has a temporary name.
     let begun = |storage: &Storage| {
         names(storage, &hdfs.url("open"))
             .iter()

@@ -1,4 +1,4 @@
-//! A NameNode and a DataNode of Hadoop, each a process of its own.
+//! Test server: a NameNode and a DataNode of Hadoop, each in its own process.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -6,28 +6,27 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Longest wait for a line of a server's log.
+/// Timeout for a line of a server's log.
 const LINE_MAX: Duration = Duration::from_secs(120);
-/// What a NameNode says once it can be asked, before its address.
+/// Log line of a NameNode that accepts requests, up to its address.
 const LISTENS: &str = "NameNode RPC up at: ";
-/// What a DataNode says once the NameNode knows it.
+/// Log line of a DataNode that is registered at the NameNode.
 const KNOWN: &str = "Successfully sent block report";
-/// A free port of this machine.
+/// Any free port of this machine.
 const FREE: &str = "127.0.0.1:0";
 
-/// A file system of one DataNode. It ends when it is dropped.
+/// A file system with one DataNode. Dropping it stops the servers.
 pub(crate) struct Hdfs {
     folder: tempfile::TempDir,
     class_path: String,
     namenode: Child,
     datanode: Option<Child>,
-    /// Where the NameNode listens, `host:port`.
+    /// Address of the NameNode, `host:port`.
     pub(crate) address: String,
 }
 
 impl Hdfs {
-    /// Starts both, at ports of their own, where they belong to the user `hdfs`; nothing, with a line that says so, where
-    /// there is no Hadoop.
+    /// Starts both servers at free ports, as the user `hdfs`. Without Hadoop, prints a line and returns nothing.
     pub(crate) fn start() -> Option<Self> {
         let Ok(class_path) = std::env::var("TRAINYARD_HDFS") else {
             println!(
@@ -36,7 +35,7 @@ impl Hdfs {
             return None;
         };
         let folder = tempfile::tempdir().expect("a folder");
-        // Their pages for people, which are no part of the class path; empty ones will do.
+        // The servers need their web pages, which are not in the class path. Empty folders suffice.
         for name in ["namenode", "datanode"] {
             std::fs::create_dir_all(folder.path().join(name)).expect("a folder");
         }
@@ -73,7 +72,7 @@ impl Hdfs {
         format!("hdfs://{}/{path}", self.address)
     }
 
-    /// Starts the DataNode, with what it has stored, and waits until the NameNode knows it.
+    /// Starts the DataNode with its stored data, and waits until it is registered at the NameNode.
     pub(crate) fn start_datanode(&mut self) {
         write(self.folder.path(), "datanode", &self.address);
         let (child, lines) = spawn(java(self.folder.path(), &self.class_path, "datanode", &[]));
@@ -89,7 +88,7 @@ impl Hdfs {
         end(&mut self.namenode);
     }
 
-    /// Starts the NameNode where it was.
+    /// Starts the NameNode at its former address.
     pub(crate) fn start_namenode(&mut self) {
         write(self.folder.path(), "namenode", &self.address);
         let (child, lines) = spawn(java(self.folder.path(), &self.class_path, "namenode", &[]));
@@ -106,12 +105,12 @@ impl Drop for Hdfs {
 }
 
 fn end(child: &mut Child) {
-    // It may have ended by itself.
+    // The process may have ended already.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// Writes the settings of a server. A server's addresses are known where the other one is told of them.
+/// Writes the settings of a server.
 fn write(folder: &Path, name: &str, namenode: &str) {
     let place = |name: &str| format!("file://{}", folder.join(name).display());
     let settings = [
@@ -124,7 +123,7 @@ fn write(folder: &Path, name: &str, namenode: &str) {
         ("dfs.datanode.http.address", FREE.to_owned()),
         ("dfs.replication", "1".to_owned()),
         ("dfs.webhdfs.enabled", "false".to_owned()),
-        // A DataNode that dies is seen soon: after ten heartbeats and twice this.
+        // The NameNode notices a dead DataNode soon: after ten heartbeats and twice the recheck interval.
         ("dfs.heartbeat.interval", "1".to_owned()),
         ("dfs.namenode.heartbeat.recheck-interval", "1000".to_owned()),
         ("dfs.namenode.safemode.extension", "0".to_owned()),
@@ -173,12 +172,12 @@ fn spawn(mut command: Command) -> (Child, Receiver<String>) {
         .lines()
         .map_while(Result::ok);
     let (sender, receiver) = channel();
-    // What it says after the line that is waited for must go somewhere.
+    // The thread drains the log, also after the expected line.
     std::thread::spawn(move || lines.for_each(|line| drop(sender.send(line))));
     (child, receiver)
 }
 
-/// Returns the line that begins or goes on so.
+/// Waits for a line that contains `words`, and returns it.
 fn wait_for(lines: &Receiver<String>, words: &str) -> String {
     let mut seen = Vec::new();
     loop {

@@ -197,7 +197,8 @@ impl Worker {
         let began = Instant::now();
         let mut outcome = Outcome::default();
         let mut pipeline: Pipeline<Option<usize>> = Pipeline::new(order.pipeline_depth);
-        let (mut computed, mut batch): (Option<Push>, u64) = (None, 0);
+        let mut computed = None::<Push>;
+        let mut batch = 0_u64;
         loop {
             let over = began.elapsed().as_secs_f64() >= order.seconds;
             while !over && pipeline.has_room() {

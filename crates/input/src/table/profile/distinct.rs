@@ -1,9 +1,9 @@
-//! How many distinct values a column has, without keeping them.
+//! Estimate of the number of distinct values of a column, without storing the values.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher as _};
 
-/// Hashes that are kept: the estimate is within 1/√4096 = 1.6 % of the truth in two of three cases.
+/// Number of hashes that are kept. The estimate is within 1/√4096 = 1.6 % of the truth in two of three cases.
 const KEPT_HASHES: usize = 4096;
 
 /// The smallest hashes of all values (k minimum values: Bar-Yossef et al. 2002).
@@ -26,7 +26,7 @@ impl Distinct {
         }
     }
 
-    /// As many hashes as are kept fill this share of their range, so the whole range has that many more.
+    /// Returns the estimate: the kept hashes fill a share of the range of hashes, and all hashes fill the whole range.
     pub(super) fn estimate(&self) -> u64 {
         match self.smallest.last() {
             Some(largest) if self.smallest.len() == KEPT_HASHES => {

@@ -3,11 +3,11 @@
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-/// Numbers that are kept: a quantile is off by 1 % of the rows in nineteen of twenty cases.
+/// Number of numbers that are kept. A quantile is off by at most 1 % of the rows in nineteen of twenty cases.
 const KEPT_NUMBERS: usize = 10_000;
 
-/// Of all numbers seen, each is in the sample with the same probability (reservoir sampling: Vitter 1985, algorithm R). The same
-/// numbers in the same order give the same sample.
+/// Random sample. Each number is in the sample with the same probability (reservoir sampling: Vitter 1985, algorithm
+/// R). The same numbers in the same order give the same sample.
 #[derive(Debug, Clone)]
 pub(super) struct Sample {
     seen: u64,

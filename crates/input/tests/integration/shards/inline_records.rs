@@ -1,4 +1,4 @@
-//! Records that the chief reads and a worker parses.
+//! Inline records: the chief reads them, and a worker parses them.
 
 use trainyard_input::*;
 
@@ -22,7 +22,7 @@ fn inline_records_need_no_files() {
         let wanted = whole(&mut reader, &shard);
         cases.push((shard, inline_records, wanted));
     }
-    // A pattern that matches nothing here: what it stands for is known where the records are read.
+    // This pattern matches no file. Only the reader of the records knows its files.
     let options = Options {
         files: vec!["elsewhere/*.csv".into()],
         ..data.options.clone()

@@ -1,4 +1,4 @@
-//! What is said of bad rows and of files that have changed.
+//! Errors for bad rows and for files that have changed.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use trainyard_input::*;
 use super::records::{Data, Form, data};
 use super::{Read, indexed, ints, planner, rest, shards, whole};
 
-/// Rows of which those in `bad` have no number.
+/// Returns an input of rows. The rows in `bad` have no number.
 fn damaged(rows: usize, bad: &[usize]) -> Data {
     let data = data(&[rows], &Form::csv());
     let path = &data.options.files[0];
@@ -136,7 +136,7 @@ fn damage_of_tfrecord_is_a_bad_row_as_it_is_to_a_dataset() {
         let mut bytes = std::fs::read(&path).expect("the file is read");
         let place = bytes.len() - at;
         bytes[place] ^= 1;
-        // One more, cut short.
+        // Another record, cut short.
         bytes.extend(crate::writer::header(100));
         std::fs::write(&path, crate::writer::compress(&bytes, compression))
             .expect("the file is written");

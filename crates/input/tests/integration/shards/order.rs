@@ -1,4 +1,4 @@
-//! In which order rows come.
+//! Order of rows.
 
 use trainyard_input::*;
 
@@ -29,7 +29,7 @@ fn passes_and_seeds_have_orders_of_their_own() {
 
 #[test]
 fn rows_of_each_data_shard_have_an_order_of_their_own() {
-    // Two lanes of one run each: where the runs are says nothing of the rows.
+    // Each of the two lanes has one run, so the order of the runs does not affect the order of rows within a lane.
     let planner = planner(100, 2, 1);
     let first = order(200, &planner, 0);
     let second = order(200, &planner, 1);
@@ -77,7 +77,7 @@ fn a_later_pass_waits_for_the_whole_index() {
 
 #[test]
 fn windows_come_in_order_and_rows_are_mixed_within() {
-    // Windows of 128 rows: 8 hands of 2 batches.
+    // A window has 128 rows: 8 rounds of 2 batches of 8.
     let planner = planner(8, 1, 2);
     let read = order(500, &planner, 3);
     for (place, row) in read.iter().enumerate() {

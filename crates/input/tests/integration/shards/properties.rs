@@ -1,4 +1,4 @@
-//! What holds for any files, however they are dealt.
+//! Properties of data shards, for any files and any plan.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ fn reader(data: &Data) -> ShardReader {
     ShardReader::open(data.options.clone(), data.schema.clone()).expect("the files open")
 }
 
-/// The batches of a pass by number, each data shard read by one reader.
+/// Returns the batches of a pass by number. One reader reads all data shards.
 fn pass(
     data: &Data,
     planner: &ShardPlanner,
@@ -63,7 +63,7 @@ fn pass(
     batches
 }
 
-/// The rows of the files as `Dataset` reads them, in order.
+/// Returns the rows of the files as a `Dataset` reads them, in order.
 fn expected(data: &Data) -> Vec<Batch> {
     let dataset = Dataset::open(data.options.clone(), data.schema.clone()).expect("the files open");
     dataset.map(|batch| batch.expect("a row")).collect()
@@ -115,7 +115,7 @@ proptest! {
         let data = data(&counts, &form);
         let index = indexed(&data.options, &planner);
         let wanted = pass(&data, &planner, &index, number);
-        // In another order, by a reader that has read something else before.
+        // The shards are read in another order, by a reader that has read other shards before.
         let mut all = shards(&planner, &index, number);
         let first = pick.index(all.len());
         all.rotate_left(first);

@@ -7,27 +7,27 @@ use trainyard_input::*;
 
 use crate::writer::{Kind, Writer, compress, example, feature};
 
-/// A folder with an input, and the schema of its columns `n` and `text`.
+/// An input in a temporary folder, and the schema of its columns `n` and `text`.
 #[derive(Debug)]
 pub(crate) struct Data {
     pub(crate) _folder: tempfile::TempDir,
     pub(crate) options: Options,
     pub(crate) schema: Schema,
-    /// Numbers run from 0 to this, in file order.
+    /// Number of rows. Column `n` counts them from 0, in file order.
     pub(crate) rows: u64,
 }
 
-/// How rows become files.
+/// Form of the files.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
     pub(crate) format: Format,
     pub(crate) header: bool,
     pub(crate) compression: Compression,
-    /// Text of row `i`, modulo their number: of CSV quoted, with whatever it holds.
+    /// Texts of the rows, by row number modulo their count. CSV quotes them.
     pub(crate) texts: Vec<String>,
-    /// Whether a byte order mark stands in front of text.
+    /// Whether text begins with a byte order mark.
     pub(crate) mark: bool,
-    /// Whether blank lines stand between rows, and whether the last line of a file ends.
+    /// Whether there are blank lines between rows, and whether the last line of a file has a line end.
     pub(crate) blanks: bool,
     pub(crate) ends: bool,
 }
@@ -72,7 +72,7 @@ pub(crate) fn form() -> impl Strategy<Value = Form> {
         )
 }
 
-/// Writes `counts[i]` rows to file i.
+/// Writes `counts[i]` rows to file i, and returns the input.
 pub(crate) fn data(counts: &[usize], form: &Form) -> Data {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut schema = Schema::default();

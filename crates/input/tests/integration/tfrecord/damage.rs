@@ -1,4 +1,4 @@
-//! Files, shards and what is broken in them.
+//! Order, sharding and damage of TFRecord files.
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::*;
@@ -23,7 +23,7 @@ fn shuffle_shards_and_skipping_work_as_for_text() {
         }
         text.push(path(&format!("{file}.csv")));
         std::fs::write(&text[file], lines).expect("a file is written");
-        // The three compressions, each by the end of the name.
+        // The extension of each name selects one of the three compressions.
         records.push(path(
             ["0.tfrecord", "1.tfrecord.gz", "2.tfrecord.zlib"][file],
         ));
@@ -65,7 +65,8 @@ fn shuffle_shards_and_skipping_work_as_for_text() {
 
 type Edit = fn(&mut Vec<u8>, usize);
 
-/// A file of the numbers 0 to 4, of which the third is broken by `edit`, which is given where that one begins.
+/// Writes a file of the numbers 0 to 4. `edit` breaks the third record; its second argument is the offset of that
+/// record.
 fn broken(edit: impl FnOnce(&mut Vec<u8>, usize)) -> (tempfile::TempDir, Options) {
     let mut bytes: Vec<u8> = (0..5).flat_map(|n| frame(&number(n))).collect();
     let third = bytes.len() / 5 * 2;

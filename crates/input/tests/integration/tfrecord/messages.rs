@@ -1,4 +1,4 @@
-//! What a `tf.train.Example` holds.
+//! Content of `tf.train.Example` messages.
 
 use trainyard_input::*;
 
@@ -169,7 +169,7 @@ fn a_feature_holds_as_many_values_as_its_column() {
     }
 }
 
-/// Protobuf lets messages come in parts, keys twice and fields that no one knows: what counts is said in its encoding.
+/// Protobuf allows split messages, repeated keys and unknown fields. Its encoding defines the result.
 #[test]
 fn the_last_of_equal_names_counts_and_parts_are_joined() {
     let one = feature(Kind::Ints(&[1]), true);

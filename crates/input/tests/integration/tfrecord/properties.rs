@@ -1,4 +1,4 @@
-//! What holds for any rows and any bytes.
+//! Properties of TFRecord files, for any rows and any bytes.
 
 use proptest::prelude::*;
 use trainyard_input::*;
@@ -109,7 +109,7 @@ proptest! {
                 ("words", feature(Kind::Texts(&words), *packed)),
                 ("unwanted", feature(Kind::Texts(&[b"?"]), *packed)),
             ];
-            // Maps have no order.
+            // A map has no order, so the features may be in any order.
             features.rotate_left(*turn);
             if *packed {
                 features.retain(|(name, bytes)| *name == "int" || bytes.len() > 4 || bytes.is_empty());
@@ -126,7 +126,7 @@ proptest! {
         prop_assert_eq!(records, text);
     }
 
-    /// With any byte of a file changed, no record is read that was not written.
+    /// Bits of the file are flipped, and the file may be cut. Every record that is read was written.
     #[test]
     fn damage_is_told_and_what_is_read_was_written(
         flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 1..4),
@@ -149,13 +149,13 @@ proptest! {
         let (_folder, options) = file("t", &bytes);
         let skip = Options { bad_rows: BadRows::Skip, compression: Some(compression), ..options.clone() };
         let strict = Options { compression: Some(compression), ..options };
-        // Nothing was read where all is lost.
+        // If the whole file is lost, no record is read.
         let kept = ints(&read(skip, numbers()).unwrap_or_default());
         let mut written = all.iter();
         prop_assert!(kept.iter().all(|n| written.any(|other| other == n)), "{:?}", kept);
         let whole = read(strict, numbers()).map(|batches| ints(&batches));
         let cut_between = compression == Compression::None && good.starts_with(&bytes);
-        // Bits of a header that mean nothing, such as gzip's time, may change.
+        // A change of a meaningless bit of a header, such as gzip's time, goes undetected.
         prop_assert!(whole.is_err() || whole == Ok(all) || cut_between, "{:?}", whole);
     }
 
@@ -166,7 +166,7 @@ proptest! {
         prop_assert!(bytes.is_empty() || outcome.is_err());
     }
 
-    /// The checksums are right, so that the message is looked at.
+    /// The checksums are right, so the message is parsed.
     #[test]
     fn any_message_is_read_or_refused(
         bytes in prop::collection::vec(any::<u8>(), 0..60),

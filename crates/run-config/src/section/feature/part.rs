@@ -127,7 +127,9 @@ pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
         } else {
             continue;
         };
-        let (one, other, table) = (&one.2.name, &other.2.name, one.0);
+        let table = one.0;
+        let one = &one.2.name;
+        let other = &other.2.name;
         let message =
             format!("features `{other}` and `{one}` share the table `{table}`, but have {what}");
         root.problems()
