@@ -81,6 +81,16 @@ pub enum Error {
         /// Number of objects with that prefix.
         seen: usize,
     },
+    /// A folder has more objects than a listing may return.
+    #[error("{url}: more than {most} files begin with `{prefix}`")]
+    TooMany {
+        /// The name given.
+        url: String,
+        /// The part before the first wildcard.
+        prefix: String,
+        /// Largest number of objects.
+        most: usize,
+    },
     /// Patterns need a store that lists its files.
     #[error("{url}: files behind http cannot be listed, so that patterns have no meaning there")]
     NoListing {
@@ -157,6 +167,7 @@ impl Error {
             Self::Bucket { .. }
             | Self::Missing { .. }
             | Self::NoMatch { .. }
+            | Self::TooMany { .. }
             | Self::Changed { .. } => Code::E4002,
             Self::NoCredentials { .. } | Self::Denied { .. } => Code::E1202,
             Self::Unreachable { .. } => Code::E2003,
@@ -191,6 +202,7 @@ impl Error {
             }
             Self::Missing { .. } => "correct its name; upper and lower case differ".to_owned(),
             Self::NoMatch { .. } => "correct the pattern; `*` does not match `/`".to_owned(),
+            Self::TooMany { .. } => "give a longer prefix, or put the files into several folders".to_owned(),
             Self::NoListing { .. } => "name each file".to_owned(),
             Self::NoCredentials { scheme, .. } => scheme.credentials().to_owned(),
             Self::Denied { scheme: Scheme::Http, .. } => {

@@ -17,7 +17,7 @@ use crate::retry::retry;
 use crate::store::{self, Client};
 use crate::{Error, Location, Scheme, Stamp, Storage};
 
-/// Most files that a pattern may match.
+/// Largest number of files below the folder of a pattern.
 const FILES_MAX: usize = 1 << 20;
 
 /// Default deadline of an access, retries included.
@@ -28,6 +28,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct Clients {
     open: Arc<Mutex<Open>>,
     pub(crate) deadline: Duration,
+    /// Largest number of files that a listing returns.
+    files_max: usize,
 }
 
 impl Default for Clients {
@@ -35,6 +37,7 @@ impl Default for Clients {
         Self {
             open: Arc::default(),
             deadline: REQUEST_TIMEOUT,
+            files_max: FILES_MAX,
         }
     }
 }
@@ -80,7 +83,8 @@ impl Storage {
         };
         let asked = location.clone();
         let deadline = self.clients.deadline;
-        self.wait(&executor, location, async move {
+        let most = self.clients.files_max;
+        let keys = self.wait(&executor, location, async move {
             retry(&asked, deadline, || {
                 let store = Arc::clone(&store);
                 let folder = folder.clone();
@@ -89,7 +93,8 @@ impl Storage {
                     let mut listed = store.list(folder.as_ref());
                     while let Some(meta) = listed.try_next().await? {
                         keys.push(meta.location.to_string());
-                        if keys.len() == FILES_MAX {
+                        // One more than is allowed: the rest need not be requested.
+                        if keys.len() > most {
                             break;
                         }
                     }
@@ -97,7 +102,15 @@ impl Storage {
                 }
             })
             .await
-        })
+        })?;
+        if keys.len() > most {
+            return Err(Error::TooMany {
+                url: location.url.clone(),
+                prefix: format!("{}/{}", location.store, location.folder()),
+                most,
+            });
+        }
+        Ok(keys)
     }
 
     /// Requests the size of a file, which also checks that the file exists.
@@ -223,11 +236,51 @@ fn fingerprint(mark: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use object_store::{ObjectStore as _, PutOptions};
+
     use super::*;
 
     #[test]
     fn the_key_of_a_web_address_is_decoded() {
         let location = Location::parse("https://host:8080/x%20y.csv").expect("a URL");
         assert_eq!(key(&location).expect("a key").as_ref(), "x y.csv");
+    }
+
+    #[test]
+    fn a_folder_with_more_files_than_a_listing_returns_is_refused_and_not_cut_short() {
+        let objects = object_store::memory::InMemory::new();
+        let clients = Clients {
+            files_max: 2,
+            ..Clients::default()
+        };
+        let put = |name: &str| {
+            let key = Key::parse(name).expect("a key");
+            let put = objects.put_opts(&key, "x".into(), PutOptions::default());
+            futures_util::FutureExt::now_or_never(put)
+                .expect("memory is written at once")
+                .expect("written");
+        };
+        put("data/a.csv");
+        put("data/b.csv");
+        let location = Location::parse("s3://bucket/data/*.csv").expect("a URL");
+        let client = Client::writes(objects.fork());
+        let hold = |client| {
+            let mut open = clients.open.lock().expect("no panic");
+            open.stores.insert(location.store.clone(), client);
+        };
+        hold(client);
+        let storage = Storage {
+            clients: clients.clone(),
+        };
+        assert_eq!(storage.list(&location).expect("listed").len(), 2);
+        put("data/c.csv");
+        hold(Client::writes(objects.fork()));
+        let refused = storage.list(&location).expect_err("one too many");
+        assert!(
+            refused
+                .to_string()
+                .contains("more than 2 files begin with `s3://bucket/data`"),
+            "{refused}"
+        );
     }
 }

@@ -47,7 +47,7 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    fn writes(store: impl ObjectStore + MultipartStore) -> Self {
+    pub(crate) fn writes(store: impl ObjectStore + MultipartStore) -> Self {
         let store = Arc::new(store);
         Self {
             objects: Arc::clone(&store) as Arc<dyn ObjectStore>,
