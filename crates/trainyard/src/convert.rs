@@ -10,7 +10,7 @@ use trainyard_input::{Cell, Format, IndexBase, Layout, TableReader, TableWriter}
 use trainyard_run_config::expand_files;
 
 use crate::arguments::TableFormat;
-use crate::output::print;
+use crate::output::{print, refuse_own_input};
 
 pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfrecord (tf.train.Example) and parquet.
 
@@ -57,15 +57,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             Some(format) => format.format(),
             None => guess(&arguments.output, "--to")?,
         };
-        if files.iter().any(|file| same(file, &arguments.output)) {
-            let message = format!(
-                "{} cannot be read and written at once",
-                arguments.output.display()
-            );
-            return Err(
-                Diagnostic::error(Code::E1000, message).help("give the result another name")
-            );
-        }
+        refuse_own_input(&arguments.output, &files)?;
         let mut reader = TableReader::new(files.clone(), from, None, arguments.columns.clone())
             .trimmed(!arguments.keep_spaces);
         let mut layout = Layout::default();
@@ -135,13 +127,6 @@ fn bar(rows: Option<u64>) -> ProgressBar {
         bar.set_style(style);
     }
     bar
-}
-
-fn same(left: &Path, right: &Path) -> bool {
-    match (left.canonicalize(), right.canonicalize()) {
-        (Ok(left), Ok(right)) => left == right,
-        _ => left == right,
-    }
 }
 
 /// Returns the format that the extension of a file name stands for. An extension of compression is skipped.

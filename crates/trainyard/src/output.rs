@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trainyard_chief::Report;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -26,6 +26,22 @@ pub(crate) fn read_files(job: &mut Job, files: &[String]) {
     }
 }
 
+/// Refuses an output file that is one of the input files: creating it would empty the input.
+///
+/// # Errors
+/// They are the same file.
+pub(crate) fn refuse_own_input(output: &Path, inputs: &[PathBuf]) -> Result<(), Diagnostic> {
+    let is_same = |input: &PathBuf| match (input.canonicalize(), output.canonicalize()) {
+        (Ok(input), Ok(output)) => input == output,
+        _ => input == output,
+    };
+    if !inputs.iter().any(is_same) {
+        return Ok(());
+    }
+    let message = format!("{} cannot be read and written at once", output.display());
+    Err(Diagnostic::error(Code::E1000, message).help("give the result another name"))
+}
+
 /// Target of output lines: a file, or standard output.
 pub(crate) struct Sink {
     out: Box<dyn Write>,
@@ -35,11 +51,14 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Opens a file, or standard output if there is no path.
+    /// Opens a file, or standard output if there is no path. What is written is made of `inputs`.
     ///
     /// # Errors
-    /// The file cannot be created.
-    pub(crate) fn open(path: Option<&Path>) -> Result<Self, Diagnostic> {
+    /// The file cannot be created, or is one of the inputs.
+    pub(crate) fn open(path: Option<&Path>, inputs: &[PathBuf]) -> Result<Self, Diagnostic> {
+        if let Some(path) = path {
+            refuse_own_input(path, inputs)?;
+        }
         let target = path.map_or("standard output".to_owned(), |path| {
             path.display().to_string()
         });
@@ -143,6 +162,17 @@ pub(crate) fn table(scores: &Scores) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_output_that_is_an_input_is_refused_and_not_emptied() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let input = folder.path().join("a.csv");
+        std::fs::write(&input, "1\n").expect("written");
+        let output = folder.path().join(".").join("a.csv");
+        let refused = Sink::open(Some(&output), std::slice::from_ref(&input));
+        assert_eq!(refused.err().map(|problem| problem.code), Some(Code::E1000));
+        assert_eq!(std::fs::read_to_string(&input).expect("there"), "1\n");
+    }
 
     #[test]
     fn a_run_that_found_nothing_to_do_says_how_to_train_more() {

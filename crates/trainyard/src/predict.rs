@@ -70,7 +70,7 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
         }
         let parameters = Parameters::read(&origin, &*model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        let mut out = Sink::open(arguments.output.as_deref())?;
+        let mut out = Sink::open(arguments.output.as_deref(), &input.files)?;
         let mut lines = Writer::new(arguments.format, arguments.keep.clone());
         let mut seen = Seen::default();
         let kept = arguments.keep.clone();

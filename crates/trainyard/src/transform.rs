@@ -30,8 +30,8 @@ pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<D
     let work = || {
         let model = build(&job)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
+        let mut out = Sink::open(arguments.output.as_deref(), &input.files)?;
         let dataset = Dataset::open(input, model.serving_schema().clone())?;
-        let mut out = Sink::open(arguments.output.as_deref())?;
         for batch in dataset {
             for row in model.graph_rows(&batch?)? {
                 out.write(&format!("{}\n", Value::Object(row)))?;
