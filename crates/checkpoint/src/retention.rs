@@ -74,7 +74,7 @@ fn pinned(checkpoint: &Path) -> Result<bool, Error> {
 pub struct Keep {
     /// Number of newest checkpoints that stay; 0 = all stay.
     pub max: usize,
-    /// One checkpoint per so many hours stays for good; 10,000 and more = none.
+    /// Hours of which one checkpoint is kept for good; with 10,000 or more, none is.
     pub every_n_hours: f64,
     /// Step of the best checkpoint, which also stays.
     pub best: Option<u64>,

@@ -19,7 +19,7 @@ const VOTES_MIN: f64 = 3.0;
 pub(crate) struct LaneAssignment {
     owners: Vec<Option<Task>>,
     backups: BTreeMap<Task, u32>,
-    /// How often each lane was the last of its step, decayed over time.
+    /// Number of steps in which each lane was the last one, decayed over time.
     votes: Vec<f64>,
 }
 

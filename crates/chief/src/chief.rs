@@ -44,7 +44,7 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// that does not receive the end would wait for a chief forever.
 const SERVER_RESTART_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a chief that was told to stop waits to see whether the other tasks stop, too.
-const STOP_NOTICE_WAIT: Duration = Duration::from_millis(300);
+const STOP_NOTICE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Name of the file beside the checkpoints that holds the job as it was run.
 const JOB_AS_RUN: &str = "job.toml";
@@ -530,7 +530,7 @@ impl Chief {
                 > if stops {
                     LEAVE_TIMEOUT
                 } else {
-                    STOP_NOTICE_WAIT
+                    STOP_NOTICE_TIMEOUT
                 }
             {
                 return;

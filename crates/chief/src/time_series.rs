@@ -138,7 +138,7 @@ mod tests {
     fn a_long_run_stays_within_its_bound_and_in_view_from_beginning_to_end() {
         let mut curve = TimeSeries::<2>::new(16);
         for second in 0..100_000_u64 {
-            // One value is not known at first.
+            // The first points lack one value.
             let late = if second < 50_000 { f32::NAN } else { 3.0 };
             curve.push(&Point {
                 unix_secs: second as f64,

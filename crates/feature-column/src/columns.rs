@@ -212,16 +212,16 @@ fn categorical(
     schema: &mut Schema,
 ) -> Categorical {
     let separator = feature.separator;
-    let text =
-        |column: &str, schema: &mut Schema| schema.want(column, FieldKind::Bytes { separator });
-    let int = |column: &str, schema: &mut Schema| {
-        schema.want(
-            column,
+    let category = |column: &str, integers: bool, schema: &mut Schema| {
+        let kind = if integers {
             FieldKind::Int {
                 separator,
                 truncate: false,
-            },
-        )
+            }
+        } else {
+            FieldKind::Bytes { separator }
+        };
+        schema.want(column, kind)
     };
     let (buckets, source) = match &feature.kind {
         FeatureKind::Numeric(_) => unreachable!("numbers have no ids"),
@@ -241,11 +241,7 @@ fn categorical(
             buckets,
             integers,
         } => {
-            let field = if *integers {
-                int(column, schema)
-            } else {
-                text(column, schema)
-            };
+            let field = category(column, *integers, schema);
             (
                 *buckets,
                 Source::Hashed {
@@ -261,11 +257,7 @@ fn categorical(
             default,
             integers,
         } => {
-            let field = if *integers {
-                int(column, schema)
-            } else {
-                text(column, schema)
-            };
+            let field = category(column, *integers, schema);
             let vocabulary = Vocabulary::new(values, *oov_buckets, *default);
             (
                 values.len() as u32 + oov_buckets,
@@ -290,7 +282,7 @@ fn categorical(
             (
                 *buckets,
                 Source::Identity {
-                    field: int(column, schema),
+                    field: category(column, true, schema),
                     identity,
                 },
             )
@@ -300,11 +292,7 @@ fn categorical(
             integers,
             table,
         } => {
-            let field = if *integers {
-                int(column, schema)
-            } else {
-                text(column, schema)
-            };
+            let field = category(column, *integers, schema);
             (
                 table.rows_max,
                 Source::Dynamic {

@@ -253,9 +253,12 @@ impl LogJournal {
             .retain(|(number, _)| *number > segment);
         self.log.retire(segment)?;
         let removed = before.saturating_sub(self.log.bytes());
-        let covered = self.covered_bytes.load(Ordering::Relaxed);
-        self.covered_bytes
-            .store(covered.saturating_sub(removed), Ordering::Relaxed);
+        // A cut at this moment sets the count anew.
+        let _ = self
+            .covered_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |covered| {
+                Some(covered.saturating_sub(removed))
+            });
         Ok(removed)
     }
 
