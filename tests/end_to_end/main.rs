@@ -25,6 +25,7 @@ mod nemesis;
 mod network;
 mod pki;
 mod predictions;
+mod provenance;
 mod restore;
 mod rolling;
 mod security;

@@ -122,6 +122,7 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
         cluster_epoch: epoch,
         epochs: None,
         early_stopping: None,
+        finished_before: false,
     }
     .write(model_dir)
 }

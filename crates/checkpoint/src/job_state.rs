@@ -45,9 +45,18 @@ pub struct JobState {
     /// The early stopping rule that has ended the job, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub early_stopping: Option<serde_json::Value>,
+    /// An earlier run has finished the job, and no training has opened since: the chief is starting, or its start has
+    /// failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finished_before: bool,
 }
 
 impl JobState {
+    /// Returns whether the checkpoints are those of a job that has reached its end.
+    pub fn is_finished(&self) -> bool {
+        self.phase == JobPhase::Done || self.finished_before
+    }
+
     /// Reads the marker; nothing if there is none.
     ///
     /// # Errors

@@ -174,6 +174,10 @@ pub struct Manifest {
     pub seed: u64,
     /// Fingerprint of the division of the input. Positions of the data are comparable only if it is equal.
     pub input: String,
+    /// Job of the run that trained the values, one line per key that all its tasks share. Earlier releases did not record
+    /// it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub job: Vec<String>,
     /// Time of writing, in seconds since 1970.
     pub created_unix_secs: u64,
 }
@@ -197,6 +201,7 @@ impl Manifest {
             shards: Vec::new(),
             seed: 0,
             input: String::new(),
+            job: Vec::new(),
             created_unix_secs,
         }
     }

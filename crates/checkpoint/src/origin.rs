@@ -96,6 +96,15 @@ impl Origin {
         }
     }
 
+    /// Returns the job of the run that trained the values, one line per key; nothing if that is not recorded.
+    pub fn job(&self) -> &[String] {
+        match self {
+            Self::Own(checkpoint) => &checkpoint.manifest().job,
+            Self::TensorFlow(_) => &[],
+            Self::Tensors(files) => files.job(),
+        }
+    }
+
     /// Returns the names and shapes of the variables. Of a TensorFlow checkpoint, these are the floating-point tensors.
     pub fn variables(&self) -> Vec<(String, Vec<usize>)> {
         match self {

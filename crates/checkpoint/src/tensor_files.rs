@@ -82,12 +82,16 @@ pub struct TensorFiles {
     tensors: BTreeMap<String, Tensor>,
     first_rows: BTreeMap<String, FirstRows>,
     global_step: Option<u64>,
+    job: Vec<String>,
 }
 
 /// The fields of the description of an export that are read.
 #[derive(Debug, Deserialize)]
 struct Description {
     global_step: u64,
+    /// Exports of earlier releases lack the job.
+    #[serde(default)]
+    job: Vec<String>,
     variables: Vec<Described>,
 }
 
@@ -120,6 +124,7 @@ impl TensorFiles {
             tensors: BTreeMap::new(),
             first_rows: BTreeMap::new(),
             global_step: None,
+            job: Vec::new(),
         };
         if has_ending(path, SAFETENSORS) {
             opened.add_safetensors(path)?;
@@ -309,6 +314,7 @@ impl TensorFiles {
             return Ok(());
         };
         self.global_step = Some(description.global_step);
+        self.job = description.job;
         for Described {
             name,
             shape,
@@ -344,6 +350,11 @@ impl TensorFiles {
     /// Returns the global step of an export.
     pub fn global_step(&self) -> Option<u64> {
         self.global_step
+    }
+
+    /// Returns the job of the run that trained the values, one line per key; nothing if that is not recorded.
+    pub fn job(&self) -> &[String] {
+        &self.job
     }
 
     /// Returns the names and shapes of all tensors but integers, which are ids.

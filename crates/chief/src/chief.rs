@@ -16,8 +16,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, list,
-    sweep, write_atomically,
+    JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, sweep,
+    write_atomically,
 };
 use trainyard_cluster_client::{Error, Plan, ServerClient, retry};
 use trainyard_cluster_spec::{Servers, Task};
@@ -34,6 +34,7 @@ use evaluated::Evaluated;
 
 use crate::epoch_summary::EpochSummary;
 use crate::run_history::RunHistory;
+use crate::save::Provenance;
 use crate::summary_writer::SummaryWriter;
 use crate::telemetry::Telemetry;
 use crate::{Dispatcher, EndedSessions, Failover, Liveness, LocalCoordinator, Report, ShardMap};
@@ -118,7 +119,12 @@ pub struct Chief {
 /// State of a job between the phases of the chief.
 struct Run {
     telemetry: Telemetry,
-    input: String,
+    /// This run, as its checkpoints record it.
+    provenance: Provenance,
+    /// The job file of this run is in the model directory.
+    is_job_recorded: bool,
+    /// The marker of the run before this one.
+    earlier: Option<JobMarker>,
     epoch: u64,
     global_step: u64,
     first_step: Option<u64>,
@@ -173,7 +179,12 @@ async fn from_beginning_to_end(
 ) -> Result<(Ending, Report), Diagnostic> {
     let mut run = Run {
         telemetry: Telemetry::new(),
-        input: input_fingerprint(&lead),
+        provenance: Provenance {
+            input: input_fingerprint(&lead),
+            job: Agreement::of(&lead.job).lines(),
+        },
+        is_job_recorded: false,
+        earlier: JobMarker::read(&lead.job.model_dir).ok().flatten(),
         epoch: 0,
         global_step: 0,
         first_step: None,
@@ -610,21 +621,22 @@ impl Chief {
     /// another model: the learned parameters have another meaning now.
     fn compare_with_earlier_job(&self) {
         let model_dir = &self.job.model_dir;
-        let Ok(Some(record)) = JobRecord::read(model_dir) else {
+        let Ok(trained) = startup::known_provenance(model_dir) else {
             return;
         };
-        let earlier = Agreement::recorded(&record.keys).of_scores();
+        if trained.job.is_empty() {
+            return;
+        }
+        let earlier = Agreement::recorded(&trained.job).of_scores();
         let own = Agreement::of(&self.job).of_scores();
         let Some(difference) = earlier.differences(&own, "the run before", "this run") else {
             return;
         };
-        if list(model_dir).is_ok_and(|checkpoints| !checkpoints.is_empty()) {
-            warn!(
-                "the checkpoints of {} are of another job: {difference}. Training goes on from them all the same; another model_dir \
-                 begins anew",
-                model_dir.display()
-            );
-        }
+        warn!(
+            "the newest checkpoint of {} was trained by another job: {difference}. Training continues from it all the same; give \
+             another model_dir to begin anew",
+            model_dir.display()
+        );
     }
 
     async fn fail(&self, run: &Run, problem: &Diagnostic) {
@@ -641,7 +653,6 @@ impl Chief {
     }
 
     fn mark(&self, run: &Run, phase: JobPhase, reason: &str) {
-        let global_step = run.global_step;
         let cluster_epoch = run.epoch;
         let reason = reason.to_owned();
         let rule = self
@@ -651,14 +662,25 @@ impl Chief {
             .as_ref()
             .filter(|_| run.ended_early.is_some());
         let early_stopping = rule.and_then(|rule| serde_json::to_value(rule).ok());
-        let epochs = run.epochs;
-        let marker = JobMarker {
+        let own = JobMarker {
             phase,
-            global_step,
+            global_step: run.global_step,
             reason,
             cluster_epoch,
-            epochs,
+            epochs: run.epochs,
             early_stopping,
+            finished_before: false,
+        };
+        let marker = match &run.earlier {
+            // Nothing has been trained: the step and the end are those of the run before.
+            Some(earlier) if run.opened.is_none() => JobMarker {
+                global_step: earlier.global_step,
+                epochs: earlier.epochs,
+                early_stopping: earlier.early_stopping.clone(),
+                finished_before: earlier.is_finished(),
+                ..own
+            },
+            _ => own,
         };
         if let Err(error) = marker.write(&self.job.model_dir) {
             warn!(%error, "job_state.json cannot be written: an evaluator will not learn how the job stands");
@@ -675,13 +697,20 @@ impl Chief {
         if let Err(error) = record.write(&self.job.model_dir) {
             warn!(%error, "job.json cannot be written: an evaluator with another job will not be refused");
         }
-        // This file is for people; no task reads it.
+    }
+
+    /// Writes the job file of this run, with its defaults, beside the first checkpoint that the run has written. The file
+    /// is for people; no task reads it.
+    fn record_job_as_run(&self, run: &mut Run) {
+        if std::mem::replace(&mut run.is_job_recorded, true) {
+            return;
+        }
         let written = self.job.as_run().and_then(|text| {
             let path = self.job.model_dir.join(JOB_AS_RUN);
             write_atomically(&path, text.as_bytes()).map_err(|error| error.to_string())
         });
         if let Err(error) = written {
-            warn!(%error, "{JOB_AS_RUN} cannot be written: the model folder does not say what was run");
+            warn!(%error, "{JOB_AS_RUN} cannot be written: the model directory does not show the job that was run");
         }
     }
 

@@ -38,13 +38,22 @@ pub(crate) struct Written {
     pub(crate) time: Duration,
 }
 
+/// The run that trained the values of a checkpoint.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Provenance {
+    /// Fingerprint of the division of the input.
+    pub(crate) input: String,
+    /// Job of the run, one line per key of the agreement.
+    pub(crate) job: Vec<String>,
+}
+
 /// Arguments of a save.
 #[derive(Debug)]
 pub(crate) struct Saver<'a> {
     pub(crate) model_dir: &'a Path,
     pub(crate) shards: &'a [ServerClient],
     pub(crate) plan: &'a Plan,
-    pub(crate) input: &'a str,
+    pub(crate) provenance: &'a Provenance,
     /// Retention: which checkpoints are kept.
     pub(crate) keep: Keep,
     pub(crate) telemetry: &'a Telemetry,
@@ -129,7 +138,8 @@ impl Saver<'_> {
             })?;
         let step = manifest.global_step;
         let versions = manifest.shards.iter().map(|shard| shard.version).collect();
-        manifest.input = self.input.to_owned();
+        manifest.input = self.provenance.input.clone();
+        manifest.job = self.provenance.job.clone();
         let model_dir = self.model_dir.to_owned();
         let folder = folder.to_owned();
         let keep = self.keep;

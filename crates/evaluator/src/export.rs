@@ -130,6 +130,7 @@ fn write(
     let mut description = json!({
         "format": "trainyard-export-1",
         "global_step": checkpoint.manifest().global_step,
+        "job": checkpoint.manifest().job,
         "description": model.describe(),
         "columns": wanted(model.serving_schema()),
         "variables": described,

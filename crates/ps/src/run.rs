@@ -57,14 +57,7 @@ pub(crate) async fn run_alone(context: Context, stop: CancellationToken) -> Resu
         .readiness
         .set("waiting", false, vec!["chief:0".to_owned()]);
     let (known, journal) = channel(None);
-    let most = context.job.parameter_servers.log_bytes_max;
-    let service = Arc::new(Service::new(
-        shard.clone(),
-        task.index,
-        context.incarnation,
-        journal,
-        most,
-    ));
+    let service = Arc::new(Service::new(shard.clone(), task.index, &context, journal));
     let budget = MessageBudget::new(context.job.parameter_servers.memory_bytes_max);
     let served = TensorService::new(Arc::clone(&service), budget);
     let closing = CancellationToken::new();

@@ -1,6 +1,6 @@
 //! The parameter service: gRPC methods over one shard.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
-use trainyard_checkpoint::WarmStart;
+use trainyard_checkpoint::{WarmStart, known_cluster_id};
 use trainyard_cluster_client::wire::{
     batch_from_wire, batch_to_wire, micro_batch_from_wire, part_read_to_wire, position_to_wire,
     selection_from_wire,
@@ -17,13 +17,14 @@ use trainyard_cluster_client::{
     Error, LocalServer, Plan, Stepped, guard_from_wire, rejection_from_wire, rejection_to_wire,
 };
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_daemon::Caller;
+use trainyard_daemon::{Caller, Context};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Identity, Opened, Pull, Push, Rejections, State, Ticket, Update};
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::payload::{Encoding, Payload};
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
 use trainyard_protocol::{Pool, Reason, Refusal, convert, limits, shown, v1};
+use trainyard_runtime::blocking;
 use trainyard_variable::{Layout, Partitioner, Placement};
 
 use crate::answer::AnswerTensor;
@@ -39,6 +40,8 @@ pub(crate) struct Service {
     shard: LocalServer,
     task: Task,
     incarnation: u64,
+    /// Model directory of this server's job.
+    model_dir: PathBuf,
     telemetry: Telemetry,
     pool: Pool,
     journal: SharedJournal,
@@ -172,9 +175,8 @@ impl Service {
     pub(crate) fn new(
         shard: LocalServer,
         index: usize,
-        incarnation: u64,
+        context: &Context,
         journal: SharedJournal,
-        log_bytes_max: u64,
     ) -> Self {
         let task = Task {
             role: Role::Ps,
@@ -187,7 +189,8 @@ impl Service {
         Self {
             shard,
             task,
-            incarnation,
+            incarnation: context.incarnation,
+            model_dir: context.job.model_dir.clone(),
             telemetry,
             pool,
             journal,
@@ -197,7 +200,7 @@ impl Service {
                 saves: false,
             }),
             unready: Mutex::new("reads its log".to_owned()),
-            log_bytes_max,
+            log_bytes_max: context.job.parameter_servers.log_bytes_max,
             preparation,
             failed,
         }
@@ -217,6 +220,28 @@ impl Service {
         } else {
             chief.at.elapsed()
         }
+    }
+
+    /// Refuses a chief whose model directory is not the one of this server: the log and the state of this server would
+    /// be written among the files of another cluster.
+    async fn check_model_dir(&self, chief: u128) -> Result<(), Status> {
+        let model_dir = self.model_dir.clone();
+        let own = blocking(move || known_cluster_id(&model_dir))
+            .await
+            .map_err(|panic| Status::internal(panic.to_string()))?
+            .map_err(|error| Refusal::new(Reason::Storage, Diagnostic::from(error).message))?;
+        // A directory without a cluster id may not be mounted yet: the server waits for it.
+        let Some(own) = own.filter(|own| *own != chief) else {
+            return Ok(());
+        };
+        let message = format!(
+            "the model_dir {} of {} is of cluster {own:032x}, and the chief is of cluster {chief:032x}: give {} the \
+             model_dir of the chief",
+            self.model_dir.display(),
+            self.task,
+            self.task
+        );
+        Err(Refusal::new(Reason::OtherCluster, message).into())
     }
 
     fn hear_chief(&self, saves: bool) {
@@ -533,6 +558,7 @@ impl ParameterService for Service {
             return Err(Refusal::new(Reason::OtherCluster, message).into());
         }
         let identity = identity(caller, request.identity)?;
+        self.check_model_dir(identity.cluster_id).await?;
         if self.journal.borrow().is_none() {
             self.claimant.send_replace(Some(identity.cluster_id));
         }

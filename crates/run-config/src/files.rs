@@ -18,6 +18,39 @@ pub fn resolve_files(job: &Job, part: &InputPart) -> Result<Vec<PathBuf>, Diagno
     expand(&part.files, job.path.parent().unwrap_or(Path::new("")))
 }
 
+/// Returns the relative names of an input that files in the working folder and other files beside the job file match.
+/// The files in the working folder are read.
+pub fn ambiguous_files(job: &Job, part: &InputPart) -> Vec<Ambiguous> {
+    let folder = job.path.parent().unwrap_or(Path::new(""));
+    let is_relative = |name: &&String| !is_remote(Path::new(name)) && Path::new(name).is_relative();
+    let both = |name: &String| {
+        let read = matches(Path::new(name)).into_iter().next()?;
+        let beside = matches(&folder.join(name)).into_iter().next()?;
+        let same = std::fs::canonicalize(&read).ok() == std::fs::canonicalize(&beside).ok();
+        (!same).then(|| Ambiguous {
+            name: name.clone(),
+            read,
+            beside,
+        })
+    };
+    part.files
+        .iter()
+        .filter(is_relative)
+        .filter_map(both)
+        .collect()
+}
+
+/// A name of an input file with two meanings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ambiguous {
+    /// The name or pattern in the job.
+    pub name: String,
+    /// The first file in the working folder. It is read.
+    pub read: PathBuf,
+    /// The first file beside the job file. It is not read.
+    pub beside: PathBuf,
+}
+
 /// Returns the files of paths, URLs and patterns. Relative names are resolved in the working folder.
 ///
 /// # Errors

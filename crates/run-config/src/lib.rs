@@ -18,7 +18,7 @@ mod section;
 
 pub use agreement::Agreement;
 pub use feature::*;
-pub use files::{expand_files, resolve_files, resolve_path};
+pub use files::{Ambiguous, ambiguous_files, expand_files, resolve_files, resolve_path};
 pub use foreign_names::{FOREIGN_NAMES, ForeignName};
 pub use job::*;
 pub use model::*;

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, JobPhase, JobState, list, misfit};
 use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, Severity};
 use trainyard_input::{Alike, BadRow, Checked};
 use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
 use trainyard_run_config::{Job, LabelConfig};
@@ -16,6 +16,7 @@ use crate::arguments::{Format, JobArguments};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::{Findings, look, look_at_labels_of_evaluation};
 use crate::output::print;
+use crate::trained_values::{OF_SCORES, other_job};
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -66,12 +67,13 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
         }
     }
     let mut lines = Vec::new();
+    let mut warnings = Vec::new();
     if let Some(job) = &job {
         match build(job) {
             Ok(model) => {
                 check_inputs(job, &*model, &mut lines, &mut problems);
                 check_space(job, &*model, &mut lines, &mut problems);
-                check_model_dir(job, &*model, &mut lines, &mut problems);
+                warnings.extend(check_model_dir(job, &*model, &mut lines, &mut problems));
                 problems.extend(trainyard_evaluator::check_exporters(job, &*model).err());
             }
             Err(error) => problems.push(error.into()),
@@ -80,11 +82,16 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
     if !problems.is_empty() {
         return Err(problems);
     }
-    let mut warnings = Vec::new();
     if let Some(job) = &job {
         let found = look_at_data(job).map_err(|problem| vec![problem])?;
         lines.extend(found.lines);
-        warnings = found.warnings;
+        warnings.extend(found.warnings);
+    }
+    if warnings
+        .iter()
+        .any(|found| found.severity == Severity::Error)
+    {
+        return Err(warnings);
     }
     let printed = match arguments.format {
         Format::Json => {
@@ -130,8 +137,8 @@ fn check_inputs(
                     lines.push((
                         name,
                         format!(
-                            "{} file(s), the first {ROWS} rows of each are good",
-                            options.files.len()
+                            "{}: the first {ROWS} records of each file are good",
+                            named(&options.files)
                         ),
                     ));
                 }
@@ -139,6 +146,15 @@ fn check_inputs(
             }
             Err(problem) => problems.push(problem),
         }
+    }
+}
+
+/// Names the first file, and counts the others.
+fn named(files: &[PathBuf]) -> String {
+    match files {
+        [] => "no file".to_owned(),
+        [file] => file.display().to_string(),
+        [first, others @ ..] => format!("{} and {} more", first.display(), others.len()),
     }
 }
 
@@ -246,7 +262,18 @@ fn check_space(
     } else {
         folder
     };
-    if let Ok(space) = rustix::fs::statvfs(folder) {
+    if let Err(error) = tempfile::tempfile_in(folder) {
+        let message = format!("nothing can be written in {}: {error}", folder.display());
+        problems.push(
+            Diagnostic::error(Code::E3003, message)
+                .help("give this user the right to write there, or choose another model_dir"),
+        );
+        return;
+    }
+    // Some network file systems do not report their size.
+    if let Ok(space) = rustix::fs::statvfs(folder)
+        && space.f_blocks > 0
+    {
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         if free < 2 * bytes {
             let message = format!(
@@ -268,13 +295,15 @@ fn check_space(
 }
 
 /// Checks that the checkpoints of the model directory belong to this model, and describes the state of the job there.
+/// Returns a warning if another job has trained them.
 fn check_model_dir(
     job: &Job,
     model: &AnyModel,
     lines: &mut Vec<(String, String)>,
     problems: &mut Vec<Diagnostic>,
-) {
+) -> Option<Diagnostic> {
     let folder = &job.model_dir;
+    let mut warning = None;
     let mut look = || -> Result<String, Diagnostic> {
         let checkpoints = list(folder)?;
         let Some(latest) = checkpoints.last() else {
@@ -289,6 +318,7 @@ fn check_model_dir(
             model.variables(),
             &model.optimizers(),
         ));
+        warning = other_job(job, &checkpoint.manifest().job, &OF_SCORES);
         let count = checkpoints.len();
         let step = latest.step;
         let stands = match JobState::read(folder)? {
@@ -321,6 +351,7 @@ fn check_model_dir(
         Ok(found) => lines.push(("model_dir".to_owned(), found)),
         Err(problem) => problems.push(problem),
     }
+    warning
 }
 
 /// Checks that the ports of this machine are free.

@@ -1,12 +1,15 @@
 //! Warnings about a job whose settings do not fit its records: labels that never match, values outside of every
 //! vocabulary, columns without information.
 
+use std::path::Path;
+
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_input::{ColumnProfile, Profile};
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{
-    FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig, Normalizer, Numbers,
+    Ambiguous, BadRows, CrossKey, FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig,
+    Normalizer, Numbers, ambiguous_files,
 };
 
 use crate::data_sample::{Extent, profile};
@@ -25,13 +28,15 @@ const WARNINGS_MAX: usize = 20;
 pub(crate) struct Findings {
     /// Name and content of the label, and of each feature with a vocabulary.
     pub(crate) lines: Vec<(String, String)>,
-    /// Likely mistakes.
+    /// Likely mistakes, and certain ones as errors.
     pub(crate) warnings: Vec<Diagnostic>,
 }
 
 /// Compares a job with the profile of its training input.
 pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     let mut findings = Findings::default();
+    look_at_files(job, &mut findings);
+    look_for_label_among_features(job, &mut findings);
     if profile.rows < RECORDS_MIN {
         return findings;
     }
@@ -82,6 +87,55 @@ pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Find
     findings
 }
 
+/// Warns about input files that exist in the working folder and beside the job file.
+fn look_at_files(job: &Job, findings: &mut Findings) {
+    let parts = [Some(&job.input.train), job.input.eval.as_ref()];
+    for Ambiguous { name, read, beside } in parts
+        .into_iter()
+        .flatten()
+        .flat_map(|part| ambiguous_files(job, part))
+    {
+        let shown = |path: &Path| {
+            std::path::absolute(path)
+                .unwrap_or_else(|_| path.to_owned())
+                .display()
+                .to_string()
+        };
+        let message = format!(
+            "input `{name}` is read from {}, and {} is another file",
+            shown(&read),
+            shown(&beside)
+        );
+        let help = "a relative name means the working folder first, then the folder of the job file: write the whole path, or start in the folder of the job";
+        findings.warnings.push(warning(message, help));
+    }
+}
+
+/// Warns about features that read the label: such a model predicts its input, and learns nothing.
+fn look_for_label_among_features(job: &Job, findings: &mut Findings) {
+    let label = &job.input.label.column;
+    let reads_label = |feature: &&FeatureConfig| match &feature.kind {
+        FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
+            &numbers.column == label
+        }
+        FeatureKind::Hashed { column, .. }
+        | FeatureKind::Vocabulary { column, .. }
+        | FeatureKind::Identity { column, .. }
+        | FeatureKind::Dynamic { column, .. } => column == label,
+        FeatureKind::Crossed { keys, .. } => keys.iter().any(
+            |key| matches!(key, CrossKey::Text(column) | CrossKey::Int(column) if column == label),
+        ),
+    };
+    for feature in job.features.iter().filter(reads_label) {
+        let message = format!(
+            "feature `{}` reads the label column `{label}`",
+            feature.name
+        );
+        let help = "leave the feature out: the model would predict the label from itself";
+        findings.warnings.push(warning(message, help));
+    }
+}
+
 fn warning(message: String, help: &str) -> Diagnostic {
     Diagnostic::warning(Code::E4005, message).help(help)
 }
@@ -122,7 +176,7 @@ fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Fi
         return;
     }
     if matches!(job.model.head, HeadKind::Binary | HeadKind::MultiClass) {
-        look_at_vocabulary_of_label(label, column, findings);
+        look_at_vocabulary_of_label(label, job.input.bad_rows, column, findings);
         if findings.warnings.is_empty() && column.distinct() > 1 {
             let line = format!(
                 "{} classes in {} records: {}",
@@ -201,6 +255,7 @@ fn look_at_positive(positive: &str, column: &ColumnProfile, findings: &mut Findi
 /// misspelt.
 fn look_at_vocabulary_of_label(
     label: &LabelConfig,
+    bad_rows: BadRows,
     column: &ColumnProfile,
     findings: &mut Findings,
 ) {
@@ -225,10 +280,12 @@ fn look_at_vocabulary_of_label(
             column.name,
             shown(column)
         );
-        let mut problem = warning(
-            message,
-            "correct input.label.vocabulary: such a record cannot be trained",
-        );
+        let mut problem = match bad_rows {
+            // Training ends at the first such record.
+            BadRows::Fail => Diagnostic::error(Code::E4004, message),
+            BadRows::Skip => Diagnostic::warning(Code::E4004, message),
+        }
+        .help("correct input.label.vocabulary: such a record cannot be trained");
         if !absent.is_empty() {
             problem = problem.note(format!("no label is {}", absent.join(" or ")));
         }

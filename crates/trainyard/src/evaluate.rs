@@ -11,7 +11,7 @@ use trainyard_run_config::EvaluationConfig;
 
 use crate::arguments::{Format, JobArguments, Source};
 use crate::output::{print, table};
-use crate::trained_values::{origin, warn_of_other_job};
+use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
 
 #[derive(Debug, Args)]
 pub(crate) struct Evaluate {
@@ -33,12 +33,7 @@ pub(crate) fn evaluate(arguments: &Evaluate, build: Build) -> Result<(), Vec<Dia
     let work = || {
         let model = build(&job)?;
         let origin = origin(&job, arguments.step, &arguments.source)?;
-        if arguments.source.from.is_none() {
-            warn_of_other_job(
-                &job,
-                &["feature", "model", "input.label", "input.weight_column"],
-            )?;
-        }
+        warn_of_other_job(&job, origin.job(), &OF_SCORES);
         let parameters = Parameters::read(&origin, &*model)?;
         let score = |part: Part, steps: Option<u64>| {
             let input = input_options(&job, part, Shard::WHOLE, None)?;

@@ -11,7 +11,7 @@ use trainyard_run_config::{ExportForm, ExportFormat};
 
 use crate::arguments::JobArguments;
 use crate::output::print;
-use crate::trained_values::find;
+use crate::trained_values::{OF_PREDICTIONS, find, warn_of_other_job};
 
 /// Formats of an export, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -53,6 +53,7 @@ pub(crate) fn export(arguments: &Export, build: Build) -> Result<(), Vec<Diagnos
         ) {
             return Err(problem);
         }
+        warn_of_other_job(&job, &checkpoint.manifest().job, &OF_PREDICTIONS);
         let folder = arguments
             .output
             .clone()

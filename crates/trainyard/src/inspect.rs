@@ -108,6 +108,12 @@ fn status_line(state: &JobState) -> String {
                 state.cluster_epoch
             );
         }
+        JobPhase::Failed if state.finished_before => {
+            return format!(
+                "the last start failed: {}; an earlier run had finished the job at step {}\n",
+                state.reason, state.global_step
+            );
+        }
         JobPhase::Done => "done",
         JobPhase::Stopped => "stopped",
         JobPhase::Failed => "failed",

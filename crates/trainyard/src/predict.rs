@@ -15,7 +15,7 @@ use trainyard_run_config::{BadRows, Job};
 
 use crate::arguments::{JobArguments, Source};
 use crate::output::{Sink, read_files};
-use crate::trained_values::{origin, warn_of_other_job};
+use crate::trained_values::{OF_PREDICTIONS, origin, warn_of_other_job};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Lines {
@@ -65,9 +65,7 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
     let work = || {
         let model = build(&job)?;
         let origin = origin(&job, arguments.step, &arguments.source)?;
-        if arguments.source.from.is_none() {
-            warn_of_other_job(&job, &["feature", "model"])?;
-        }
+        warn_of_other_job(&job, origin.job(), &OF_PREDICTIONS);
         let parameters = Parameters::read(&origin, &*model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
         let mut out = Sink::open(arguments.output.as_deref(), &input.files)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trainyard_checkpoint::{Checkpoint, JobRecord, Origin, latest_good, list};
+use trainyard_checkpoint::{Checkpoint, Origin, latest_good, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::{Agreement, Job};
 
@@ -43,35 +43,32 @@ pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnosti
     }
 }
 
-/// Warns if the job of the checkpoints in the model directory differs from this job in `keys`.
-///
-/// # Errors
-/// The record of the job cannot be read.
-pub(crate) fn warn_of_other_job(job: &Job, keys: &[&str]) -> Result<(), Diagnostic> {
-    // Runs of earlier releases have written no record.
-    let Some(record) = JobRecord::read(&job.model_dir)? else {
-        return Ok(());
-    };
-    let trained = Agreement::recorded(&record.keys).of_scores();
-    let own = Agreement::of(job).of_scores();
-    let difference =
-        trained
-            .only(keys)
-            .differences(&own.only(keys), "the run that trained", "this job");
-    if let Some(difference) = difference {
-        let message = format!(
-            "the checkpoints of {} were trained by another job: {difference}",
-            job.model_dir.display()
-        );
-        let help = "the scores are of a model that was not trained so: give the job file and --set of the training (model_dir/job.toml)";
-        tracing::warn!(
-            "{}",
-            Diagnostic::warning(Code::E2007, message)
-                .help(help)
-                .log_line()
-        );
+/// Keys of a job that determine the predictions.
+pub(crate) const OF_PREDICTIONS: [&str; 2] = ["feature", "model"];
+
+/// Keys of a job that determine the scores of an evaluation.
+pub(crate) const OF_SCORES: [&str; 4] = ["feature", "model", "input.label", "input.weight_column"];
+
+/// Logs a warning if the job that trained the values differs from this job in `keys`.
+pub(crate) fn warn_of_other_job(job: &Job, trained: &[String], keys: &[&str]) {
+    if let Some(warning) = other_job(job, trained, keys) {
+        tracing::warn!("{}", warning.log_line());
     }
-    Ok(())
+}
+
+/// Returns a warning if the job that trained the values differs from this job in `keys`.
+pub(crate) fn other_job(job: &Job, trained: &[String], keys: &[&str]) -> Option<Diagnostic> {
+    if trained.is_empty() {
+        // Earlier releases and other programs have not recorded the job.
+        return None;
+    }
+    let trained = Agreement::recorded(trained).of_scores();
+    let own = Agreement::of(job).of_scores();
+    let trained = trained.only(keys);
+    let difference = trained.differences(&own.only(keys), "the run that trained", "this job")?;
+    let message = format!("the values were trained by another job: {difference}");
+    let help = "give the job file and the --set options of the training; the job.toml in the model directory of the training has both";
+    Some(Diagnostic::warning(Code::E2007, message).help(help))
 }
 
 /// Returns the source of the values, as the options of a command name it.

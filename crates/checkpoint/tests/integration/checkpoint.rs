@@ -519,6 +519,7 @@ fn identity_and_epoch_outlive_a_restart() {
         cluster_epoch: 3,
         epochs: Some(2),
         early_stopping: None,
+        finished_before: false,
     };
     assert_eq!(JobState::read(folder.path()).expect("no marker"), None);
     state.write(folder.path()).expect("a marker");

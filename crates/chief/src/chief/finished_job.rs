@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tracing::{debug, info};
-use trainyard_checkpoint::{Checkpoint, JobPhase, JobState as Marker, list, misfit};
+use trainyard_checkpoint::{Checkpoint, JobState as Marker, list, misfit};
 use trainyard_cluster_client::ServerClient;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_run_config::Job;
@@ -29,7 +29,7 @@ pub(super) enum Reason {
 /// checkpoint. Only a marker of the end counts: a checkpoint of the last step may be older than the last updates of
 /// some servers.
 fn decide(marker: &Marker, step: u64, same_input: bool, job: &Job) -> Option<Reason> {
-    if marker.phase != JobPhase::Done || step < marker.global_step {
+    if !marker.is_finished() || step < marker.global_step {
         return None;
     }
     let rule = job
@@ -73,7 +73,7 @@ pub(super) fn look(lead: &Chief, run: &Run) -> Result<Option<u64>, Diagnostic> {
     let Some(reason) = decide(
         &marker,
         manifest.global_step,
-        manifest.input == run.input,
+        manifest.input == run.provenance.input,
         &lead.job,
     ) else {
         return Ok(None);
@@ -126,6 +126,8 @@ pub(super) async fn tell(lead: &Chief, run: &mut Run) -> Result<(), Diagnostic> 
 
 #[cfg(test)]
 mod tests {
+    use trainyard_checkpoint::JobPhase;
+
     use super::*;
 
     fn marker(phase: JobPhase, global_step: u64, epochs: Option<u64>) -> Marker {
@@ -136,7 +138,22 @@ mod tests {
             cluster_epoch: 1,
             epochs,
             early_stopping: None,
+            finished_before: false,
         }
+    }
+
+    #[test]
+    fn a_start_that_fails_does_not_undo_the_end_of_the_job() {
+        let failed = Marker {
+            finished_before: true,
+            ..marker(JobPhase::Failed, 100, None)
+        };
+        assert_eq!(
+            decide(&failed, 100, true, &job(Some(100), None)),
+            Some(Reason::Steps(100))
+        );
+        let never_done = marker(JobPhase::Failed, 100, None);
+        assert_eq!(decide(&never_done, 100, true, &job(Some(100), None)), None);
     }
 
     fn job(max_steps: Option<u64>, epochs: Option<u64>) -> Job {

@@ -46,7 +46,7 @@ impl Chief {
             model_dir: &job.model_dir,
             shards: &self.shards,
             plan: &self.plan,
-            input: &run.input,
+            provenance: &run.provenance,
             keep: Keep {
                 max: job.run.keep_checkpoint_max,
                 every_n_hours: job.run.keep_checkpoint_every_n_hours,
@@ -77,6 +77,7 @@ impl Chief {
         };
         self.observe_save(&written);
         let Written { step, versions, .. } = written?;
+        self.record_job_as_run(run);
         (run.saved_step, run.saved_versions, run.saved_at) = (Some(step), versions, Instant::now());
         self.tell_saved(run).await;
         Ok(())

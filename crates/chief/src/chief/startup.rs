@@ -25,6 +25,7 @@ use trainyard_trainer::{GroupStart, into_diagnostic};
 
 use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT};
 use super::{Chief, Run};
+use crate::save::Provenance;
 
 /// Largest model whose initial values are saved before training opens. A larger one is saved right after, so that the
 /// first step does not wait for the disk.
@@ -112,7 +113,7 @@ async fn open(
     first: bool,
     servers: &[ServerStatus],
 ) -> Result<(), Diagnostic> {
-    lead.plan.settings = settings(&lead.plan, &run.input);
+    lead.plan.settings = settings(&lead.plan, &run.provenance.input);
     // A server that has recovered from its log may hold values that the others do not have.
     let prepared_epoch = prepared_epoch(&lead.job.model_dir)?;
     let running = first
@@ -133,7 +134,8 @@ async fn open(
             .iter()
             .map(|server| server.store.value_bytes)
             .collect();
-        let input = std::mem::replace(&mut run.input, known_input(&lead.job.model_dir)?);
+        let provenance =
+            std::mem::replace(&mut run.provenance, known_provenance(&lead.job.model_dir)?);
         // Synchronous steps that only some servers have completed are computed again instead.
         let level = servers
             .windows(2)
@@ -143,7 +145,7 @@ async fn open(
             // No task trains meanwhile, so no server changes.
             _ => lead.save_apart(run).await,
         };
-        run.input = input;
+        run.provenance = provenance;
         saved?;
         prepare(lead, run).await?;
     } else if running {
@@ -220,17 +222,26 @@ async fn open(
     Ok(())
 }
 
-/// Returns the fingerprint of the input's division in the latest checkpoint that can be read.
-fn known_input(model_dir: &Path) -> Result<String, Diagnostic> {
+/// Returns the run that wrote the latest checkpoint that can be read.
+pub(super) fn known_provenance(model_dir: &Path) -> Result<Provenance, Diagnostic> {
     for found in list(model_dir)?.into_iter().rev() {
         match Checkpoint::open(&found.path) {
-            Ok(checkpoint) => return Ok(checkpoint.manifest().input.clone()),
+            Ok(checkpoint) => {
+                let manifest = checkpoint.manifest();
+                return Ok(Provenance {
+                    input: manifest.input.clone(),
+                    job: manifest.job.clone(),
+                });
+            }
             Err(error) => {
                 warn!(checkpoint = %found.path.display(), %error, "it does not tell its input")
             }
         }
     }
-    Ok("not known".to_owned())
+    Ok(Provenance {
+        input: "not known".to_owned(),
+        job: Vec::new(),
+    })
 }
 
 /// Returns the fingerprint of the settings that servers are prepared with: FNV-1a of their text, which is the same for
@@ -388,10 +399,10 @@ fn begin_from(
         .unwrap_or_default();
     lead.plan.forget_positions = manifest.is_some_and(|manifest| {
         // A checkpoint that was imported from TensorFlow has no fingerprint of its input.
-        let other = !manifest.input.is_empty() && manifest.input != run.input;
+        let other = !manifest.input.is_empty() && manifest.input != run.provenance.input;
         if other {
             let was = &manifest.input;
-            let is = &run.input;
+            let is = &run.provenance.input;
             warn!(%was, %is, "the input is divided in another way than before: it is read from its start");
         }
         other

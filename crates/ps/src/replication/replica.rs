@@ -68,14 +68,7 @@ fn service(
 ) -> Arc<Service> {
     // A receiver keeps its value after its sender is dropped.
     let (_, known) = watch::channel(Some(journal));
-    let most = context.job.parameter_servers.log_bytes_max;
-    Arc::new(Service::new(
-        shard.clone(),
-        index,
-        context.incarnation,
-        known,
-        most,
-    ))
+    Arc::new(Service::new(shard.clone(), index, context, known))
 }
 
 impl Replica {
@@ -273,15 +266,8 @@ impl Replica {
     fn recover(self: &Arc<Self>) {
         let store = fresh(&self.context, self.shard);
         let (known, journal) = watch::channel(None);
-        let most = self.context.job.parameter_servers.log_bytes_max;
         let index = self.shard;
-        let service = Service::new(
-            store.clone(),
-            index,
-            self.context.incarnation,
-            journal,
-            most,
-        );
+        let service = Service::new(store.clone(), index, &self.context, journal);
         self.hold(store.clone(), None, Arc::new(service));
         let this = Arc::clone(self);
         tokio::spawn(async move {

@@ -1,0 +1,174 @@
+//! The job that trained the values: checkpoints and exports record it, and a run that trains nothing does not change it.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use trainyard_tests::{Ended, Program, TestCluster, write_job};
+
+use crate::end_to_end::LIMIT;
+
+/// Another job with the same variables.
+const OTHER: [&str; 2] = ["--set", "input.label.positive=\"1.0\""];
+
+/// The difference of that job, in a message.
+const DIFFERENCE: &str =
+    "input.label.positive is \"1.0\" for this job and not set for the run that trained";
+
+fn trainyard(command: &[&str], more: &[&str]) -> Ended {
+    Program::start("trainyard", &[command, more].concat(), &[]).wait(LIMIT)
+}
+
+/// Trains a job of 50 steps in `folder`, and returns its job file.
+fn trained(folder: &Path) -> String {
+    let job = write_job(folder, 1000, "[train]\nmax_steps = 50\n");
+    let job = job.to_string_lossy().into_owned();
+    let ended = trainyard(&["train", &job], &[]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    job
+}
+
+fn model_dir(folder: &Path) -> std::path::PathBuf {
+    folder.join("model")
+}
+
+fn job_state(folder: &Path) -> Value {
+    let text = std::fs::read(model_dir(folder).join("job_state.json")).expect("a marker");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+trial!(a_run_that_trains_nothing_does_not_become_the_job_that_trained);
+fn a_run_that_trains_nothing_does_not_become_the_job_that_trained() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = trained(folder.path());
+    let as_run =
+        || std::fs::read_to_string(model_dir(folder.path()).join("job.toml")).expect("it is there");
+    let before = as_run();
+    // The last step has been applied: this run only looks.
+    let ended = trainyard(&["train", &job], &OTHER);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    // This run ends before it trains.
+    let ended = trainyard(
+        &["train", &job],
+        &[
+            "--set",
+            "model.hidden_units=[3]",
+            "--set",
+            "train.max_steps=60",
+        ],
+    );
+    assert_eq!(ended.code, 65, "{}", ended.output);
+    assert_eq!(as_run(), before, "job.toml is the job that trained");
+    let own = trainyard(&["evaluate", &job], &[]);
+    assert!(
+        own.code == 0 && !own.output.contains("E2007"),
+        "{}",
+        own.output
+    );
+    let other = trainyard(&["evaluate", &job], &OTHER);
+    assert!(
+        other.code == 0 && other.output.contains(DIFFERENCE),
+        "{}",
+        other.output
+    );
+}
+
+trial!(exports_and_checks_compare_the_job_with_the_one_that_trained);
+fn exports_and_checks_compare_the_job_with_the_one_that_trained() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = trained(folder.path());
+    let out = folder.path().join("exports").to_string_lossy().into_owned();
+    let export = ["export", job.as_str(), "--output", out.as_str()];
+    let commands: [&[&str]; 4] = [
+        &["check", &job],
+        &export,
+        &["evaluate", &job, "--from", &out],
+        &["evaluate", &job],
+    ];
+    for command in commands {
+        let own = trainyard(command, &[]);
+        assert!(
+            own.code == 0 && !own.output.contains("E2007"),
+            "{command:?}: {}",
+            own.output
+        );
+        // A table of another label can be exported; another model cannot be.
+        let is_export = command.first() == Some(&"export");
+        let other = if is_export {
+            vec!["--set", "model.activation=\"tanh\""]
+        } else {
+            OTHER.to_vec()
+        };
+        let other = trainyard(command, &other);
+        let difference = if is_export {
+            "model.activation is"
+        } else {
+            DIFFERENCE
+        };
+        assert!(
+            other.code == 0 && other.output.contains("E2007") && other.output.contains(difference),
+            "{command:?}: {}",
+            other.output
+        );
+    }
+}
+
+trial!(a_start_that_fails_keeps_the_step_and_the_end_of_the_job_before);
+fn a_start_that_fails_keeps_the_step_and_the_end_of_the_job_before() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = trained(folder.path());
+    let misfit = ["--set", "model.hidden_units=[3]"];
+    let ended = trainyard(&["train", &job], &misfit);
+    assert_eq!(ended.code, 65, "{}", ended.output);
+    let state = job_state(folder.path());
+    assert_eq!(state["global_step"], 50, "{state}");
+    assert_eq!(state["finished_before"], true, "{state}");
+    assert_eq!(state["phase"], "failed", "{state}");
+    let shown = trainyard(
+        &["inspect", &model_dir(folder.path()).to_string_lossy()],
+        &[],
+    );
+    assert!(
+        shown.output.contains("the last start failed: ")
+            && shown
+                .output
+                .contains("an earlier run had finished the job at step 50"),
+        "{}",
+        shown.output
+    );
+    let ended = trainyard(&["train", &job], &[]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let state = job_state(folder.path());
+    assert_eq!(state["phase"], "done", "{state}");
+}
+
+trial!(a_server_with_the_model_dir_of_another_run_is_refused_and_writes_nothing_there);
+fn a_server_with_the_model_dir_of_another_run_is_refused_and_writes_nothing_there() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    trained(folder.path());
+    let other = model_dir(folder.path());
+    let names = || {
+        let entries = std::fs::read_dir(&other)
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<_> = entries.collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let cluster = TestCluster::new(1, 0, 1000, "[train]\nmax_steps = 50\n");
+    let server = cluster.start("ps", 0, &["--model-dir", &other.to_string_lossy()]);
+    let refused = cluster.start("chief", 0, &[]).wait(LIMIT);
+    assert_eq!(refused.code, 76, "{}", refused.output);
+    for part in [
+        "error[E2006]",
+        "give ps:0 the model_dir of the chief",
+        &*other.to_string_lossy(),
+    ] {
+        assert!(refused.output.contains(part), "{part}: {}", refused.output);
+    }
+    server.signal(Signal::TERM);
+    let ended = server.wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    assert_eq!(names(), before, "the folder of the other run is as it was");
+}
