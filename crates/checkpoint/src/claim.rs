@@ -42,6 +42,9 @@ pub struct Leader {
 }
 
 impl Leader {
+    /// Address of a chief whose tasks all run in its process.
+    pub const IN_PROCESS: &str = "this process";
+
     /// Reads the leader; nothing if there is no record, or if it cannot be read. The leader is only part of messages.
     pub fn read(model_dir: &Path) -> Option<Self> {
         let text = match Bucket::of(model_dir).ok()? {

@@ -28,6 +28,18 @@ pub enum JobPhase {
     Failed,
 }
 
+impl JobPhase {
+    /// Returns the name of the phase in the marker.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// The marker file. Only the chief writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobState {

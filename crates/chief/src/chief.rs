@@ -23,7 +23,8 @@ use trainyard_cluster_client::{Error, Plan, ServerClient, retry};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Watchdog};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::AnyModel;
+use trainyard_input::Error as InputError;
+use trainyard_model::{AnyModel, Part, Shard, input_options};
 use trainyard_parameter_store::Identity;
 use trainyard_run_config::{Agreement, Job};
 use trainyard_runtime::{apart, blocking};
@@ -33,6 +34,7 @@ use trainyard_trainer::{Hold, JobState, Looked, Mirror, OnStep, Outcome, StatusC
 use evaluated::Evaluated;
 
 use crate::epoch_summary::EpochSummary;
+use crate::report::examples_in;
 use crate::run_history::RunHistory;
 use crate::save::Provenance;
 use crate::summary_writer::SummaryWriter;
@@ -208,6 +210,7 @@ async fn from_beginning_to_end(
         finished_job::tell(&lead, &mut run).await?;
         return Ok((Ending::Done, lead.report(&run, None)));
     }
+    lead.check_columns().await?;
     lead.tell_epoch();
     lead.recall(&run);
     // In a bucket, only a chief with a term writes the marker.
@@ -325,6 +328,31 @@ impl Chief {
             incarnation: self.incarnation,
             session: 0,
             seq: 0,
+        }
+    }
+
+    /// Checks that the training input has the columns of the model, before the run writes anything: the initial values of
+    /// a mistaken model would not fit the corrected one.
+    ///
+    /// # Errors
+    /// Columns are missing.
+    async fn check_columns(&self) -> Result<(), Diagnostic> {
+        if self.coordinator.data().is_none() && !self.job.strategy.chief_trains {
+            // This host may not have the files.
+            return Ok(());
+        }
+        let job = Arc::clone(&self.job);
+        let model = Arc::clone(&self.model);
+        let check = move || {
+            let options = input_options(&job, Part::Train, Shard::WHOLE, None).ok()?;
+            trainyard_input::check_columns(&options, model.schema()).err()
+        };
+        match blocking(check).await {
+            Ok(Some(problem @ (InputError::Column { .. } | InputError::ColumnType { .. }))) => {
+                Err(problem.into())
+            }
+            // The tasks that read the input report all other problems, or wait until they have passed.
+            _ => Ok(()),
         }
     }
 
@@ -621,10 +649,10 @@ impl Chief {
     /// another model: the learned parameters have another meaning now.
     fn compare_with_earlier_job(&self) {
         let model_dir = &self.job.model_dir;
-        let Ok(trained) = startup::known_provenance(model_dir) else {
+        let Ok(Some(trained)) = startup::newest_manifest(model_dir) else {
             return;
         };
-        if trained.job.is_empty() {
+        if trained.job.is_empty() || trained.global_step == 0 {
             return;
         }
         let earlier = Agreement::recorded(&trained.job).of_scores();
@@ -715,12 +743,19 @@ impl Chief {
     }
 
     fn report(&self, run: &Run, outcome: Option<&Outcome>) -> Report {
-        let (_, examples) = self.coordinator.with(|membership, _| membership.totals());
         let train_seconds = run
             .opened
             .map_or(0.0, |opened| opened.elapsed().as_secs_f64());
         let last_step = run.trained_step.unwrap_or(run.global_step);
         let steps = last_step.saturating_sub(run.first_step.unwrap_or(last_step));
+        let reported = self.coordinator.with(|membership, _| membership.totals());
+        let examples = if self.job.strategy.kind.is_mirrored() {
+            // Every replica reports the batches of its own steps.
+            reported.1
+        } else {
+            let applied = steps * self.lanes.max(1) as u64;
+            examples_in(applied, reported, self.job.input.train.batch_size)
+        };
         let rate = |count: u64| {
             if train_seconds > 0.0 {
                 count as f64 / train_seconds

@@ -392,7 +392,7 @@ impl Membership {
         if heartbeat.epoch != epoch {
             return Err(Refusal::new(
                 Reason::StaleEpoch,
-                format!("epoch must be {epoch}, given {}", heartbeat.epoch),
+                format!("cluster_epoch must be {epoch}, given {}", heartbeat.epoch),
             ));
         }
         match self.members.get_mut(&heartbeat.task) {

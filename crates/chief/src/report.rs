@@ -15,7 +15,8 @@ pub struct Report {
     /// The reason why evaluations ended the job, if they did: `global_step` is then the step of the best checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<String>,
-    /// Examples in this run's steps, of all tasks.
+    /// Examples in this run's steps, of all tasks. Batches that no task has reported, because it was killed, count with
+    /// the mean size of the others.
     pub examples: u64,
     /// Seconds from the opening of training to its end.
     pub train_seconds: f64,
@@ -31,6 +32,18 @@ pub struct Report {
     pub eval: BTreeMap<String, f64>,
     /// Exit code of each task; empty where everything ran in one process.
     pub exit: BTreeMap<String, i32>,
+}
+
+/// Returns the examples in the applied batches, from the batches and the examples that tasks have reported. A task that
+/// is killed has not reported its last batches; a task that trained before this chief led has reported more.
+pub(crate) fn examples_in(applied: u64, reported: (u64, u64), batch_size: usize) -> u64 {
+    match reported {
+        (batches, examples) if batches == applied => examples,
+        (0, _) => applied * batch_size as u64,
+        (batches, examples) => {
+            (u128::from(examples) * u128::from(applied) / u128::from(batches)) as u64
+        }
+    }
 }
 
 impl Report {
@@ -76,6 +89,18 @@ mod tests {
         assert!(
             text.ends_with("}\n") && text.contains("\"global_step\":7"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn batches_that_a_killed_task_has_not_reported_count_with_the_mean_size() {
+        assert_eq!(examples_in(10, (10, 157), 16), 157, "nothing is missing");
+        assert_eq!(examples_in(10, (8, 128), 16), 160);
+        assert_eq!(examples_in(10, (0, 0), 16), 160, "nobody has reported");
+        assert_eq!(
+            examples_in(10, (20, 320), 16),
+            160,
+            "of the time before this chief"
         );
     }
 }

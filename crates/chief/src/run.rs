@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
 use tracing::warn;
 use trainyard_checkpoint::{
-    Evaluated, EvaluatorMark, RunLock, Runner, cluster_id, known_cluster_id,
+    Evaluated, EvaluatorMark, Leader, RunLock, Runner, cluster_id, known_cluster_id,
 };
 use trainyard_cluster_client::{RemoteServer, ServerClient};
 use trainyard_cluster_spec::{Role, Servers, Task};
@@ -141,7 +141,7 @@ impl Chief {
             address: context
                 .cluster
                 .address(context.task)
-                .unwrap_or("this process")
+                .unwrap_or(Leader::IN_PROCESS)
                 .to_owned(),
             run_lock,
             connect_deadline: context.connect_deadline,

@@ -322,7 +322,7 @@ impl SessionService for Service {
         self.coordinator
             .leave_now(&heartbeat, reason.clone())
             .await?;
-        tracing::info!(task = %heartbeat.task, ?reason, "{} has left", heartbeat.task);
+        tracing::info!(task = %heartbeat.task, %reason, "{} has left", heartbeat.task);
         Ok(Response::new(v1::LeaveReply {}))
     }
 }

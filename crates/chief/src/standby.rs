@@ -56,7 +56,10 @@ pub(crate) async fn wait_for_leadership(
             .flatten()
             .map(|state| state.phase);
         if heard && matches!(phase, Some(JobPhase::Done | JobPhase::Failed)) {
-            info!(?phase, "the job is over: this chief was not needed");
+            info!(
+                phase = phase.map(JobPhase::name),
+                "the job is over: this chief was not needed"
+            );
             return Ok(false);
         }
         let next = election.next(

@@ -15,11 +15,7 @@ impl ClusterSpec {
     /// All mistakes in the file.
     pub fn load(path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!(
-                "cluster file {} cannot be read: {}",
-                path.display(),
-                error.kind()
-            );
+            let message = format!("cluster file {} cannot be read: {error}", path.display());
             vec![
                 Diagnostic::error(Code::E1201, message)
                     .help("give the path of a cluster file, or local:ps=1,worker=1"),

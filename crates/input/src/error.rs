@@ -234,6 +234,12 @@ impl From<Error> for Diagnostic {
                     )
                 }
             }
+            // A header of numbers is a record.
+            Error::Column { known, .. } if known.iter().any(|name| name.parse::<f64>().is_ok()) => {
+                Self::error(Code::E4003, text)
+                    .note(format!("the first line of the file is `{}`", known.join(",")))
+                    .help("that line is no header: name the columns of the file with input.columns")
+            }
             Error::Column { columns, known, .. } => {
                 let near = |column: &String| suggest(column, known.iter().map(String::as_str));
                 let suggested = match &*columns {
@@ -246,7 +252,7 @@ impl From<Error> for Diagnostic {
                 };
                 let problem = Self::error(Code::E4003, text).note(format!("columns: {}", known.join(", ")));
                 problem.help(suggested.unwrap_or_else(|| {
-                    "correct the job's column, or name the columns with input.columns".to_owned()
+                    "correct the job's column; if the file has no header line, name its columns with input.columns".to_owned()
                 }))
             }
             Error::Setting { name, .. } => Self::error(Code::E1002, text).help(format!("correct {name}")),

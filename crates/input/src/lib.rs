@@ -67,7 +67,7 @@ pub use options::{BadRows, Format, IndexBase, Interleave, Options, Sharding};
 pub use prefetch::{Batches, Prefetch, PrefetchError};
 pub use record_fetcher::RecordFetcher;
 pub use record_index::RecordIndex;
-pub use sample_check::{Alike, Checked, check};
+pub use sample_check::{Alike, Checked, check, check_columns};
 pub use scan::{Scan, Scanned};
 pub use schema::{Field, FieldKind, Schema};
 pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};

@@ -67,6 +67,17 @@ fn kind(reason: &str) -> String {
         .collect()
 }
 
+/// Checks that the first file has the columns of the schema. Files that name no columns pass.
+///
+/// # Errors
+/// Columns are missing, or the file cannot be read.
+pub fn check_columns(options: &Options, schema: &Schema) -> Result<(), Error> {
+    if options.files.is_empty() {
+        return Ok(());
+    }
+    open_file(options, &Storage::default(), schema, 0, None).map(|_| ())
+}
+
 /// Checks the first `rows` records of every file. Also reports wanted TFRecord features that none of these records
 /// holds.
 pub fn check(options: &Options, schema: &Schema, rows: usize) -> Checked {

@@ -184,7 +184,7 @@ pub(crate) fn open_log_at(
     };
     let journal = open(folder, durability, task.index, recovered.as_ref());
     let journal = Arc::new(journal.map_err(|failure| cannot(&failure))?);
-    info!(log = %path.display(), ?durability, "keeping a log");
+    info!(log = %path.display(), durability = context.job.parameter_servers.durability.name(), "keeping a log");
     shard
         .store()
         .keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
@@ -250,7 +250,7 @@ fn say(found: &Recovered, shard: &LocalServer) {
         seconds = format!("{seconds:.3}"),
         megabytes_per_second = format!("{rate:.0}"),
         version = status.version,
-        epoch = status.epoch,
+        cluster_epoch = status.epoch,
         serves,
         "memory brought back from the log"
     );

@@ -610,7 +610,8 @@ impl ParameterService for Service {
                     let prepared = shard.prepare_slices(identity, plan, place, slices).await;
                     prepared.map_err(as_status)?;
                     let bytes = shard.store().status().value_bytes;
-                    tracing::info!(slices = count, bytes, checkpoint = ?from, "variables are ready");
+                    let checkpoint = from.as_ref().map(|path| path.display().to_string());
+                    tracing::info!(slices = count, bytes, checkpoint, "variables are ready");
                     if let Some((all_rows, memory)) = shard.store().outgrows() {
                         let servers =
                             (u128::from(all_rows) * num_ps).div_ceil(memory.max(1).into());

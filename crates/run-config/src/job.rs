@@ -76,6 +76,18 @@ pub enum DurabilityConfig {
     Replica,
 }
 
+impl DurabilityConfig {
+    /// Returns the name in the job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Wal => "wal",
+            Self::WalSync => "wal_sync",
+            Self::Replica => "replica",
+        }
+    }
+}
+
 /// Treatment of a push with infinite or NaN values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

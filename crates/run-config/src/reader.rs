@@ -14,11 +14,7 @@ impl Job {
     /// Returns every mistake in the file and the overrides.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!(
-                "job file {} cannot be read: {}",
-                path.display(),
-                error.kind()
-            );
+            let message = format!("job file {} cannot be read: {error}", path.display());
             vec![
                 Diagnostic::error(Code::E1201, message)
                     .help("give the path of a job file, such as configs/iris.toml"),

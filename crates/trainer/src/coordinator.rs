@@ -232,6 +232,17 @@ pub enum LeaveReason {
     Failed(String),
 }
 
+impl std::fmt::Display for LeaveReason {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::InputExhausted => out.write_str("all of its data has been applied"),
+            Self::Finished => out.write_str("the last step has been applied"),
+            Self::Shutdown => out.write_str("the task was told to stop"),
+            Self::Failed(why) => write!(out, "the task has failed: {why}"),
+        }
+    }
+}
+
 /// The chief. Each method makes one call, and its caller retries. It is a trait object, so that the training loop is
 /// compiled only once.
 pub trait Coordinator: Send + Sync + 'static {

@@ -57,6 +57,12 @@ use session::{Entry, Session};
 pub use shard_client::RESERVE_SHARDS_MAX;
 pub use threads::Threads;
 
+/// Wait before a refused task registers again.
+const REJOIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Interval between log lines while registrations are refused for the same reason.
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Longest time for the step in progress after the loop was told to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -188,6 +194,7 @@ async fn train_until_told(
     info!(threads = threads.count(), "computing");
     let mut outcome = Outcome::default();
     let mut spent_session = 0;
+    let mut refused = Refused::default();
     loop {
         let joining = Session::join(
             &config,
@@ -207,8 +214,8 @@ async fn train_until_told(
             Err(error) if ended(&error) => return Ok(outcome),
             Err(error) => {
                 if again(&error) {
-                    warn!(%error, "joining again");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    refused.log(&error);
+                    tokio::time::sleep(REJOIN_INTERVAL).await;
                     continue;
                 } else {
                     return Err(into_diagnostic(&error));
@@ -282,7 +289,7 @@ async fn train_until_told(
                 (config.set_status)("leaving", false, Vec::new());
                 session.leave(&coordinator, reason.clone()).await;
                 info!(
-                    ?reason,
+                    %reason,
                     steps = outcome.steps,
                     examples = outcome.examples,
                     "training has ended here"
@@ -360,4 +367,24 @@ fn ended(error: &Error) -> bool {
 /// Returns whether the job has ended.
 fn over(state: JobState) -> bool {
     matches!(state, JobState::Done | JobState::Failed)
+}
+
+/// Log of refused registrations: each new reason at once, a repeated one now and then.
+#[derive(Debug, Default)]
+struct Refused {
+    latest: Option<(String, Instant)>,
+}
+
+impl Refused {
+    fn log(&mut self, error: &Error) {
+        let text = error.to_string();
+        let repeated = self
+            .latest
+            .as_ref()
+            .is_some_and(|(reason, at)| *reason == text && at.elapsed() < REFUSAL_LOG_INTERVAL);
+        if !repeated {
+            warn!(%error, "the registration was refused: this task registers again until it is accepted");
+            self.latest = Some((text, Instant::now()));
+        }
+    }
 }

@@ -135,7 +135,7 @@ impl Session {
         let heartbeat =
             HeartbeatSender::start(coordinator, request.clone(), interval, lanes, ended);
         let next_batch = opened.batches_applied;
-        info!(task = %config.task, session = joined.session, epoch = joined.epoch, next_batch, "{} has joined the job", config.task);
+        info!(task = %config.task, session = joined.session, cluster_epoch = joined.epoch, next_batch, "{} has joined the job", config.task);
         Ok(Entry::Member(Self {
             parameters,
             heartbeat,

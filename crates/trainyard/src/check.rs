@@ -91,6 +91,7 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
         .iter()
         .any(|found| found.severity == Severity::Error)
     {
+        warnings.sort_by_key(|found| found.severity != Severity::Error);
         return Err(warnings);
     }
     let printed = match arguments.format {
@@ -318,7 +319,9 @@ fn check_model_dir(
             model.variables(),
             &model.optimizers(),
         ));
-        warning = other_job(job, &checkpoint.manifest().job, &OF_SCORES);
+        if checkpoint.manifest().global_step > 0 {
+            warning = other_job(job, &checkpoint.manifest().job, &OF_SCORES);
+        }
         let count = checkpoints.len();
         let step = latest.step;
         let stands = match JobState::read(folder)? {

@@ -22,6 +22,7 @@ use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::{Job, StrategyKind};
+use trainyard_trainer::check_cluster;
 
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
@@ -53,6 +54,7 @@ pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
     report_at_start(&job, arguments.job.log_format);
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;
     let one = |problem: Diagnostic| vec![problem];
+    check_cluster(&job, cluster.of_role(Role::Ps).count()).map_err(one)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

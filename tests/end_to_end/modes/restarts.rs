@@ -102,7 +102,7 @@ fn an_asynchronous_job_goes_on_synchronously() {
     );
     // On a busy machine it may have had more steps than that before it was killed.
     let begun = output
-        .split("training is open epoch=2 step=")
+        .split("training is open cluster_epoch=2 step=")
         .nth(1)
         .and_then(|rest| rest.split(' ').next());
     let begun: u64 = begun

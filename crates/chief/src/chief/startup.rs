@@ -126,7 +126,7 @@ async fn open(
         |server: &ServerStatus| server.settings != 0 && server.settings != lead.plan.settings;
     if running && servers.iter().any(changed) {
         info!(
-            epoch = run.epoch,
+            cluster_epoch = run.epoch,
             "the job file has changed since: training goes on from a checkpoint of now"
         );
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
@@ -152,7 +152,7 @@ async fn open(
         // The job has continued without its chief: it is adopted as it is.
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
         info!(
-            epoch = run.epoch,
+            cluster_epoch = run.epoch,
             step = run.global_step,
             "taking over a job that is running"
         );
@@ -214,7 +214,7 @@ async fn open(
         );
     }
     info!(
-        epoch = run.epoch,
+        cluster_epoch = run.epoch,
         step = run.global_step,
         servers = lead.shards.len(),
         "training is open"
@@ -222,26 +222,29 @@ async fn open(
     Ok(())
 }
 
-/// Returns the run that wrote the latest checkpoint that can be read.
-pub(super) fn known_provenance(model_dir: &Path) -> Result<Provenance, Diagnostic> {
+/// Returns the manifest of the latest checkpoint that can be read.
+pub(super) fn newest_manifest(model_dir: &Path) -> Result<Option<Manifest>, Diagnostic> {
     for found in list(model_dir)?.into_iter().rev() {
         match Checkpoint::open(&found.path) {
-            Ok(checkpoint) => {
-                let manifest = checkpoint.manifest();
-                return Ok(Provenance {
-                    input: manifest.input.clone(),
-                    job: manifest.job.clone(),
-                });
-            }
+            Ok(checkpoint) => return Ok(Some(checkpoint.manifest().clone())),
             Err(error) => {
-                warn!(checkpoint = %found.path.display(), %error, "it does not tell its input")
+                warn!(checkpoint = %found.path.display(), %error, "the manifest cannot be read")
             }
         }
     }
-    Ok(Provenance {
+    Ok(None)
+}
+
+/// Returns the run that wrote the latest checkpoint.
+fn known_provenance(model_dir: &Path) -> Result<Provenance, Diagnostic> {
+    let known = newest_manifest(model_dir)?.map(|manifest| Provenance {
+        input: manifest.input,
+        job: manifest.job,
+    });
+    Ok(known.unwrap_or_else(|| Provenance {
         input: "not known".to_owned(),
         job: Vec::new(),
-    })
+    }))
 }
 
 /// Returns the fingerprint of the settings that servers are prepared with: FNV-1a of their text, which is the same for

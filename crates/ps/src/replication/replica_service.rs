@@ -181,7 +181,7 @@ impl ReplicaService for Replicas {
             .max();
         if let Some(latest) = latest.filter(|latest| *latest > request.cluster_epoch) {
             let message = format!(
-                "epoch must be at least {latest}, given {}",
+                "cluster_epoch must be at least {latest}, given {}",
                 request.cluster_epoch
             );
             return Err(Refusal::new(Reason::StaleEpoch, message).into());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use trainyard_input::Profile;
+use trainyard_storage::is_remote;
 
 use super::beside;
 use super::plan::{FeaturePlan, Kind, Plan, Scale, Task};
@@ -62,6 +63,14 @@ fn float(number: f64) -> String {
     }
 }
 
+/// Returns a path that means the same in every working folder.
+fn whole(path: &Path) -> PathBuf {
+    if is_remote(path) {
+        return path.to_owned();
+    }
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 impl JobFile<'_> {
     /// Returns the vocabularies that are files: path relative to the job file, and text.
     pub(super) fn vocabularies(&self) -> Vec<(PathBuf, String)> {
@@ -100,7 +109,7 @@ impl JobFile<'_> {
              seed = 1                             # of parameter initialization and shuffling\n\
              save_checkpoints_secs = 30\n\n",
             self.profile.rows,
-            quoted(&format!("{}", self.folder.join("model").display())),
+            quoted(&whole(&self.folder.join("model")).display().to_string()),
         );
         if !self.plan.left_out.is_empty() {
             let _ = writeln!(text, "# Columns that are no feature:");

@@ -4,9 +4,8 @@ use serde_json::Value;
 
 /// Shades of a sparkline, lowest first.
 const SHADES: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Most columns of a sparkline, and most columns of a note.
+/// Most columns of a sparkline.
 const SPARK_COLUMNS: usize = 40;
-const NOTE_COLUMNS: usize = 60;
 /// Most metrics of an evaluation on one line.
 const METRICS_MAX: usize = 8;
 
@@ -124,7 +123,7 @@ fn tasks(run: &Value) -> Vec<Vec<String>> {
             ));
         }
         notes.retain(|note| !note.is_empty());
-        row.push(notes.join("; ").chars().take(NOTE_COLUMNS).collect());
+        row.push(notes.join("; "));
         rows.push(row);
     }
     rows

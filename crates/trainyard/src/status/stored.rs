@@ -42,10 +42,19 @@ pub(super) fn stored(
         Err(error) => return Err(noted(format!("nor can the model folder be asked: {error}"))),
     };
     if state.phase == JobPhase::Running {
+        let leader = Leader::read(folder);
+        let is_alone = leader
+            .as_ref()
+            .is_some_and(|leader| leader.address == Leader::IN_PROCESS);
+        let reach = if is_alone {
+            "It is `trainyard train`, which has an admin port only with --admin-listen"
+        } else {
+            "The first line of the chief's log names its admin port"
+        };
         let said = format!(
-            "{} says that the job runs{}. The first line of its log names its admin port; `trainyard train` has one with --admin-listen",
+            "{} says that the job runs{}. {reach}",
             folder.display(),
-            Leader::read(folder).map_or_else(String::new, |leader| format!(" ({leader})"))
+            leader.map_or_else(String::new, |leader| format!(" ({leader})"))
         );
         return Err(noted(said));
     }
@@ -58,7 +67,7 @@ pub(super) fn stored(
         let found = json!({"run": null, "job_state": state, "checkpoints": checkpoints, "evaluation": evaluation});
         return Ok(format!("{found}\n"));
     }
-    let phase = format!("{:?}", state.phase).to_uppercase();
+    let phase = state.phase.name().to_uppercase();
     let mut text = format!("{phase}  step {}  {}\n", state.global_step, state.reason);
     match checkpoints.last() {
         Some(latest) => {
