@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use trainyard_cluster_client::{RemoteServer, ServerClient, ServerStatus, channel_over};
+use trainyard_cluster_client::{RemoteServer, ServerClient, channel_over};
 use trainyard_cluster_spec::Task;
+use trainyard_parameter_server::ServerStatus;
 use trainyard_runtime::Network;
 
 use crate::network::Simulated;
@@ -65,11 +66,11 @@ impl Seen {
 /// Watches servers for ever.
 pub(crate) async fn watch(servers: Vec<(Task, String)>, logged: bool, seen: Arc<Mutex<Seen>>) {
     let network = Network::Other(Arc::new(Simulated));
-    let shard = |(task, address): &(Task, String)| {
+    let shard = |(task, address): &(Task, String)| -> Arc<dyn ServerClient> {
         let channel = channel_over(&network, *task, address).expect("an address");
-        ServerClient::Remote(RemoteServer::new(task.index, address, channel))
+        Arc::new(RemoteServer::new(task.index, address, channel))
     };
-    let shards: Vec<ServerClient> = servers.iter().map(shard).collect();
+    let shards: Vec<Arc<dyn ServerClient>> = servers.iter().map(shard).collect();
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
         for (ps, shard) in shards.iter().enumerate() {

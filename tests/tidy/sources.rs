@@ -192,7 +192,16 @@ fn nothing_is_global() {
 trial!(generated_types_stay_behind_their_doors);
 fn generated_types_stay_behind_their_doors() {
     // A server's log holds requests as they came.
-    let log = ["journal", "preparation", "record", "recovery", "replay"];
+    let log = [
+        "journal",
+        "prepare_request",
+        "random_work",
+        "record",
+        "recovery",
+        "rejection",
+        "replay",
+        "wire",
+    ];
     // A primary sends its log to its backup, and the chief tells both their roles.
     let replication = [
         "replication/log_sender",
@@ -202,13 +211,16 @@ fn generated_types_stay_behind_their_doors() {
         "replication/shard_service",
         "replication/shipping",
     ];
-    // Tensors are taken from the wire and written to it without a copy.
-    let tensors = ["answer", "gradients", "tensor_service"];
-    let of_the_server = [&log[..], &replication[..], &tensors[..]].concat();
+    // Tensors are taken from the wire and written to it without a copy, and a repeated request is recognised.
+    let requests = ["answer", "preparation", "tensor_service"];
+    let of_the_daemon = [&replication[..], &requests[..]].concat();
+    let named = |name: &str, folder: &str, files: &[&str]| {
+        name.strip_prefix(folder)
+            .is_some_and(|file| files.contains(&file.trim_end_matches(".rs")))
+    };
     let door = |name: &str| {
-        let server = name
-            .strip_prefix("crates/ps/src/")
-            .is_some_and(|file| of_the_server.contains(&file.trim_end_matches(".rs")));
+        let server = named(name, "crates/ps/src/", &of_the_daemon)
+            || named(name, "crates/parameter-server/src/", &log);
         in_crate(name, &["protocol", "cluster-client"])
             || name.ends_with("/service.rs")
             || name == "crates/chief/src/failover_controller.rs"
@@ -228,6 +240,22 @@ fn generated_types_stay_behind_their_doors() {
         })
         .collect();
     assert_none("generated types in the open", &offenders);
+}
+
+trial!(only_the_sender_of_its_log_makes_a_parameter_server_a_client);
+fn only_the_sender_of_its_log_makes_a_parameter_server_a_client() {
+    let users: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("crates/ps/"))
+        .filter(|(_, text)| {
+            let named = paths(&code(text));
+            named
+                .iter()
+                .any(|path| path.starts_with("trainyard_cluster_client"))
+        })
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(users, ["crates/ps/src/replication/log_sender.rs"]);
 }
 
 trial!(the_glossary_names_files_that_exist);

@@ -19,12 +19,13 @@ use trainyard_checkpoint::{
     JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, sweep,
     write_atomically,
 };
-use trainyard_cluster_client::{Error, Plan, ServerClient, retry};
+use trainyard_cluster_client::{Error, ServerClient, retry};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Watchdog};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Error as InputError;
 use trainyard_model::{AnyModel, Part, Shard, input_options};
+use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::Identity;
 use trainyard_run_config::{Agreement, Job};
 use trainyard_runtime::{apart, blocking};
@@ -68,7 +69,7 @@ pub struct Chief {
     /// The model.
     pub model: Arc<AnyModel>,
     /// Clients of all parameter servers.
-    pub shards: Vec<ServerClient>,
+    pub shards: Vec<Arc<dyn ServerClient>>,
     /// Variables and settings that the parameter servers are prepared with.
     pub plan: Plan,
     /// This task.

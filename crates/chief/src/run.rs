@@ -54,15 +54,12 @@ impl Chief {
     pub fn new(
         context: &Context,
         model: Box<AnyModel>,
-        shards: Vec<ServerClient>,
+        shards: Vec<Arc<dyn ServerClient>>,
         set_status: StatusCallback,
         progress: OnStep,
     ) -> Result<Self, Diagnostic> {
         let job = Arc::clone(&context.job);
-        let servers = shards
-            .iter()
-            .filter(|shard| matches!(shard, ServerClient::Remote(_)))
-            .count();
+        let servers = shards.iter().filter(|shard| shard.is_remote()).count();
         // A store in this process counts as a server.
         let mut plan = plan(&job, &*model, servers.max(1));
         let fingerprint = plan.fingerprint;
@@ -269,10 +266,9 @@ async fn refuse_unmounted_model_dir(context: &Context) -> Result<(), Diagnostic>
     let servers = context.cluster.of_role(Role::Ps);
     let remote = RemoteServer::all(&context.network, servers, context.job.is_replicated())?;
     let asked = remote.into_iter().map(|server| async move {
-        let shard = ServerClient::Remote(server);
-        let told = tokio::time::timeout(CLUSTER_ID_TIMEOUT, shard.status()).await;
+        let told = tokio::time::timeout(CLUSTER_ID_TIMEOUT, server.status()).await;
         let cluster = told.ok()?.ok()?.store.cluster_id?;
-        Some((shard.name().to_owned(), cluster))
+        Some((server.name().to_owned(), cluster))
     });
     let told = join_all(asked).await;
     let Some((server, cluster)) = told.into_iter().flatten().next() else {
@@ -307,7 +303,7 @@ async fn elect_and_lead(
         return Ok(());
     }
     let mirrors = context.job.strategy.kind.is_mirrored();
-    let mut shards = Vec::new();
+    let mut shards: Vec<Arc<dyn ServerClient>> = Vec::new();
     let mut mirror = None;
     let mut hub = None;
     if mirrors {
@@ -316,15 +312,14 @@ async fn elect_and_lead(
             context.incarnation,
             context.cluster.fingerprint(),
         );
-        shards.push(ServerClient::Local(own.shard.clone()));
+        shards.push(Arc::new(own.shard.clone()));
         (mirror, hub) = (Some(own), Some(meets));
     }
     let cluster = context.cluster.of_role(Role::Ps);
     let remote = RemoteServer::all(&context.network, cluster, context.job.is_replicated())?;
-    let remote = remote
-        .into_iter()
-        .map(|server| server.behind(usize::from(mirrors)));
-    shards.extend(remote.map(ServerClient::Remote));
+    for server in remote {
+        shards.push(Arc::new(server.behind(usize::from(mirrors))));
+    }
     let listener = context.listener().await?;
     let readiness = context.readiness.clone();
     let set_status: StatusCallback =

@@ -1,13 +1,15 @@
 //! Checkpoints: every server writes its file, the chief commits them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use trainyard_checkpoint::{Keep, Manifest, abandon, absolute, begin, commit, retain};
-use trainyard_cluster_client::{Error, Plan, Saved, ServerClient};
+use trainyard_cluster_client::{Error, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_server::{Plan, Saved};
 use trainyard_parameter_store::{Identity, State};
 use trainyard_protocol::Reason;
 use trainyard_runtime::blocking;
@@ -51,7 +53,7 @@ pub(crate) struct Provenance {
 #[derive(Debug)]
 pub(crate) struct Saver<'a> {
     pub(crate) model_dir: &'a Path,
-    pub(crate) shards: &'a [ServerClient],
+    pub(crate) shards: &'a [Arc<dyn ServerClient>],
     pub(crate) plan: &'a Plan,
     pub(crate) provenance: &'a Provenance,
     /// Retention: which checkpoints are kept.
@@ -118,7 +120,7 @@ impl Saver<'_> {
             try_join_all(
                 self.shards
                     .iter()
-                    .map(|shard| save_on(shard, identity, shown)),
+                    .map(|shard| save_on(&**shard, identity, shown)),
             )
             .await
         };
@@ -130,7 +132,7 @@ impl Saver<'_> {
                 let name = self
                     .shards
                     .get(place)
-                    .map_or("a server", ServerClient::name);
+                    .map_or("a server", |shard| shard.name());
                 Diagnostic::error(
                     Code::E3003,
                     format!("{name} reported a shard that cannot be read: {error}"),
@@ -182,7 +184,7 @@ impl Saver<'_> {
         let mut refused = None;
         let mut seen = None;
         for ahead in STEPS_AHEAD {
-            let told = try_join_all(self.shards.iter().map(ServerClient::status)).await?;
+            let told = try_join_all(self.shards.iter().map(|shard| shard.status())).await?;
             let versions = || told.iter().map(|status| status.store.version);
             let lowest = versions().min().unwrap_or(0);
             let highest = versions().max().unwrap_or(0);
@@ -227,7 +229,7 @@ impl Saver<'_> {
     async fn standstill(&self, version: u64) {
         let mut seen = None;
         loop {
-            let told = try_join_all(self.shards.iter().map(ServerClient::status)).await;
+            let told = try_join_all(self.shards.iter().map(|shard| shard.status())).await;
             let versions = told.ok().map(|told| {
                 told.iter()
                     .map(|status| status.store.version)
@@ -247,7 +249,11 @@ impl Saver<'_> {
 
 /// Requests a server to write its part, again while the server still writes a checkpoint for the previous chief. A
 /// restarted server has nothing to write.
-async fn save_on(shard: &ServerClient, identity: Identity, folder: &Path) -> Result<Saved, Error> {
+async fn save_on(
+    shard: &dyn ServerClient,
+    identity: Identity,
+    folder: &Path,
+) -> Result<Saved, Error> {
     let started = Instant::now();
     loop {
         match shard.save(identity, folder, None).await {

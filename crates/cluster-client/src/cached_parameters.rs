@@ -52,7 +52,7 @@ impl CachedParameters {
         plan: &ShardPlan,
         pull: &ShardPull,
         updates: &[u64],
-        mut answer: Answer,
+        answer: &mut dyn Answer,
     ) -> Result<(), Error> {
         let wrong = |message: String| Error::Protocol {
             peer: peer.to_owned(),

@@ -64,5 +64,5 @@ pub struct ShardAnswer {
     /// Outcome of the push, if there was one.
     pub pushed: Option<Pushed>,
     /// Outcome of the pull and its values, if there was one.
-    pub pulled: Option<(Pulled, Answer)>,
+    pub pulled: Option<(Pulled, Box<dyn Answer>)>,
 }

@@ -1,6 +1,5 @@
 //! Errors of calls to other tasks.
 
-use trainyard_parameter_store as store;
 use trainyard_protocol::{Reason, Refusal, root_cause};
 
 /// A failed call to a peer.
@@ -35,6 +34,16 @@ pub enum Error {
     Deadline(Box<trainyard_diagnostic::Diagnostic>),
 }
 
+impl From<trainyard_parameter_server::Error> for Error {
+    fn from(error: trainyard_parameter_server::Error) -> Self {
+        let trainyard_parameter_server::Error::Refused { server, refusal } = error;
+        Self::Refused {
+            peer: server,
+            refusal,
+        }
+    }
+}
+
 impl Error {
     /// Returns the reason of a refusal.
     pub fn reason(&self) -> Option<Reason> {
@@ -48,14 +57,6 @@ impl Error {
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
             || matches!(self.reason(), Some(Reason::NotReady | Reason::NotPrimary))
-    }
-
-    /// Returns the error for a refusal by a store.
-    pub fn refused(peer: &str, error: &store::Error) -> Self {
-        Self::Refused {
-            peer: peer.to_owned(),
-            refusal: refusal(error),
-        }
     }
 
     /// Converts a peer's status: a refusal to its reason, a transport failure to [`Error::Unreachable`].
@@ -83,25 +84,4 @@ impl Error {
             },
         }
     }
-}
-
-/// Converts a store's error to the refusal that is sent on the wire.
-pub fn refusal(error: &store::Error) -> Refusal {
-    let reason = match error {
-        store::Error::StaleEpoch { .. } => Reason::StaleEpoch,
-        store::Error::Fenced { .. } => Reason::Fenced,
-        store::Error::NotReady(_) => Reason::NotReady,
-        store::Error::SequenceGap { .. } => Reason::SequenceGap,
-        store::Error::OtherLayout { .. } => Reason::OtherLayout,
-        store::Error::OtherCluster { .. } => Reason::OtherCluster,
-        store::Error::Forgotten { .. } => Reason::Forgotten,
-        store::Error::BadRequest(_) => Reason::BadRequest,
-        store::Error::NotFinite { .. } => Reason::NotFinite,
-        store::Error::NoTicket { .. } => Reason::NoTicket,
-        store::Error::Ended => Reason::JobEnded,
-        store::Error::Restore(_) => Reason::Storage,
-        store::Error::TooLarge { .. } => Reason::TooLarge,
-        store::Error::NoRoom { .. } => Reason::NoRoom,
-    };
-    Refusal::new(reason, error.to_string())
 }

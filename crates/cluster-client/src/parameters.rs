@@ -134,7 +134,7 @@ pub struct Returned {
 /// One session with every parameter server.
 #[derive(Debug)]
 pub struct Parameters {
-    shards: Arc<[ServerClient]>,
+    shards: Arc<[Arc<dyn ServerClient>]>,
     layout: Arc<Layout>,
     identity: Identity,
     deadline: Duration,
@@ -154,7 +154,7 @@ impl Parameters {
     /// # Errors
     /// A server refuses, or does not reply in time.
     pub async fn open(
-        shards: Vec<ServerClient>,
+        shards: Vec<Arc<dyn ServerClient>>,
         layout: Arc<Layout>,
         identity: Identity,
         fingerprint: u64,
@@ -307,9 +307,7 @@ impl Parameters {
                 let named = silent || step.named;
                 let selection = named.then(|| Arc::clone(&plan.selection));
                 let mut part = ShardGradients::new(Arc::clone(&gradients), Arc::clone(&plan));
-                if self.encoding != Encoding::Float32
-                    && matches!(self.shards[ps], ServerClient::Remote(_))
-                {
+                if self.encoding != Encoding::Float32 && self.shards[ps].is_remote() {
                     let bytes =
                         self.error_feedback
                             .encode(self.encoding, &plan, &step.sizes, &gradients);
@@ -401,7 +399,7 @@ async fn ask(
     identity: &Identity,
     deadline: Duration,
     outages: &Outages,
-    shard: &ServerClient,
+    shard: &dyn ServerClient,
     call: &ShardCall,
 ) -> Result<ShardAnswer, Error> {
     if call.push.is_none() && call.pull.is_none() {
@@ -410,7 +408,7 @@ async fn ask(
             pulled: None,
         });
     }
-    let answer = retry_noted(identity, shard.name(), deadline, outages, move || {
+    let answer = retry_noted(identity, shard.name(), deadline, outages, || {
         shard.step(*identity, call)
     })
     .await;
@@ -427,7 +425,7 @@ async fn ask_in_turn(
     identity: &Identity,
     deadline: Duration,
     outages: &Outages,
-    shards: &[ServerClient],
+    shards: &[Arc<dyn ServerClient>],
     calls: &[ShardCall],
 ) -> Result<Vec<ShardAnswer>, Error> {
     let (Some((first, others)), Some((first_call, calls))) =
@@ -445,9 +443,9 @@ async fn ask_in_turn(
     let pushed = others
         .iter()
         .zip(&pushes)
-        .map(|(shard, call)| ask(identity, deadline, outages, shard, call));
+        .map(|(shard, call)| ask(identity, deadline, outages, &**shard, call));
     let pushed = try_join_all(pushed).await?;
-    let mut answers = vec![ask(identity, deadline, outages, first, first_call).await?];
+    let mut answers = vec![ask(identity, deadline, outages, &**first, first_call).await?];
     let granted = answers[0]
         .pulled
         .as_ref()
@@ -460,7 +458,7 @@ async fn ask_in_turn(
     let read = others
         .iter()
         .zip(&reads)
-        .map(|(shard, call)| ask(identity, deadline, outages, shard, call));
+        .map(|(shard, call)| ask(identity, deadline, outages, &**shard, call));
     let read = try_join_all(read).await?;
     let both = pushed.into_iter().zip(read);
     answers.extend(both.map(|(push, read)| ShardAnswer {
@@ -471,7 +469,7 @@ async fn ask_in_turn(
 }
 
 async fn run(
-    shards: Arc<[ServerClient]>,
+    shards: Arc<[Arc<dyn ServerClient>]>,
     identity: Identity,
     deadline: Duration,
     work: Calls,
@@ -490,7 +488,7 @@ async fn run(
         let asked = shards
             .iter()
             .zip(&calls)
-            .map(|(shard, call)| ask(&identity, deadline, &outages, shard, call));
+            .map(|(shard, call)| ask(&identity, deadline, &outages, &**shard, call));
         try_join_all(asked).await?
     };
     let pushed = shared.map(|gradients| {
@@ -542,7 +540,7 @@ async fn run(
         ticket => ticket,
     };
     for (ps, (answer, call)) in answers.iter_mut().zip(&calls).enumerate() {
-        let (Some((pulled, answer)), Some(pull)) = (answer.pulled.take(), &call.pull) else {
+        let (Some((pulled, mut answer)), Some(pull)) = (answer.pulled.take(), &call.pull) else {
             continue;
         };
         step.versions[ps] = pulled.version;
@@ -553,7 +551,7 @@ async fn run(
                 &step.plans[ps],
                 pull,
                 &pulled.updates,
-                answer,
+                &mut *answer,
             )?;
         }
     }

@@ -6,9 +6,10 @@ use tokio::time::Instant;
 use tracing::info;
 use trainyard_checkpoint::PartRead;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::{Identity, Progress};
 
-use crate::{Error, Plan, Preparation, ServerClient, retry};
+use crate::{Error, Preparation, ServerClient, retry};
 
 /// Time between two log lines about the progress of a server.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
@@ -21,7 +22,7 @@ const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 /// The server refuses, the checkpoint cannot be read, or no reply or progress came for `deadline`.
 pub async fn prepare(
     identity: &Identity,
-    shard: &ServerClient,
+    shard: &dyn ServerClient,
     deadline: Duration,
     plan: &Plan,
 ) -> Result<Vec<PartRead>, Error> {

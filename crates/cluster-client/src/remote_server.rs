@@ -9,23 +9,26 @@ use tonic::body::Body;
 use tonic::{Response, Status};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::Diagnostic;
+use trainyard_parameter_server::wire::{
+    batch_from_wire, part_read_from_wire, position_from_wire, push_to_wire, selection_to_wire,
+};
+use trainyard_parameter_server::{
+    Plan, Saved, ServerStatus, prepare_request, rejection_from_wire, rejection_to_wire,
+};
 use trainyard_parameter_store as store;
-use trainyard_parameter_store::{Identity, Opened, Pulled, Pushed, Ticket, Update};
+use trainyard_parameter_store::{Identity, Opened, Pulled, Pushed, Ticket};
 use trainyard_protocol::Channel;
 use trainyard_protocol::framing::Outgoing;
 use trainyard_protocol::payload::Payload;
 use trainyard_protocol::{Pool, Reason, convert, limits, unary_call, v1};
 use trainyard_runtime::Network;
 
+use crate::answer::ReceivedAnswer;
 use crate::call::{ShardAnswer, ShardCall, ShardPush};
 use crate::channel_over;
 use crate::gradients::GradientTensor;
-use crate::rejection::{guard_to_wire, rejection_from_wire, rejection_to_wire};
 use crate::replica_routing::{Client, Replicas};
-use crate::wire::{
-    batch_from_wire, part_read_from_wire, position_from_wire, push_to_wire, selection_to_wire,
-};
-use crate::{Answer, Error, Plan, Preparation, Saved, ServerStatus};
+use crate::{Error, Preparation, ServerClient};
 
 /// The method whose messages carry tensors.
 const STEP: &str = "/trainyard.v1.ParameterService/Step";
@@ -92,185 +95,13 @@ impl RemoteServer {
         }
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) async fn status(&self, positions: bool) -> Result<ServerStatus, Error> {
+    async fn ask_status(&self, request: v1::StatusRequest) -> Result<ServerStatus, Error> {
         let reply = self
             .call(limits::CALL_TIMEOUT, |mut client| async move {
-                client
-                    .status(v1::StatusRequest {
-                        positions,
-                        ..v1::StatusRequest::default()
-                    })
-                    .await
+                client.status(request).await
             })
             .await?;
         self.status_from_wire(&reply)
-    }
-
-    pub(crate) async fn saved(&self, cluster_epoch: u64, version: u64) -> Result<(), Error> {
-        let request = v1::StatusRequest {
-            positions: false,
-            cluster_epoch,
-            saved_version: Some(version),
-        };
-        self.call(limits::CALL_TIMEOUT, |mut client| async move {
-            client.status(request).await
-        })
-        .await
-        .map(drop)
-    }
-
-    pub(crate) async fn claim(
-        &self,
-        identity: Identity,
-        cluster_fingerprint: u64,
-        model_dir: &Path,
-    ) -> Result<ServerStatus, Error> {
-        let request = v1::ClaimRequest {
-            identity: Some(identity_to_wire(&identity)),
-            cluster_fingerprint,
-            release: trainyard_protocol::RELEASE.into(),
-            model_dir: model_dir.to_string_lossy().into_owned(),
-        };
-        let reply = self
-            .call(limits::CALL_TIMEOUT, |mut client| async move {
-                client.claim(request).await
-            })
-            .await?;
-        self.status_from_wire(&reply)
-    }
-
-    pub(crate) async fn prepare(
-        &self,
-        identity: Identity,
-        plan: &Plan,
-    ) -> Result<Preparation, Error> {
-        let slices = plan
-            .layout
-            .slices
-            .iter()
-            .enumerate()
-            .filter(|(_, slice)| slice.ps == self.place);
-        let update = if plan.hybrid {
-            Update::Async
-        } else {
-            plan.update
-        };
-        let (update, staleness_max) = match update {
-            Update::Async => (v1::Update::Async, 0),
-            Update::StaleSynchronous { staleness_max } => {
-                (v1::Update::StaleSynchronous, staleness_max)
-            }
-            Update::Sync => (v1::Update::Sync, 0),
-        };
-        let request = v1::PrepareRequest {
-            identity: Some(identity_to_wire(&identity)),
-            seed: plan.seed,
-            num_ps: plan.layout.num_ps as u32,
-            variables: plan
-                .variables
-                .iter()
-                .map(convert::variable_to_wire)
-                .collect(),
-            slices: slices
-                .map(|(number, slice)| convert::slice_to_wire(number, slice))
-                .collect(),
-            optimizers: convert::optimizers_to_wire(&plan.optimizers),
-            layout_fingerprint: plan.fingerprint,
-            checkpoint: plan
-                .checkpoint
-                .as_ref()
-                .map(|path| path.to_string_lossy().into_owned())
-                .unwrap_or_default(),
-            place: self.place as u32,
-            counts_steps: self.place == 0,
-            global_step_max: plan.global_step_max,
-            update: update.into(),
-            staleness_max,
-            guard: Some(guard_to_wire(&plan.guard)),
-            forget_positions: plan.forget_positions,
-            settings: plan.settings,
-            warm_start: plan
-                .warm_start
-                .as_ref()
-                .map(|start| start.path.to_string_lossy().into_owned())
-                .unwrap_or_default(),
-            warm_start_names: plan
-                .warm_start
-                .iter()
-                .flat_map(|start| start.names.clone())
-                .collect(),
-        };
-        let reply = self
-            .call(limits::CALL_TIMEOUT, |mut client| async move {
-                client.prepare(request).await
-            })
-            .await?;
-        Ok(match reply.state() {
-            v1::PsState::Preparing => {
-                Preparation::UnderWay(reply.progress.map(progress_from_wire).unwrap_or_default())
-            }
-            _ => Preparation::Done(
-                reply
-                    .parts_read
-                    .into_iter()
-                    .map(part_read_from_wire)
-                    .collect(),
-            ),
-        })
-    }
-
-    pub(crate) async fn open(&self, identity: Identity) -> Result<(), Error> {
-        let request = v1::OpenRequest {
-            identity: Some(identity_to_wire(&identity)),
-        };
-        self.call(limits::CALL_TIMEOUT, |mut client| async move {
-            client.open(request).await
-        })
-        .await
-        .map(drop)
-    }
-
-    pub(crate) async fn open_session(
-        &self,
-        identity: Identity,
-        layout_fingerprint: u64,
-        data_shard: u64,
-    ) -> Result<Opened, Error> {
-        let seq = identity.seq;
-        let identity = Some(identity_to_wire(&identity));
-        let request = v1::OpenSessionRequest {
-            identity,
-            layout_fingerprint,
-            data_shard,
-            seq,
-        };
-        let reply = self
-            .call(limits::CALL_TIMEOUT, |mut client| async move {
-                client.open_session(request).await
-            })
-            .await?;
-        Ok(Opened {
-            version: reply.version,
-            batches_applied: reply.batches_applied,
-        })
-    }
-
-    pub(crate) async fn step(
-        &self,
-        identity: Identity,
-        call: &ShardCall,
-    ) -> Result<ShardAnswer, Error> {
-        match self.step_once(identity, call, false).await {
-            // The server has restarted and lost the selection of the pull.
-            Err(error) if error.reason() == Some(Reason::Forgotten) => {
-                self.step_once(identity, call, true).await
-            }
-            answer => answer,
-        }
     }
 
     async fn step_once(
@@ -374,11 +205,7 @@ impl RemoteServer {
             reached,
             ..
         } = pulled;
-        let answer = Answer::Remote {
-            payload,
-            read: 0,
-            unchanged,
-        };
+        let answer = ReceivedAnswer::new(payload, unchanged);
         let pulled = Pulled {
             version,
             reached,
@@ -389,70 +216,8 @@ impl RemoteServer {
         };
         Ok(ShardAnswer {
             pushed,
-            pulled: Some((pulled, answer)),
+            pulled: Some((pulled, Box::new(answer))),
         })
-    }
-
-    pub(crate) async fn close_session(
-        &self,
-        identity: Identity,
-        task: Task,
-        session: u64,
-    ) -> Result<(), Error> {
-        let identity = Some(identity_to_wire(&identity));
-        let request = v1::CloseSessionRequest {
-            identity,
-            task: Some(convert::task_to_wire(task)),
-            session,
-        };
-        self.call(limits::CALL_TIMEOUT, |mut client| async move {
-            client.close_session(request).await
-        })
-        .await
-        .map(drop)
-    }
-
-    pub(crate) async fn save(
-        &self,
-        identity: Identity,
-        directory: &Path,
-        at_version: Option<u64>,
-    ) -> Result<Saved, Error> {
-        let directory = directory.to_string_lossy().into_owned();
-        let identity = Some(identity_to_wire(&identity));
-        let request = v1::SaveShardRequest {
-            identity,
-            directory,
-            at_version,
-        };
-        let reply = self
-            .call(limits::CHECKPOINT_CALL_TIMEOUT, |mut client| async move {
-                client.save_shard(request).await
-            })
-            .await?;
-        Ok(Saved {
-            record: reply.record,
-            global_step: reply.global_step,
-        })
-    }
-
-    pub(crate) async fn finish(
-        &self,
-        identity: Identity,
-        reason: &str,
-        failed: bool,
-    ) -> Result<(), Error> {
-        let identity = Some(identity_to_wire(&identity));
-        let request = v1::FinishRequest {
-            identity,
-            reason: reason.to_owned(),
-            failed,
-        };
-        self.call(limits::CALL_TIMEOUT, |mut client| async move {
-            client.finish(request).await
-        })
-        .await
-        .map(drop)
     }
 
     async fn call<T, F: Future<Output = Result<Response<T>, Status>>>(
@@ -523,6 +288,189 @@ impl RemoteServer {
             wants_checkpoint: reply.wants_checkpoint,
             positions,
         })
+    }
+}
+
+#[tonic::async_trait]
+impl ServerClient for RemoteServer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    async fn status(&self) -> Result<ServerStatus, Error> {
+        self.ask_status(v1::StatusRequest::default()).await
+    }
+
+    async fn positions(&self) -> Result<ServerStatus, Error> {
+        let request = v1::StatusRequest {
+            positions: true,
+            ..v1::StatusRequest::default()
+        };
+        self.ask_status(request).await
+    }
+
+    async fn saved(&self, cluster_epoch: u64, version: u64) -> Result<(), Error> {
+        let request = v1::StatusRequest {
+            positions: false,
+            cluster_epoch,
+            saved_version: Some(version),
+        };
+        self.call(limits::CALL_TIMEOUT, |mut client| async move {
+            client.status(request).await
+        })
+        .await
+        .map(drop)
+    }
+
+    async fn claim(
+        &self,
+        identity: Identity,
+        cluster_fingerprint: u64,
+        model_dir: &Path,
+    ) -> Result<ServerStatus, Error> {
+        let request = v1::ClaimRequest {
+            identity: Some(identity_to_wire(&identity)),
+            cluster_fingerprint,
+            release: trainyard_protocol::RELEASE.into(),
+            model_dir: model_dir.to_string_lossy().into_owned(),
+        };
+        let reply = self
+            .call(limits::CALL_TIMEOUT, |mut client| async move {
+                client.claim(request).await
+            })
+            .await?;
+        self.status_from_wire(&reply)
+    }
+
+    async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<Preparation, Error> {
+        let request = v1::PrepareRequest {
+            identity: Some(identity_to_wire(&identity)),
+            ..prepare_request(plan, self.place)
+        };
+        let reply = self
+            .call(limits::CALL_TIMEOUT, |mut client| async move {
+                client.prepare(request).await
+            })
+            .await?;
+        Ok(match reply.state() {
+            v1::PsState::Preparing => {
+                Preparation::UnderWay(reply.progress.map(progress_from_wire).unwrap_or_default())
+            }
+            _ => Preparation::Done(
+                reply
+                    .parts_read
+                    .into_iter()
+                    .map(part_read_from_wire)
+                    .collect(),
+            ),
+        })
+    }
+
+    async fn open(&self, identity: Identity) -> Result<(), Error> {
+        let request = v1::OpenRequest {
+            identity: Some(identity_to_wire(&identity)),
+        };
+        self.call(limits::CALL_TIMEOUT, |mut client| async move {
+            client.open(request).await
+        })
+        .await
+        .map(drop)
+    }
+
+    async fn open_session(
+        &self,
+        identity: Identity,
+        layout_fingerprint: u64,
+        data_shard: u64,
+    ) -> Result<Opened, Error> {
+        let seq = identity.seq;
+        let identity = Some(identity_to_wire(&identity));
+        let request = v1::OpenSessionRequest {
+            identity,
+            layout_fingerprint,
+            data_shard,
+            seq,
+        };
+        let reply = self
+            .call(limits::CALL_TIMEOUT, |mut client| async move {
+                client.open_session(request).await
+            })
+            .await?;
+        Ok(Opened {
+            version: reply.version,
+            batches_applied: reply.batches_applied,
+        })
+    }
+
+    async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
+        match self.step_once(identity, call, false).await {
+            // The server has restarted and lost the selection of the pull.
+            Err(error) if error.reason() == Some(Reason::Forgotten) => {
+                self.step_once(identity, call, true).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn close_session(
+        &self,
+        identity: Identity,
+        task: Task,
+        session: u64,
+    ) -> Result<(), Error> {
+        let identity = Some(identity_to_wire(&identity));
+        let request = v1::CloseSessionRequest {
+            identity,
+            task: Some(convert::task_to_wire(task)),
+            session,
+        };
+        self.call(limits::CALL_TIMEOUT, |mut client| async move {
+            client.close_session(request).await
+        })
+        .await
+        .map(drop)
+    }
+
+    async fn save(
+        &self,
+        identity: Identity,
+        directory: &Path,
+        at_version: Option<u64>,
+    ) -> Result<Saved, Error> {
+        let directory = directory.to_string_lossy().into_owned();
+        let identity = Some(identity_to_wire(&identity));
+        let request = v1::SaveShardRequest {
+            identity,
+            directory,
+            at_version,
+        };
+        let reply = self
+            .call(limits::CHECKPOINT_CALL_TIMEOUT, |mut client| async move {
+                client.save_shard(request).await
+            })
+            .await?;
+        Ok(Saved {
+            record: reply.record,
+            global_step: reply.global_step,
+        })
+    }
+
+    async fn finish(&self, identity: Identity, reason: &str, failed: bool) -> Result<(), Error> {
+        let identity = Some(identity_to_wire(&identity));
+        let request = v1::FinishRequest {
+            identity,
+            reason: reason.to_owned(),
+            failed,
+        };
+        self.call(limits::CALL_TIMEOUT, |mut client| async move {
+            client.finish(request).await
+        })
+        .await
+        .map(drop)
     }
 }
 

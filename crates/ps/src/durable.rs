@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use tracing::{error, info, warn};
 use trainyard_checkpoint::{known_cluster_id, prepared_epoch};
-use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::Task;
 use trainyard_daemon::Context;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_server::LocalServer;
+use trainyard_parameter_server::journal::{LogJournal, LogState};
+use trainyard_parameter_server::recovery::{Expected, Problem, Recovered, owner, recover};
 use trainyard_parameter_store::{Journal, State};
 use trainyard_run_config::{DurabilityConfig, UpdateConfig};
 use trainyard_runtime::has_threads;
 use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
-
-use crate::journal::{LogJournal, LogState};
-use crate::recovery::{Expected, Problem, Recovered, owner, recover};
 
 /// Name of the folder of the logs, in the job's local folder.
 const LOGS: &str = "wal";

@@ -1,22 +1,15 @@
 //! The parameter server: serves pulls and pushes of its part of the parameters.
 //!
 //! The server stores numbers and applies update rules. It does not know models, features or data. The store
-//! (`trainyard-parameter-store`) makes all decisions; this crate connects it to the network and to the end of the
-//! job.
+//! (`trainyard-parameter-store`) decides whether an update counts, and the server around it
+//! (`trainyard-parameter-server`) has the values, their checkpoints and their log. This crate connects the server to the
+//! network, to a second replica and to the end of the job.
 
 mod answer;
 mod durable;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
-mod gradients;
-mod journal;
 mod machine;
 mod preparation;
-mod record;
-mod recovery;
-mod replay;
 mod replication;
-mod replication_log;
 mod run;
 mod service;
 mod telemetry;

@@ -7,15 +7,15 @@ use tokio::sync::watch::channel;
 use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
 use tracing::{debug, info, warn};
-use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
+use trainyard_daemon::{CancellationToken, Context, ServerLimits, free_bytes, serve};
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
+use trainyard_parameter_server::LocalServer;
+use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_store::{State, Status};
 use trainyard_runtime::blocking;
 
 use crate::durable::{Undecided, cannot, has_log, open_log, undecided};
-use crate::journal::LogJournal;
 use crate::machine::memory_bytes;
 use crate::service::Service;
 use crate::tensor_service::{MessageBudget, TensorService};
@@ -308,8 +308,10 @@ async fn watch(
 
 /// Measures the free disk space, and removes the part of the log that a committed checkpoint covers.
 pub(crate) async fn retire(journal: &Arc<LogJournal>, context: &Context) {
-    let looks = Arc::clone(journal);
-    let _ = blocking(move || looks.look_at_disk()).await;
+    let folder = journal.folder().to_owned();
+    if let Ok(Some(free)) = blocking(move || free_bytes(&folder)).await {
+        journal.set_free(free);
+    }
     if !journal.waits_for_checkpoint() {
         return;
     }

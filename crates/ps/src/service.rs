@@ -8,30 +8,28 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
-use trainyard_checkpoint::{WarmStart, known_cluster_id};
-use trainyard_cluster_client::wire::{
-    batch_from_wire, batch_to_wire, micro_batch_from_wire, part_read_to_wire, position_to_wire,
-    selection_from_wire,
-};
-use trainyard_cluster_client::{
-    Error, LocalServer, Plan, Stepped, guard_from_wire, rejection_from_wire, rejection_to_wire,
-};
+use trainyard_checkpoint::known_cluster_id;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{Caller, Context};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_store::{Identity, Opened, Pull, Push, Rejections, State, Ticket, Update};
+use trainyard_parameter_server::journal::LogJournal;
+use trainyard_parameter_server::replication_log::NotCommitted;
+use trainyard_parameter_server::wire::{
+    batch_from_wire, batch_to_wire, micro_batch_from_wire, part_read_to_wire, position_to_wire,
+    selection_from_wire,
+};
+use trainyard_parameter_server::{
+    Error, LocalServer, Stepped, WireGradients, plan_of, rejection_from_wire, rejection_to_wire,
+};
+use trainyard_parameter_store::{Identity, Opened, Pull, Push, Rejections, State, Ticket};
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::payload::{Encoding, Payload};
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
-use trainyard_protocol::{Pool, Reason, Refusal, convert, limits, shown, v1};
+use trainyard_protocol::{Pool, Reason, Refusal, convert, shown, v1};
 use trainyard_runtime::blocking;
-use trainyard_variable::{Layout, Partitioner, Placement};
 
 use crate::answer::AnswerTensor;
-use crate::gradients::WireGradients;
-use crate::journal::LogJournal;
 use crate::preparation::{Asked, LONG_POLL_TIMEOUT, PreparationWork, within};
-use crate::replication_log::NotCommitted;
 use crate::telemetry::Telemetry;
 
 /// The service of one shard.
@@ -87,69 +85,6 @@ fn identity(caller: Caller, identity: Option<v1::Identity>) -> Result<Identity, 
     })
 }
 
-/// Converts a request to prepare: the plan, the place among the stores, and the slices.
-pub(crate) fn plan_of(
-    request: &v1::PrepareRequest,
-    index: usize,
-) -> Result<(Plan, usize, Slices), Status> {
-    let update = match request.update() {
-        v1::Update::Sync => Update::Sync,
-        v1::Update::StaleSynchronous => Update::StaleSynchronous {
-            staleness_max: request.staleness_max,
-        },
-        v1::Update::Async | v1::Update::Unspecified => Update::Async,
-    };
-    let variables = convert::variables_from_wire(request.variables.clone()).map_err(bad)?;
-    let slices = request
-        .slices
-        .iter()
-        .map(|slice| convert::slice_from_wire(slice, &variables, index))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(bad)?;
-    let whole: usize = slices
-        .iter()
-        .map(|(_, slice)| slice)
-        .filter(|slice| variables[slice.variable].access == trainyard_variable::Access::Whole)
-        .map(|slice| slice.len() * 4)
-        .sum();
-    if whole > limits::TENSOR_MESSAGE_BYTES_MAX {
-        let message = format!(
-            "variables read whole at {} hold {whole} bytes, a message at most {}: use more parameter servers",
-            Task {
-                role: Role::Ps,
-                index
-            },
-            limits::TENSOR_MESSAGE_BYTES_MAX
-        );
-        return Err(Refusal::new(Reason::TooLarge, message).into());
-    }
-    let plan = Plan {
-        // The request names the slices one by one, so the server needs no layout.
-        layout: Layout::new(
-            &[],
-            Partitioner::Fixed { num_shards: 1 },
-            Placement::Greedy,
-            request.num_ps as usize,
-        ),
-        variables,
-        fingerprint: request.layout_fingerprint,
-        optimizers: convert::optimizers_from_wire(request.optimizers.clone()).map_err(bad)?,
-        seed: request.seed,
-        global_step_max: request.global_step_max,
-        update,
-        guard: guard_from_wire(request.guard),
-        hybrid: false,
-        settings: request.settings,
-        forget_positions: request.forget_positions,
-        checkpoint: (!request.checkpoint.is_empty()).then(|| request.checkpoint.clone().into()),
-        warm_start: (!request.warm_start.is_empty()).then(|| WarmStart {
-            path: request.warm_start.clone().into(),
-            names: request.warm_start_names.clone().into_iter().collect(),
-        }),
-    };
-    Ok((plan, request.place as usize, slices))
-}
-
 fn rejections_to_wire(told: &Rejections) -> v1::Rejections {
     let latest = told.latest.iter().copied().map(batch_to_wire).collect();
     let task = Some(convert::task_to_wire(told.task));
@@ -162,14 +97,9 @@ fn rejections_to_wire(told: &Rejections) -> v1::Rejections {
 }
 
 fn as_status(error: Error) -> Status {
-    match error {
-        Error::Refused { refusal, .. } => refusal.into(),
-        other => Refusal::new(Reason::Storage, other.to_string()).into(),
-    }
+    let Error::Refused { refusal, .. } = error;
+    refusal.into()
 }
-
-/// Slices, by number.
-pub(crate) type Slices = Vec<(u32, trainyard_variable::Slice)>;
 
 impl Service {
     pub(crate) fn new(
@@ -566,8 +496,7 @@ impl ParameterService for Service {
         let model_dir = Path::new(&request.model_dir);
         self.answer(
             self.shard
-                .claim(identity, request.cluster_fingerprint, model_dir)
-                .await,
+                .claim(identity, request.cluster_fingerprint, model_dir),
         )?;
         self.commit().await?;
         Ok(Response::new(self.status_reply()))
@@ -664,7 +593,7 @@ impl ParameterService for Service {
             request.into_inner().identity,
         )?;
         self.journal()?;
-        self.answer(self.shard.open(identity).await)?;
+        self.answer(self.shard.open(identity))?;
         self.commit().await?;
         Ok(Response::new(self.status_reply()))
     }
@@ -713,10 +642,9 @@ impl ParameterService for Service {
             ..identity(caller, request.identity)?
         };
         self.journal()?;
-        let opened = self
-            .shard
-            .open_session(identity, request.layout_fingerprint, request.data_shard)
-            .await;
+        let opened =
+            self.shard
+                .open_session(identity, request.layout_fingerprint, request.data_shard);
         let Opened {
             version,
             batches_applied,
@@ -760,11 +688,7 @@ impl ParameterService for Service {
         let identity = identity(caller, request.identity)?;
         let task = convert::task_from_wire(request.task).map_err(bad)?;
         self.journal()?;
-        self.answer(
-            self.shard
-                .close_session(identity, task, request.session)
-                .await,
-        )?;
+        self.answer(self.shard.close_session(identity, task, request.session))?;
         self.commit().await?;
         tracing::info!(%task, session = request.session, "session closed");
         Ok(Response::new(self.status_reply()))
@@ -809,7 +733,7 @@ impl ParameterService for Service {
             drop(failed);
             return Ok(Response::new(self.status_reply()));
         }
-        self.answer(self.shard.finish(identity, &request.reason, false).await)?;
+        self.answer(self.shard.finish(identity))?;
         self.commit().await?;
         if let Some(Err(error)) = journal.map(|journal| journal.clear()) {
             tracing::warn!(%error, "the log of a job that has ended stays: it may be removed by hand");

@@ -1,8 +1,8 @@
 //! The contents of a job's stores, which are the same in every task.
 
-use trainyard_cluster_client::Plan;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
+use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::{Guard, Nonfinite, Update};
 use trainyard_run_config::{
     Job, NonfiniteConfig, PartitionerConfig, PlacementConfig, StrategyKind, UpdateConfig,

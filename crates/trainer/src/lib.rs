@@ -32,10 +32,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use trainyard_cluster_client::{Error, LocalServer, ServerClient};
+use trainyard_cluster_client::{Error, ServerClient};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::AnyModel;
+use trainyard_parameter_server::LocalServer;
 use trainyard_protocol::Reason;
 use trainyard_run_config::{Job, Sharding, UpdateConfig};
 
@@ -159,7 +160,7 @@ pub fn run(
     config: Config,
     model: Arc<AnyModel>,
     coordinator: Arc<dyn Coordinator>,
-    shards: Vec<ServerClient>,
+    shards: Vec<Arc<dyn ServerClient>>,
     stop: CancellationToken,
 ) -> BoxFuture<'static, Result<Outcome, Diagnostic>> {
     // The future is boxed, so that it is compiled once here, and not again in each program that trains.
@@ -170,7 +171,7 @@ async fn train_until_told(
     config: Config,
     model: Arc<AnyModel>,
     coordinator: Arc<dyn Coordinator>,
-    shards: Vec<ServerClient>,
+    shards: Vec<Arc<dyn ServerClient>>,
     stop: CancellationToken,
 ) -> Result<Outcome, Diagnostic> {
     let plan = plan(&config.job, &*model, config.num_ps);
@@ -186,9 +187,9 @@ async fn train_until_told(
     } else {
         (shards, Vec::new())
     };
-    let tables: Vec<ServerClient> = tables
+    let tables: Vec<Arc<dyn ServerClient>> = tables
         .into_iter()
-        .filter(|shard| matches!(shard, ServerClient::Remote(_)))
+        .filter(|shard| shard.is_remote())
         .collect();
     let threads = Threads::start(config.job.run.intra_op_parallelism_threads)?;
     info!(threads = threads.count(), "computing");

@@ -46,7 +46,7 @@ pub(crate) struct Member<'a> {
     pub(crate) fingerprint: u64,
     pub(crate) rendezvous: &'a Rendezvous,
     /// Servers of the variables that are not read whole, under the hybrid strategy.
-    pub(crate) tables: &'a [ServerClient],
+    pub(crate) tables: &'a [Arc<dyn ServerClient>],
     pub(crate) stop: &'a CancellationToken,
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use trainyard_cluster_client::{LocalServer, channel_over};
+use trainyard_cluster_client::channel_over;
 use trainyard_cluster_spec::Task;
 use trainyard_collective::{Collective, Deadlines, Group, Hub, Membership, Peer, local};
 use trainyard_diagnostic::Diagnostic;
+use trainyard_parameter_server::LocalServer;
 use trainyard_runtime::Network;
 
 use crate::{GroupAssignment, Mirror};

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use trainyard_checkpoint::{abandon, absolute, begin, commit};
-use trainyard_cluster_client::{Error, LocalServer, Plan};
+use trainyard_cluster_client::Error;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_server::{LocalServer, Plan};
 use trainyard_parameter_store::{Identity, Opened, State};
 
 use crate::outcome::into_diagnostic;
@@ -74,14 +75,13 @@ impl Replica {
         let folder = &config.job.model_dir;
         let folder = absolute(folder);
         self.shard
-            .claim(identity, config.servers.fingerprint(), &folder)
-            .await?;
+            .claim(identity, config.servers.fingerprint(), &folder)?;
         if self.version().is_none() {
             self.plan.checkpoint.clone_from(&start.checkpoint);
             self.plan.forget_positions = start.forget_positions;
             self.shard.prepare(identity, &self.plan).await?;
         }
-        self.shard.open(identity).await
+        Ok(self.shard.open(identity)?)
     }
 
     /// Writes the parameters where another member can read them. Returns the checkpoint.
@@ -103,7 +103,7 @@ impl Replica {
             .shard
             .save(identity, &place, None)
             .await
-            .map_err(|error| into_diagnostic(&error));
+            .map_err(|error| into_diagnostic(&error.into()));
         let committed = saved.and_then(|saved| {
             let manifest = self
                 .plan
@@ -130,7 +130,7 @@ impl Replica {
         self.plan.checkpoint = Some(checkpoint.to_owned());
         self.plan.forget_positions = false;
         self.shard.prepare(identity, &self.plan).await?;
-        self.shard.open(identity).await
+        Ok(self.shard.open(identity)?)
     }
 }
 

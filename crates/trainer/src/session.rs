@@ -74,7 +74,7 @@ impl Session {
     pub(crate) async fn join(
         config: &Config,
         coordinator: &Arc<dyn Coordinator>,
-        shards: &[ServerClient],
+        shards: &[Arc<dyn ServerClient>],
         layout: &Arc<Layout>,
         fingerprint: u64,
         spent_session: &mut u64,

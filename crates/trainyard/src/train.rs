@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use trainyard_chief::{Chief, Ending, Report, run_job};
-use trainyard_cluster_client::{LocalServer, ServerClient};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_daemon::{CancellationToken, Context, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Build;
+use trainyard_parameter_server::LocalServer;
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 
@@ -125,7 +125,7 @@ async fn alone(
     let mut leading = Chief::new(
         &context,
         model,
-        vec![ServerClient::Local(shard)],
+        vec![Arc::new(shard)],
         Arc::new(|_, _, _| {}),
         draw,
     )?;

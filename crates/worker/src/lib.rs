@@ -54,10 +54,10 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
     let mirrors = context.job.strategy.kind.is_mirrored();
     let servers = context.cluster.of_role(Role::Ps);
     let servers = RemoteServer::all(&context.network, servers, context.job.is_replicated())?;
-    let servers = servers
-        .into_iter()
-        .map(|server| server.behind(usize::from(mirrors)));
-    let shards: Vec<ServerClient> = servers.map(ServerClient::Remote).collect();
+    let mut shards: Vec<Arc<dyn ServerClient>> = Vec::new();
+    for server in servers {
+        shards.push(Arc::new(server.behind(usize::from(mirrors))));
+    }
     check_cluster(&context.job, shards.len())?;
     let address = context
         .cluster

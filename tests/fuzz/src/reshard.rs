@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trainyard_checkpoint::{Checkpoint, Manifest, ShardRecord, begin, commit};
-use trainyard_cluster_client::{LocalServer, Plan};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
+use trainyard_parameter_server::{LocalServer, Plan};
 use trainyard_parameter_store::{BatchId, Claim, Guard, Identity, Push, Selection, Update};
 use trainyard_variable::{
     Access, DynamicTable, Initializer, Layout, Partitioner, Placement, VariableSpec,
@@ -200,7 +200,7 @@ fn save(plan: &Plan, shards: &[LocalServer], model_dir: &Path, step: u64) -> Pat
     let folder = begin(model_dir, step, "fuzz", 0).expect("there is room");
     let mut manifest = Manifest::new(format!("{CLUSTER:032x}"), 1, step, 0);
     for shard in shards {
-        let saved = block_on(trainyard_cluster_client::LocalServer::save(
+        let saved = block_on(LocalServer::save(
             shard,
             identity(Role::Chief, 0, 0),
             &folder,

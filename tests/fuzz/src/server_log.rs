@@ -2,6 +2,9 @@
 
 use bytes::Bytes;
 use prost::Message as _;
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_parameter_server::LocalServer;
+use trainyard_parameter_server::recovery::{Expected, recover};
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
 use trainyard_write_ahead_log::{Durability, Entry, Folder, Log, Origin};
@@ -10,6 +13,10 @@ use crate::numbers::Numbers;
 use crate::scratch::{self, block_on};
 
 const OWNER: u128 = 7;
+const SERVER: Task = Task {
+    role: Role::Ps,
+    index: 0,
+};
 
 /// What every log goes on from: a vector, a table, a dynamic table. What a log asks a server to hold is not the question.
 fn prepare(update: i32) -> v1::PrepareRequest {
@@ -111,7 +118,15 @@ pub fn run(data: &[u8]) {
     );
     block_on(log.commit(log.end())).expect("it is written");
     drop(log);
-    if let Err(problem) = trainyard_ps::fuzzing::recover_store(folder.path(), &path, OWNER, 1) {
-        assert!(!problem.is_empty());
+    let expected = Expected {
+        model_dir: folder.path(),
+        owner: Some(OWNER),
+        prepared_epoch: 1,
+        task: SERVER,
+    };
+    let server = LocalServer::new(SERVER.index, 1, 1, 1);
+    let written = Folder::open(&path).expect("a folder");
+    if let Err(problem) = recover(&server, &written, expected) {
+        assert!(!problem.to_string().is_empty());
     }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tracing::{debug, info};
 use trainyard_checkpoint::{Checkpoint, JobState as Marker, list, misfit};
-use trainyard_cluster_client::ServerClient;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_run_config::Job;
 use trainyard_trainer::JobState;
@@ -54,10 +53,7 @@ fn decide(marker: &Marker, step: u64, same_input: bool, job: &Job) -> Option<Rea
 /// # Errors
 /// The checkpoint belongs to another model.
 pub(super) fn look(lead: &Chief, run: &Run) -> Result<Option<u64>, Diagnostic> {
-    let is_alone = !lead
-        .shards
-        .iter()
-        .any(|shard| matches!(shard, ServerClient::Remote(_)));
+    let is_alone = !lead.shards.iter().any(|shard| shard.is_remote());
     let folder = &lead.job.model_dir;
     let Ok(Some(marker)) = Marker::read(folder) else {
         return Ok(None);

@@ -2,6 +2,7 @@
 
 use std::hash::Hasher as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use fnv::FnvHasher;
 use futures_util::future::try_join_all;
@@ -11,11 +12,10 @@ use trainyard_checkpoint::{
     Checkpoint, JobPhase, Manifest, Origin, PartRead, WarmStart, absolute, latest, list, misfit,
     note_prepared, prepared_epoch, set_aside, sweep_before,
 };
-use trainyard_cluster_client::{
-    Error, Plan, ServerClient, ServerStatus, prepare as prepare_server, retry,
-};
+use trainyard_cluster_client::{Error, ServerClient, prepare as prepare_server, retry};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_server::{Plan, ServerStatus};
 use trainyard_parameter_store::{State, Update};
 use trainyard_protocol::Reason;
 use trainyard_run_config::{WarmStartConfig, resolve_path};
@@ -61,7 +61,7 @@ async fn work(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
 
 /// Waits for a server that no longer knows this term, because it has restarted since it was claimed, and returns its
 /// name. Such a server would refuse every request of its chief.
-async fn forgetful(shards: &[ServerClient], epoch: u64) -> String {
+async fn forgetful(shards: &[Arc<dyn ServerClient>], epoch: u64) -> String {
     loop {
         tokio::time::sleep(SERVER_POLL_INTERVAL).await;
         for shard in shards {
@@ -364,7 +364,7 @@ async fn prepare(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
         let calls = lead
             .shards
             .iter()
-            .map(|shard| prepare_server(&identity, shard, lead.connect_deadline, plan));
+            .map(|shard| prepare_server(&identity, &**shard, lead.connect_deadline, plan));
         let prepared = try_join_all(calls).await;
         let Some(checkpoint) = checkpoint else {
             prepared.map_err(|error| into_diagnostic(&error))?;

@@ -6,10 +6,11 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
-use trainyard_cluster_client::{Error, ServerClient, ServerStatus};
+use trainyard_cluster_client::Error;
 use trainyard_cluster_spec::Task;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
+use trainyard_parameter_server::ServerStatus;
 use trainyard_parameter_store::{Identity, Rejections, ShardPosition, State, Update};
 use trainyard_trainer::{Outcome, into_diagnostic};
 
@@ -606,7 +607,7 @@ impl Chief {
     /// server does not answer.
     async fn positions(&self) -> Option<(&Dispatcher, Vec<Vec<ShardPosition>>)> {
         let data = self.coordinator.data()?;
-        let told = try_join_all(self.shards.iter().map(ServerClient::positions));
+        let told = try_join_all(self.shards.iter().map(|shard| shard.positions()));
         let told = tokio::time::timeout(STATUS_TIMEOUT, told)
             .await
             .ok()?

@@ -5,11 +5,11 @@ use rand_chacha::ChaCha8Rng;
 use tokio::sync::Barrier;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
+use trainyard_parameter_server::{LocalServer, Plan};
 use trainyard_parameter_store::Update;
 use trainyard_variable::{Access, Initializer, Partitioner, Placement, VariableSpec};
 
 use super::*;
-use crate::{LocalServer, Plan};
 
 fn identity(role: Role, session: u64) -> Identity {
     let task = Task { role, index: 0 };
@@ -24,7 +24,7 @@ fn identity(role: Role, session: u64) -> Identity {
 }
 
 /// Starts three servers. The first two hold a table of two columns; the third holds nothing.
-async fn serve(folder: &std::path::Path, update: Update) -> (Vec<ServerClient>, Plan) {
+async fn serve(folder: &std::path::Path, update: Update) -> (Vec<Arc<dyn ServerClient>>, Plan) {
     std::fs::write(folder.join("cluster_id"), format!("{:032x}", 7)).expect("a cluster id");
     let spec = VariableSpec {
         name: "table".into(),
@@ -53,7 +53,7 @@ async fn serve(folder: &std::path::Path, update: Update) -> (Vec<ServerClient>, 
     };
     let mut shards = Vec::new();
     for ps in 0..3 {
-        let shard = ServerClient::Local(LocalServer::new(ps, 3, 1, 0));
+        let shard: Arc<dyn ServerClient> = Arc::new(LocalServer::new(ps, 3, 1, 0));
         let chief = identity(Role::Chief, 0);
         shard.claim(chief, 0, folder).await.expect("claimed");
         shard.prepare(chief, &plan).await.expect("prepared");
@@ -63,7 +63,11 @@ async fn serve(folder: &std::path::Path, update: Update) -> (Vec<ServerClient>, 
     (shards, plan)
 }
 
-async fn join(shards: &[ServerClient], plan: &Plan, worker: Identity) -> (Parameters, Opened) {
+async fn join(
+    shards: &[Arc<dyn ServerClient>],
+    plan: &Plan,
+    worker: Identity,
+) -> (Parameters, Opened) {
     let layout = Arc::new(plan.layout.clone());
     let deadline = Duration::from_secs(5);
     let opened = Parameters::open(

@@ -11,16 +11,16 @@ use tonic::Status;
 use tracing::{debug, info, warn};
 use trainyard_checkpoint::{known_cluster_id, prepared_epoch};
 use trainyard_cluster_client::channel_over;
+use trainyard_parameter_server::journal::LogJournal;
+use trainyard_parameter_server::recovery::Expected;
+use trainyard_parameter_server::replication_log::Subscription;
 use trainyard_protocol::v1::replica_service_client::ReplicaServiceClient;
 use trainyard_protocol::{Reason, Refusal, convert, limits, root_cause, v1};
 use trainyard_runtime::blocking;
 
-use crate::journal::LogJournal;
-use crate::recovery::Expected;
 use crate::replication::replica::Replica;
 use crate::replication::replica_role::Term;
 use crate::replication::shipping::{item_to_wire, send_log};
-use crate::replication_log::Subscription;
 
 /// Interval between attempts to reach the backup.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);

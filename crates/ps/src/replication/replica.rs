@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tracing::{error, info, warn};
-use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::{Role as TaskRole, Task};
 use trainyard_daemon::Context;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_parameter_server::LocalServer;
+use trainyard_parameter_server::journal::{LogJournal, LogState};
+use trainyard_parameter_server::record::head;
+use trainyard_parameter_server::replay::{Replay, Source, base, complete};
 use trainyard_parameter_store::Journal;
 use trainyard_protocol::v1;
 use trainyard_runtime::blocking;
 use trainyard_write_ahead_log::{Durability, Folder, Log};
 
 use crate::durable::{cannot, logs, open_log_at};
-use crate::journal::{LogJournal, LogState};
 use crate::machine::memory_bytes;
-use crate::record::head;
-use crate::replay::{Replay, Source, base, complete};
 use crate::replication::log_sender::LogSender;
 use crate::replication::replica_role::{Order, Refused, Role, RoleState, Step, Term};
 use crate::replication::shipping::entry_from_wire;

@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
+use trainyard_parameter_server::record::{HEAD, head};
+use trainyard_parameter_server::recovery::{Expected, Problem, begin, damaged, io};
+use trainyard_parameter_server::replay::{base, is_change};
+use trainyard_parameter_server::replication_log::Item;
 use trainyard_protocol::{limits, v1};
 use trainyard_write_ahead_log::{Entry, Next, Record, SegmentFile};
-
-use crate::record::{HEAD, head};
-use crate::recovery::{Expected, Problem, begin, damaged, io};
-use crate::replay::{base, is_change};
-use crate::replication_log::Item;
 
 /// Returns the body of an entry in one piece.
 fn whole(entry: &Entry) -> Bytes {

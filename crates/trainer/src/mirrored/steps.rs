@@ -69,7 +69,8 @@ pub(super) async fn steps(
         ..
     } = *member;
     let ProcessGroup { formed, collective } = group;
-    let mut shards = vec![ServerClient::Local(replica.shard().clone())];
+    let own: Arc<dyn ServerClient> = Arc::new(replica.shard().clone());
+    let mut shards = vec![own];
     shards.extend_from_slice(tables);
     // The session continues, and so do its sequence numbers.
     let identity = Identity {

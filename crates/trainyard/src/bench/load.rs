@@ -51,13 +51,13 @@ pub(super) struct Order {
 
 impl Order {
     /// Returns clients of the servers, without connecting to them.
-    pub(super) fn shards(&self) -> Result<Vec<ServerClient>, Diagnostic> {
-        let shard = |(index, address): (usize, &String)| {
+    pub(super) fn shards(&self) -> Result<Vec<Arc<dyn ServerClient>>, Diagnostic> {
+        let shard = |(index, address): (usize, &String)| -> Result<Arc<dyn ServerClient>, _> {
             let task = Task {
                 role: Role::Ps,
                 index,
             };
-            Ok(ServerClient::Remote(RemoteServer::new(
+            Ok(Arc::new(RemoteServer::new(
                 index,
                 address,
                 channel(task, address)?,

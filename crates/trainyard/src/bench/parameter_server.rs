@@ -3,13 +3,15 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trainyard_checkpoint::{claim_epoch, cluster_id};
-use trainyard_cluster_client::{Error, Plan, ServerClient, retry};
+use trainyard_cluster_client::{Error, ServerClient, retry};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
+use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::{Guard, Identity, Update};
 use trainyard_trainer::into_diagnostic;
 use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
@@ -215,7 +217,7 @@ fn write_files(folder: &Path, servers: usize, sockets: bool) -> Result<Vec<Strin
 async fn prepare(
     folder: &Path,
     mut order: Order,
-) -> Result<(Order, Vec<ServerClient>, Identity), Diagnostic> {
+) -> Result<(Order, Vec<Arc<dyn ServerClient>>, Identity), Diagnostic> {
     let model_dir = folder.join("model");
     std::fs::create_dir_all(&model_dir).map_err(|error| broken("make a folder", error))?;
     let id = cluster_id(&model_dir, uuid::Uuid::new_v4().as_u128())?;
@@ -265,7 +267,7 @@ async fn prepare(
         })
         .await
         .map_err(failed)?;
-        trainyard_cluster_client::prepare(&identity, shard, REQUEST_TIMEOUT, plan)
+        trainyard_cluster_client::prepare(&identity, &**shard, REQUEST_TIMEOUT, plan)
             .await
             .map_err(failed)?;
         retry(&identity, name, REQUEST_TIMEOUT, move || {

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use trainyard_cluster_spec::{ClusterSpec, Role as TaskRole, Task};
 use trainyard_daemon::{Context, LogFormat};
+use trainyard_parameter_server::journal::LogJournal;
+use trainyard_parameter_server::random_work::{
+    Act, CLUSTER, SERVER, Worker, acts, image, open_log, updates, without_log,
+};
+use trainyard_parameter_server::recovery::Expected;
+use trainyard_parameter_server::replication_log::Subscription;
 use trainyard_parameter_store::Update;
 use trainyard_protocol::v1;
 use trainyard_run_config::Job;
 
 use super::Replica;
-use crate::journal::LogJournal;
-use crate::recovery::Expected;
-use crate::recovery::tests::{
-    Act, CLUSTER, SERVER, Worker, acts, image, open_log, updates, without_log,
-};
 use crate::replication::replica_role::{Order, Refused, Role, Term};
 use crate::replication::shipping::{item_to_wire, send_log};
-use crate::replication_log::Subscription;
 
 const FIRST: Term = Term {
     epoch: 1,
@@ -139,7 +139,7 @@ proptest! {
             replica.set_role(CLUSTER, FIRST, Order::Backup).await.expect("it is idle");
             // The second stream replaces the first.
             for acts in [before, between] {
-                tokio::task::block_in_place(|| acts.iter().for_each(|act| worker.act(act, true)));
+                tokio::task::block_in_place(|| acts.iter().for_each(|act| worker.act(act)));
                 let stream = replica.handshake(CLUSTER, FIRST).await.expect("it is a backup");
                 let from = journal.replication_log().subscribe();
                 journal.write().await.expect("there is room");
@@ -156,7 +156,7 @@ proptest! {
             }
             let mut confirmed = 0;
             for act in behind {
-                tokio::task::block_in_place(|| worker.act(act, true));
+                tokio::task::block_in_place(|| worker.act(act));
                 if let Some(request) = queued(&journal, from) {
                     replica.take(CLUSTER, stream, request, |items| confirmed += items).await.expect("it fits");
                 }
@@ -207,8 +207,8 @@ fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
                 .await
                 .expect("it fits");
         }
-        worker.act(&Act::OpenSession { task: 0 }, true);
-        worker.act(&Act::CloseSession { task: 0 }, true);
+        worker.act(&Act::OpenSession { task: 0 });
+        worker.act(&Act::CloseSession { task: 0 });
         let mut request = queued(&journal, from).expect("two changes");
         // Closing a session that was never opened does no harm. A push of such a session cannot be replayed.
         request.items = vec![v1::ShippedItem {

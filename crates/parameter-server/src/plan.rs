@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use trainyard_checkpoint::{Manifest, PartRead, ShardRecord, WarmStart};
+use trainyard_checkpoint::{Manifest, ShardRecord, WarmStart};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_store::{Guard, Identity, Progress, ShardPosition, Status, Update};
+use trainyard_parameter_store::{Guard, Identity, ShardPosition, Status, Update};
 use trainyard_variable::{Layout, VariableSpec};
 
 /// The contents that the chief gives to the parameter servers.
@@ -98,14 +98,4 @@ pub struct Saved {
     pub record: String,
     /// Global step of the snapshot; of `ps:0` only.
     pub global_step: u64,
-}
-
-/// Progress of a server that prepares its values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Preparation {
-    /// All values are ready. The parts are those that the server has read of checkpoint tensors which other servers
-    /// have read too.
-    Done(Vec<PartRead>),
-    /// The server is still preparing.
-    UnderWay(Progress),
 }

@@ -8,7 +8,7 @@ use trainyard_protocol::payload::{Encoding, Payload};
 
 /// The payload of a push.
 #[derive(Debug)]
-pub(crate) struct WireGradients(pub(crate) Payload);
+pub struct WireGradients(pub Payload);
 
 impl Gradients for WireGradients {
     fn values(&self) -> usize {

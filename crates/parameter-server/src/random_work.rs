@@ -1,16 +1,12 @@
-//! A recovered store equals the store before the crash, whenever the process died.
-//!
-//! Random work is done on a store with a log, and again on a store without one, up to the point at which the log was
-//! cut. Both stores must be equal: values and slots bit by bit, sessions, windows, data, tickets, clocks and
-//! micro-batches.
+//! Random work on a store, and an image of the store to compare. It is built only for tests: two servers that did the
+//! same work must be equal.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use trainyard_checkpoint::{Manifest, ShardRecord, begin, commit};
-use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
@@ -21,52 +17,73 @@ use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
 use trainyard_write_ahead_log::{Durability, Folder, Log};
 
-use super::{Expected, Problem, Recovered, recover};
 use crate::journal::{LogJournal, LogState};
-use crate::service::plan_of;
+use crate::{LocalServer, plan_of};
 
-pub(crate) const CLUSTER: u128 = 77;
+/// The cluster.
+pub const CLUSTER: u128 = 77;
 const TASKS: usize = 3;
 const CHIEF: Task = Task {
     role: Role::Chief,
     index: 0,
 };
-pub(crate) const SERVER: Task = Task {
+/// The server.
+pub const SERVER: Task = Task {
     role: Role::Ps,
     index: 0,
 };
 
 /// A request to the store. Many are refused, which changes nothing.
 #[derive(Debug, Clone)]
-pub(crate) enum Act {
+pub enum Act {
+    /// Opens a new session of a worker.
     OpenSession {
+        /// Number of the worker.
         task: usize,
     },
+    /// Closes the session of a worker.
     CloseSession {
+        /// Number of the worker.
         task: usize,
     },
+    /// Requests a ticket.
     Reserve {
+        /// Number of the worker.
         task: usize,
+        /// Whether other servers have applied the batch.
         half_applied: bool,
     },
+    /// Pushes gradients.
     Push {
+        /// Number of the worker.
         task: usize,
+        /// Rows to update, one bit each.
         rows: u8,
+        /// Seed of the gradients.
         values: u8,
+        /// Whether the batch is that of the push before.
         repeated: bool,
+        /// Whether all gradients are finite.
         finite: bool,
     },
+    /// Excludes a worker from the staleness bound until its next request.
     Rest {
+        /// Number of the worker.
         task: usize,
     },
+    /// Claims the server for the next term.
     Claim,
+    /// Lets three seconds pass.
     Tick,
+    /// Writes a checkpoint.
     Checkpoint {
+        /// Whether the checkpoint is committed.
         committed: bool,
     },
 }
 
-pub(crate) fn acts() -> impl Strategy<Value = Vec<Act>> {
+/// Returns random requests that begin with a session of each worker.
+pub fn acts() -> impl Strategy<Value = Vec<Act>> {
     let task = 0..TASKS;
     let act = prop_oneof![
         2 => task.clone().prop_map(|task| Act::OpenSession { task }),
@@ -85,7 +102,8 @@ pub(crate) fn acts() -> impl Strategy<Value = Vec<Act>> {
         .prop_map(move |acts: Vec<Act>| [opened.clone(), acts].concat())
 }
 
-pub(crate) fn updates() -> impl Strategy<Value = Update> {
+/// Returns each way in which pushes take effect.
+pub fn updates() -> impl Strategy<Value = Update> {
     prop_oneof![
         Just(Update::Async),
         Just(Update::StaleSynchronous { staleness_max: 1 }),
@@ -157,25 +175,26 @@ fn request(update: Update) -> v1::PrepareRequest {
 }
 
 /// Does the work on a store, with or without a journal.
-pub(crate) struct Worker<'a> {
-    pub(crate) shard: LocalServer,
+pub struct Worker<'a> {
+    /// The server.
+    pub shard: LocalServer,
     model_dir: &'a Path,
+    /// Whether checkpoints are written. Without a log nothing continues from them.
+    writes_checkpoints: bool,
     synchronous: bool,
     epoch: u64,
     sessions: [u64; TASKS],
     seqs: [u64; TASKS],
     batches: u64,
-    pub(crate) secs: u64,
+    /// Seconds on the clock of the store.
+    pub secs: u64,
     saves: u64,
     saved_version: Option<u64>,
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(
-        model_dir: &'a Path,
-        update: Update,
-        journal: Option<&Arc<LogJournal>>,
-    ) -> Self {
+    /// Returns the worker of a new store, prepared and open.
+    pub fn new(model_dir: &'a Path, update: Update, journal: Option<&Arc<LogJournal>>) -> Self {
         let shard = LocalServer::new(0, 2, 1, 1);
         let request = request(update);
         if let Some(journal) = journal {
@@ -195,6 +214,7 @@ impl<'a> Worker<'a> {
         let this = Self {
             shard,
             model_dir,
+            writes_checkpoints: journal.is_some(),
             synchronous,
             epoch: 1,
             sessions: [0; TASKS],
@@ -234,7 +254,8 @@ impl<'a> Worker<'a> {
         self.identity(name, self.sessions[task], self.seqs[task] + 1)
     }
 
-    pub(crate) fn act(&mut self, act: &Act, saves: bool) {
+    /// Does one piece of work. A request that the store refuses changes nothing.
+    pub fn act(&mut self, act: &Act) {
         let store = self.shard.store();
         match *act {
             Act::OpenSession { task } => {
@@ -284,7 +305,7 @@ impl<'a> Worker<'a> {
                 self.secs += 3;
                 store.set_clock(self.secs);
             }
-            Act::Checkpoint { committed } if saves => self.save(committed),
+            Act::Checkpoint { committed } if self.writes_checkpoints => self.save(committed),
             Act::Checkpoint { .. } => {}
         }
     }
@@ -344,7 +365,7 @@ impl<'a> Worker<'a> {
         }
         self.saves += 1;
         let folder = begin(self.model_dir, self.saves, "test", 0).expect("there is room");
-        let saved = block(self.shard.save(self.identity(CHIEF, 0, 0), &folder, None))
+        let saved = block_on(self.shard.save(self.identity(CHIEF, 0, 0), &folder, None))
             .expect("it is written");
         if !committed {
             return;
@@ -359,24 +380,21 @@ impl<'a> Worker<'a> {
     }
 }
 
-fn block<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(work)
-}
-
 /// The state that must be equal in both stores.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Image {
-    pub(crate) status: Status,
-    pub(crate) metadata: StoreMetadata,
-    pub(crate) bits: Vec<Vec<u32>>,
-    pub(crate) tables: Vec<String>,
+pub struct Image {
+    /// Status, without what may differ.
+    pub status: Status,
+    /// Sessions, positions, tickets and clocks.
+    pub metadata: StoreMetadata,
+    /// Values and slots of the slices, bit by bit.
+    pub bits: Vec<Vec<u32>>,
+    /// Contents of the dynamic tables.
+    pub tables: Vec<String>,
 }
 
-pub(crate) fn image(shard: &LocalServer) -> Image {
+/// Returns the image of a server.
+pub fn image(shard: &LocalServer) -> Image {
     let store = shard.store();
     let mut status = store.status();
     let mut metadata = store.metadata();
@@ -433,7 +451,8 @@ pub(crate) fn image(shard: &LocalServer) -> Image {
     }
 }
 
-pub(crate) fn open_log(path: &Path) -> Arc<LogJournal> {
+/// Opens a new log in a folder, and returns its journal.
+pub fn open_log(path: &Path) -> Arc<LogJournal> {
     let log = Log::open(
         Folder::open(path).expect("it is free"),
         Durability::Wal,
@@ -443,305 +462,19 @@ pub(crate) fn open_log(path: &Path) -> Arc<LogJournal> {
     Arc::new(LogJournal::new(log, CLUSTER, 0, LogState::default(), None))
 }
 
-/// Returns the segments and their sizes.
-fn extent(path: &Path) -> Vec<(PathBuf, u64)> {
-    let entries = path.read_dir().expect("the log").filter_map(Result::ok);
-    let mut found: Vec<_> = entries
-        .map(|entry| (entry.path(), entry.metadata().expect("a file").len()))
-        .collect();
-    found.sort();
-    found
-}
-
-fn bring_back(model_dir: &Path, path: &Path) -> (LocalServer, Result<Option<Recovered>, Problem>) {
-    let shard = LocalServer::new(0, 2, 2, 1);
-    let folder = Folder::open(path).expect("it is free");
-    let expected = Expected {
-        model_dir,
-        owner: Some(CLUSTER),
-        prepared_epoch: 1,
-        task: SERVER,
-    };
-    let recovered = recover(&shard, &folder, expected);
-    (shard, recovered)
-}
-
-/// Finished work, its log, and the sizes of the log after each act.
-struct Done {
-    scratch: tempfile::TempDir,
-    lengths: Vec<Vec<(PathBuf, u64)>>,
-}
-
-impl Done {
-    fn new(update: Update, acts: &[Act]) -> Self {
-        let scratch = tempfile::tempdir().expect("a folder");
-        let model_dir = scratch.path().join("model");
-        let path = scratch.path().join("log");
-        let journal = open_log(&path);
-        let mut worker = Worker::new(&model_dir, update, Some(&journal));
-        let commit = || block(journal.commit()).expect("it is written");
-        commit();
-        let mut lengths = vec![extent(&path)];
-        for act in acts {
-            worker.act(act, true);
-            commit();
-            lengths.push(extent(&path));
-        }
-        Self { scratch, lengths }
-    }
-
-    fn model_dir(&self) -> PathBuf {
-        self.scratch.path().join("model")
-    }
-
-    /// Returns a copy of the log at a length of `bytes`, and the number of acts that it then held.
-    fn cut(&self, bytes: u64) -> (PathBuf, usize) {
-        let copy = self.scratch.path().join("cut");
-        std::fs::create_dir(&copy).expect("made");
-        let mut left = bytes;
-        for (path, length) in self.lengths.last().expect("the end") {
-            let content = std::fs::read(path).expect("a segment");
-            let here = left.min(*length);
-            let name = path.file_name().expect("a name");
-            std::fs::write(copy.join(name), &content[..here as usize]).expect("written");
-            left -= here;
-            if left == 0 {
-                break;
-            }
-        }
-        let total =
-            |lengths: &Vec<(PathBuf, u64)>| lengths.iter().map(|(_, length)| length).sum::<u64>();
-        let held = self
-            .lengths
-            .iter()
-            .rposition(|lengths| total(lengths) <= bytes);
-        (copy, held.expect("more than the first head"))
-    }
-
-    fn bytes(&self) -> (u64, u64) {
-        let total = |lengths: &Vec<(PathBuf, u64)>| lengths.iter().map(|(_, length)| length).sum();
-        (
-            total(&self.lengths[0]),
-            total(self.lengths.last().expect("the end")),
-        )
-    }
-}
-
-pub(crate) fn without_log(update: Update, acts: &[Act]) -> LocalServer {
+/// Does the work on a store without a log or checkpoints.
+pub fn without_log(update: Update, acts: &[Act]) -> LocalServer {
     let scratch = tempfile::tempdir().expect("a folder");
     let mut worker = Worker::new(scratch.path(), update, None);
-    acts.iter().for_each(|act| worker.act(act, false));
+    acts.iter().for_each(|act| worker.act(act));
     worker.shard
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn a_store_whose_process_died_anywhere_is_the_store_that_was(
-        update in updates(), acts in acts(), cut in any::<prop::sample::Index>(),
-    ) {
-        let done = Done::new(update, &acts);
-        let (least, most) = done.bytes();
-        let bytes = least + cut.index((most - least + 1) as usize) as u64;
-        let (path, held) = done.cut(bytes);
-        let (shard, recovered) = bring_back(&done.model_dir(), &path);
-        let recovered = recovered.expect("it is sound").expect("there is a log");
-        prop_assert!(recovered.torn <= most);
-        // The passage of time is not logged: a recovered store learns it from the next push.
-        let reference = without_log(update, &acts[..held]);
-        let secs = shard.store().clock();
-        let mut expected = image(&reference);
-        let mut found = image(&shard);
-        prop_assert!(secs <= expected.metadata.secs);
-        (expected.metadata.secs, found.metadata.secs) = (0, 0);
-        if secs == reference.store().clock() {
-            prop_assert_eq!(&found.tables, &expected.tables);
-        }
-        (expected.tables, found.tables) = (Vec::new(), Vec::new());
-        prop_assert_eq!(found, expected);
-    }
-
-    /// The process dies, recovers, works on and dies again.
-    #[test]
-    fn a_store_goes_on_from_its_log_as_if_nothing_had_been(
-        update in updates(), acts in acts(), first in any::<prop::sample::Index>(),
-    ) {
-        let scratch = tempfile::tempdir().expect("a folder");
-        let model_dir = scratch.path().join("model");
-        let path = scratch.path().join("log");
-        let journal = open_log(&path);
-        let mut worker = Worker::new(&model_dir, update, Some(&journal));
-        let (before, behind) = acts.split_at(first.index(acts.len()));
-        before.iter().for_each(|act| worker.act(act, true));
-        block(journal.commit()).expect("it is written");
-        let secs = worker.secs;
-        worker.shard = LocalServer::new(0, 2, 2, 1);
-        drop(journal);
-        let (shard, recovered) = bring_back(&model_dir, &path);
-        let recovered = recovered.expect("it is sound").expect("there is a log");
-        let folder = Folder::open(&path).expect("it is free");
-        let log = Log::open(folder, Durability::Wal, Some(&recovered.last)).expect("it opens");
-        let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes)));
-        shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
-        shard.store().set_restarts(journal.restarted());
-        shard.store().set_clock(secs);
-        worker.shard = shard;
-        behind.iter().for_each(|act| worker.act(act, true));
-        block(journal.commit()).expect("it is written");
-        let expected = image(&without_log(update, &acts));
-        drop(journal);
-        prop_assert_eq!(&image_of_worker(&mut worker), &expected);
-        let (shard, recovered) = bring_back(&model_dir, &path);
-        let recovered = recovered.expect("it is sound").expect("there is a log");
-        prop_assert_eq!(recovered.log_state.restarts, 1);
-        shard.store().set_clock(worker.secs);
-        let found = image(&shard);
-        prop_assert_eq!((found.status, found.bits), (expected.status, expected.bits));
-    }
-}
-
-/// Drops the store, and with it its journal, so that the folder of the log is free. Returns the store's image.
-fn image_of_worker(worker: &mut Worker<'_>) -> Image {
-    let shard = std::mem::replace(&mut worker.shard, LocalServer::new(0, 2, 3, 1));
-    image(&shard)
-}
-
-#[test]
-fn a_log_of_something_else_is_told_apart() {
-    let done = Done::new(Update::Async, &[Act::OpenSession { task: 0 }]);
-    let path = done.scratch.path().join("log");
-    let model_dir = done.model_dir();
-    let told = |expected: Expected<'_>| {
-        let shard = LocalServer::new(0, 2, 2, 1);
-        let recovered = recover(&shard, &Folder::open(&path).expect("it is free"), expected);
-        recovered.expect_err("it is another's").to_string()
-    };
-    let right = Expected {
-        model_dir: &model_dir,
-        owner: Some(CLUSTER),
-        prepared_epoch: 1,
-        task: SERVER,
-    };
-    let cases = [
-        (
-            Expected {
-                owner: Some(5),
-                ..right
-            },
-            "model_dir is of cluster 00000000000000000000000000000005",
-        ),
-        (
-            Expected {
-                owner: None,
-                ..right
-            },
-            "model_dir is of cluster none",
-        ),
-        (
-            Expected {
-                prepared_epoch: 2,
-                ..right
-            },
-            "those of the job in epoch 2",
-        ),
-        (
-            Expected {
-                task: Task {
-                    role: Role::Ps,
-                    index: 1,
-                },
-                ..right
-            },
-            "it is of ps:0, this is ps:1",
-        ),
-    ];
-    for (expected, words) in cases {
-        let message = told(expected);
-        assert!(message.contains(words), "{message}");
-    }
-}
-
-#[test]
-fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
-    let scratch = tempfile::tempdir().expect("a folder");
-    let model_dir = scratch.path().join("model");
-    let path = scratch.path().join("log");
-    let journal = open_log(&path);
-    let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
-    let mut step = |committed| {
-        worker.act(&Act::OpenSession { task: 0 }, true);
-        worker.act(
-            &Act::Reserve {
-                task: 0,
-                half_applied: false,
-            },
-            true,
-        );
-        worker.act(
-            &Act::Push {
-                task: 0,
-                rows: 7,
-                values: 1,
-                repeated: false,
-                finite: true,
-            },
-            true,
-        );
-        worker.act(&Act::Checkpoint { committed }, true);
-        block(journal.commit()).expect("it is written");
-        journal.retire(&model_dir).expect("removed");
-        extent(&path).len()
-    };
-    assert_eq!(step(false), 2, "nothing may go");
-    assert_eq!(step(false), 3);
-    assert_eq!(step(true), 1, "the checkpoint has what came before");
-    assert!(!journal.waits_for_checkpoint());
-    assert_eq!(step(false), 2);
-    drop((worker, journal));
-    let (shard, recovered) = bring_back(&model_dir, &path);
-    let recovered = recovered.expect("it is sound").expect("there is a log");
-    assert_eq!(
-        (
-            shard.store().status().version,
-            recovered.log_state.cuts.len()
-        ),
-        (4, 1)
-    );
-}
-
-#[test]
-fn a_ticket_beyond_the_last_step_comes_back_from_the_log() {
-    let scratch = tempfile::tempdir().expect("a folder");
-    let model_dir = scratch.path().join("model");
-    let path = scratch.path().join("log");
-    let journal = open_log(&path);
-    let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
-    let reserve = |task, half_applied| Act::Reserve { task, half_applied };
-    worker.act(&Act::OpenSession { task: 0 }, true);
-    worker.act(&Act::OpenSession { task: 1 }, true);
-    // All steps but the last are applied, and the ticket for the last one is out.
-    for _ in 0..19 {
-        worker.act(&reserve(0, false), true);
-        worker.act(
-            &Act::Push {
-                task: 0,
-                rows: 7,
-                values: 1,
-                repeated: false,
-                finite: true,
-            },
-            true,
-        );
-    }
-    worker.act(&reserve(0, false), true);
-    // Other servers have applied this batch, so that it gets a ticket all the same.
-    worker.act(&reserve(1, true), true);
-    block(journal.commit()).expect("it is written");
-    let tickets = worker.shard.store().metadata().tickets;
-    assert_eq!(tickets.len(), 2);
-    drop((worker, journal));
-    let (shard, recovered) = bring_back(&model_dir, &path);
-    recovered.expect("it is sound").expect("there is a log");
-    assert_eq!(shard.store().metadata().tickets, tickets);
+/// Runs a future on this thread.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(work)
 }

@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::StoreMetadata;
 use trainyard_protocol::v1;
@@ -19,6 +18,7 @@ use trainyard_write_ahead_log::{
     Folder, Next, Origin, ReadAhead, Reader, Record, SegmentFile, SegmentHeader, boot,
 };
 
+use crate::LocalServer;
 use crate::journal::LogState;
 use crate::record::{HEAD, head};
 use crate::replay::{Replay, Source, base, complete};
@@ -30,7 +30,7 @@ const LOT_BYTES: usize = 512 << 10;
 
 /// Reason why a log is not used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Problem {
+pub enum Problem {
     /// The log is intact, but cannot be used: for example, it belongs to another cluster, server or prepared epoch.
     #[error("{0}")]
     Foreign(String),
@@ -52,52 +52,66 @@ pub(crate) enum Problem {
 
 /// The expected origin of a log.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Expected<'a> {
-    pub(crate) model_dir: &'a Path,
-    pub(crate) owner: Option<u128>,
-    pub(crate) prepared_epoch: u64,
-    pub(crate) task: Task,
+pub struct Expected<'a> {
+    /// Folder of the checkpoints.
+    pub model_dir: &'a Path,
+    /// Cluster of the model directory, if it has one.
+    pub owner: Option<u128>,
+    /// Prepared epoch of the job.
+    pub prepared_epoch: u64,
+    /// The server.
+    pub task: Task,
 }
 
 /// The result of a recovery.
 #[derive(Debug)]
-pub(crate) struct Recovered {
+pub struct Recovered {
     /// Segment to which the log appends.
-    pub(crate) last: SegmentFile,
-    pub(crate) log_state: LogState,
-    pub(crate) owner: u128,
+    pub last: SegmentFile,
+    /// State of the log at its end.
+    pub log_state: LogState,
+    /// The cluster.
+    pub owner: u128,
     /// Changes since the log was begun.
-    pub(crate) changes: u64,
+    pub changes: u64,
     /// Time in which the values that the log continues from were read or initialized.
-    pub(crate) prepared: Duration,
-    /// Replayed records, their bytes, and the time of the replay.
-    pub(crate) records: u64,
-    pub(crate) bytes: u64,
-    pub(crate) took: Duration,
+    pub prepared: Duration,
+    /// Replayed records.
+    pub records: u64,
+    /// Bytes of the replayed records.
+    pub bytes: u64,
+    /// Time of the replay.
+    pub took: Duration,
     /// Bytes of a torn end that were truncated.
-    pub(crate) torn: u64,
+    pub torn: u64,
     /// Whether the machine was rebooted after the first replayed segment was begun.
-    pub(crate) other_boot: bool,
+    pub other_boot: bool,
 }
 
-pub(crate) type SegmentReader = Reader<BufReader<ReadAhead>>;
+/// Reads the records of a segment.
+pub type SegmentReader = Reader<BufReader<ReadAhead>>;
 
 /// A segment, its head, and a reader of the records after the head.
-pub(crate) struct Begun {
-    pub(crate) file: SegmentFile,
-    pub(crate) header: SegmentHeader,
-    pub(crate) head: v1::LoggedHead,
-    pub(crate) metadata: StoreMetadata,
+pub struct Begun {
+    /// The segment.
+    pub file: SegmentFile,
+    /// Its header.
+    pub header: SegmentHeader,
+    /// First record of the head.
+    pub head: v1::LoggedHead,
+    /// State of the store that the head describes, without its values.
+    pub metadata: StoreMetadata,
     /// Records of the head.
-    pub(crate) records: Vec<Record>,
-    pub(crate) reader: SegmentReader,
+    pub records: Vec<Record>,
+    /// Reader of the records after the head.
+    pub reader: SegmentReader,
 }
 
 /// Returns the cluster that a log belongs to, or `None` if no segment has a header.
 ///
 /// # Errors
 /// The log cannot be read.
-pub(crate) fn owner(folder: &Folder) -> Result<Option<u128>, trainyard_write_ahead_log::Error> {
+pub fn owner(folder: &Folder) -> Result<Option<u128>, trainyard_write_ahead_log::Error> {
     for segment in folder.segments()?.iter().rev() {
         match segment.read() {
             Ok(reader) => return Ok(Some(reader.header().origin.owner)),
@@ -112,7 +126,7 @@ pub(crate) fn owner(folder: &Folder) -> Result<Option<u128>, trainyard_write_ahe
 ///
 /// # Errors
 /// The log cannot be used. The store is then in an undefined state and must not be served.
-pub(crate) fn recover(
+pub fn recover(
     shard: &LocalServer,
     folder: &Folder,
     expected: Expected<'_>,
@@ -202,11 +216,13 @@ pub(crate) fn recover(
     }))
 }
 
-pub(crate) fn damaged(file: &SegmentFile, place: u64, what: impl std::fmt::Display) -> Problem {
+/// Returns the problem of a log that is damaged at a byte of a segment.
+pub fn damaged(file: &SegmentFile, place: u64, what: impl std::fmt::Display) -> Problem {
     Problem::Damaged(format!("{}: at byte {place}: {what}", file.path.display()))
 }
 
-pub(crate) fn io(file: &SegmentFile) -> impl Fn(std::io::Error) -> Problem {
+/// Returns the conversion of a failure to read a segment.
+pub fn io(file: &SegmentFile) -> impl Fn(std::io::Error) -> Problem {
     let path = file.path.clone();
     move |error| {
         let source = Arc::new(error);
@@ -219,7 +235,7 @@ pub(crate) fn io(file: &SegmentFile) -> impl Fn(std::io::Error) -> Problem {
 }
 
 /// Reads the head of a segment; `None` if it is torn, which only the last segment may be.
-pub(crate) fn begin(
+pub fn begin(
     file: &SegmentFile,
     is_last: bool,
     expected: Expected<'_>,
@@ -411,4 +427,4 @@ fn follow(
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub mod tests;

@@ -2,11 +2,6 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
-use trainyard_cluster_client::wire::{
-    batch_from_wire, batch_to_wire, micro_batch_from_wire, position_from_wire, position_to_wire,
-    push_to_wire, selection_from_wire, selection_to_wire,
-};
-use trainyard_cluster_client::{rejection_from_wire, rejection_to_wire};
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
     BatchId, Change, MicroBatch, MicroBatchRecord, RejectedPush, Rejection, Replaced, Selection,
@@ -16,10 +11,15 @@ use trainyard_protocol::payload::{Payload, float_bytes};
 use trainyard_protocol::{convert, v1};
 use trainyard_write_ahead_log::Entry;
 
-use crate::gradients::WireGradients;
+use crate::WireGradients;
+use crate::wire::{
+    batch_from_wire, batch_to_wire, micro_batch_from_wire, position_from_wire, position_to_wire,
+    push_to_wire, selection_from_wire, selection_to_wire,
+};
+use crate::{rejection_from_wire, rejection_to_wire};
 
 /// Kinds of records.
-pub(crate) const HEAD: u16 = 1;
+pub const HEAD: u16 = 1;
 pub(crate) const CHANGE: u16 = 2;
 pub(crate) const PUSH: u16 = 3;
 /// Micro-batch of the synchronous step in progress; follows a head.
@@ -233,7 +233,7 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
 ///
 /// # Errors
 /// The bytes are not a head.
-pub(crate) fn head(body: Bytes) -> Result<(v1::LoggedHead, StoreMetadata), String> {
+pub fn head(body: Bytes) -> Result<(v1::LoggedHead, StoreMetadata), String> {
     let head = v1::LoggedHead::decode(body)
         .map_err(|error| format!("a head that cannot be read: {error}"))?;
     let task =

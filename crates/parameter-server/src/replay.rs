@@ -6,39 +6,42 @@ use std::path::Path;
 use bytes::Bytes;
 use prost::Message as _;
 use trainyard_checkpoint::{Error, absolute, is_committed};
-use trainyard_cluster_client::LocalServer;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_parameter_store::{
     Claim, Gradients as _, Identity, MicroBatchRecord, Push, Replaced, State, StoreMetadata, Update,
 };
 use trainyard_protocol::{convert, v1};
 
+use crate::LocalServer;
 use crate::journal::{LogState, committed};
+use crate::plan_of;
 use crate::record::{CHANGE, HEAD, LoggedPush, PART, PUSH, REPLACED, push};
-use crate::service::plan_of;
 
 /// The origin of a log.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Source {
+pub struct Source {
     /// The cluster.
-    pub(crate) owner: u128,
+    pub owner: u128,
     /// Index of the shard.
-    pub(crate) shard: usize,
+    pub shard: usize,
     /// Prepared epoch of the store.
-    pub(crate) prepared_epoch: u64,
+    pub prepared_epoch: u64,
 }
 
 /// A store whose changes are being replayed.
 #[derive(Debug)]
-pub(crate) struct Replay {
+pub struct Replay {
     shard: LocalServer,
     owner: u128,
-    pub(crate) log_state: LogState,
+    /// State of the log after the latest record.
+    pub log_state: LogState,
     synchronous: bool,
-    pub(crate) records: u64,
-    pub(crate) bytes: u64,
+    /// Records so far.
+    pub records: u64,
+    /// Bytes of the records so far.
+    pub bytes: u64,
     /// Changes since the log was begun.
-    pub(crate) changes: u64,
+    pub changes: u64,
 }
 
 /// Adds to the metadata a record that follows a head: a micro-batch of a synchronous step, or replaced values.
@@ -46,7 +49,7 @@ pub(crate) struct Replay {
 ///
 /// # Errors
 /// The record is neither, or is out of order.
-pub(crate) fn complete(
+pub fn complete(
     metadata: &mut StoreMetadata,
     head: &v1::LoggedHead,
     place: u32,
@@ -90,7 +93,7 @@ pub(crate) fn complete(
 ///
 /// # Errors
 /// The model directory cannot be read.
-pub(crate) fn base(
+pub fn base(
     head: &v1::LoggedHead,
     prepared_epoch: u64,
     model_dir: &Path,
@@ -143,7 +146,7 @@ impl Replay {
     ///
     /// # Errors
     /// The store cannot hold what the head says.
-    pub(crate) fn prepare(
+    pub fn prepare(
         shard: &LocalServer,
         source: Source,
         head: &v1::LoggedHead,
@@ -156,8 +159,7 @@ impl Replay {
             prepared_epoch,
         } = source;
         let store = shard.store();
-        let (plan, place, slices) =
-            plan_of(prepare, index).map_err(|status| status.message().to_owned())?;
+        let (plan, place, slices) = plan_of(prepare, index).map_err(|refusal| refusal.message)?;
         let synchronous = plan.update == Update::Sync;
         store.set_clock(metadata.secs);
         let claim = Claim {
@@ -221,7 +223,7 @@ impl Replay {
     ///
     /// # Errors
     /// The change does not fit the store, so one of them is damaged.
-    pub(crate) fn make(&mut self, kind: u16, number: u64, body: Bytes) -> Result<(), String> {
+    pub fn make(&mut self, kind: u16, number: u64, body: Bytes) -> Result<(), String> {
         (self.records, self.bytes) = (self.records + 1, self.bytes + body.len() as u64);
         self.changes += u64::from(is_change(kind));
         match kind {
@@ -328,6 +330,6 @@ fn cannot(error: &trainyard_parameter_store::Error) -> String {
 }
 
 /// Returns whether records of this kind change the store. Others describe its state.
-pub(crate) fn is_change(kind: u16) -> bool {
+pub fn is_change(kind: u16) -> bool {
     matches!(kind, PUSH | CHANGE)
 }

@@ -14,13 +14,16 @@ const BACKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An item of the log.
 #[derive(Debug, Clone)]
-pub(crate) enum Item {
+pub enum Item {
     /// A record.
     Record(Entry),
-    /// A segment and its first records. `alone`: it replaces everything before it.
+    /// A segment and its first records.
     Segment {
+        /// Prepared epoch of the store.
         prepared_epoch: u64,
+        /// Whether the segment replaces everything before it.
         alone: bool,
+        /// The first records.
         head: Vec<Entry>,
     },
 }
@@ -36,7 +39,7 @@ impl Item {
 
 /// Reason why a change is not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum NotCommitted {
+pub enum NotCommitted {
     /// The log cannot be written.
     #[error(transparent)]
     Log(#[from] trainyard_write_ahead_log::Error),
@@ -88,17 +91,17 @@ struct Subscriber {
 
 /// A subscription and its position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Subscription {
+pub struct Subscription {
     number: u64,
     /// Items before the subscription.
-    pub(crate) items: u64,
+    pub items: u64,
     /// Changes before the subscription, since the log was begun.
-    pub(crate) changes: u64,
+    pub changes: u64,
 }
 
 /// Orders the items of a log, and passes them to a subscriber.
 #[derive(Debug)]
-pub(crate) struct ReplicationLog {
+pub struct ReplicationLog {
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
     /// Notifies the sender that the queue may have items.
@@ -107,7 +110,7 @@ pub(crate) struct ReplicationLog {
 
 impl ReplicationLog {
     /// Returns the replication log for a log with so many changes; absent = the log has not been begun.
-    pub(crate) fn new(changes: Option<u64>) -> Self {
+    pub fn new(changes: Option<u64>) -> Self {
         let begun = changes.is_some();
         let changes = changes.unwrap_or(0);
         let state = Mutex::new(State {
@@ -128,7 +131,7 @@ impl ReplicationLog {
     }
 
     /// Appends a record.
-    pub(crate) fn add(&self, log: &Log, entry: Entry) {
+    pub fn add(&self, log: &Log, entry: Entry) {
         let mut state = self.locked();
         if state.closed || !state.begun {
             return;
@@ -143,7 +146,7 @@ impl ReplicationLog {
 
     /// Begins a segment. `head` gets the number of changes before it. Returns the number of the segment; 0 = the log
     /// is closed.
-    pub(crate) fn begin(
+    pub fn begin(
         &self,
         log: &Log,
         origin: Origin,
@@ -174,7 +177,7 @@ impl ReplicationLog {
     }
 
     /// As [`ReplicationLog::begin`], for the log of a backup. `changes` is the number of changes before the segment.
-    pub(crate) fn follow(
+    pub fn follow(
         &self,
         log: &Log,
         origin: Origin,
@@ -200,7 +203,7 @@ impl ReplicationLog {
     }
 
     /// Subscribes to all items from now on. Ends an earlier subscription.
-    pub(crate) fn subscribe(&self) -> Subscription {
+    pub fn subscribe(&self) -> Subscription {
         let mut state = self.locked();
         state.subscriptions += 1;
         let number = state.subscriptions;
@@ -221,7 +224,7 @@ impl ReplicationLog {
     }
 
     /// Ends a subscription, unless a later one has replaced it.
-    pub(crate) fn unsubscribe(&self, subscription: Subscription) {
+    pub fn unsubscribe(&self, subscription: Subscription) {
         let mut state = self.locked();
         if state
             .subscriber
@@ -236,7 +239,7 @@ impl ReplicationLog {
 
     /// Removes items from the queue, of about `bytes_max` bytes at most; `None` if a later subscription has replaced
     /// this one.
-    pub(crate) fn take(&self, subscription: Subscription, bytes_max: u64) -> Option<Vec<Item>> {
+    pub fn take(&self, subscription: Subscription, bytes_max: u64) -> Option<Vec<Item>> {
         let mut state = self.locked();
         let subscriber = state
             .subscriber
@@ -261,43 +264,43 @@ impl ReplicationLog {
     }
 
     /// Waits until the queue may have items.
-    pub(crate) async fn filled(&self) {
+    pub async fn filled(&self) {
         self.filled.notified().await;
     }
 
     /// Records that the backup has so many items, counted like [`Subscription::items`].
-    pub(crate) fn confirm(&self, items: u64) {
+    pub fn confirm(&self, items: u64) {
         self.progress
             .send_modify(|progress| progress.confirmed = progress.confirmed.max(items));
     }
 
     /// Sets whether changes are acknowledged only after the backup has them.
-    pub(crate) fn set_waits_for_backup(&self, waits_for_backup: bool) {
+    pub fn set_waits_for_backup(&self, waits_for_backup: bool) {
         self.progress
             .send_modify(|progress| progress.waits_for_backup = waits_for_backup);
     }
 
     /// Ends the log. Changes are dropped until it is begun again.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         let mut state = self.locked();
         (state.begun, state.changes) = (false, 0);
     }
 
     /// Closes the log: it accepts no further items, and no change is acknowledged.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let mut state = self.locked();
         (state.closed, state.subscriber) = (true, None);
         self.progress.send_modify(|progress| progress.closed = true);
     }
 
     /// Returns whether the log is closed.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.progress.borrow().closed
     }
 
     /// Returns the number of items that the backup has not confirmed, and the bytes in the queue; zeros without a
     /// subscriber.
-    pub(crate) fn lag(&self) -> (u64, u64) {
+    pub fn lag(&self) -> (u64, u64) {
         let state = self.locked();
         let items = state.items.saturating_sub(self.progress.borrow().confirmed);
         state
@@ -307,7 +310,7 @@ impl ReplicationLog {
     }
 
     /// Returns the number of items, and wakes the sender.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         let (items, hands_on) = {
             let state = self.locked();
             (state.items, state.subscriber.is_some())
@@ -322,7 +325,7 @@ impl ReplicationLog {
     ///
     /// # Errors
     /// The log is closed, or the wait timed out.
-    pub(crate) async fn commit(&self, items: u64) -> Result<(), NotCommitted> {
+    pub async fn commit(&self, items: u64) -> Result<(), NotCommitted> {
         let may = |progress: &Progress| {
             progress.closed
                 || if progress.waits_for_backup {

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trainyard_checkpoint::{Checkpoint, ShardRecord, list};
-use trainyard_daemon::free_bytes;
 use trainyard_parameter_store::{AppendRecord, Change, Journal, StoreMetadata};
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::{Entry, Error, Log, Origin};
@@ -15,25 +14,25 @@ use crate::replication_log::{NotCommitted, ReplicationLog};
 
 /// The part of a segment's head that is not the store's metadata.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LogState {
+pub struct LogState {
     /// The request that prepared the store.
-    pub(crate) prepare: v1::PrepareRequest,
+    pub prepare: v1::PrepareRequest,
     /// Term that has claimed the store.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
     /// Whether the store has been opened to workers.
-    pub(crate) open: bool,
+    pub open: bool,
     /// Number of recoveries of the store.
-    pub(crate) restarts: u64,
+    pub restarts: u64,
     /// Prepared epoch; 0 = not prepared.
-    pub(crate) prepared_epoch: u64,
+    pub prepared_epoch: u64,
     /// Segments that begin at a cut whose checkpoint may not be committed yet: number of the segment, version of the
     /// store.
-    pub(crate) cuts: Vec<(u64, u64)>,
+    pub cuts: Vec<(u64, u64)>,
 }
 
 /// Writes the changes of a store to a log.
 #[derive(Debug)]
-pub(crate) struct LogJournal {
+pub struct LogJournal {
     log: Arc<Log>,
     replication_log: Arc<ReplicationLog>,
     owner: Mutex<u128>,
@@ -60,7 +59,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl LogJournal {
     /// Returns the journal of server `member` for a log in state `log_state` that holds so many `changes`; absent =
     /// the log has not been begun.
-    pub(crate) fn new(
+    pub fn new(
         log: Log,
         owner: u128,
         member: usize,
@@ -92,7 +91,7 @@ impl LogJournal {
 
     /// Closes this journal and returns a new one for the same log, which begins with a new segment. Later changes of
     /// the old store are neither written nor acknowledged.
-    pub(crate) fn succeed(&self, owner: u128) -> Self {
+    pub fn succeed(&self, owner: u128) -> Self {
         self.replication_log.close();
         Self::of(
             Arc::clone(&self.log),
@@ -104,24 +103,24 @@ impl LogJournal {
     }
 
     /// Keeps all segments until the returned value is dropped; `None` if segments are being removed now.
-    pub(crate) fn pause_retiring(&self) -> Option<tokio::sync::OwnedRwLockReadGuard<()>> {
+    pub fn pause_retiring(&self) -> Option<tokio::sync::OwnedRwLockReadGuard<()>> {
         Arc::clone(&self.reading).try_read_owned().ok()
     }
 
     /// Returns the replication log, which orders the changes.
-    pub(crate) fn replication_log(&self) -> &ReplicationLog {
+    pub fn replication_log(&self) -> &ReplicationLog {
         &self.replication_log
     }
 
     /// Records the request that is about to prepare the store.
-    pub(crate) fn stage(&self, owner: u128, prepare: v1::PrepareRequest) {
+    pub fn stage(&self, owner: u128, prepare: v1::PrepareRequest) {
         *locked(&self.owner) = owner;
         *locked(&self.staged) = prepare;
     }
 
     /// Begins a segment of the primary's log, for the state at `version` after so many `changes`. A `log_state` is
     /// given if the segment replaces everything before it.
-    pub(crate) fn follow(
+    pub fn follow(
         &self,
         log_state: Option<LogState>,
         version: u64,
@@ -146,12 +145,12 @@ impl LogJournal {
     }
 
     /// Appends a record of the primary's log.
-    pub(crate) fn follow_record(&self, entry: Entry) {
+    pub fn follow_record(&self, entry: Entry) {
         self.replication_log.add(&self.log, entry);
     }
 
     /// Sets the state that the primary's log has reached.
-    pub(crate) fn resume(&self, log_state: &LogState) {
+    pub fn resume(&self, log_state: &LogState) {
         let mut own = locked(&self.log_state);
         *own = LogState {
             cuts: std::mem::take(&mut own.cuts),
@@ -160,7 +159,7 @@ impl LogJournal {
     }
 
     /// Logs a recovery of the server. Returns the number of recoveries.
-    pub(crate) fn restarted(&self) -> u64 {
+    pub fn restarted(&self) -> u64 {
         let mut log_state = locked(&self.log_state);
         log_state.restarts += 1;
         self.replication_log
@@ -169,62 +168,65 @@ impl LogJournal {
     }
 
     /// Waits until all changes so far are committed: written, and confirmed by the backup if there is one.
-    pub(crate) async fn commit(&self) -> Result<(), NotCommitted> {
+    pub async fn commit(&self) -> Result<(), NotCommitted> {
         let items = self.replication_log.end();
         self.log.commit(self.log.end()).await?;
         self.replication_log.commit(items).await
     }
 
     /// Writes all changes so far.
-    pub(crate) async fn write(&self) -> Result<(), Error> {
+    pub async fn write(&self) -> Result<(), Error> {
         self.log.commit(self.log.end()).await
     }
 
     /// Returns the failure of the log, if it has failed.
-    pub(crate) fn failure(&self) -> Option<Error> {
+    pub fn failure(&self) -> Option<Error> {
         self.log.failure()
     }
 
     /// Returns the fingerprint of the settings that the store was prepared with.
-    pub(crate) fn settings(&self) -> u64 {
+    pub fn settings(&self) -> u64 {
         locked(&self.log_state).prepare.settings
     }
 
     /// Returns the size of the log in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.log.bytes()
     }
 
-    /// Measures the free space on the disk of the log.
-    pub(crate) fn look_at_disk(&self) {
-        if let Some(free) = free_bytes(self.log.folder()) {
-            self.free.store(free, Ordering::Relaxed);
-        }
+    /// Returns the folder of the log.
+    pub fn folder(&self) -> &Path {
+        self.log.folder()
+    }
+
+    /// Sets the free bytes on the disk of the log.
+    pub fn set_free(&self, free: u64) {
+        self.free.store(free, Ordering::Relaxed);
     }
 
     /// Returns the free bytes on the disk of the log at the last check; `None` before the first.
-    pub(crate) fn free(&self) -> Option<u64> {
+    pub fn free(&self) -> Option<u64> {
         Some(self.free.load(Ordering::Relaxed)).filter(|free| *free < u64::MAX)
     }
 
     /// Returns whether a checkpoint is due, after which the log is truncated. It is due if the log is longer than
     /// `bytes_max`, or takes more of the disk than is free. Bytes that a checkpoint in progress or the latest one
     /// covers do not count, because another checkpoint would not free more.
-    pub(crate) fn wants_checkpoint(&self, bytes_max: u64) -> bool {
+    pub fn wants_checkpoint(&self, bytes_max: u64) -> bool {
         let covered = self.covered_bytes.load(Ordering::Relaxed);
         let bytes = self.bytes().saturating_sub(covered);
         bytes > bytes_max || (bytes > SMALL_LOG_BYTES && bytes > self.free.load(Ordering::Relaxed))
     }
 
     /// Removes the log of a job that has ended.
-    pub(crate) fn clear(&self) -> Result<(), Error> {
+    pub fn clear(&self) -> Result<(), Error> {
         locked(&self.log_state).prepared_epoch = 0;
         self.replication_log.forget();
         self.log.clear()
     }
 
     /// Removes the segments that the latest committed checkpoint covers. Returns the number of removed bytes.
-    pub(crate) fn retire(&self, model_dir: &Path) -> Result<u64, Error> {
+    pub fn retire(&self, model_dir: &Path) -> Result<u64, Error> {
         let (prepare, prepared_epoch, cuts) = {
             let log_state = locked(&self.log_state);
             (
@@ -263,7 +265,7 @@ impl LogJournal {
     }
 
     /// Returns whether a cut waits for its checkpoint to be committed.
-    pub(crate) fn waits_for_checkpoint(&self) -> bool {
+    pub fn waits_for_checkpoint(&self) -> bool {
         !locked(&self.log_state).cuts.is_empty()
     }
 

@@ -1,0 +1,307 @@
+//! A recovered store equals the store before the crash, whenever the process died.
+//!
+//! Random work is done on a store with a log, and again on a store without one, up to the point at which the log was
+//! cut. Both stores must be equal: values and slots bit by bit, sessions, windows, data, tickets, clocks and
+//! micro-batches.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use trainyard_cluster_spec::{Role, Task};
+use trainyard_parameter_store::{Journal, Update};
+use trainyard_write_ahead_log::{Durability, Folder, Log};
+
+use super::{Expected, Problem, Recovered, recover};
+use crate::LocalServer;
+use crate::journal::LogJournal;
+use crate::random_work::{
+    Act, CLUSTER, Image, SERVER, Worker, acts, block_on, image, open_log, updates, without_log,
+};
+
+/// Returns the segments and their sizes.
+fn extent(path: &Path) -> Vec<(PathBuf, u64)> {
+    let entries = path.read_dir().expect("the log").filter_map(Result::ok);
+    let mut found: Vec<_> = entries
+        .map(|entry| (entry.path(), entry.metadata().expect("a file").len()))
+        .collect();
+    found.sort();
+    found
+}
+
+fn bring_back(model_dir: &Path, path: &Path) -> (LocalServer, Result<Option<Recovered>, Problem>) {
+    let shard = LocalServer::new(0, 2, 2, 1);
+    let folder = Folder::open(path).expect("it is free");
+    let expected = Expected {
+        model_dir,
+        owner: Some(CLUSTER),
+        prepared_epoch: 1,
+        task: SERVER,
+    };
+    let recovered = recover(&shard, &folder, expected);
+    (shard, recovered)
+}
+
+/// Finished work, its log, and the sizes of the log after each act.
+struct Done {
+    scratch: tempfile::TempDir,
+    lengths: Vec<Vec<(PathBuf, u64)>>,
+}
+
+impl Done {
+    fn new(update: Update, acts: &[Act]) -> Self {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let model_dir = scratch.path().join("model");
+        let path = scratch.path().join("log");
+        let journal = open_log(&path);
+        let mut worker = Worker::new(&model_dir, update, Some(&journal));
+        let commit = || block_on(journal.commit()).expect("it is written");
+        commit();
+        let mut lengths = vec![extent(&path)];
+        for act in acts {
+            worker.act(act);
+            commit();
+            lengths.push(extent(&path));
+        }
+        Self { scratch, lengths }
+    }
+
+    fn model_dir(&self) -> PathBuf {
+        self.scratch.path().join("model")
+    }
+
+    /// Returns a copy of the log at a length of `bytes`, and the number of acts that it then held.
+    fn cut(&self, bytes: u64) -> (PathBuf, usize) {
+        let copy = self.scratch.path().join("cut");
+        std::fs::create_dir(&copy).expect("made");
+        let mut left = bytes;
+        for (path, length) in self.lengths.last().expect("the end") {
+            let content = std::fs::read(path).expect("a segment");
+            let here = left.min(*length);
+            let name = path.file_name().expect("a name");
+            std::fs::write(copy.join(name), &content[..here as usize]).expect("written");
+            left -= here;
+            if left == 0 {
+                break;
+            }
+        }
+        let total =
+            |lengths: &Vec<(PathBuf, u64)>| lengths.iter().map(|(_, length)| length).sum::<u64>();
+        let held = self
+            .lengths
+            .iter()
+            .rposition(|lengths| total(lengths) <= bytes);
+        (copy, held.expect("more than the first head"))
+    }
+
+    fn bytes(&self) -> (u64, u64) {
+        let total = |lengths: &Vec<(PathBuf, u64)>| lengths.iter().map(|(_, length)| length).sum();
+        (
+            total(&self.lengths[0]),
+            total(self.lengths.last().expect("the end")),
+        )
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_store_whose_process_died_anywhere_is_the_store_that_was(
+        update in updates(), acts in acts(), cut in any::<prop::sample::Index>(),
+    ) {
+        let done = Done::new(update, &acts);
+        let (least, most) = done.bytes();
+        let bytes = least + cut.index((most - least + 1) as usize) as u64;
+        let (path, held) = done.cut(bytes);
+        let (shard, recovered) = bring_back(&done.model_dir(), &path);
+        let recovered = recovered.expect("it is sound").expect("there is a log");
+        prop_assert!(recovered.torn <= most);
+        // The passage of time is not logged: a recovered store learns it from the next push.
+        let reference = without_log(update, &acts[..held]);
+        let secs = shard.store().clock();
+        let mut expected = image(&reference);
+        let mut found = image(&shard);
+        prop_assert!(secs <= expected.metadata.secs);
+        (expected.metadata.secs, found.metadata.secs) = (0, 0);
+        if secs == reference.store().clock() {
+            prop_assert_eq!(&found.tables, &expected.tables);
+        }
+        (expected.tables, found.tables) = (Vec::new(), Vec::new());
+        prop_assert_eq!(found, expected);
+    }
+
+    /// The process dies, recovers, works on and dies again.
+    #[test]
+    fn a_store_goes_on_from_its_log_as_if_nothing_had_been(
+        update in updates(), acts in acts(), first in any::<prop::sample::Index>(),
+    ) {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let model_dir = scratch.path().join("model");
+        let path = scratch.path().join("log");
+        let journal = open_log(&path);
+        let mut worker = Worker::new(&model_dir, update, Some(&journal));
+        let (before, behind) = acts.split_at(first.index(acts.len()));
+        before.iter().for_each(|act| worker.act(act));
+        block_on(journal.commit()).expect("it is written");
+        let secs = worker.secs;
+        worker.shard = LocalServer::new(0, 2, 2, 1);
+        drop(journal);
+        let (shard, recovered) = bring_back(&model_dir, &path);
+        let recovered = recovered.expect("it is sound").expect("there is a log");
+        let folder = Folder::open(&path).expect("it is free");
+        let log = Log::open(folder, Durability::Wal, Some(&recovered.last)).expect("it opens");
+        let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes)));
+        shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
+        shard.store().set_restarts(journal.restarted());
+        shard.store().set_clock(secs);
+        worker.shard = shard;
+        behind.iter().for_each(|act| worker.act(act));
+        block_on(journal.commit()).expect("it is written");
+        let expected = image(&without_log(update, &acts));
+        drop(journal);
+        prop_assert_eq!(&image_of_worker(&mut worker), &expected);
+        let (shard, recovered) = bring_back(&model_dir, &path);
+        let recovered = recovered.expect("it is sound").expect("there is a log");
+        prop_assert_eq!(recovered.log_state.restarts, 1);
+        shard.store().set_clock(worker.secs);
+        let found = image(&shard);
+        prop_assert_eq!((found.status, found.bits), (expected.status, expected.bits));
+    }
+}
+
+/// Drops the store, and with it its journal, so that the folder of the log is free. Returns the store's image.
+fn image_of_worker(worker: &mut Worker<'_>) -> Image {
+    let shard = std::mem::replace(&mut worker.shard, LocalServer::new(0, 2, 3, 1));
+    image(&shard)
+}
+
+#[test]
+fn a_log_of_something_else_is_told_apart() {
+    let done = Done::new(Update::Async, &[Act::OpenSession { task: 0 }]);
+    let path = done.scratch.path().join("log");
+    let model_dir = done.model_dir();
+    let told = |expected: Expected<'_>| {
+        let shard = LocalServer::new(0, 2, 2, 1);
+        let recovered = recover(&shard, &Folder::open(&path).expect("it is free"), expected);
+        recovered.expect_err("it is another's").to_string()
+    };
+    let right = Expected {
+        model_dir: &model_dir,
+        owner: Some(CLUSTER),
+        prepared_epoch: 1,
+        task: SERVER,
+    };
+    let cases = [
+        (
+            Expected {
+                owner: Some(5),
+                ..right
+            },
+            "model_dir is of cluster 00000000000000000000000000000005",
+        ),
+        (
+            Expected {
+                owner: None,
+                ..right
+            },
+            "model_dir is of cluster none",
+        ),
+        (
+            Expected {
+                prepared_epoch: 2,
+                ..right
+            },
+            "those of the job in epoch 2",
+        ),
+        (
+            Expected {
+                task: Task {
+                    role: Role::Ps,
+                    index: 1,
+                },
+                ..right
+            },
+            "it is of ps:0, this is ps:1",
+        ),
+    ];
+    for (expected, words) in cases {
+        let message = told(expected);
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let model_dir = scratch.path().join("model");
+    let path = scratch.path().join("log");
+    let journal = open_log(&path);
+    let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
+    let mut step = |committed| {
+        worker.act(&Act::OpenSession { task: 0 });
+        worker.act(&Act::Reserve {
+            task: 0,
+            half_applied: false,
+        });
+        worker.act(&Act::Push {
+            task: 0,
+            rows: 7,
+            values: 1,
+            repeated: false,
+            finite: true,
+        });
+        worker.act(&Act::Checkpoint { committed });
+        block_on(journal.commit()).expect("it is written");
+        journal.retire(&model_dir).expect("removed");
+        extent(&path).len()
+    };
+    assert_eq!(step(false), 2, "nothing may go");
+    assert_eq!(step(false), 3);
+    assert_eq!(step(true), 1, "the checkpoint has what came before");
+    assert!(!journal.waits_for_checkpoint());
+    assert_eq!(step(false), 2);
+    drop((worker, journal));
+    let (shard, recovered) = bring_back(&model_dir, &path);
+    let recovered = recovered.expect("it is sound").expect("there is a log");
+    assert_eq!(
+        (
+            shard.store().status().version,
+            recovered.log_state.cuts.len()
+        ),
+        (4, 1)
+    );
+}
+
+#[test]
+fn a_ticket_beyond_the_last_step_comes_back_from_the_log() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let model_dir = scratch.path().join("model");
+    let path = scratch.path().join("log");
+    let journal = open_log(&path);
+    let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
+    let reserve = |task, half_applied| Act::Reserve { task, half_applied };
+    worker.act(&Act::OpenSession { task: 0 });
+    worker.act(&Act::OpenSession { task: 1 });
+    // All steps but the last are applied, and the ticket for the last one is out.
+    for _ in 0..19 {
+        worker.act(&reserve(0, false));
+        worker.act(&Act::Push {
+            task: 0,
+            rows: 7,
+            values: 1,
+            repeated: false,
+            finite: true,
+        });
+    }
+    worker.act(&reserve(0, false));
+    // Other servers have applied this batch, so that it gets a ticket all the same.
+    worker.act(&reserve(1, true));
+    block_on(journal.commit()).expect("it is written");
+    let tickets = worker.shard.store().metadata().tickets;
+    assert_eq!(tickets.len(), 2);
+    drop((worker, journal));
+    let (shard, recovered) = bring_back(&model_dir, &path);
+    recovered.expect("it is sound").expect("there is a log");
+    assert_eq!(shard.store().metadata().tickets, tickets);
+}

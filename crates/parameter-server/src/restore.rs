@@ -1,0 +1,222 @@
+//! What a server reads of a checkpoint, and where it goes on from there.
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+use trainyard_checkpoint::{Checkpoint, Origin, PartRead, PositionRecord, ShardRecord};
+use trainyard_parameter_store::{Lots, Restore, ShardPosition, TensorSource, Update};
+use trainyard_variable::FirstRows;
+
+use crate::LocalServer;
+use crate::error::chain;
+
+/// Parallel reads of a checkpoint in an object store. Each read waits for a reply and computes nothing.
+const READS_OF_STORE_MAX: usize = 32;
+
+impl LocalServer {
+    /// Returns the values and counters to restore. If the number of servers has changed, the position of a single
+    /// server does not apply to the rows that it now holds. The store then starts from the batches that all servers
+    /// have applied, so that no batch is lost. After an orderly stop all servers have applied the same batches, so
+    /// that none counts twice.
+    pub(crate) fn restore<'a>(
+        &self,
+        checkpoint: &Checkpoint,
+        source: &'a Source<'a>,
+        update: Update,
+    ) -> Restore<'a> {
+        let manifest = checkpoint.manifest();
+        let (place, num_ps) = *self.place.lock();
+        let own = manifest
+            .shards
+            .iter()
+            .find(|shard| shard.ps == place && manifest.num_ps == num_ps);
+        let of = |shard: &ShardRecord| -> Vec<ShardPosition> {
+            let position = |PositionRecord {
+                                shard,
+                                pass,
+                                batch,
+                                ahead,
+                            }| ShardPosition {
+                shard,
+                pass,
+                batch,
+                ahead,
+            };
+            shard.positions.iter().cloned().map(position).collect()
+        };
+        let all: Vec<_> = own
+            .map_or(manifest.shards.as_slice(), std::slice::from_ref)
+            .iter()
+            .map(of)
+            .collect();
+        let positions = ShardPosition::of_all(all.iter().map(Vec::as_slice));
+        let most = manifest
+            .shards
+            .iter()
+            .map(|shard| shard.version)
+            .max()
+            .unwrap_or(0);
+        // Synchronous steps are shared by all servers, so that all servers start from one version.
+        let own = own.filter(|_| update != Update::Sync);
+        let version = own.map_or(most, |shard| shard.version);
+        Restore {
+            source,
+            version,
+            global_step: manifest.global_step,
+            positions,
+        }
+    }
+}
+
+/// Returns the number of parallel reads of a checkpoint.
+fn reads_at_once(checkpoint: &Checkpoint) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if checkpoint.is_remote() {
+        READS_OF_STORE_MAX.max(cores)
+    } else {
+        cores
+    }
+}
+
+/// The origin of initial values: another run, or files of tensors.
+pub(crate) struct FirstSource<'a>(pub(crate) &'a Origin);
+
+impl TensorSource for FirstSource<'_> {
+    fn read(
+        &self,
+        variable: &str,
+        _slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        self.0
+            .read_rows(variable, rows, out)
+            .map_err(|problem| problem.message)
+    }
+
+    fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
+        self.0
+            .held(variable, rows)
+            .map_err(|problem| problem.message)
+    }
+
+    fn read_held(
+        &self,
+        variable: &str,
+        _slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        self.0
+            .read_held(variable, rows, out)
+            .map_err(|problem| problem.message)
+    }
+
+    fn first_rows(&self, variable: &str) -> Option<FirstRows> {
+        self.0.first_rows(variable)
+    }
+
+    fn read_dynamic<'a>(
+        &'a self,
+        variable: &'a str,
+        _slots: &'a [&'a str],
+        ids: Range<u128>,
+    ) -> Result<Lots<'a>, String> {
+        let lots = self
+            .0
+            .lots(variable, ids)
+            .map_err(|problem| problem.message)?;
+        Ok(Box::new(
+            lots.map(|lot| lot.map_err(|problem| chain(&problem))),
+        ))
+    }
+
+    fn reads_at_once(&self) -> usize {
+        match self.0 {
+            Origin::Own(checkpoint) => reads_at_once(checkpoint),
+            Origin::TensorFlow(_) | Origin::Tensors(_) => {
+                std::thread::available_parallelism().map_or(1, usize::from)
+            }
+        }
+    }
+}
+
+/// A checkpoint, and the parts that were read of tensors which other servers have read too.
+pub(crate) struct Source<'a> {
+    checkpoint: &'a Checkpoint,
+    pub(crate) parts_read: Mutex<Vec<PartRead>>,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn of(checkpoint: &'a Checkpoint) -> Self {
+        Self {
+            checkpoint,
+            parts_read: Mutex::default(),
+        }
+    }
+}
+
+impl TensorSource for Source<'_> {
+    fn read(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        #[cfg(feature = "failpoints")]
+        fail::fail_point!("ps.restore.read");
+        self.checkpoint
+            .read_rows(variable, slot, rows, out)
+            .map_err(|error| chain(&error))
+    }
+
+    fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
+        self.checkpoint
+            .held(variable, rows)
+            .map_err(|error| chain(&error))
+    }
+
+    fn read_held(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        #[cfg(feature = "failpoints")]
+        fail::fail_point!("ps.restore.read");
+        self.checkpoint
+            .read_held(variable, slot, rows, out)
+            .map_err(|error| chain(&error))
+    }
+
+    fn first_rows(&self, variable: &str) -> Option<FirstRows> {
+        self.checkpoint.first_rows(variable)
+    }
+
+    fn read_dynamic<'a>(
+        &'a self,
+        variable: &'a str,
+        slots: &'a [&'a str],
+        ids: Range<u128>,
+    ) -> Result<Lots<'a>, String> {
+        let lots = self
+            .checkpoint
+            .lots(variable, slots, ids)
+            .map_err(|error| chain(&error))?;
+        Ok(Box::new(lots.map(|lot| lot.map_err(|error| chain(&error)))))
+    }
+
+    fn reads_at_once(&self) -> usize {
+        reads_at_once(self.checkpoint)
+    }
+
+    fn check_read(&self) -> Result<(), String> {
+        *self.parts_read.lock() = self
+            .checkpoint
+            .check_read()
+            .map_err(|error| chain(&error))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! A server's part of a checkpoint: a snapshot, written while training goes on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::debug;
+use trainyard_checkpoint::{
+    HeldView, OnLot, OnRows, PositionRecord, ShardRecord, ShardState, SliceSource, SliceView,
+    TableSource, TableView, read_back, write_shard,
+};
+use trainyard_parameter_store::{
+    Identity, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, SnapshotTable, Store,
+};
+use trainyard_protocol::Reason;
+
+use crate::background::in_background;
+use crate::error::chain;
+use crate::{Error, LocalServer, Saved};
+
+/// Longest wait for the version that a snapshot was requested for.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl LocalServer {
+    /// Writes the server's part of a checkpoint to `directory`: the current state or, under synchronous updates, the
+    /// state at a version that may still be ahead.
+    ///
+    /// # Errors
+    /// The store refuses, the file cannot be written, or the version is past or was not reached in time.
+    pub async fn save(
+        &self,
+        identity: Identity,
+        directory: &Path,
+        at_version: Option<u64>,
+    ) -> Result<Saved, Error> {
+        self.tell_time();
+        let snapshot = match at_version {
+            Some(version) => self.snapshot_at(&identity, version).await?,
+            None => self.check(self.store.snapshot(&identity))?,
+        };
+        let this = self.clone();
+        let directory = directory.to_owned();
+        let work = move || this.save_now(snapshot, &directory);
+        in_background("save", work)
+            .await
+            .map_err(|problem| self.refused(Reason::Storage, problem))?
+    }
+
+    /// Waits for the snapshot of a version, for up to 5 s.
+    async fn snapshot_at(&self, identity: &Identity, version: u64) -> Result<Snapshot, Error> {
+        let until = Instant::now() + SNAPSHOT_TIMEOUT;
+        // The caller may drop this future while it waits.
+        let _wish = Wish {
+            store: &self.store,
+            version,
+        };
+        loop {
+            let mut changed = self.changed.subscribe();
+            match self.check(self.store.snapshot_at(identity, version))? {
+                SnapshotAt::Taken(snapshot) => return Ok(snapshot),
+                SnapshotAt::Passed { version: reached } => {
+                    let message = format!("version {version} is past: it is at {reached}");
+                    return Err(self.refused(Reason::NotReady, message));
+                }
+                SnapshotAt::NotYet => {}
+            }
+            if tokio::time::timeout_at(until, changed.changed())
+                .await
+                .is_err()
+            {
+                let message = format!(
+                    "version {version} has not come within {} s: training stands still",
+                    SNAPSHOT_TIMEOUT.as_secs()
+                );
+                return Err(self.refused(Reason::NotReady, message));
+            }
+        }
+    }
+
+    fn save_now(&self, snapshot: Snapshot, directory: &Path) -> Result<Saved, Error> {
+        let failed = |error| self.refused(Reason::Storage, chain(&error));
+        let global_step = snapshot.global_step;
+        let started = Instant::now();
+        let record = self.write(&snapshot, directory).map_err(failed)?;
+        // As long as a snapshot exists, rows are copied before they change.
+        drop(snapshot);
+        let written = Instant::now();
+        read_back(directory, &record).map_err(failed)?;
+        debug!(
+            file = record.file,
+            bytes = record.bytes,
+            write_seconds = format!("{:.3}", (written - started).as_secs_f64()),
+            read_back_seconds = format!("{:.3}", written.elapsed().as_secs_f64()),
+            "saved"
+        );
+        let record = serde_json::to_string(&record).map_err(|error| {
+            self.refused(
+                Reason::Storage,
+                format!("the file's record cannot be told: {error}"),
+            )
+        })?;
+        Ok(Saved {
+            record,
+            global_step,
+        })
+    }
+
+    /// Writes the file of a snapshot.
+    fn write(
+        &self,
+        snapshot: &Snapshot,
+        directory: &Path,
+    ) -> Result<ShardRecord, trainyard_checkpoint::Error> {
+        let positions = snapshot.positions.iter().cloned();
+        let positions = positions
+            .map(
+                |ShardPosition {
+                     shard,
+                     pass,
+                     batch,
+                     ahead,
+                 }| PositionRecord {
+                    shard,
+                    pass,
+                    batch,
+                    ahead,
+                },
+            )
+            .collect();
+        let (ps, num_ps) = *self.place.lock();
+        let state = ShardState {
+            ps,
+            num_ps,
+            version: snapshot.version,
+            positions,
+        };
+        let sources: Vec<Stripes<'_>> = snapshot.slices.iter().map(Stripes).collect();
+        let views: Vec<SliceView<'_>> = sources
+            .iter()
+            .map(|source| SliceView {
+                variable: &source.0.variable,
+                part: source.0.part,
+                rows: source.0.rows.clone(),
+                width: source.0.width,
+                slot_names: source.0.slot_names.clone(),
+                held: Some(HeldView {
+                    rows: source.0.held(),
+                    first: source.0.first_rows(),
+                    first_slots: source.0.first_slots(),
+                }),
+                source,
+            })
+            .collect();
+        let tables: Vec<TableLots<'_>> = snapshot.tables.iter().map(TableLots).collect();
+        let tables: Vec<TableView<'_>> = tables
+            .iter()
+            .map(|source| TableView {
+                variable: &source.0.variable,
+                part: source.0.part,
+                width: source.0.width,
+                slot_names: source.0.slot_names.clone(),
+                first: Some(source.0.first_rows()),
+                source,
+            })
+            .collect();
+        write_shard(directory, &state, &views, &tables)
+    }
+}
+
+/// A request for a snapshot. Dropping it withdraws the request.
+struct Wish<'a> {
+    store: &'a Store,
+    version: u64,
+}
+
+impl Drop for Wish<'_> {
+    fn drop(&mut self) {
+        self.store.withdraw_snapshot(self.version);
+    }
+}
+
+/// The rows of a slice at the start of the checkpoint. One stripe at a time is copied.
+struct Stripes<'a>(&'a SnapshotSlice);
+
+impl SliceSource for Stripes<'_> {
+    fn read(&self, each: &mut OnRows<'_>) -> Result<(), trainyard_checkpoint::Error> {
+        let mut stripe = SliceValues::default();
+        for place in 0..self.0.stripes() {
+            self.0.read(place, &mut stripe);
+            let slots: Vec<&[f32]> = stripe.slots.iter().map(Vec::as_slice).collect();
+            each(&stripe.values, &slots)?;
+        }
+        Ok(())
+    }
+}
+
+/// The rows of a dynamic table at the start of the checkpoint. One lot at a time is copied.
+struct TableLots<'a>(&'a SnapshotTable);
+
+impl TableSource for TableLots<'_> {
+    fn counts(&self) -> (usize, usize) {
+        self.0.counts()
+    }
+
+    fn read(&self, each: &mut OnLot<'_>) -> Result<(), trainyard_checkpoint::Error> {
+        self.0.read(&mut |lot| each(&lot))
+    }
+}
