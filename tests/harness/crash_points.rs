@@ -98,6 +98,7 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
             num_ps: SERVERS,
             version: step,
             positions: vec![position],
+            ..ShardState::default()
         };
         manifest
             .shards

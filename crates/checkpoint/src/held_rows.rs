@@ -26,8 +26,16 @@ pub(crate) struct Run {
 /// Runs of held rows that have been read, by file and name of the list.
 pub(crate) type RunsRead = Mutex<BTreeMap<(String, String), Arc<Vec<Run>>>>;
 
+/// Whether a tensor belongs to a whole file or to the increment over one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Layer {
+    Whole,
+    Increment,
+}
+
 /// Some held rows of a tensor: the rows of the variable, by run, and the place of the first row in the tensor.
 struct Stretch<'a> {
+    layer: Layer,
     shard: &'a ShardRecord,
     tensor: &'a TensorRecord,
     runs: Vec<Range<usize>>,
@@ -48,12 +56,7 @@ impl Checkpoint {
     /// No file covers some of the rows, or a list of rows is damaged or cannot be read.
     pub fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, Error> {
         let stretches = self.stretches(variable, None, &rows)?;
-        let mut held: Vec<Range<usize>> = stretches
-            .into_iter()
-            .flat_map(|stretch| stretch.runs)
-            .collect();
-        held.sort_unstable_by_key(|run| run.start);
-        Ok(held)
+        Ok(united(&stretches))
     }
 
     /// Reads the held rows among `rows` of a variable, or of one of its slots, into `out`, without gaps.
@@ -68,6 +71,18 @@ impl Checkpoint {
         out: &mut [f32],
     ) -> Result<(), Error> {
         let mut stretches = self.stretches(variable, slot, &rows)?;
+        if stretches
+            .iter()
+            .any(|stretch| stretch.layer == Layer::Increment)
+        {
+            let held = united(&stretches);
+            let width = stretches.first().map_or(0, |stretch| stretch.tensor.width);
+            if out.len() != held.iter().map(Range::len).sum::<usize>() * width {
+                return Err(self.absent(variable, slot, &rows));
+            }
+            let places = Places::of(&held);
+            return self.lay(&stretches, out, |row| places.of_row(row));
+        }
         stretches.sort_by_key(|stretch| stretch.runs.first().map(|run| run.start));
         let mut rest = out;
         for stretch in &stretches {
@@ -110,14 +125,29 @@ impl Checkpoint {
         if out.len() != rows.len() * width {
             return Err(self.absent(variable, slot, &rows));
         }
-        let held: usize = stretches.iter().map(Stretch::rows).sum();
-        if held < rows.len() {
+        let whole = stretches
+            .iter()
+            .filter(|stretch| stretch.layer == Layer::Whole);
+        if whole.map(Stretch::rows).sum::<usize>() < rows.len() {
             self.fill_others(variable, slot, &rows, out)?;
         }
+        self.lay(&stretches, out, |row| row - rows.start)
+    }
+
+    /// Reads stretches, bases before increments, into `out`. `place_of` returns the place in `out` of the first row of a
+    /// run.
+    fn lay(
+        &self,
+        stretches: &[Stretch<'_>],
+        out: &mut [f32],
+        place_of: impl Fn(usize) -> usize,
+    ) -> Result<(), Error> {
         let mut read = Vec::new();
-        for stretch in &stretches {
+        for stretch in stretches {
+            let width = stretch.tensor.width;
             let place = |run: &Range<usize>| {
-                (run.start - rows.start) * width..(run.end - rows.start) * width
+                let begin = place_of(run.start);
+                begin * width..(begin + run.len()) * width
             };
             if let [run] = &stretch.runs[..] {
                 let part = bytemuck::cast_slice_mut(&mut out[place(run)]);
@@ -169,14 +199,15 @@ impl Checkpoint {
     ) -> Result<(), Error> {
         let mut others = self
             .tensors_of(variable, slot)
-            .filter_map(|(_, tensor)| tensor.others.as_ref());
+            .filter_map(|(_, tensor)| tensor.others.as_ref())
+            .filter(|others| **others != Others::Base);
         match others.next() {
             Some(Others::First { rows: first, .. }) => {
                 let first = InitialRows::of(first.clone());
                 first.fill_rows(rows.clone().map(|row| row as u64), out);
             }
             Some(Others::Value(value)) => out.fill(*value),
-            None => return Err(self.absent(variable, slot, rows)),
+            Some(Others::Base) | None => return Err(self.absent(variable, slot, rows)),
         }
         Ok(())
     }
@@ -186,7 +217,7 @@ impl Checkpoint {
         variable: &'a str,
         slot: Option<&'a str>,
     ) -> impl Iterator<Item = (&'a ShardRecord, &'a TensorRecord)> {
-        let all = self.manifest().shards.iter().flat_map(|shard| {
+        let all = self.manifest().files().flat_map(|shard| {
             let tensors = shard.tensors.iter();
             tensors.map(move |tensor| (shard, tensor))
         });
@@ -197,7 +228,7 @@ impl Checkpoint {
         })
     }
 
-    /// Returns the places of the held rows among `rows`.
+    /// Returns the places of the held rows among `rows`: those of whole files, then those of increments.
     ///
     /// # Errors
     /// No tensor covers some of the rows, or a list of rows is damaged or cannot be read.
@@ -215,11 +246,18 @@ impl Checkpoint {
             if begin >= end {
                 continue;
             }
-            covered += end - begin;
+            let layer = match shard.base {
+                Some(_) => Layer::Increment,
+                None => Layer::Whole,
+            };
+            if layer == Layer::Whole {
+                covered += end - begin;
+            }
             let Some(held) = &tensor.held else {
                 let runs = std::iter::once(begin..end).collect();
                 let first = begin - tensor.row_begin;
                 stretches.push(Stretch {
+                    layer,
                     shard,
                     tensor,
                     runs,
@@ -236,6 +274,7 @@ impl Checkpoint {
             if let Some(run) = runs.first() {
                 let first = all[from].before + (run.start - all[from].begin);
                 stretches.push(Stretch {
+                    layer,
                     shard,
                     tensor,
                     runs,
@@ -244,6 +283,7 @@ impl Checkpoint {
             }
         }
         if covered == rows.len() {
+            stretches.sort_by_key(|stretch| stretch.layer);
             Ok(stretches)
         } else {
             Err(self.absent(variable, slot, rows))
@@ -319,6 +359,50 @@ impl Checkpoint {
     }
 }
 
+/// Returns the rows of all stretches, ascending, without overlaps.
+fn united(stretches: &[Stretch<'_>]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = stretches
+        .iter()
+        .flat_map(|stretch| stretch.runs.iter().cloned())
+        .collect();
+    runs.sort_unstable_by_key(|run| run.start);
+    let mut united: Vec<Range<usize>> = Vec::with_capacity(runs.len());
+    for run in runs {
+        match united.last_mut() {
+            Some(last) if last.end > run.start => last.end = last.end.max(run.end),
+            _ => united.push(run),
+        }
+    }
+    united
+}
+
+/// The places of rows that lie without gaps.
+struct Places<'a> {
+    runs: &'a [Range<usize>],
+    /// Number of rows before each run.
+    before: Vec<usize>,
+}
+
+impl<'a> Places<'a> {
+    fn of(runs: &'a [Range<usize>]) -> Self {
+        let before = runs.iter().scan(0, |rows, run| {
+            let before = *rows;
+            *rows += run.len();
+            Some(before)
+        });
+        Self {
+            before: before.collect(),
+            runs,
+        }
+    }
+
+    /// Returns the place of a row, which must lie in one of the runs.
+    fn of_row(&self, row: usize) -> usize {
+        let run = self.runs.partition_point(|run| run.end <= row);
+        self.before[run] + row - self.runs[run].start
+    }
+}
+
 /// Returns the fault in a tensor's record of rows that it does not hold.
 pub(crate) fn misfit(tensor: &TensorRecord) -> Option<String> {
     match (&tensor.held, &tensor.others) {
@@ -339,7 +423,7 @@ pub(crate) fn misfit(tensor: &TensorRecord) -> Option<String> {
         (Some(_), None) => {
             Some("it does not say what the rows are that it does not hold".to_owned())
         }
-        (Some(held), Some(Others::Value(_))) => {
+        (Some(held), Some(Others::Value(_) | Others::Base)) => {
             let most = tensor.row_end.saturating_sub(tensor.row_begin);
             (held.rows > most).then(|| format!("{} rows of {most}", held.rows))
         }

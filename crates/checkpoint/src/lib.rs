@@ -6,6 +6,7 @@
 //! checkpoint. Readers address variables and rows, never files, so the number of servers may change between writing and
 //! reading.
 
+mod bases;
 mod bucket;
 mod claim;
 mod durable;
@@ -31,6 +32,7 @@ mod tensor_files;
 mod warm_start;
 mod writer;
 
+pub use bases::Bases;
 pub use claim::{Leader, claim_epoch, claim_epoch_as, cluster_id};
 pub use error::Error;
 pub use evaluator_mark::{Evaluated, EvaluatorMark};
@@ -50,10 +52,10 @@ pub use quarantine::{latest, latest_good, set_aside};
 pub use reader::Checkpoint;
 pub use retention::{Keep, Pin, pin, remove_after, retain, sweep, sweep_before};
 pub use run_lock::{RunLock, Runner};
-pub use table::{Lots, OnLot, TableSource, TableView};
+pub use table::{Lots, OnLot, TableIncrement, TableSource, TableView};
 pub use tensor_files::TensorFiles;
 pub use warm_start::WarmStart;
 pub use writer::{
-    HeldView, InMemory, OnRows, ShardState, SliceSource, SliceView, abandon, begin, commit,
-    read_back, write_shard,
+    HeldView, InMemory, OnRows, OtherRows, ShardState, SliceSource, SliceView, abandon, begin,
+    commit, link_base, read_back, write_shard,
 };

@@ -7,8 +7,11 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{FirstRows, VariableSpec};
 
-/// Version of the layout on disk. Version 1 has no checksum of the manifest. Version 2 stores all rows.
+/// Version of the layout on disk of a checkpoint whose files are whole. Version 1 has no checksum of the manifest.
+/// Version 2 stores all rows.
 pub(crate) const FORMAT_VERSION: u32 = 3;
+/// Version of the layout on disk of an incremental checkpoint.
+pub(crate) const INCREMENT_FORMAT_VERSION: u32 = 4;
 /// Version of the rule that computes initial values from [`FirstRows`].
 pub(crate) const GENERATOR: u32 = 1;
 
@@ -72,6 +75,9 @@ pub struct TensorRecord {
     /// The held rows; absent = all rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldRows>,
+    /// The rows of the table in use, if the tensor has the ids of an increment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows_in_use: Option<usize>,
     /// The values of rows, or of ids, that the tensor does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<Others>,
@@ -119,6 +125,8 @@ pub enum Others {
     },
     /// The initial value of a slot.
     Value(f32),
+    /// The values in the base.
+    Base,
 }
 
 impl Others {
@@ -145,6 +153,15 @@ pub struct ShardRecord {
     pub version: u64,
     /// Training data that the server had applied.
     pub positions: Vec<PositionRecord>,
+    /// Name of the server's snapshot, if increments may be based on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<String>,
+    /// Name of the snapshot in `Manifest::bases` that holds what this file does not; absent = the file is whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Seconds of training at the snapshot. Idle times count up to these and to `version`.
+    #[serde(default)]
+    pub secs: i64,
     /// Tensors of the file.
     pub tensors: Vec<TensorRecord>,
 }
@@ -166,8 +183,11 @@ pub struct Manifest {
     pub variables: Vec<VariableSpec>,
     /// Update rules, by group.
     pub optimizers: BTreeMap<String, OptimizerConfig>,
-    /// Files.
+    /// Files, one per server: whole, or the increment over a base.
     pub shards: Vec<ShardRecord>,
+    /// Whole files of earlier snapshots, on which increments are based.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bases: Vec<ShardRecord>,
     /// Seed of the initial values of this job. Up to version 2, ids without a row have the values that this seed gives.
     /// From version 3 on, each tensor stores the rule for the rows that it does not hold.
     #[serde(default)]
@@ -199,11 +219,48 @@ impl Manifest {
             variables: Vec::new(),
             optimizers: BTreeMap::new(),
             shards: Vec::new(),
+            bases: Vec::new(),
             seed: 0,
             input: String::new(),
             job: Vec::new(),
             created_unix_secs,
         }
+    }
+}
+
+impl Manifest {
+    /// Sets the version of the layout: an incremental checkpoint has a later one.
+    pub fn set_format(&mut self) {
+        self.format_version = if self.bases.is_empty() {
+            FORMAT_VERSION
+        } else {
+            INCREMENT_FORMAT_VERSION
+        };
+    }
+
+    /// Returns the records of all files.
+    pub fn files(&self) -> impl Iterator<Item = &ShardRecord> {
+        self.bases.iter().chain(&self.shards)
+    }
+
+    /// Returns the base of an increment.
+    pub fn base_of(&self, shard: &ShardRecord) -> Option<&ShardRecord> {
+        let name = shard.base.as_ref()?;
+        let found = self
+            .bases
+            .iter()
+            .find(|base| base.cut.as_ref() == Some(name));
+        found.filter(|base| base.ps == shard.ps)
+    }
+
+    /// Returns the increment over a base.
+    pub fn increment_of(&self, base: &ShardRecord) -> Option<&ShardRecord> {
+        let name = base.cut.as_ref()?;
+        let found = self
+            .shards
+            .iter()
+            .find(|shard| shard.base.as_ref() == Some(name));
+        found.filter(|shard| base.base.is_none() && base.ps == shard.ps)
     }
 }
 

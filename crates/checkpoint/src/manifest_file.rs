@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::bucket::Bucket;
-use crate::manifest::FORMAT_VERSION;
+use crate::manifest::{FORMAT_VERSION, INCREMENT_FORMAT_VERSION};
 use crate::model_dir::MANIFEST;
 use crate::{Error, Manifest};
 
@@ -70,10 +70,10 @@ pub(crate) fn parse(text: &[u8]) -> Result<Manifest, String> {
         Ok(()) => error.to_string(),
     })?;
     match manifest.format_version {
-        FORMAT_VERSION | DENSE_FORMAT_VERSION => seal.map(|()| manifest),
+        INCREMENT_FORMAT_VERSION | FORMAT_VERSION | DENSE_FORMAT_VERSION => seal.map(|()| manifest),
         UNSEALED_FORMAT_VERSION if !mentions_seal(text) => Ok(manifest),
         version => Err(format!(
-            "format version {version}, this release reads {FORMAT_VERSION}"
+            "format version {version}, this release reads {DENSE_FORMAT_VERSION} to {INCREMENT_FORMAT_VERSION}"
         )),
     }
 }

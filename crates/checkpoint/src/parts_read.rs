@@ -139,11 +139,7 @@ impl Checkpoint {
     }
 
     fn tensor_of(&self, file: &str, name: &str) -> Option<(&ShardRecord, &TensorRecord)> {
-        let shard = self
-            .manifest()
-            .shards
-            .iter()
-            .find(|shard| shard.file == file)?;
+        let shard = self.manifest().files().find(|shard| shard.file == file)?;
         let tensor = shard.tensors.iter().find(|tensor| tensor.name == name)?;
         Some((shard, tensor))
     }

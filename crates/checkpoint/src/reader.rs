@@ -96,6 +96,24 @@ fn plain(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
+/// Returns the fault in the relations of increments and bases.
+fn misfit_of_bases(manifest: &Manifest) -> Option<String> {
+    let lacks_base =
+        |shard: &&ShardRecord| shard.base.is_some() && manifest.base_of(shard).is_none();
+    if let Some(shard) = manifest.shards.iter().find(lacks_base) {
+        return Some(format!(
+            "the base of `{}` is not listed",
+            shard.file.escape_default()
+        ));
+    }
+    let is_unused = |base: &&ShardRecord| manifest.increment_of(base).is_none();
+    let unused = manifest.bases.iter().find(is_unused)?;
+    Some(format!(
+        "no increment is based on `{}`",
+        unused.file.escape_default()
+    ))
+}
+
 fn regular(path: &Path) -> Result<(), Error> {
     let metadata = std::fs::symlink_metadata(path).map_err(Error::io("find", path))?;
     if metadata.is_file() {
@@ -116,7 +134,10 @@ impl Checkpoint {
         let manifest = manifest_file::read(path)?;
         let mut files = BTreeMap::new();
         let storage = Storage::default();
-        for shard in &manifest.shards {
+        if let Some(what) = misfit_of_bases(&manifest) {
+            return Err(Error::damaged(&manifest_path, what));
+        }
+        for shard in manifest.files() {
             if !plain(&shard.file) {
                 return Err(Error::damaged(
                     &manifest_path,
@@ -198,7 +219,7 @@ impl Checkpoint {
     /// The first file and tensor that differ, with the expected and the found checksum. A file cannot be read.
     pub fn verify(&self) -> Result<(), Error> {
         self.verify_headers()?;
-        for shard in &self.manifest.shards {
+        for shard in self.manifest.files() {
             for tensor in &shard.tensors {
                 self.verify_tensor(shard, tensor)?;
             }
@@ -208,7 +229,7 @@ impl Checkpoint {
 
     /// Reads the bytes before the tensors of each file and compares their checksum. No restore reads these bytes.
     pub(crate) fn verify_headers(&self) -> Result<(), Error> {
-        for shard in &self.manifest.shards {
+        for shard in self.manifest.files() {
             let front = shard
                 .tensors
                 .iter()

@@ -9,7 +9,7 @@ use crate::bucket::Bucket;
 use crate::model_dir::{
     DAMAGED, MANIFEST, UNREADABLE, attempts, list, state_name, write_state_file,
 };
-use crate::{Checkpoint, Error, Evaluated, Found, files};
+use crate::{Checkpoint, Error, Evaluated, Found, Manifest, ShardRecord, files};
 
 /// Suffix of the pin files, which name the readers of a checkpoint.
 const PIN_SUFFIX: &str = ".pin";
@@ -94,6 +94,23 @@ impl Keep {
     }
 }
 
+/// Returns the step of the newest checkpoint on another base than the newest checkpoint, if that one is incremental. All
+/// checkpoints on one base share its file, and its damage.
+fn base_before(found: &[Found], newest: &Checkpoint) -> Option<u64> {
+    let bases = |manifest: &Manifest| -> Vec<Option<String>> {
+        let name = |shard: &ShardRecord| shard.base.clone().or_else(|| shard.cut.clone());
+        manifest.shards.iter().map(name).collect()
+    };
+    if newest.manifest().bases.is_empty() {
+        return None;
+    }
+    let own = bases(newest.manifest());
+    let is_other = |found: &&Found| {
+        Checkpoint::open(&found.path).is_ok_and(|checkpoint| bases(checkpoint.manifest()) != own)
+    };
+    found.iter().rev().find(is_other).map(|found| found.step)
+}
+
 /// Removes the oldest checkpoints that the rule does not keep. Returns their steps. Of the newest checkpoint, only the
 /// presence and size of the files are checked, because each writer has read its file back.
 ///
@@ -116,14 +133,13 @@ pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
     } else {
         (u64::MAX, u64::MAX)
     };
-    Checkpoint::open(&newest.path)?;
+    let base_before = base_before(&found, &Checkpoint::open(&newest.path)?);
     let mut removed = Vec::new();
     let mut preserved_until = None::<u64>;
     let candidates = &found[..found.len() - keep.max];
-    for candidate in candidates
-        .iter()
-        .filter(|candidate| Some(candidate.step) != keep.best)
-    {
+    for candidate in candidates.iter().filter(|candidate| {
+        Some(candidate.step) != keep.best && Some(candidate.step) != base_before
+    }) {
         // A damaged checkpoint is not removed.
         let Ok(opened) = Checkpoint::open(&candidate.path) else {
             continue;

@@ -8,12 +8,15 @@ use crate::manifest::{Dtype, ShardRecord, TensorRecord};
 use crate::{Checkpoint, Error};
 
 /// Name, in the place of a slot name, of the tensor of ids: `[rows]`, ascending.
-const IDS: &str = "ids";
+pub(crate) const IDS: &str = "ids";
 /// Name of the tensor of pushes and seconds since the last use: `[rows, 2]`.
 const IDLE: &str = "idle";
 /// Name of the tensor of ids without a row: id, pushes and seconds since the last occurrence, and occurrence count:
 /// `[candidates, 4]`.
 const CANDIDATES: &str = "candidates";
+
+/// Name of the tensor of ids that have lost their rows since the base: `[ids]`, ascending. Only increments have it.
+const GONE: &str = "gone";
 
 /// Bytes of values and slots that are read at once. From a bucket, more bytes are read, because parts are fetched
 /// concurrently.
@@ -59,15 +62,42 @@ pub struct TableView<'a> {
     pub slot_names: Vec<&'a str>,
     /// The rule of the initial values of ids without a row; absent = the rule by the manifest's seed.
     pub first: Option<&'a FirstRows>,
+    /// Changes since the base; absent = the table is whole.
+    pub increment: Option<TableIncrement>,
     /// Ids, values and slots.
     pub source: &'a dyn TableSource,
 }
 
+/// Changes of a dynamic table since the base of an increment, besides the rows that are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableIncrement {
+    /// Ids that have lost their rows since the base, ascending. Some of them may have a row again.
+    pub gone: Vec<u64>,
+    /// Rows in use.
+    pub rows_in_use: usize,
+}
+
 impl TableView<'_> {
     /// Returns the name, the numbers per row, and the rows of each tensor of whole numbers.
-    pub(crate) fn integers(&self) -> [(&'static str, usize, usize); 3] {
+    pub(crate) fn integers(&self) -> impl Iterator<Item = (&'static str, usize, usize)> {
         let (rows, candidates) = self.source.counts();
-        [(IDS, 1, rows), (IDLE, 2, rows), (CANDIDATES, 4, candidates)]
+        let always = [(IDS, 1, rows), (IDLE, 2, rows), (CANDIDATES, 4, candidates)];
+        let increment = self.increment.as_ref();
+        let gone = increment.map(|increment| (GONE, 1, increment.gone.len()));
+        always.into_iter().chain(gone)
+    }
+
+    /// Returns the place of the tensor of ids that are gone, among those of [`TableView::integers`], and the ids.
+    pub(crate) fn gone(&self) -> Option<(usize, &[u64])> {
+        let place = self.integers().position(|(name, ..)| name == GONE)?;
+        Some((place, &self.increment.as_ref()?.gone))
+    }
+
+    /// Returns the rows in use, if the table is an increment.
+    pub(crate) fn rows_in_use(&self) -> Option<usize> {
+        self.increment
+            .as_ref()
+            .map(|increment| increment.rows_in_use)
     }
 }
 
@@ -122,6 +152,9 @@ impl Checkpoint {
             out.candidates.append(&mut lot.candidates);
         }
         out.candidates.sort_by_key(|candidate| candidate.id);
+        if !out.ids.is_sorted() {
+            out.sort();
+        }
         Ok(out)
     }
 
@@ -137,8 +170,16 @@ impl Checkpoint {
         ids: Range<u128>,
     ) -> Result<Lots<'a>, Error> {
         let mut parts = Vec::new();
-        for shard in &self.manifest().shards {
-            parts.extend(self.table_part(shard, variable, slots)?);
+        for shard in self.manifest().files() {
+            let Some(mut part) = self.table_part(shard, variable, slots)? else {
+                continue;
+            };
+            if let Some(increment) = self.manifest().increment_of(shard) {
+                part.replaced = Some(self.replaced(shard, increment, variable)?);
+                // An increment holds all ids without a row.
+                part.candidate = part.candidates.row_end;
+            }
+            parts.push(part);
         }
         if parts.is_empty() {
             return Err(self.lacking(variable, None));
@@ -155,7 +196,35 @@ impl Checkpoint {
     pub fn rows_used(&self, variable: &str) -> usize {
         let shards = self.manifest().shards.iter();
         let ids = shards.filter_map(|shard| tensor(shard, variable, Some(IDS)));
-        ids.map(|ids| ids.row_end - ids.row_begin).sum()
+        ids.map(|ids| ids.rows_in_use.unwrap_or(ids.row_end - ids.row_begin))
+            .sum()
+    }
+
+    /// Reads which rows of a base its increment replaces.
+    fn replaced(
+        &self,
+        base: &ShardRecord,
+        increment: &ShardRecord,
+        variable: &str,
+    ) -> Result<Replaced, Error> {
+        let read = |name: &str| {
+            let record = tensor(increment, variable, Some(name))
+                .ok_or_else(|| self.lacking(variable, Some(name)))?;
+            let ids = self.read_integers(increment, record, 0..record.row_end)?;
+            if ids.is_sorted() {
+                Ok(ids)
+            } else {
+                Err(self.wrong(increment, format!("{}: ids must ascend", record.name)))
+            }
+        };
+        Ok(Replaced {
+            ids: read(IDS)?,
+            gone: read(GONE)?,
+            since: Idle {
+                pushes: increment.version.saturating_sub(base.version),
+                secs: u64::try_from(increment.secs.saturating_sub(base.secs)).unwrap_or(0),
+            },
+        })
     }
 
     /// Returns the tensors of a table in a file, if the file has them.
@@ -211,6 +280,7 @@ impl Checkpoint {
             row: 0,
             last: None,
             candidate: 0,
+            replaced: None,
         }))
     }
 
@@ -269,6 +339,49 @@ struct TablePart<'a> {
     last: Option<u64>,
     /// The next id without a row.
     candidate: usize,
+    /// Rows that the increment over this file replaces.
+    replaced: Option<Replaced>,
+}
+
+/// The rows of a base that an increment replaces, and the time between the two.
+struct Replaced {
+    /// Ids with a row in the increment, ascending.
+    ids: Vec<u64>,
+    /// Ids without a row any more, ascending.
+    gone: Vec<u64>,
+    /// Pushes and seconds from the base to the increment.
+    since: Idle,
+}
+
+impl Replaced {
+    /// Returns whether the base still has the row of an id.
+    fn leaves(&self, id: u64) -> bool {
+        self.ids.binary_search(&id).is_err() && self.gone.binary_search(&id).is_err()
+    }
+
+    /// Removes the replaced rows, and counts the idle times of the others up to the increment.
+    fn apply(&self, rows: &mut DynamicRows, width: usize) {
+        let kept: Vec<usize> = (0..rows.ids.len())
+            .filter(|row| self.leaves(rows.ids[*row]))
+            .collect();
+        if kept.len() < rows.ids.len() {
+            let gather = |part: &mut Vec<f32>| {
+                for (to, from) in kept.iter().enumerate() {
+                    part.copy_within(from * width..(from + 1) * width, to * width);
+                }
+                part.truncate(kept.len() * width);
+            };
+            std::iter::once(&mut rows.values)
+                .chain(&mut rows.slots)
+                .for_each(gather);
+            rows.ids = kept.iter().map(|row| rows.ids[*row]).collect();
+            rows.idle = kept.iter().map(|row| rows.idle[*row]).collect();
+        }
+        for idle in &mut rows.idle {
+            idle.pushes = idle.pushes.saturating_add(self.since.pushes);
+            idle.secs = idle.secs.saturating_add(self.since.secs);
+        }
+    }
 }
 
 /// Iterator over the rows of a dynamic table, some at a time.
@@ -342,7 +455,7 @@ impl TablePart<'_> {
             Ok(out)
         };
         let idle = checkpoint.read_integers(shard, self.idle, rows.clone())?;
-        Ok(DynamicRows {
+        let mut out = DynamicRows {
             ids,
             idle: idle
                 .as_chunks()
@@ -357,7 +470,11 @@ impl TablePart<'_> {
                 .map(|slot| floats(slot))
                 .collect::<Result<_, Error>>()?,
             candidates: Vec::new(),
-        })
+        };
+        if let Some(replaced) = &self.replaced {
+            replaced.apply(&mut out, self.values.width);
+        }
+        Ok(out)
     }
 
     fn read_candidates(

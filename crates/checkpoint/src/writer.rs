@@ -15,7 +15,7 @@ use crate::files::encode;
 use crate::flushing::{Flusher, let_go_up_to};
 use crate::held_rows::RUNS;
 use crate::model_dir::{MANIFEST, PREFIX, list, state_name, step_folder, write_state_file};
-use crate::table::integers_of;
+use crate::table::{IDS, integers_of};
 use crate::{
     Checkpoint, Dtype, Error, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TableView,
     TensorRecord, manifest_file, records,
@@ -23,8 +23,6 @@ use crate::{
 
 /// Bytes of one read while a file is read back.
 const READ_BACK_BYTES: usize = 1 << 20;
-/// Number of tensors of whole numbers of a dynamic table.
-const INTEGERS_OF_TABLE: usize = 3;
 /// Number of reads back after which their pages are dropped from the page cache.
 const READ_BACK_KEPT: u64 = 16;
 
@@ -78,10 +76,35 @@ pub struct SliceView<'a> {
 pub struct HeldView<'a> {
     /// Rows of the variable, ascending.
     pub rows: Vec<Range<usize>>,
-    /// Rule of the values of the other rows.
-    pub first: &'a FirstRows,
-    /// Initial value of each slot of the other rows, in the order of the slot names.
-    pub first_slots: &'a [f32],
+    /// Values of the other rows.
+    pub others: OtherRows<'a>,
+}
+
+/// The values of the rows of a slice that a file does not hold.
+#[derive(Debug, Clone, Copy)]
+pub enum OtherRows<'a> {
+    /// Initial values.
+    Initial {
+        /// Rule of the values.
+        first: &'a FirstRows,
+        /// Initial value of each slot, in the order of the slot names.
+        first_slots: &'a [f32],
+    },
+    /// The values in the base of the increment.
+    Base,
+}
+
+impl OtherRows<'_> {
+    /// Returns the record of the values, or of the slot at `place`.
+    fn record(&self, slot: Option<usize>) -> Others {
+        match self {
+            Self::Base => Others::Base,
+            Self::Initial { first, first_slots } => {
+                let value = slot.and_then(|slot| first_slots.get(slot));
+                value.map_or_else(|| Others::first(first), |value| Others::Value(*value))
+            }
+        }
+    }
 }
 
 impl HeldView<'_> {
@@ -108,7 +131,7 @@ impl SliceView<'_> {
 }
 
 /// State of a server, besides its slices.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ShardState {
     /// Index of the server.
     pub ps: usize,
@@ -118,6 +141,12 @@ pub struct ShardState {
     pub version: u64,
     /// Training data applied.
     pub positions: Vec<PositionRecord>,
+    /// Name of the snapshot, if increments may be based on it.
+    pub cut: Option<String>,
+    /// Name of the snapshot that the file is an increment of; `None` if the file is whole.
+    pub base: Option<String>,
+    /// Seconds of training.
+    pub secs: i64,
 }
 
 /// The tensors of a file, in the order of the file.
@@ -145,6 +174,7 @@ impl Contents {
             width,
             dtype,
             held: None,
+            rows_in_use: None,
             others: None,
             offset: 0,
             crc32c: 0,
@@ -311,12 +341,13 @@ pub fn write_shard(
     }
     for table in tables {
         for (name, width, rows) in table.integers() {
-            contents.add(
+            let record = contents.add(
                 (table.variable, Some(name), table.part),
                 0..rows,
                 width,
                 Dtype::U64,
             );
+            record.rows_in_use = table.rows_in_use().filter(|_| name == IDS);
         }
     }
     for slice in slices {
@@ -332,15 +363,7 @@ pub fn write_shard(
                     rows: held.len(),
                     listed_in,
                 });
-                record.others = Some(
-                    match place
-                        .checked_sub(1)
-                        .and_then(|slot| held.first_slots.get(slot))
-                    {
-                        Some(first) => Others::Value(*first),
-                        None => Others::first(held.first),
-                    },
-                );
+                record.others = Some(held.others.record(place.checked_sub(1)));
             }
         }
     }
@@ -385,7 +408,19 @@ pub fn write_shard(
         writing.append(place, bytemuck::cast_slice(values))?;
     }
     let runs = integers.len();
-    let mut place = runs + INTEGERS_OF_TABLE * tables.len();
+    let begins: Vec<usize> = tables
+        .iter()
+        .scan(runs, |next, table| {
+            let begin = *next;
+            *next += table.integers().count();
+            Some(begin)
+        })
+        .collect();
+    let mut place = runs
+        + tables
+            .iter()
+            .map(|table| table.integers().count())
+            .sum::<usize>();
     for slice in slices {
         slice.source.read(&mut |values, slots| {
             for (tensor, values) in std::iter::once(values)
@@ -398,8 +433,10 @@ pub fn write_shard(
         })?;
         place += 1 + slice.slot_names.len();
     }
-    for (number, table) in tables.iter().enumerate() {
-        let integers = runs + INTEGERS_OF_TABLE * number;
+    for (table, integers) in tables.iter().zip(begins) {
+        if let Some((place, gone)) = table.gone() {
+            writing.append(integers + place, bytemuck::cast_slice(gone))?;
+        }
         table.source.read(&mut |lot| {
             for (tensor, values) in integers_of(lot).iter().enumerate() {
                 writing.append(integers + tensor, bytemuck::cast_slice(values))?;
@@ -431,6 +468,9 @@ pub fn write_shard(
         ps: state.ps,
         version: state.version,
         positions: state.positions.clone(),
+        cut: state.cut.clone(),
+        base: state.base.clone(),
+        secs: state.secs,
         tensors,
     })
 }
@@ -475,6 +515,25 @@ pub fn read_back(folder: &Path, shard: &ShardRecord) -> Result<(), Error> {
     Ok(())
 }
 
+/// Links the whole file of an earlier checkpoint into the folder of a checkpoint that is being written, as the base of an
+/// increment. Returns its record there.
+///
+/// # Errors
+/// The file system has no hard links, or the file does not exist.
+pub fn link_base(
+    earlier: &Path,
+    record: &ShardRecord,
+    folder: &Path,
+) -> Result<ShardRecord, Error> {
+    let file = format!("base-{}.safetensors", record.ps);
+    let from = earlier.join(&record.file);
+    std::fs::hard_link(&from, folder.join(&file)).map_err(Error::io("link", &from))?;
+    Ok(ShardRecord {
+        file,
+        ..record.clone()
+    })
+}
+
 /// Commits a checkpoint: checks the presence and size of every file, writes the manifest, and renames the folder.
 ///
 /// # Errors
@@ -484,7 +543,7 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
     if let Some(bucket) = Bucket::of(model_dir)? {
         return commit_in(&bucket, folder, manifest);
     }
-    for shard in &manifest.shards {
+    for shard in manifest.files() {
         let path = folder.join(&shard.file);
         let length = std::fs::metadata(&path)
             .map_err(Error::io("find", &path))?
@@ -601,6 +660,9 @@ mod tests {
             num_ps: 1,
             version: 1,
             positions: Vec::new(),
+            cut: None,
+            base: None,
+            secs: 0,
         };
         let record = write_shard(folder.path(), &state, &[slice], &[]).expect("it is written");
         read_back(folder.path(), &record).expect("it is as it was written");

@@ -16,8 +16,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as, sweep,
-    write_atomically,
+    Bases, JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as,
+    sweep, write_atomically,
 };
 use trainyard_cluster_client::{Error, ServerClient, retry};
 use trainyard_cluster_spec::{Servers, Task};
@@ -136,6 +136,8 @@ struct Run {
     /// Version of each server in the latest checkpoint. Servers may have different versions at one global step.
     saved_versions: Vec<u64>,
     saved_at: Instant,
+    /// The whole files on which the next checkpoint may be based.
+    bases: Bases,
     /// Version of the first server.
     version: u64,
     /// Version of each server, as last seen.
@@ -195,6 +197,11 @@ async fn from_beginning_to_end(
         saved_step: None,
         saved_versions: Vec::new(),
         saved_at: Instant::now(),
+        bases: if is_remote(&lead.job.model_dir) {
+            Bases::without_links()
+        } else {
+            Bases::none_yet()
+        },
         version: 0,
         versions: vec![0; lead.shards.len()],
         server_bytes: vec![0; lead.shards.len()],

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
-use trainyard_checkpoint::{Keep, Manifest, abandon, absolute, begin, commit, retain};
+use trainyard_checkpoint::{Bases, Keep, Manifest, abandon, absolute, begin, commit, retain};
 use trainyard_cluster_client::{Error, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_server::{Plan, Saved};
+use trainyard_parameter_server::{Plan, Saved, SnapshotRequest};
 use trainyard_parameter_store::{Identity, State};
 use trainyard_protocol::Reason;
 use trainyard_runtime::blocking;
@@ -69,13 +69,16 @@ impl Saver<'_> {
         step_hint: u64,
         value_bytes: u64,
         synchronous: bool,
+        bases: &mut Bases,
     ) -> Result<Written, Diagnostic> {
         let started = Instant::now();
         let attempt = format!("{}-{:016x}", identity.epoch, identity.incarnation);
         let folder = begin(self.model_dir, step_hint, &attempt, value_bytes)?;
         // The servers may run in other working directories, so they receive the absolute path.
         let shown = absolute(&folder);
-        let mut saved = self.write(identity, &shown, &folder, synchronous).await;
+        let mut saved = self
+            .write(identity, &shown, &folder, synchronous, bases)
+            .await;
         match &mut saved {
             Ok(Written {
                 step,
@@ -113,14 +116,16 @@ impl Saver<'_> {
         shown: &Path,
         folder: &Path,
         synchronous: bool,
+        bases: &mut Bases,
     ) -> Result<Written, Diagnostic> {
         let saved = if synchronous {
-            self.save_together(identity, shown).await
+            self.save_together(identity, shown, bases).await
         } else {
             try_join_all(
                 self.shards
                     .iter()
-                    .map(|shard| save_on(&**shard, identity, shown)),
+                    .enumerate()
+                    .map(|(ps, shard)| save_on(&**shard, identity, shown, bases.name_for(ps))),
             )
             .await
         };
@@ -138,6 +143,14 @@ impl Saver<'_> {
                     format!("{name} reported a shard that cannot be read: {error}"),
                 )
             })?;
+        if let Err(error) = bases.link(&mut manifest, folder) {
+            tracing::warn!(
+                %error,
+                "the base of an incremental checkpoint cannot be linked: checkpoints are whole from now on"
+            );
+            *bases = Bases::without_links();
+            return Box::pin(self.write(identity, shown, folder, synchronous, bases)).await;
+        }
         let step = manifest.global_step;
         let versions = manifest.shards.iter().map(|shard| shard.version).collect();
         manifest.input = self.provenance.input.clone();
@@ -164,6 +177,7 @@ impl Saver<'_> {
                 format!("the checkpoint could not be committed: {panic}"),
             )
         })??;
+        *bases = bases.after(&manifest, &path);
         let bytes = manifest.shards.iter().map(|shard| shard.bytes).sum();
         let unix_secs = manifest.created_unix_secs;
         Ok(Written {
@@ -180,7 +194,12 @@ impl Saver<'_> {
 impl Saver<'_> {
     /// Saves the parts of all servers at the same synchronous step: a step that is about to come, or the latest one if
     /// training stands still.
-    async fn save_together(&self, identity: Identity, folder: &Path) -> Result<Vec<Saved>, Error> {
+    async fn save_together(
+        &self,
+        identity: Identity,
+        folder: &Path,
+        bases: &Bases,
+    ) -> Result<Vec<Saved>, Error> {
         let mut refused = None;
         let mut seen = None;
         for ahead in STEPS_AHEAD {
@@ -202,11 +221,10 @@ impl Saver<'_> {
                 continue;
             }
             let version = Some(highest + ahead);
-            let saved = try_join_all(
-                self.shards
-                    .iter()
-                    .map(|shard| shard.save(identity, folder, version)),
-            );
+            let saved = try_join_all(self.shards.iter().enumerate().map(|(ps, shard)| {
+                let base = bases.name_for(ps);
+                shard.save(identity, folder, SnapshotRequest { version, base })
+            }));
             let saved = tokio::select! {
                 saved = saved => saved,
                 () = self.standstill(highest + ahead), if ahead > 0 => continue,
@@ -253,10 +271,15 @@ async fn save_on(
     shard: &dyn ServerClient,
     identity: Identity,
     folder: &Path,
+    base: Option<String>,
 ) -> Result<Saved, Error> {
     let started = Instant::now();
     loop {
-        match shard.save(identity, folder, None).await {
+        let at = SnapshotRequest {
+            version: None,
+            base: base.clone(),
+        };
+        match shard.save(identity, folder, at).await {
             Err(error)
                 if error.reason() == Some(Reason::NotReady)
                     && started.elapsed() < SAVE_RETRY_TIMEOUT =>

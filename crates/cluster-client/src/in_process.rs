@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trainyard_cluster_spec::Task;
-use trainyard_parameter_server::{LocalServer, Plan, Saved, ServerStatus, Stepped};
+use trainyard_parameter_server::{
+    LocalServer, Plan, Saved, ServerStatus, SnapshotRequest, Stepped,
+};
 use trainyard_parameter_store::{Identity, Opened, Pull, Push};
 
 use crate::answer::Answer;
@@ -83,9 +85,9 @@ impl ServerClient for LocalServer {
         &self,
         identity: Identity,
         directory: &Path,
-        at_version: Option<u64>,
+        at: SnapshotRequest,
     ) -> Result<Saved, Error> {
-        Ok(self.save(identity, directory, at_version).await?)
+        Ok(self.save(identity, directory, at).await?)
     }
 
     async fn finish(&self, identity: Identity, _reason: &str, _failed: bool) -> Result<(), Error> {

@@ -13,7 +13,8 @@ use trainyard_parameter_server::wire::{
     batch_from_wire, part_read_from_wire, position_from_wire, push_to_wire, selection_to_wire,
 };
 use trainyard_parameter_server::{
-    Plan, Saved, ServerStatus, prepare_request, rejection_from_wire, rejection_to_wire,
+    Plan, Saved, ServerStatus, SnapshotRequest, prepare_request, rejection_from_wire,
+    rejection_to_wire,
 };
 use trainyard_parameter_store as store;
 use trainyard_parameter_store::{Identity, Opened, Pulled, Pushed, Ticket};
@@ -439,14 +440,15 @@ impl ServerClient for RemoteServer {
         &self,
         identity: Identity,
         directory: &Path,
-        at_version: Option<u64>,
+        at: SnapshotRequest,
     ) -> Result<Saved, Error> {
         let directory = directory.to_string_lossy().into_owned();
         let identity = Some(identity_to_wire(&identity));
         let request = v1::SaveShardRequest {
             identity,
             directory,
-            at_version,
+            at_version: at.version,
+            base: at.base,
         };
         let reply = self
             .call(limits::CHECKPOINT_CALL_TIMEOUT, |mut client| async move {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trainyard_checkpoint::PartRead;
 use trainyard_cluster_spec::Task;
-use trainyard_parameter_server::{Plan, Saved, ServerStatus};
+use trainyard_parameter_server::{Plan, Saved, ServerStatus, SnapshotRequest};
 use trainyard_parameter_store::{Identity, Opened, Progress};
 
 use crate::Error;
@@ -110,7 +110,7 @@ pub trait ServerClient: Debug + Send + Sync {
         &self,
         identity: Identity,
         directory: &Path,
-        at_version: Option<u64>,
+        at: SnapshotRequest,
     ) -> Result<Saved, Error>;
 
     /// Ends the job on this server. `failed`: the job has failed and may be restarted, so the server keeps its log.

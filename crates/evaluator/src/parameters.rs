@@ -206,6 +206,7 @@ mod tests {
             num_ps: 1,
             version: 1,
             positions: Vec::new(),
+            ..ShardState::default()
         };
         let variable = spec.name.as_str();
         let slot_names = Vec::new();
@@ -216,6 +217,7 @@ mod tests {
             slot_names,
             first: None,
             source: &rows,
+            increment: None,
         };
         let shard = write_shard(&temporary, &state, &[], &[view]).expect("a shard");
         let seed = 7;

@@ -27,6 +27,6 @@ pub mod wire;
 pub use error::Error;
 pub use gradients::WireGradients;
 pub use local_server::{LocalServer, Stepped};
-pub use plan::{Plan, Saved, ServerStatus};
+pub use plan::{Plan, Saved, ServerStatus, SnapshotRequest};
 pub use prepare_request::{Slices, plan_of, prepare_request};
 pub use rejection::{guard_from_wire, guard_to_wire, rejection_from_wire, rejection_to_wire};

@@ -91,6 +91,18 @@ pub struct ServerStatus {
     pub positions: Vec<ShardPosition>,
 }
 
+/// The state that a server's part of a checkpoint holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SnapshotRequest {
+    /// Version to save, which may not have been reached yet; `None` for the current state. Only a synchronous server has
+    /// versions that all servers share.
+    pub version: Option<u64>,
+    /// Name of the server's snapshot whose whole file the caller holds: the part may be an increment over it. Empty: the
+    /// caller holds none, and later parts may be increments over this one. `None`: the part must be whole, and so will be
+    /// later ones.
+    pub base: Option<String>,
+}
+
 /// The written part of one server in a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Saved {

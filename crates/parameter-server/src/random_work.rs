@@ -10,15 +10,15 @@ use trainyard_checkpoint::{Manifest, ShardRecord, begin, commit};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    BatchId, Claim, Identity, Journal, MicroBatch, Pull, Push, Selection, SnapshotTable, Status,
-    StoreMetadata, Update,
+    Basis, BatchId, Claim, Identity, Journal, MicroBatch, Pull, Push, Selection, SnapshotTable,
+    Status, StoreMetadata, Update,
 };
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
 use trainyard_write_ahead_log::{Durability, Folder, Log};
 
 use crate::journal::{LogJournal, LogState};
-use crate::{LocalServer, plan_of};
+use crate::{LocalServer, SnapshotRequest, plan_of};
 
 /// The cluster.
 pub const CLUSTER: u128 = 77;
@@ -365,8 +365,12 @@ impl<'a> Worker<'a> {
         }
         self.saves += 1;
         let folder = begin(self.model_dir, self.saves, "test", 0).expect("there is room");
-        let saved = block_on(self.shard.save(self.identity(CHIEF, 0, 0), &folder, None))
-            .expect("it is written");
+        let saved = block_on(self.shard.save(
+            self.identity(CHIEF, 0, 0),
+            &folder,
+            SnapshotRequest::default(),
+        ))
+        .expect("it is written");
         if !committed {
             return;
         }
@@ -427,7 +431,9 @@ pub fn image(shard: &LocalServer) -> Image {
         session: 0,
         seq: 0,
     };
-    let snapshot = store.snapshot(&identity).expect("nobody else saves");
+    let snapshot = store
+        .snapshot(&identity, Basis::Whole)
+        .expect("nobody else saves");
     for slice in &snapshot.slices {
         let values = slice.read_all();
         all.push(bits(&values.values));

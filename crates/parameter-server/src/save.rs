@@ -1,22 +1,24 @@
 //! A server's part of a checkpoint: a snapshot, written while training goes on.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::debug;
 use trainyard_checkpoint::{
-    HeldView, OnLot, OnRows, PositionRecord, ShardRecord, ShardState, SliceSource, SliceView,
-    TableSource, TableView, read_back, write_shard,
+    HeldView, OnLot, OnRows, OtherRows, PositionRecord, ShardRecord, ShardState, SliceSource,
+    SliceView, TableIncrement, TableSource, TableView, read_back, write_shard,
 };
 use trainyard_parameter_store::{
-    Identity, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice, SnapshotTable, Store,
+    Basis, Identity, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice,
+    SnapshotTable, Store,
 };
 use trainyard_protocol::Reason;
 
 use crate::background::in_background;
 use crate::error::chain;
-use crate::{Error, LocalServer, Saved};
+use crate::{Error, LocalServer, Saved, SnapshotRequest};
 
 /// Longest wait for the version that a snapshot was requested for.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,12 +33,19 @@ impl LocalServer {
         &self,
         identity: Identity,
         directory: &Path,
-        at_version: Option<u64>,
+        at: SnapshotRequest,
     ) -> Result<Saved, Error> {
         self.tell_time();
-        let snapshot = match at_version {
-            Some(version) => self.snapshot_at(&identity, version).await?,
-            None => self.check(self.store.snapshot(&identity))?,
+        let basis = match at.base {
+            None => Basis::Whole,
+            Some(base) => Basis::Increments {
+                name: snapshot_name(),
+                base: Some(base).filter(|base| !base.is_empty()),
+            },
+        };
+        let snapshot = match at.version {
+            Some(version) => self.snapshot_at(&identity, version, basis).await?,
+            None => self.check(self.store.snapshot(&identity, basis))?,
         };
         let this = self.clone();
         let directory = directory.to_owned();
@@ -47,7 +56,12 @@ impl LocalServer {
     }
 
     /// Waits for the snapshot of a version, for up to 5 s.
-    async fn snapshot_at(&self, identity: &Identity, version: u64) -> Result<Snapshot, Error> {
+    async fn snapshot_at(
+        &self,
+        identity: &Identity,
+        version: u64,
+        basis: Basis,
+    ) -> Result<Snapshot, Error> {
         let until = Instant::now() + SNAPSHOT_TIMEOUT;
         // The caller may drop this future while it waits.
         let _wish = Wish {
@@ -56,7 +70,7 @@ impl LocalServer {
         };
         loop {
             let mut changed = self.changed.subscribe();
-            match self.check(self.store.snapshot_at(identity, version))? {
+            match self.check(self.store.snapshot_at(identity, version, basis.clone()))? {
                 SnapshotAt::Taken(snapshot) => return Ok(snapshot),
                 SnapshotAt::Passed { version: reached } => {
                     let message = format!("version {version} is past: it is at {reached}");
@@ -133,7 +147,11 @@ impl LocalServer {
             num_ps,
             version: snapshot.version,
             positions,
+            cut: snapshot.name.clone(),
+            base: snapshot.base.clone(),
+            secs: snapshot.secs,
         };
+        let is_increment = snapshot.base.is_some();
         let sources: Vec<Stripes<'_>> = snapshot.slices.iter().map(Stripes).collect();
         let views: Vec<SliceView<'_>> = sources
             .iter()
@@ -145,8 +163,14 @@ impl LocalServer {
                 slot_names: source.0.slot_names.clone(),
                 held: Some(HeldView {
                     rows: source.0.held(),
-                    first: source.0.first_rows(),
-                    first_slots: source.0.first_slots(),
+                    others: if is_increment {
+                        OtherRows::Base
+                    } else {
+                        OtherRows::Initial {
+                            first: source.0.first_rows(),
+                            first_slots: source.0.first_slots(),
+                        }
+                    },
                 }),
                 source,
             })
@@ -160,11 +184,21 @@ impl LocalServer {
                 width: source.0.width,
                 slot_names: source.0.slot_names.clone(),
                 first: Some(source.0.first_rows()),
+                increment: source.0.gone().map(|gone| TableIncrement {
+                    gone,
+                    rows_in_use: source.0.rows_in_use(),
+                }),
                 source,
             })
             .collect();
         write_shard(directory, &state, &views, &tables)
     }
+}
+
+/// Returns a name that no other snapshot has: the keys of the standard library's hashes are random.
+fn snapshot_name() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
 }
 
 /// A request for a snapshot. Dropping it withdraws the request.

@@ -28,6 +28,7 @@ mod steps;
 mod store;
 mod stripe;
 mod sync;
+mod touched;
 mod update;
 
 pub use deduplication_window::WINDOW;
@@ -43,7 +44,7 @@ pub use journal::{
 pub use memory_budget::Held;
 pub use reading::Reading;
 pub use selection::Selection;
-pub use snapshot::{Snapshot, SnapshotSlice, SnapshotTable};
+pub use snapshot::{Basis, Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
     Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections,

@@ -10,8 +10,10 @@ use trainyard_optimizer::{OptimizerConfig, SLOTS_MAX};
 use trainyard_variable::InitialRows;
 
 use crate::memory_budget::grow;
+use crate::snapshot::Extent;
 use crate::stripe::{Rows, SliceValues, Stripe};
 use crate::sync::{AtomicU64, RwLock};
+use crate::touched::RowSet;
 use crate::{Error, Gradients};
 
 /// Approximate number of values of a stripe: 508 KiB. It is small enough that no reader waits long, and large enough
@@ -280,6 +282,7 @@ impl Slice {
         let stripe_values = self.width * self.in_stripe;
         let apply = |(place, stripe): (usize, &RwLock<Stripe>), scratch: &mut Vec<f32>| {
             let stripe = &mut *stripe.write();
+            stripe.touched.insert_all();
             self.hold_all(place, stripe);
             self.set_aside(stripe, |stripe| stripe.set_all_aside(self.width));
             let state = &mut stripe.now;
@@ -336,6 +339,11 @@ impl Slice {
             from += length;
             let number = stripe;
             let stripe = &mut *self.stripes[number].write();
+            if self.optimizer.moves_all_rows() {
+                stripe.touched.insert_all();
+            } else {
+                stripe.touched.insert(&scratch.places);
+            }
             self.hold_rows(number, stripe, &mut scratch.places);
             if self.optimizer.moves_all_rows() {
                 self.set_aside(stripe, |stripe| stripe.set_all_aside(self.width));
@@ -392,10 +400,36 @@ impl Slice {
 
     /// Marks the instant of a checkpoint. From now on rows are copied before they change, until [`Slice::take`] reads
     /// their stripe.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn cut(&self, extent: Extent) {
+        for stripe in &self.stripes {
+            let mut stripe = stripe.write();
+            let only = match extent {
+                Extent::Whole => None,
+                Extent::Base => {
+                    stripe.touched.begin_base();
+                    None
+                }
+                Extent::Increment => Some(stripe.touched.since_base()),
+            };
+            stripe.cut(self.width, only);
+        }
+    }
+
+    /// Makes the latest whole cut the base of increments.
+    pub(crate) fn commit_base(&self) {
         self.stripes
             .iter()
-            .for_each(|stripe| stripe.write().cut(self.width));
+            .for_each(|stripe| stripe.write().touched.commit_base());
+    }
+
+    /// Returns the bytes of an increment, and of all held rows.
+    pub(crate) fn increment_bytes(&self) -> (u64, u64) {
+        let rows = |(number, stripe): (usize, &RwLock<Stripe>)| {
+            let since: RowSet = stripe.read().touched.since_base();
+            since.count(self.stripe_len(number))
+        };
+        let touched = self.stripes.iter().enumerate().map(rows).sum();
+        (self.row_bytes(touched), self.row_bytes(self.held()))
     }
 
     /// Returns the rows that a checkpoint must write, as ranges of rows of the variable, ascending. They do not change

@@ -11,6 +11,33 @@ use crate::memory_budget::Reservation;
 use crate::slice::Slice;
 use crate::{ShardPosition, SliceValues};
 
+/// The rows that a snapshot reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Every held row.
+    Whole,
+    /// Every held row. Later increments may be based on this snapshot.
+    Base,
+    /// The rows that have changed since the base.
+    Increment,
+}
+
+/// How a snapshot relates to earlier ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Basis {
+    /// The snapshot is whole, and no increment will be based on it.
+    #[default]
+    Whole,
+    /// Increments may be based on this snapshot.
+    Increments {
+        /// Name of this snapshot.
+        name: String,
+        /// Name of the whole snapshot whose file the caller holds, if it holds one. The store may take a whole snapshot all
+        /// the same.
+        base: Option<String>,
+    },
+}
+
 /// One slice at the instant of a snapshot. It is read in stripes, each of them once. Training copies a row of an unread
 /// stripe before it changes the row.
 #[derive(Debug)]
@@ -45,8 +72,9 @@ impl SnapshotSlice {
         }
     }
 
-    /// Returns the held rows, by their number in the variable, ascending. It must be called before anything is read.
-    /// Other rows have their initial values.
+    /// Returns the rows of the snapshot, by their number in the variable, ascending: the held rows, or those of an
+    /// increment. It must be called before anything is read. Other rows have their initial values, or are as in the
+    /// base.
     pub fn held(&self) -> Vec<Range<usize>> {
         self.slice.held_rows()
     }
@@ -136,6 +164,16 @@ impl SnapshotTable {
         self.slice.counts_at_cut()
     }
 
+    /// Returns the ids that have lost their rows since the base, ascending; `None` if the snapshot is whole.
+    pub fn gone(&self) -> Option<Vec<u64>> {
+        self.slice.gone_at_cut()
+    }
+
+    /// Returns the number of rows in use, of which an increment holds some.
+    pub fn rows_in_use(&self) -> usize {
+        self.slice.rows_at_cut()
+    }
+
     /// Passes ids, values and slots to `each` in parts, in ascending order of id, while training goes on. The table can
     /// be read only once.
     ///
@@ -159,6 +197,12 @@ pub struct Snapshot {
     pub version: u64,
     /// Steps applied.
     pub global_step: u64,
+    /// Seconds of training. Idle times count up to `version` and to these seconds.
+    pub secs: i64,
+    /// Name of the snapshot, if increments may be based on it.
+    pub name: Option<String>,
+    /// Name of the snapshot that this one is an increment of; `None` if it is whole.
+    pub base: Option<String>,
     /// Positions of the data shards.
     pub positions: Vec<ShardPosition>,
     /// Slices, by number.

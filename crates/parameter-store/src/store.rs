@@ -29,7 +29,7 @@ use crate::slice::Slice;
 use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
 use crate::{
-    Change, Error, Guard, Identity, Journal, Reading, Selection, Snapshot, Ticket, Update,
+    Basis, Change, Error, Guard, Identity, Journal, Reading, Selection, Snapshot, Ticket, Update,
 };
 use build::BuildStanding;
 pub use cut::SnapshotAt;
@@ -74,13 +74,23 @@ struct Ledger {
 #[derive(Debug, Default)]
 struct Awaited {
     version: Option<u64>,
+    basis: Basis,
     cut: Option<Snapshot>,
+}
+
+/// The whole snapshots that increments may be based on, by name.
+#[derive(Debug, Default)]
+struct Bases {
+    /// The latest whole snapshot. Its file may never be committed.
+    latest: Option<String>,
+    /// The snapshot whose file the chief has committed.
+    committed: Option<String>,
 }
 
 /// The slices, sessions and steps of one parameter server.
 ///
 /// A push is checked as a whole before any of it is applied. Lock order: `control`, `cut`, the pending pulls of a task,
-/// `aggregation`, `step`, `awaited`, `ledger`, `previous`, one stripe at a time.
+/// `aggregation`, `step`, `awaited`, `bases`, `ledger`, `previous`, one stripe at a time.
 #[derive(Debug)]
 pub struct Store {
     ps: usize,
@@ -96,6 +106,7 @@ pub struct Store {
     /// Reads hold it shared. A synchronous step holds it exclusively, so that each read is of one version.
     step: RwLock<()>,
     awaited: Mutex<Awaited>,
+    bases: Mutex<Bases>,
     variables: RwLock<Arc<[VariableSpec]>>,
     slices: DashMap<u32, Arc<Slice>>,
     /// Slices of tables whose rule changes all rows at each step.
@@ -126,6 +137,7 @@ impl Store {
             previous: Mutex::default(),
             step: RwLock::new(()),
             awaited: Mutex::default(),
+            bases: Mutex::default(),
             variables: RwLock::new(Arc::from([])),
             slices: DashMap::new(),
             dense_update_tables: RwLock::new(Vec::new()),

@@ -5,6 +5,7 @@ use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
 use crate::spread_map::IdHasher;
+use crate::touched::{RowSet, Touched};
 
 /// Values and slots, row-major, `rows x width` each.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -79,7 +80,9 @@ struct Before {
     /// Number of places at the instant of the checkpoint.
     places: usize,
     changed: Changed,
-    /// Rows and places at that instant, if the stripe has come to hold all rows since.
+    /// The rows that the checkpoint writes; `None` for every held row.
+    only: Option<RowSet>,
+    /// Rows to write and their places at that instant, if the stripe has come to hold all rows since.
     listed: Option<Vec<(u32, u32)>>,
 }
 
@@ -105,6 +108,8 @@ pub(crate) struct Stripe {
     /// Values and slots of the held rows, by place.
     pub(crate) now: SliceValues,
     before: Option<Before>,
+    /// Rows that have changed since the base of increments, by number in the stripe.
+    pub(crate) touched: Touched,
 }
 
 impl Stripe {
@@ -113,6 +118,7 @@ impl Stripe {
             rows,
             now,
             before: None,
+            touched: Touched::default(),
         }
     }
 
@@ -134,8 +140,8 @@ impl Stripe {
         self.now.capacity_bytes() + listed
     }
 
-    /// Marks the instant of a checkpoint.
-    pub(crate) fn cut(&mut self, width: usize) {
+    /// Marks the instant of a checkpoint that writes `only` these rows; `None` for every held row.
+    pub(crate) fn cut(&mut self, width: usize, only: Option<RowSet>) {
         let changed = Changed::Rows {
             begins: HashMap::default(),
             copies: Vec::new(),
@@ -143,6 +149,7 @@ impl Stripe {
         self.before = Some(Before {
             places: self.held(width),
             changed,
+            only,
             listed: None,
         });
     }
@@ -185,18 +192,18 @@ impl Stripe {
 
     /// Copies all rows for the checkpoint. It must be called before all of them change.
     pub(crate) fn set_all_aside(&mut self, width: usize) {
-        if let Some(Before {
-            changed: Changed::Rows { .. },
-            places,
-            listed: None,
-        }) = self.before
-        {
-            let changed = Changed::All(self.before_now(places, width));
-            self.before = Some(Before {
+        let places = match &self.before {
+            Some(Before {
+                changed: Changed::Rows { .. },
                 places,
-                changed,
                 listed: None,
-            });
+                ..
+            }) => *places,
+            _ => return,
+        };
+        let changed = Changed::All(self.before_now(places, width));
+        if let Some(before) = &mut self.before {
+            before.changed = changed;
         }
     }
 
@@ -246,19 +253,27 @@ impl Stripe {
         {
             return Some(listed.clone());
         }
-        let Rows::Listed(places) = &self.rows else {
-            return None;
-        };
         let there = self
             .before
             .as_ref()
             .map_or(usize::MAX, |before| before.places);
-        let listed = places.iter().map(|(row, place)| (*row, *place));
-        let mut listed: Vec<(u32, u32)> = listed
-            .filter(|(_, place)| (*place as usize) < there)
-            .collect();
-        listed.sort_unstable();
-        Some(listed)
+        let only = self.before.as_ref().and_then(|before| before.only.as_ref());
+        let only = only.and_then(RowSet::rows);
+        let is_there = |(_, place): &(u32, u32)| (*place as usize) < there;
+        match (&self.rows, only) {
+            (Rows::All, None) => None,
+            (Rows::All, Some(only)) => Some(only.map(|row| (row, row)).collect()),
+            (Rows::Listed(places), None) => {
+                let listed = places.iter().map(|(row, place)| (*row, *place));
+                let mut listed: Vec<(u32, u32)> = listed.filter(is_there).collect();
+                listed.sort_unstable();
+                Some(listed)
+            }
+            (Rows::Listed(places), Some(only)) => {
+                let listed = only.filter_map(|row| Some((row, *places.get(&row)?)));
+                Some(listed.filter(is_there).collect())
+            }
+        }
     }
 
     /// Copies the held rows in ascending order: as they were at the instant of the checkpoint, or as they are if there
@@ -275,27 +290,27 @@ impl Stripe {
             }
             return;
         };
-        let kept;
-        let by_place = match (changed, &self.before) {
-            (Some(Changed::All(all)), _) => all,
-            (_, Some(before)) => {
-                kept = self.before_now(before.places, width);
-                &kept
-            }
-            (_, None) => &self.now,
+        let by_place = match changed {
+            Some(Changed::All(all)) => all,
+            _ => &self.now,
         };
-        let gather = |part: &Vec<f32>, out: &mut Vec<f32>| {
-            out.clear();
-            for (_, place) in &listed {
-                out.extend_from_slice(&part[*place as usize * width..][..width]);
-            }
-        };
-        gather(&by_place.values, &mut out.values);
         out.slots.resize_with(by_place.slots.len(), Vec::new);
-        by_place
-            .slots
-            .iter()
-            .zip(&mut out.slots)
-            .for_each(|(part, out)| gather(part, out));
+        out.parts().for_each(Vec::clear);
+        for (_, place) in &listed {
+            let copy = match changed {
+                Some(Changed::Rows { begins, copies }) => {
+                    begins.get(place).map(|at| &copies[*at as usize..])
+                }
+                _ => None,
+            };
+            let begin = *place as usize * width;
+            let parts = std::iter::once(&by_place.values).chain(&by_place.slots);
+            for (number, (part, out)) in parts.zip(out.parts()).enumerate() {
+                out.extend_from_slice(match copy {
+                    Some(copy) => &copy[number * width..][..width],
+                    None => &part[begin..begin + width],
+                });
+            }
+        }
     }
 }

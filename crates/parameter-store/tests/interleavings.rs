@@ -146,7 +146,7 @@ fn read_all(mut reading: Reading) -> Vec<f32> {
 }
 
 fn table(store: &Store) -> Vec<f32> {
-    store.snapshot(&chief()).unwrap().slices[1]
+    store.snapshot(&chief(), Basis::Whole).unwrap().slices[1]
         .read_all()
         .values
 }
@@ -232,7 +232,7 @@ fn updates_add_up_and_a_checkpoint_sees_each_whole_or_not_at_all() {
                 })
             })
             .collect();
-        let snapshot = store.snapshot(&chief()).unwrap();
+        let snapshot = store.snapshot(&chief(), Basis::Whole).unwrap();
         let held = snapshot.version as f32;
         assert!(
             snapshot.slices[0]

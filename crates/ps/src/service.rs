@@ -19,7 +19,8 @@ use trainyard_parameter_server::wire::{
     selection_from_wire,
 };
 use trainyard_parameter_server::{
-    Error, LocalServer, Stepped, WireGradients, plan_of, rejection_from_wire, rejection_to_wire,
+    Error, LocalServer, SnapshotRequest, Stepped, WireGradients, plan_of, rejection_from_wire,
+    rejection_to_wire,
 };
 use trainyard_parameter_store::{Identity, Opened, Pull, Push, Rejections, State, Ticket};
 use trainyard_protocol::framing::Tensor as _;
@@ -706,7 +707,14 @@ impl ParameterService for Service {
         self.hear_chief(true);
         let saved = self.answer(
             self.shard
-                .save(identity, Path::new(&request.directory), request.at_version)
+                .save(
+                    identity,
+                    Path::new(&request.directory),
+                    SnapshotRequest {
+                        version: request.at_version,
+                        base: request.base,
+                    },
+                )
                 .await,
         )?;
         self.commit().await?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use trainyard_checkpoint::{abandon, absolute, begin, commit};
 use trainyard_cluster_client::Error;
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_server::{LocalServer, Plan};
+use trainyard_parameter_server::{LocalServer, Plan, SnapshotRequest};
 use trainyard_parameter_store::{Identity, Opened, State};
 
 use crate::outcome::into_diagnostic;
@@ -101,7 +101,7 @@ impl Replica {
         let place = begin(&folder, self.global_step(), &attempt, bytes)?;
         let saved = self
             .shard
-            .save(identity, &place, None)
+            .save(identity, &place, SnapshotRequest::default())
             .await
             .map_err(|error| into_diagnostic(&error.into()));
         let committed = saved.and_then(|saved| {

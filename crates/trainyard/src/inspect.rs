@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use trainyard_checkpoint::{Checkpoint, JobPhase, JobState, is_committed, list};
+use trainyard_checkpoint::{Checkpoint, JobPhase, JobState, Manifest, is_committed, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
 
@@ -50,14 +50,17 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     for path in &found {
         let checkpoint = Checkpoint::open(path)?;
         let manifest = checkpoint.manifest();
-        let bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
+        let bytes: u64 = manifest.files().map(|file| file.bytes).sum();
         let whole = checkpoint.verify().map_or_else(
             |error| format!("DAMAGED: {error}"),
             |()| "verified".to_owned(),
         );
         text.push_str(&format!(
-            "checkpoint step {} epoch {} from {} ps, {bytes} bytes, {whole}\n",
-            manifest.global_step, manifest.cluster_epoch, manifest.num_ps
+            "checkpoint step {} epoch {} from {} ps, {bytes} bytes{}, {whole}\n",
+            manifest.global_step,
+            manifest.cluster_epoch,
+            manifest.num_ps,
+            shared(manifest)
         ));
     }
     text.push_str(&format!("variables of step {}:\n", manifest.global_step));
@@ -97,6 +100,15 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
         ));
     }
     print(&text)
+}
+
+/// Describes how many bytes a checkpoint shares with others.
+fn shared(manifest: &Manifest) -> String {
+    if manifest.bases.is_empty() {
+        return String::new();
+    }
+    let bytes: u64 = manifest.bases.iter().map(|base| base.bytes).sum();
+    format!(" of which {bytes} are a base that other checkpoints share")
 }
 
 /// Describes the state of the job. The chief records a step only when the job ends or stops, so a running job has none.

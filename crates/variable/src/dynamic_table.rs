@@ -73,6 +73,26 @@ pub struct DynamicRows {
     pub candidates: Vec<Candidate>,
 }
 
+impl DynamicRows {
+    /// Puts the rows in ascending order of id.
+    pub fn sort(&mut self) {
+        let mut order: Vec<usize> = (0..self.ids.len()).collect();
+        order.sort_by_key(|row| self.ids[*row]);
+        let width = self.values.len().checked_div(self.ids.len()).unwrap_or(0);
+        let gather = |part: &mut Vec<f32>| {
+            let rows = order
+                .iter()
+                .flat_map(|row| &part[row * width..(row + 1) * width]);
+            *part = rows.copied().collect();
+        };
+        std::iter::once(&mut self.values)
+            .chain(&mut self.slots)
+            .for_each(gather);
+        self.ids = order.iter().map(|row| self.ids[*row]).collect();
+        self.idle = order.iter().map(|row| self.idle[*row]).collect();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

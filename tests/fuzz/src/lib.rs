@@ -7,6 +7,7 @@ pub mod cluster_file;
 pub mod csv;
 pub mod dedupe;
 pub mod framing;
+pub mod increments;
 pub mod job_file;
 pub mod log_segment;
 pub mod payload;
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     ("csv", csv::run),
     ("dedupe", dedupe::run),
     ("framing", framing::run),
+    ("increments", increments::run),
     ("job_file", job_file::run),
     ("log_segment", log_segment::run),
     ("payload", payload::run),

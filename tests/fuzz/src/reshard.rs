@@ -7,7 +7,7 @@ use std::sync::Arc;
 use trainyard_checkpoint::{Checkpoint, Manifest, ShardRecord, begin, commit};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_server::{LocalServer, Plan};
+use trainyard_parameter_server::{LocalServer, Plan, SnapshotRequest};
 use trainyard_parameter_store::{BatchId, Claim, Guard, Identity, Push, Selection, Update};
 use trainyard_variable::{
     Access, DynamicTable, Initializer, Layout, Partitioner, Placement, VariableSpec,
@@ -16,10 +16,10 @@ use trainyard_variable::{
 use crate::numbers::Numbers;
 use crate::scratch::{self, block_on};
 
-const CLUSTER: u128 = 7;
+pub(crate) const CLUSTER: u128 = 7;
 const SERVERS_MAX: usize = 12;
 
-fn variables(input: &mut Numbers<'_>) -> Vec<VariableSpec> {
+pub(crate) fn variables(input: &mut Numbers<'_>) -> Vec<VariableSpec> {
     let count = 1 + input.below(4);
     let spec = |input: &mut Numbers<'_>, place: usize| {
         let kind = input.below(3);
@@ -49,7 +49,7 @@ fn variables(input: &mut Numbers<'_>) -> Vec<VariableSpec> {
     (0..count).map(|place| spec(input, place)).collect()
 }
 
-fn plan(variables: &[VariableSpec], servers: usize, input: &mut Numbers<'_>) -> Plan {
+pub(crate) fn plan(variables: &[VariableSpec], servers: usize, input: &mut Numbers<'_>) -> Plan {
     let partitioner = match input.below(3) {
         0 => Partitioner::Fixed {
             num_shards: 1 + input.below(SERVERS_MAX),
@@ -89,7 +89,7 @@ fn plan(variables: &[VariableSpec], servers: usize, input: &mut Numbers<'_>) -> 
     }
 }
 
-fn identity(role: Role, session: u64, seq: u64) -> Identity {
+pub(crate) fn identity(role: Role, session: u64, seq: u64) -> Identity {
     let task = Task { role, index: 0 };
     Identity {
         cluster_id: CLUSTER,
@@ -102,7 +102,7 @@ fn identity(role: Role, session: u64, seq: u64) -> Identity {
 }
 
 /// Servers that hold a plan.
-fn servers(plan: &Plan, count: usize) -> Vec<LocalServer> {
+pub(crate) fn servers(plan: &Plan, count: usize) -> Vec<LocalServer> {
     let prepared = |ps: usize| {
         let shard = LocalServer::new(ps, count, 1, 1);
         shard
@@ -125,16 +125,26 @@ fn servers(plan: &Plan, count: usize) -> Vec<LocalServer> {
     (0..count).map(prepared).collect()
 }
 
-/// Pushes what the input says to every slice of a server.
-fn train(plan: &Plan, shard: &LocalServer, ps: usize, input: &mut Numbers<'_>) {
+/// Pushes what the input says to every slice of a server that has applied `done` pushes. Returns how many it has applied
+/// then.
+pub(crate) fn train(
+    plan: &Plan,
+    shard: &LocalServer,
+    ps: usize,
+    input: &mut Numbers<'_>,
+    done: u64,
+) -> u64 {
     let store = shard.store();
-    store
-        .open(&identity(Role::Chief, 0, 0))
-        .expect("it is prepared");
-    store
-        .open_session(&identity(Role::Worker, 1, 0), plan.fingerprint, 0)
-        .expect("it is open");
-    for seq in 1..=1 + input.below(3) as u64 {
+    if done == 0 {
+        store
+            .open(&identity(Role::Chief, 0, 0))
+            .expect("it is prepared");
+        store
+            .open_session(&identity(Role::Worker, 1, 0), plan.fingerprint, 0)
+            .expect("it is open");
+    }
+    let last = done + 1 + input.below(3) as u64;
+    for seq in done + 1..=last {
         let mut selection = Selection::default();
         let mut row_values = 0;
         let mut id_values = 0;
@@ -194,6 +204,7 @@ fn train(plan: &Plan, shard: &LocalServer, ps: usize, input: &mut Numbers<'_>) {
         };
         assert!(!store.push(&identity, &push).expect("it fits").duplicate);
     }
+    last
 }
 
 fn save(plan: &Plan, shards: &[LocalServer], model_dir: &Path, step: u64) -> PathBuf {
@@ -204,7 +215,7 @@ fn save(plan: &Plan, shards: &[LocalServer], model_dir: &Path, step: u64) -> Pat
             shard,
             identity(Role::Chief, 0, 0),
             &folder,
-            None,
+            SnapshotRequest::default(),
         ));
         let record: ShardRecord =
             serde_json::from_str(&saved.expect("it is written").record).expect("a record");
@@ -219,7 +230,7 @@ fn save(plan: &Plan, shards: &[LocalServer], model_dir: &Path, step: u64) -> Pat
 }
 
 /// Everything of a checkpoint, whoever has written which part of it.
-fn bits(checkpoint: &Checkpoint) -> Vec<String> {
+pub(crate) fn bits(checkpoint: &Checkpoint) -> Vec<String> {
     checkpoint.verify().expect("it is whole");
     let manifest = checkpoint.manifest();
     let mut all = Vec::new();
@@ -262,10 +273,9 @@ pub fn run(data: &[u8]) {
     let to = 1 + input.below(SERVERS_MAX);
     let first = plan(&variables, from, &mut input);
     let shards = servers(&first, from);
-    shards
-        .iter()
-        .enumerate()
-        .for_each(|(ps, shard)| train(&first, shard, ps, &mut input));
+    shards.iter().enumerate().for_each(|(ps, shard)| {
+        train(&first, shard, ps, &mut input, 0);
+    });
     let path = save(&first, &shards, &model_dir, 1);
     let before = bits(&Checkpoint::open(&path).expect("it is committed"));
     let second = Plan {

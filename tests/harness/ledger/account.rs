@@ -332,6 +332,7 @@ mod tests {
                 num_ps: 2,
                 version: LEDGER.steps(),
                 positions: vec![position],
+                ..ShardState::default()
             };
             manifest
                 .shards

@@ -50,8 +50,10 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
         let first = FirstRows::new(&spec, 5);
         let held = HeldView {
             rows: vec![0..90, 95..101, 200..300],
-            first: &first,
-            first_slots: &[0.5],
+            others: OtherRows::Initial {
+                first: &first,
+                first_slots: &[0.5],
+            },
         };
         let (held, rows) = if ps == 0 {
             (None, 300)
@@ -92,6 +94,7 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
             slot_names,
             first: None,
             source: &rows,
+            increment: None,
         };
         let positions = vec![PositionRecord {
             shard: 0,
@@ -104,6 +107,7 @@ fn save(model_dir: &Path, step: u64) -> Checkpoint {
             num_ps: 2,
             version: 9,
             positions,
+            ..ShardState::default()
         };
         manifest
             .shards

@@ -97,8 +97,10 @@ fn save(model_dir: &Path, rows: &BTreeSet<usize>, num_ps: usize) -> Checkpoint {
                 slot_names: vec!["accumulator"],
                 held: Some(HeldView {
                     rows: runs.clone(),
-                    first: &first,
-                    first_slots: &[SLOT],
+                    others: OtherRows::Initial {
+                        first: &first,
+                        first_slots: &[SLOT],
+                    },
                 }),
                 source,
             })
@@ -108,6 +110,7 @@ fn save(model_dir: &Path, rows: &BTreeSet<usize>, num_ps: usize) -> Checkpoint {
             num_ps,
             version: 9,
             positions: Vec::new(),
+            ..ShardState::default()
         };
         write_shard(&folder, &state, &views, &[]).expect("a shard is written")
     };

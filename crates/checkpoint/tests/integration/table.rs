@@ -80,6 +80,7 @@ fn save(folder: &Path, ids: &[u64], num_ps: usize) -> Checkpoint {
             num_ps,
             version: 1,
             positions: Vec::new(),
+            ..ShardState::default()
         };
         let view = TableView {
             variable: &spec.name,
@@ -88,6 +89,7 @@ fn save(folder: &Path, ids: &[u64], num_ps: usize) -> Checkpoint {
             slot_names: vec!["accumulator"],
             first: None,
             source: &rows,
+            increment: None,
         };
         write_shard(&temporary, &state, &[], &[view]).expect("a shard is written")
     };
@@ -185,6 +187,7 @@ fn save_in_parts(
         num_ps: 1,
         version: 1,
         positions: Vec::new(),
+        ..ShardState::default()
     };
     let slot_names = vec!["accumulator"];
     let view = TableView {
@@ -194,6 +197,7 @@ fn save_in_parts(
         slot_names,
         first: None,
         source,
+        increment: None,
     };
     write_shard(folder, &state, &[], &[view])
 }

@@ -61,7 +61,13 @@ impl Chief {
         };
         let bytes = run.server_bytes.iter().sum();
         let identity = self.identity(run);
-        let saving = saver.save(identity, run.global_step, bytes, synchronous);
+        let saving = saver.save(
+            identity,
+            run.global_step,
+            bytes,
+            synchronous,
+            &mut run.bases,
+        );
         // A checkpoint may take minutes. A task that dies meanwhile must not block the others.
         let tending = async {
             loop {

@@ -5,7 +5,9 @@
 
 use super::state::State;
 use crate::lru::{Lru, Timestamp};
+use crate::snapshot::Extent;
 use crate::spread_map::SpreadMap;
+use crate::touched::RowSet;
 
 /// Approximate bytes of the map entry of a changed place.
 const CHANGED_BYTES: u64 = 40;
@@ -72,6 +74,10 @@ pub(super) struct Seen {
 /// The changes of a slice since the instant of a checkpoint.
 #[derive(Debug)]
 pub(super) struct CopyOnWrite {
+    /// Places of the rows that the checkpoint writes; `None` for all of them.
+    pub(super) only: Option<RowSet>,
+    /// Ids that have lost their rows since the base; `None` if the checkpoint is whole.
+    pub(super) gone: Option<Vec<u64>>,
     pub(super) now: Timestamp,
     pub(super) rows: Changed<Row>,
     pub(super) candidates: Changed<Seen>,
@@ -106,8 +112,15 @@ impl CopyOnWrite {
 
 impl State {
     /// Marks the instant of a checkpoint.
-    pub(super) fn cut(&mut self, now: Timestamp) {
+    pub(super) fn cut(&mut self, now: Timestamp, extent: Extent) {
+        if extent == Extent::Base {
+            self.touched.begin_base();
+            self.gone.begin_base();
+        }
+        let is_increment = extent == Extent::Increment;
         self.aside = Some(CopyOnWrite {
+            only: is_increment.then(|| self.touched.since_base()),
+            gone: self.gone.since_base().filter(|_| is_increment),
             now: now.latest(self.now),
             rows: Changed::of(&self.rows),
             candidates: Changed::of(&self.candidates),
@@ -119,7 +132,8 @@ impl State {
     pub(super) fn set_row_aside(&mut self, place: u32, width: usize) {
         let Some(aside) = &mut self.aside else { return };
         let now = self.rows.at(place);
-        if !aside.rows.needs(place, now.map(|(id, _)| id)) {
+        let is_written = aside.only.as_ref().is_none_or(|only| only.contains(place));
+        if !is_written || !aside.rows.needs(place, now.map(|(id, _)| id)) {
             return;
         }
         let was = now.map(|(id, used)| {

@@ -175,7 +175,8 @@ impl<'a> Reader<'a> {
                 None if place < aside.rows.places => state.rows.at(place).map(|(id, _)| id),
                 None => None,
             };
-            if let Some(id) = row {
+            let is_written = aside.only.as_ref().is_none_or(|only| only.contains(place));
+            if let Some(id) = row.filter(|_| is_written) {
                 self.rows[self.parts.part_of(id)].push(place);
             }
             let candidate = match aside.candidates.was(place) {
@@ -274,10 +275,26 @@ impl DynamicSlice {
     /// Returns the number of rows, and of ids without one, at the instant of the checkpoint.
     pub(crate) fn counts_at_cut(&self) -> (usize, usize) {
         let state = self.state.read();
-        state
-            .aside
-            .as_ref()
-            .map_or((0, 0), |aside| (aside.rows.ids, aside.candidates.ids))
+        state.aside.as_ref().map_or((0, 0), |aside| {
+            let rows = match &aside.only {
+                Some(only) => only.count(aside.rows.ids),
+                None => aside.rows.ids,
+            };
+            (rows, aside.candidates.ids)
+        })
+    }
+
+    /// Returns the rows in use at the instant of the checkpoint.
+    pub(crate) fn rows_at_cut(&self) -> usize {
+        let state = self.state.read();
+        state.aside.as_ref().map_or(0, |aside| aside.rows.ids)
+    }
+
+    /// Returns the ids that had lost their rows since the base at the instant of the checkpoint, ascending; `None` if the
+    /// checkpoint is whole.
+    pub(crate) fn gone_at_cut(&self) -> Option<Vec<u64>> {
+        let state = self.state.read();
+        state.aside.as_ref().and_then(|aside| aside.gone.clone())
     }
 
     /// Passes the slice, as it was at the instant of the checkpoint, to `each` in parts, in ascending order of id.

@@ -6,8 +6,9 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{DynamicRows, FirstRows, Idle, InitialRows, Slice, VariableSpec};
 
 use super::state::State;
-use super::{Counts, DynamicSlice};
+use super::{CANDIDATE_BYTES, Counts, DynamicSlice, ROW_BYTES};
 use crate::lru::Timestamp;
+use crate::snapshot::Extent;
 use crate::sync::RwLock;
 use crate::{Error, SliceValues};
 
@@ -143,8 +144,29 @@ impl DynamicSlice {
 
     /// Marks the instant of a checkpoint. From now on places are copied before they change, until they are read. `now`
     /// is the time of that instant.
-    pub(crate) fn cut(&self, now: Timestamp) {
-        self.state.write().cut(now);
+    pub(crate) fn cut(&self, now: Timestamp, extent: Extent) {
+        self.state.write().cut(now, extent);
+    }
+
+    /// Makes the latest whole cut the base of increments.
+    pub(crate) fn commit_base(&self) {
+        let state = &mut *self.state.write();
+        state.touched.commit_base();
+        state.gone.commit_base();
+    }
+
+    /// Returns the bytes of an increment, and of the whole table. An increment that is not possible has as many bytes as
+    /// the table.
+    pub(crate) fn increment_bytes(&self) -> (u64, u64) {
+        let state = self.state.read();
+        let whole = self.bytes();
+        let Some(gone) = state.gone.count() else {
+            return (whole, whole);
+        };
+        let rows = state.touched.since_base().count(state.rows.len()) as u64;
+        let candidates = state.candidates.len() as u64 * CANDIDATE_BYTES;
+        let touched = rows * (self.row_bytes() + ROW_BYTES) + gone as u64 * 8 + candidates;
+        (touched, whole)
     }
 
     /// Returns the rule for the initial values of ids without a row.

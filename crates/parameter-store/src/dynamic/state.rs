@@ -7,6 +7,7 @@ use super::copy_on_write::CopyOnWrite;
 use crate::SliceValues;
 use crate::lru::{Lru, Timestamp};
 use crate::memory_budget::reserve;
+use crate::touched::{Gone, Touched};
 
 /// Whether an occurrence gives an id a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,10 @@ pub(crate) struct State {
     /// Occurrence counts, by place of the candidate.
     pub(super) occurrences: Vec<u32>,
     pub(super) now: Timestamp,
+    /// Rows that have changed since the base of increments, by place.
+    pub(super) touched: Touched,
+    /// Ids that have lost their rows since the base of increments.
+    pub(super) gone: Gone,
     /// Copies that a checkpoint in progress needs.
     pub(super) aside: Option<CopyOnWrite>,
 }
@@ -86,12 +91,17 @@ impl State {
     /// Makes the row at `place` the most recently used one.
     pub(super) fn touch_row(&mut self, place: u32, now: Timestamp, width: usize) {
         self.set_row_aside(place, width);
+        self.touched.insert(&[place]);
         self.rows.touch(place, now);
     }
 
     /// Removes the row at `place`.
     pub(super) fn remove_row(&mut self, place: u32, width: usize) {
         self.set_row_aside(place, width);
+        self.touched.remove(place);
+        if let Some((id, _)) = self.rows.at(place) {
+            self.gone.insert(id, self.rows.len());
+        }
         self.rows.remove(place);
     }
 
@@ -119,6 +129,7 @@ impl State {
             self.set_row_aside(place, width);
         }
         let place = self.rows.insert(id, now);
+        self.touched.insert(&[place]);
         let end = (place as usize + 1) * width;
         for buffer in self.values.parts() {
             if buffer.len() < end {

@@ -9,6 +9,7 @@ use trainyard_variable::{
 
 use super::reading::{Reader, Step};
 use super::*;
+use crate::snapshot::Extent;
 
 const WIDTH: usize = 2;
 const SEED: u64 = 5;
@@ -90,7 +91,7 @@ fn cut(rows: &DynamicRows, keep: impl Fn(u64) -> bool) -> DynamicRows {
 
 /// Returns what a checkpoint holds at this moment.
 fn snapshot(slice: &DynamicSlice, now: Timestamp) -> DynamicRows {
-    slice.cut(now);
+    slice.cut(now, Extent::Whole);
     let counts = slice.counts_at_cut();
     let mut all = DynamicRows {
         slots: vec![Vec::new()],
@@ -340,7 +341,7 @@ proptest! {
             push(&slices, now, &sorted(&numbers));
         }
         let expected = snapshot(&slices[0], now);
-        slices[0].cut(now);
+        slices[0].cut(now, Extent::Whole);
         let mut reader = Reader::new(&slices[0], parts);
         let mut taken = DynamicRows { slots: vec![Vec::new()], ..DynamicRows::default() };
         let mut step = || match reader.step(places) {

@@ -79,7 +79,7 @@ enum BuiltPiece {
     Stripe {
         slice: usize,
         first_row: usize,
-        stripe: Stripe,
+        stripe: Box<Stripe>,
     },
     Table {
         slice: usize,
@@ -210,7 +210,7 @@ impl Building<'_> {
                         first_row,
                         stripe,
                     } => {
-                        stripes[slice].insert(first_row, stripe);
+                        stripes[slice].insert(first_row, *stripe);
                     }
                     BuiltPiece::Table { slice, table } => {
                         built.tables.push((self.prepare.slices[slice].0, *table));
@@ -262,7 +262,7 @@ impl Building<'_> {
                 Ok(BuiltPiece::Stripe {
                     slice: *slice,
                     first_row: rows.start,
-                    stripe,
+                    stripe: Box::new(stripe),
                 })
             }
             Piece::Listed { slice, rows, held } => {
@@ -270,7 +270,7 @@ impl Building<'_> {
                 Ok(BuiltPiece::Stripe {
                     slice: *slice,
                     first_row: rows.start,
-                    stripe,
+                    stripe: Box::new(stripe),
                 })
             }
             Piece::Table { slice } => {

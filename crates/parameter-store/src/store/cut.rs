@@ -7,8 +7,8 @@ use super::{Awaited, Store, check_control};
 use crate::aggregation::Aggregation;
 use crate::dynamic::DynamicSlice;
 use crate::memory_budget::Reservation;
-use crate::snapshot::SnapshotPermit;
-use crate::{Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, State};
+use crate::snapshot::{Extent, SnapshotPermit};
+use crate::{Basis, Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, State};
 
 /// Reply to a request for a snapshot at a version.
 #[derive(Debug)]
@@ -30,10 +30,10 @@ impl Store {
     ///
     /// # Errors
     /// A stale term, no variables, or another snapshot that has not been dropped.
-    pub fn snapshot(&self, identity: &Identity) -> Result<Snapshot, Error> {
+    pub fn snapshot(&self, identity: &Identity, basis: Basis) -> Result<Snapshot, Error> {
         self.check_snapshot(identity)?;
         let alone = self.cut.write();
-        let snapshot = self.cut_now(&self.aggregation.lock());
+        let snapshot = self.cut_now(&self.aggregation.lock(), basis);
         drop(alone);
         snapshot
     }
@@ -43,7 +43,12 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::snapshot`].
-    pub fn snapshot_at(&self, identity: &Identity, version: u64) -> Result<SnapshotAt, Error> {
+    pub fn snapshot_at(
+        &self,
+        identity: &Identity,
+        version: u64,
+        basis: Basis,
+    ) -> Result<SnapshotAt, Error> {
         self.check_snapshot(identity)?;
         let aggregation = self.aggregation.lock();
         let _alone = self.step.write();
@@ -58,11 +63,12 @@ impl Store {
         // An earlier snapshot that was never fetched would prevent this one.
         *awaited = Awaited {
             version: (reached < version).then_some(version),
+            basis: basis.clone(),
             cut: None,
         };
         match reached.cmp(&version) {
             Ordering::Less => Ok(SnapshotAt::NotYet),
-            Ordering::Equal => self.cut_now(&aggregation).map(SnapshotAt::Taken),
+            Ordering::Equal => self.cut_now(&aggregation, basis).map(SnapshotAt::Taken),
             Ordering::Greater => Ok(SnapshotAt::Passed { version: reached }),
         }
     }
@@ -81,7 +87,8 @@ impl Store {
         let mut awaited = self.awaited.lock();
         if awaited.version == Some(version) {
             // If another snapshot is being written, this one is skipped. The chief must request it again.
-            awaited.cut = self.cut_now(aggregation).ok();
+            let basis = awaited.basis.clone();
+            awaited.cut = self.cut_now(aggregation, basis).ok();
         }
     }
 
@@ -94,8 +101,45 @@ impl Store {
         }
     }
 
+    /// Returns which rows a snapshot reads, its name, and the name of its base. The caller ensures that no push is partly
+    /// applied.
+    fn extent_of(&self, basis: Basis) -> (Extent, Option<String>, Option<String>) {
+        let Basis::Increments { name, base } = basis else {
+            return (Extent::Whole, None, None);
+        };
+        let mut bases = self.bases.lock();
+        if base.is_some() && base == bases.latest && base != bases.committed {
+            self.slices
+                .iter()
+                .for_each(|entry| entry.value().commit_base());
+            self.tables.commit_base();
+            bases.committed.clone_from(&base);
+        }
+        if base.is_some() && base == bases.committed && self.is_small_increment() {
+            return (Extent::Increment, Some(name), base);
+        }
+        bases.latest = Some(name.clone());
+        (Extent::Base, Some(name), None)
+    }
+
+    /// Returns whether an increment is at most half as large as a whole snapshot.
+    fn is_small_increment(&self) -> bool {
+        let slices = self
+            .slices
+            .iter()
+            .map(|entry| entry.value().increment_bytes());
+        let (increment, whole) = slices.fold(self.tables.increment_bytes(), |sum, one| {
+            (sum.0 + one.0, sum.1 + one.1)
+        });
+        increment <= whole / 2
+    }
+
     /// Takes a snapshot now. The caller ensures that no push is partly applied.
-    pub(super) fn cut_now(&self, aggregation: &Aggregation) -> Result<Snapshot, Error> {
+    pub(super) fn cut_now(
+        &self,
+        aggregation: &Aggregation,
+        basis: Basis,
+    ) -> Result<Snapshot, Error> {
         let permit = SnapshotPermit::take(&self.snapshot_taken)
             .ok_or(Error::NotReady("it writes another checkpoint"))?;
         // Tables are read one after the other, so only the largest copy counts.
@@ -105,12 +149,13 @@ impl Store {
             "the copies of dynamic tables that a checkpoint takes",
         )?;
         let reservation = Reservation::new(copies, &self.memory_budget.copies);
+        let (extent, name, base) = self.extent_of(basis);
         let variables = Arc::clone(&*self.variables.read());
         let ledger = self.ledger.lock();
         let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());
         for entry in &self.slices {
             let slice = entry.value();
-            slice.cut();
+            slice.cut(extent);
             let snapshot = SnapshotSlice::new(&variables[slice.variable].name, slice);
             slices.push((*entry.key(), snapshot));
         }
@@ -133,9 +178,10 @@ impl Store {
                 .collect(),
             slice,
         };
+        let now = self.timestamp(version);
         let tables = self
             .tables
-            .cut(self.timestamp(version))
+            .cut(now, extent)
             .into_iter()
             .map(named)
             .collect();
@@ -144,6 +190,9 @@ impl Store {
         Ok(Snapshot {
             version,
             global_step,
+            secs: now.secs,
+            name,
+            base,
             positions,
             slices,
             tables,

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use trainyard_variable::Access;
 
 use super::build::{self, Built};
-use super::{Awaited, Ledger, Prepare, State, Store, check_control};
+use super::{Awaited, Bases, Ledger, Prepare, State, Store, check_control};
 use crate::aggregation::Aggregation;
 use crate::dynamic::DynamicSlice;
 use crate::lru::Timestamp;
@@ -24,6 +24,7 @@ pub(super) struct Contents {
     _tables: BTreeMap<u32, Arc<DynamicSlice>>,
     _aggregation: Aggregation,
     _awaited: Awaited,
+    _bases: Bases,
     _previous: Previous,
 }
 
@@ -179,6 +180,7 @@ impl Store {
             _tables: self.tables.replace([]),
             _aggregation: std::mem::take(&mut *self.aggregation.lock()),
             _awaited: std::mem::take(&mut *self.awaited.lock()),
+            _bases: std::mem::take(&mut *self.bases.lock()),
             _previous: std::mem::take(&mut *self.previous.lock()),
         }
     }

@@ -7,6 +7,7 @@ use crate::dynamic::{DynamicSlice, DynamicStatus};
 use crate::lru::Timestamp;
 use crate::selection::Resolved;
 use crate::slice::Scratch;
+use crate::snapshot::Extent;
 use crate::sync::RwLock;
 use crate::{Error, Gradients, Selection};
 
@@ -148,12 +149,25 @@ impl Tables {
             .unwrap_or(0)
     }
 
+    /// Makes the latest whole cut the base of increments.
+    pub(super) fn commit_base(&self) {
+        let slices = self.slices.read();
+        slices.values().for_each(|slice| slice.commit_base());
+    }
+
+    /// Returns the bytes of an increment, and of the whole tables.
+    pub(super) fn increment_bytes(&self) -> (u64, u64) {
+        let slices = self.slices.read();
+        let bytes = slices.values().map(|slice| slice.increment_bytes());
+        bytes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
     /// Marks the instant of a checkpoint. Returns the slices, in the order of their numbers.
-    pub(super) fn cut(&self, now: Timestamp) -> Vec<Arc<DynamicSlice>> {
+    pub(super) fn cut(&self, now: Timestamp, extent: Extent) -> Vec<Arc<DynamicSlice>> {
         let slices = self.slices.read();
         slices
             .values()
-            .inspect(|slice| slice.cut(now))
+            .inspect(|slice| slice.cut(now, extent))
             .cloned()
             .collect()
     }

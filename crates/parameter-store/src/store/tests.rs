@@ -385,7 +385,10 @@ fn lower_epoch_is_refused_everywhere() {
     assert_eq!(store.open(&chief(1)), Err(stale.clone()));
     assert_eq!(store.finish(&chief(1)), Err(stale.clone()));
     assert_eq!(store.prepare(&chief(1), prepare(0)), Err(stale.clone()));
-    assert_eq!(store.snapshot(&chief(1)).map(|_| ()), Err(stale.clone()));
+    assert_eq!(
+        store.snapshot(&chief(1), Basis::Whole).map(|_| ()),
+        Err(stale.clone())
+    );
     assert_eq!(
         store.claim(&Claim {
             cluster_id: CLUSTER,
@@ -637,7 +640,7 @@ fn rows_of(table: &SnapshotTable) -> DynamicRows {
 }
 
 fn copy(store: &Store) -> Copy {
-    Copy::of(store.snapshot(&chief(1)).unwrap())
+    Copy::of(store.snapshot(&chief(1), Basis::Whole).unwrap())
 }
 
 struct Copied(Copy);
@@ -787,7 +790,7 @@ fn snapshot_sees_each_push_whole_or_not_at_all() {
             }
         });
         for _ in 0..50 {
-            let snapshot = store.snapshot(&chief(1)).unwrap();
+            let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
             let expected = -(snapshot.version as f32);
             // Pushes continue between the instant of the snapshot and its reading.
             assert_eq!(snapshot.slices[0].read_all().values, [expected; 2]);
@@ -811,8 +814,8 @@ fn a_snapshot_is_of_its_instant_and_there_is_one_at_a_time() {
             .unwrap();
         step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
         let then = copy(&store);
-        let snapshot = store.snapshot(&chief(1)).unwrap();
-        let refused = store.snapshot(&chief(1)).map(|_| ());
+        let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
+        let refused = store.snapshot(&chief(1), Basis::Whole).map(|_| ());
         assert_eq!(
             refused,
             Err(Error::NotReady("it writes another checkpoint"))

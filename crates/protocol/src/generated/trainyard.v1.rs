@@ -627,6 +627,10 @@ pub struct SaveShardRequest {
     /// under synchronous updates: version to save, which may not be reached yet
     #[prost(uint64, optional, tag = "3")]
     pub at_version: ::core::option::Option<u64>,
+    /// Name of the server's snapshot whose whole file the chief holds: the part may be an increment over it. Empty: the
+    /// chief holds none, and later parts may be increments over this one. Absent: the part must be whole.
+    #[prost(string, optional, tag = "4")]
+    pub base: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SaveShardReply {

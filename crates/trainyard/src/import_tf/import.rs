@@ -156,6 +156,7 @@ pub(super) fn write(
             slot_names: slot_names(&spec.optimizer_group),
             first: None,
             source: rows,
+            increment: None,
         })
         .collect();
     let bytes = reads.iter().map(|read| read.values.len() as u64 * 4).sum();
@@ -171,6 +172,7 @@ pub(super) fn write(
             num_ps: 1,
             version: step,
             positions: Vec::new(),
+            ..ShardState::default()
         };
         manifest
             .shards

@@ -279,7 +279,7 @@ proptest! {
                 Event::Cut => {
                     // Only one snapshot exists at a time.
                     drop(cut.take());
-                    cut = Some((store.snapshot(&chief(1)).unwrap(), whole.clone()));
+                    cut = Some((store.snapshot(&chief(1), Basis::Whole).unwrap(), whole.clone()));
                 }
                 Event::Read => {
                     if let Some((snapshot, then)) = cut.take() {
@@ -289,7 +289,7 @@ proptest! {
                 }
                 Event::Restore => {
                     cut = None;
-                    let snapshot = store.snapshot(&chief(1)).unwrap();
+                    let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
                     let [_, slice] = &snapshot.slices[..] else { panic!("two slices") };
                     let kept =
                         Kept { held: slice.held(), whole: whole.clone(), first: slice.first_rows().clone() };
@@ -305,7 +305,7 @@ proptest! {
             }
         }
         drop(cut);
-        let snapshot = store.snapshot(&chief(1)).unwrap();
+        let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
         prop_assert!(whole.is(&snapshot.slices[1].read_all()), "in the end");
     }
 }
@@ -329,13 +329,13 @@ fn a_store_holds_the_rows_that_were_changed_and_no_others() {
     assert_eq!(store.status().value_bytes, dense + rows);
     let held = store.held().slices - dense;
     assert!((rows..rows + 400).contains(&held), "{held} of {rows}");
-    let snapshot = store.snapshot(&chief(1)).unwrap();
+    let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
     assert_eq!(snapshot.slices[1].held(), [80..81, 500..502]);
     drop(snapshot);
     // Half of a stripe and one row: the stripe becomes an array.
     let many: Vec<u32> = (FIRST_ROW as u32..(FIRST_ROW + STRIPE / 2 + 1) as u32).collect();
     push_rows(&store, 2, &many, &gradient(many.len(), 2));
-    let snapshot = store.snapshot(&chief(1)).unwrap();
+    let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
     assert_eq!(
         snapshot.slices[1].held(),
         [FIRST_ROW..FIRST_ROW + STRIPE, 500..502]
@@ -346,7 +346,7 @@ fn a_store_holds_the_rows_that_were_changed_and_no_others() {
 fn a_row_that_is_changed_by_zeros_is_held_as_every_other() {
     let store = open(3);
     push_rows(&store, 1, &[100], &[0.0; WIDTH]);
-    let snapshot = store.snapshot(&chief(1)).unwrap();
+    let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
     assert_eq!(snapshot.slices[1].held(), vec![100..101]);
     assert!(Whole::new(3).is(&snapshot.slices[1].read_all()));
 }
@@ -364,7 +364,7 @@ fn a_checkpoint_has_the_rows_of_its_instant_though_their_stripe_comes_to_hold_al
         whole.clone()
     };
     let then = push(1, &few);
-    let snapshot = store.snapshot(&chief(1)).unwrap();
+    let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
     // The push names a listed row and a new one. The next push names most of the stripe.
     push(2, &[91, 92]);
     push(3, &many);
@@ -376,7 +376,7 @@ fn a_checkpoint_has_the_rows_of_its_instant_though_their_stripe_comes_to_hold_al
         "what has been read needs nothing"
     );
     drop(snapshot);
-    let now = store.snapshot(&chief(1)).unwrap();
+    let now = store.snapshot(&chief(1), Basis::Whole).unwrap();
     assert_eq!(now.slices[1].held()[0].len(), STRIPE);
     assert!(whole.is(&now.slices[1].read_all()));
 }

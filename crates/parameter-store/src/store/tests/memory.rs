@@ -134,11 +134,11 @@ fn a_checkpoint_of_tables_takes_room_until_it_is_written() {
     let held = store.held();
     store.bound_memory(Some(held.total() + 10));
     assert_eq!(
-        refusal(store.snapshot(&chief(1))).2,
+        refusal(store.snapshot(&chief(1), Basis::Whole)).2,
         "the copies of dynamic tables that a checkpoint takes"
     );
     store.bound_memory(Some(held.total() * 3));
-    let snapshot = store.snapshot(&chief(1)).unwrap();
+    let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
     assert!(store.held().copies > 0);
     drop(snapshot);
     assert_eq!(store.held(), held);
@@ -162,13 +162,13 @@ fn a_push_waits_for_a_checkpoint_where_there_is_no_room_to_set_aside() {
     push(1).unwrap();
     let held = store.held().total();
     store.bound_memory(Some(held + 300));
-    let snapshot = store.snapshot(&chief(1)).unwrap();
+    let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
     assert!(matches!(push(2), Err(Error::NotReady(why)) if why.contains("memory_bytes_max")));
     assert_eq!(store.held().total(), held, "nothing was set aside");
     drop(snapshot);
     push(2).unwrap();
     store.bound_memory(Some(held + 3000));
-    let snapshot = store.snapshot(&chief(1)).unwrap();
+    let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
     push(3).unwrap();
     let aside = store.held().set_aside;
     assert!((400..=1000).contains(&aside), "{aside}");

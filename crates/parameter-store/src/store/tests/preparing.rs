@@ -116,7 +116,7 @@ fn a_store_that_is_being_restored_answers_and_says_how_far_it_has_come() {
             store
                 .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
                 .unwrap_err(),
-            store.snapshot(&chief(1)).unwrap_err(),
+            store.snapshot(&chief(1), Basis::Whole).unwrap_err(),
             store.prepare(&chief(1), prepare(0)).unwrap_err(),
         ];
         assert!(
@@ -205,7 +205,7 @@ fn a_snapshot_alone_is_no_checkpoint() {
         .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
         .unwrap();
     step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
-    drop(store.snapshot(&chief(1)).unwrap());
+    drop(store.snapshot(&chief(1), Basis::Whole).unwrap());
     assert!(
         !store.close_if_saved(),
         "its file may never come to be whole"

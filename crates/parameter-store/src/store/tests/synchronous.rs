@@ -168,7 +168,7 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
         .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
         .unwrap();
     assert!(matches!(
-        store.snapshot_at(&chief(1), 2).unwrap(),
+        store.snapshot_at(&chief(1), 2, Basis::Whole).unwrap(),
         SnapshotAt::NotYet
     ));
     for step in 0..4 {
@@ -181,7 +181,7 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
         )
         .unwrap();
     }
-    let SnapshotAt::Taken(snapshot) = store.snapshot_at(&chief(1), 2).unwrap() else {
+    let SnapshotAt::Taken(snapshot) = store.snapshot_at(&chief(1), 2, Basis::Whole).unwrap() else {
         panic!("it was taken")
     };
     assert_eq!((snapshot.version, snapshot.global_step), (2, 2));
@@ -189,10 +189,10 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
     assert_eq!(snapshot.slices[0].read_all().values, [-2.0, -2.0]);
     drop(snapshot);
     assert!(matches!(
-        store.snapshot_at(&chief(1), 3).unwrap(),
+        store.snapshot_at(&chief(1), 3, Basis::Whole).unwrap(),
         SnapshotAt::Passed { version: 4 }
     ));
-    let SnapshotAt::Taken(now) = store.snapshot_at(&chief(1), 4).unwrap() else {
+    let SnapshotAt::Taken(now) = store.snapshot_at(&chief(1), 4, Basis::Whole).unwrap() else {
         panic!("it is there")
     };
     assert_eq!(now.slices[0].read_all().values, [-4.0, -4.0]);

@@ -1,0 +1,3 @@
+//! See `increments` in trainyard-fuzz.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trainyard_fuzz::increments::run(data));
