@@ -129,7 +129,7 @@ fn a_worker_that_is_stuck_in_a_step_is_not_answered_for() {
     let _ps = cluster.start("ps", 0, &[]);
     let _chief = cluster.start("chief", 0, &[]);
     manager.hear("READY=1");
-    worker.wait_for("has given no sign of life lately", LIMIT);
+    worker.wait_for("a loop of this daemon does not make progress", LIMIT);
     let back = manager.hear("WATCHDOG=1");
     let answers = |at: &[(Instant, String)]| -> Vec<Instant> {
         at.iter()

@@ -39,8 +39,8 @@ fn best_auc(reason: &str) -> (f64, u64) {
     let rest = reason
         .strip_prefix("early stopping: auc has not risen above ")
         .expect("a reason");
-    let (value, rest) = rest.split_once(", of step ").expect("a step");
-    let (step, _) = rest.split_once(',').expect("what follows");
+    let (value, rest) = rest.split_once(" (step ").expect("a step");
+    let (step, _) = rest.split_once(')').expect("what follows");
     (
         value.parse().expect("a number"),
         step.parse().expect("a step"),

@@ -423,7 +423,7 @@ fn a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger() {
     };
     let output = stranger("more.toml", "worker = [", "worker = [\"127.0.0.1:1\", ");
     for part in [
-        "worker:1 is not expected",
+        "worker:1 is not in the chief's cluster",
         "the rows are divided",
         "name worker:1 in the chief's cluster file",
     ] {

@@ -222,7 +222,7 @@ fn an_embedding_that_is_taken_from_an_array_of_numpy_and_not_trainable_stays_as_
     assert!(
         trained
             .output
-            .contains("first values come from another checkpoint"),
+            .contains("the initial values come from another checkpoint"),
         "{}",
         trained.output
     );

@@ -9,7 +9,7 @@ use trainyard_tests::{Program, TestCluster, write_job};
 use crate::end_to_end::LIMIT;
 
 /// What a chief says whose job is to be evaluated by nobody.
-const NO_EVALUATOR: &str = "no evaluator is there: the job has [input.eval]";
+const NO_EVALUATOR: &str = "no evaluator runs: the job has [input.eval]";
 
 /// Evaluations written down, in order: (step, auc).
 fn evaluations(cluster: &TestCluster) -> Vec<(u64, f64)> {
@@ -109,7 +109,7 @@ fn a_worker_that_was_given_another_job_is_refused_with_the_key_and_both_values_a
     assert_eq!(ended.code, 76, "{}", ended.output);
     for part in [
         "error[E2007]",
-        "worker:1 was given another job than the chief",
+        "worker:1 has another job than the chief",
         "input.label.positive is \"1.0\" for worker:1 and not set for chief:0",
     ] {
         assert!(ended.output.contains(part), "{part}: {}", ended.output);

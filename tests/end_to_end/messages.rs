@@ -248,7 +248,7 @@ fn a_task_whose_own_name_is_not_known_yet_ends_with_a_code_that_passes() {
         let ended = cluster.start("ps", 0, &[flag, &nowhere]).wait(LIMIT);
         assert_eq!(ended.code, 69, "{}", ended.output);
         assert!(
-            ended.output.contains("E2002") && ended.output.contains("looked up"),
+            ended.output.contains("E2002") && ended.output.contains("cannot be resolved"),
             "{}",
             ended.output
         );

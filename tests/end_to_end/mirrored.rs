@@ -117,7 +117,7 @@ fn a_killed_worker_joins_again_at_a_step_and_no_batch_counts_twice() {
     worker.signal(Signal::KILL);
     assert_eq!(worker.wait(LIMIT).code, 137);
     let mut worker = cluster.start("worker", 0, &MIRRORED);
-    worker.wait_for("the group stands", LIMIT);
+    worker.wait_for("the process group is formed", LIMIT);
     let mut told = String::new();
     for program in [worker, chief, other] {
         let ended = program.wait(LIMIT);
@@ -139,7 +139,7 @@ fn a_killed_chief_takes_over_where_the_workers_are() {
     chief.signal(Signal::KILL);
     assert_eq!(chief.wait(LIMIT).code, 137);
     let mut chief = cluster.start("chief", 0, &MIRRORED);
-    let line = chief.wait_for("the group stands", LIMIT);
+    let line = chief.wait_for("the process group is formed", LIMIT);
     // Its own parameters are those of the checkpoint; one of the workers may be a step behind the other.
     assert!(
         line.contains("step=") && !line.contains("behind=0"),

@@ -184,7 +184,7 @@ fn a_worker_that_dies_while_a_checkpoint_is_written_is_missed_before_it_is_writt
     }
     let said = chief.said();
     second.signal(Signal::KILL);
-    chief.wait_for_after(said, "has fallen silent", LIMIT);
+    chief.wait_for_after(said, "is silent: the chief has ended its session", LIMIT);
     chief.wait_for_next("training step=", LIMIT);
     assert!(
         is_saving(&cluster),
@@ -236,7 +236,7 @@ fn a_server_that_dies_in_the_last_checkpoint_comes_back_and_nothing_is_trained_t
     let second = cluster.start("ps", 1, &more);
     let chief = ended_well(chief);
     assert!(
-        chief.contains("the last checkpoint is tried again"),
+        chief.contains("the chief retries the last checkpoint"),
         "{chief}"
     );
     assert!(!chief.contains("restoring"), "{chief}");
@@ -394,7 +394,7 @@ fn a_chief_without_the_mount_ends_and_the_worker_that_trains_waits_for_another()
     let written = std::fs::read_dir(empty.path()).expect("a folder").count();
     assert_eq!(written, 0, "a folder that is not mounted stays empty");
     assert!(
-        !worker.has_said("the session is over"),
+        !worker.has_said("the session has ended"),
         "the chief that is wrong ends nobody's session"
     );
     let mut chief = cluster.start("chief", 0, &[]);

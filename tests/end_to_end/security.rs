@@ -247,7 +247,7 @@ fn an_address_that_other_hosts_reach_needs_protection() {
     );
     assert!(output.contains("--tls-dir"), "it says what to do: {output}");
     let mut waived = site.start(PS, &["--listen", "0.0.0.0:0", "--insecure-no-auth"]);
-    waived.wait_for("insecure: nothing proves", LIMIT);
+    waived.wait_for("insecure: this task does not verify", LIMIT);
     waived.wait_for("serving", LIMIT);
     let mut protected = site.start(PS, &["--listen", "0.0.0.0:0", "--tls-dir", &site.good(PS)]);
     protected.wait_for("serving", LIMIT);

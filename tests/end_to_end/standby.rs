@@ -184,7 +184,7 @@ fn a_chief_that_stands_by_with_another_job_is_refused_and_the_one_that_leads_goe
     );
     let told = tasks.lines(
         standby,
-        "another job than the one that leads: run.seed is 99 for this one",
+        "another job than the leading chief: run.seed is 99 for this chief",
     );
     assert_eq!(told.len(), 1, "{:?}", tasks.lines(standby, ""));
     let before = version(&tasks);

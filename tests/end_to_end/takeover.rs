@@ -155,7 +155,7 @@ fn a_new_model_starts_from_another_whatever_the_number_of_servers() {
         0,
     );
     assert!(
-        output.contains("first values come from another checkpoint"),
+        output.contains("the initial values come from another checkpoint"),
         "{output}"
     );
     // The first checkpoint of the new model holds what the old one ended with, in other slices.

@@ -71,7 +71,7 @@ fn of_the_guard() -> Vec<Row> {
             .to("\"zero\"")
             .sees(|ran| {
                 let rejected = count(ran, "batch rejected");
-                let zeroed = count(ran, "not finite became 0");
+                let zeroed = count(ran, "gradients were set to 0");
                 format!("rejected: {rejected}, zeroed: {zeroed}")
             })
             .gives("rejected: 5, zeroed: 0", "rejected: 0, zeroed: 5"),

@@ -66,7 +66,8 @@ fn of_kinds() -> Vec<Row> {
             .sees(steps)
             .gives("6", "4")
     };
-    let groups = |ran: &Ran| (ran.output.matches("the group stands").count() > 0).to_string();
+    let groups =
+        |ran: &Ran| (ran.output.matches("the process group is formed").count() > 0).to_string();
     let files = [
         ("cluster file.cluster.chief", "[\"127.0.0.1:{port0}\"]"),
         ("cluster file.cluster.worker", "[\"127.0.0.1:{port1}\"]"),

@@ -197,7 +197,7 @@ fn why(ran: &Ran) -> String {
         .into_iter()
         .filter(|word| reason.contains(word));
     let words: Vec<&str> = words.collect();
-    if reason.contains("was asked for") {
+    if reason.contains("stop_at") {
         format!("{metric} reached")
     } else {
         format!("{metric} {}", words.join(" "))

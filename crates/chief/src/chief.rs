@@ -250,7 +250,7 @@ async fn from_beginning_to_end(
             }
             watch::Seen::Ended => break Ok(Ending::Done),
             watch::Seen::EndedEarly(why) => {
-                info!("training ends early: {why}");
+                info!("early stopping ends training: {why}");
                 run.ended_early = Some(why);
                 break Ok(Ending::Done);
             }
@@ -397,7 +397,7 @@ impl Chief {
                 }
                 // The reader of the data reports this problem as an error.
                 Err(problem) => {
-                    info!(problem = %problem.message, "the records of an epoch cannot be counted here")
+                    info!(problem = %problem.message, "this chief cannot count the records of a pass")
                 }
             }
         }));
@@ -501,22 +501,26 @@ impl Chief {
         if let Err(problem) = saved {
             let kept = run
                 .saved_step
-                .map_or_else(|| "there is none".to_owned(), |step| format!("step {step}"));
+                .map_or_else(|| "no checkpoint".to_owned(), |step| format!("step {step}"));
             let problem = Diagnostic {
                 help: None,
                 ..problem
             }
             .note(format!(
-                "the last checkpoint could not be written; the newest good one is {kept}"
+                "the chief could not write the last checkpoint; the newest good checkpoint: {kept}"
             ))
-            .help("correct this and start the job again: it goes on from there");
+            .help(
+                "correct this and start the job again: it continues from the newest good \
+                checkpoint",
+            );
             match ending {
                 Ending::Done => self.fail(run, &problem).await,
                 Ending::Stopped => self.mark(
                     run,
                     JobPhase::Stopped,
                     &format!(
-                        "the chief was told to stop, and its last checkpoint could not be written: {}",
+                        "the chief received a request to stop, and could not write its last \
+                        checkpoint: {}",
                         problem.message
                     ),
                 ),
@@ -531,9 +535,12 @@ impl Chief {
             (Ending::Done, Some(why)) => (JobPhase::Done, format!("early stopping: {why}")),
             (Ending::Done, None) => (
                 JobPhase::Done,
-                "the last step or all input has been applied".to_owned(),
+                "all steps or all input records are applied".to_owned(),
             ),
-            (Ending::Stopped, _) => (JobPhase::Stopped, "the chief was told to stop".to_owned()),
+            (Ending::Stopped, _) => (
+                JobPhase::Stopped,
+                "the chief received a request to stop".to_owned(),
+            ),
         };
         self.mark(run, phase, &reason);
         if ending == Ending::Done {
@@ -543,12 +550,13 @@ impl Chief {
         } else if self.coordinator.with(|membership, _| membership.active()) > 0 {
             info!(
                 step = run.global_step,
-                "this chief stops; the others train on behind its checkpoint, until it or another takes the job over"
+                "this chief stops; the other tasks continue to train after its last checkpoint, \
+                until a chief takes over the job"
             );
         } else {
             info!(
                 step = run.global_step,
-                "the job is stopped; it goes on from its checkpoint"
+                "the job is stopped; after a restart it continues from its last checkpoint"
             );
         }
         Ok(ending)
@@ -591,7 +599,7 @@ impl Chief {
             .tell_end(run, reason, failed, SERVER_RESTART_TIMEOUT)
             .await
         {
-            warn!(ps = name, %error, "{name} could not be told that the job has ended");
+            warn!(ps = name, %error, "{name} did not accept the report that the job has ended");
         }
         if !failed {
             self.dismiss_pairs().await;
@@ -665,12 +673,12 @@ impl Chief {
         }
         let earlier = Agreement::recorded(&trained.job).of_scores();
         let own = Agreement::of(&self.job).of_scores();
-        let Some(difference) = earlier.differences(&own, "the run before", "this run") else {
+        let Some(difference) = earlier.differences(&own, "the earlier run", "this run") else {
             return;
         };
         warn!(
-            "the newest checkpoint of {} was trained by another job: {difference}. Training continues from it all the same; give \
-             another model_dir to begin anew",
+            "another job trained the newest checkpoint of {}: {difference}. Training continues \
+            from that checkpoint; to train from the start, give another model_dir",
             model_dir.display()
         );
     }
@@ -719,7 +727,7 @@ impl Chief {
             _ => own,
         };
         if let Err(error) = marker.write(&self.job.model_dir) {
-            warn!(%error, "job_state.json cannot be written: an evaluator will not learn how the job stands");
+            warn!(%error, "job_state.json cannot be written: an evaluator does not see the state of the job");
         }
     }
 
@@ -731,7 +739,8 @@ impl Chief {
             keys,
         };
         if let Err(error) = record.write(&self.job.model_dir) {
-            warn!(%error, "job.json cannot be written: an evaluator with another job will not be refused");
+            warn!(%error, "job.json cannot be written: the evaluator cannot compare its job with \
+                the job of this chief");
         }
     }
 

@@ -135,7 +135,8 @@ impl LocalCoordinator {
     ) -> Result<NextShardReply, Refusal> {
         self.with(|membership, now| membership.check(now, &ask.heartbeat))?;
         let Some(data) = self.data.clone() else {
-            let message = "data is handed out under input.train.sharding = \"dynamic\" only: the job files differ";
+            let message = "the chief assigns data shards only with input.train.sharding = \
+                \"dynamic\": the job files differ";
             return Err(Refusal::new(Reason::BadRequest, message));
         };
         // The dispatcher may read files.
@@ -143,7 +144,7 @@ impl LocalCoordinator {
         answer.await.map_err(|error| {
             Refusal::new(
                 Reason::Storage,
-                format!("the data cannot be handed out: {error}"),
+                format!("the chief cannot assign a data shard: {error}"),
             )
         })?
     }

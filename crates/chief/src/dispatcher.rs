@@ -84,7 +84,7 @@ impl Dispatcher {
         if shards.first_batch() > 0 {
             info!(
                 batch = shards.first_batch(),
-                "the data goes on behind what has been applied"
+                "the dispatcher continues after the last batch that is applied"
             );
         }
     }

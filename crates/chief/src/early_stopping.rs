@@ -71,7 +71,7 @@ fn reason(
         && reaches(config, best.value, goal)
     {
         return Some(format!(
-            "{metric} is {} at step {}, and {goal} was asked for",
+            "{metric} is {} at step {}, and train.early_stopping.stop_at is {goal}",
             best.value, best.step
         ));
     }
@@ -81,7 +81,7 @@ fn reason(
         "fallen below"
     };
     let plateau = format!(
-        "{metric} has not {word} {}, of step {}, in",
+        "{metric} has not {word} {} (step {}) in",
         best.value, best.step
     );
     let steps = latest.step - best.step;

@@ -41,18 +41,21 @@ impl EpochSummary {
         let steps = self.steps();
         let one = tasks <= 1;
         let meaning = match self.sharding {
-            Sharding::None if one => format!("one epoch is {rows} rows once: {steps} steps"),
+            Sharding::None if one => format!("one pass is {rows} records: {steps} steps"),
             Sharding::None => format!(
-                "each of {tasks} tasks reads all {rows} rows: one epoch is {tasks} passes over the data, {steps} steps"
+                "each of {tasks} tasks reads all {rows} records: one pass of every task is \
+                {steps} steps"
             ),
             Sharding::File => format!(
-                "files are divided over {tasks} tasks: one epoch is {rows} rows once, about {steps} steps"
+                "{tasks} tasks share the files: one pass is {rows} records, about {steps} steps"
             ),
             Sharding::Row => format!(
-                "rows are divided over {tasks} tasks: one epoch is {rows} rows once, at most {steps} steps"
+                "{tasks} tasks share the records: one pass is {rows} records, at most {steps} \
+                steps"
             ),
             Sharding::Dynamic => format!(
-                "the chief hands out the data: one epoch is {rows} rows once, {steps} steps, however many tasks train"
+                "the chief assigns data shards: one pass is {rows} records, {steps} steps for \
+                any number of tasks"
             ),
         };
         let batch = match self.update {
@@ -64,7 +67,8 @@ impl EpochSummary {
                 format!("a step is a batch of {batch_size}")
             }
             UpdateConfig::Async | UpdateConfig::Ssp { .. } => format!(
-                "a step is one task's batch of {batch_size}, while {} others are under way: {} rows at a time",
+                "a step is a batch of {batch_size} of one task; {} other tasks compute at the \
+                same time: {} records in progress",
                 tasks - 1,
                 tasks * batch_size
             ),
@@ -95,13 +99,15 @@ mod tests {
         assert_eq!((dynamic.steps(), none.steps()), (5079, 5 * 5079));
         assert_eq!(
             dynamic.describe(),
-            "the chief hands out the data: one epoch is 650000 rows once, 5079 steps, however many tasks train; a step \
-             is one task's batch of 128, while 4 others are under way: 640 rows at a time"
+            "the chief assigns data shards: one pass is 650000 records, 5079 steps for any \
+            number of tasks; a step is a batch of 128 of one task; 4 other tasks compute at the \
+            same time: 640 records in progress"
         );
         assert_eq!(
             none.describe(),
-            "each of 5 tasks reads all 650000 rows: one epoch is 5 passes over the data, 25395 steps; a step is one \
-             task's batch of 128, while 4 others are under way: 640 rows at a time"
+            "each of 5 tasks reads all 650000 records: one pass of every task is 25395 steps; a \
+            step is a batch of 128 of one task; 4 other tasks compute at the same time: 640 \
+            records in progress"
         );
         let nobody = EpochSummary {
             tasks: 0,
@@ -110,7 +116,7 @@ mod tests {
         assert!(
             nobody
                 .describe()
-                .ends_with("however many tasks train; a step is a batch of 128")
+                .ends_with("for any number of tasks; a step is a batch of 128")
         );
         let update = UpdateConfig::Sync {
             replicas_to_aggregate: None,

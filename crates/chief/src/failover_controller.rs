@@ -145,7 +145,7 @@ impl Failover {
                     .collect::<Vec<_>>()
                     .join(", ")
             });
-            warn!(alone, "training begins before every shard has its backup");
+            warn!(alone, "training begins before every shard has a backup");
         }
     }
 
@@ -162,7 +162,7 @@ impl Failover {
             async move {
                 let told = tokio::time::timeout(SET_ROLE_TIMEOUT, client.dismiss(request)).await;
                 if !matches!(told, Ok(Ok(_))) {
-                    warn!(ps = %server.task, "{} could not be told that the job has ended", server.task);
+                    warn!(ps = %server.task, "{} did not accept the report that the job has ended", server.task);
                 }
             }
         });
@@ -250,8 +250,9 @@ impl FailoverController {
                 if self.problem.as_ref() != Some(&problem) {
                     error!(
                         problem,
-                        "the map of shards cannot be read: nobody serves until it can. If the file is damaged for good, \
-                         stop the job and remove it: each server then serves its own shard, from its own log"
+                        "the shard map cannot be read: no server serves until the chief can read \
+                        it. If the file is damaged, stop the job and remove the file: each \
+                        server then serves its own shard, from its own log"
                     );
                     self.problem = Some(problem);
                 }
@@ -261,7 +262,7 @@ impl FailoverController {
         self.problem = None;
         let map = match left {
             Some(left) if left.cluster_epoch > epoch => {
-                debug!(epoch, "a later chief leads: nothing is decided here");
+                debug!(epoch, "a later chief leads: this chief decides nothing");
                 return None;
             }
             Some(left) => ShardMap {
@@ -274,7 +275,7 @@ impl FailoverController {
         match map.write(&self.model_dir) {
             Ok(()) => Some(map),
             Err(problem) => {
-                warn!(%problem, "the map of shards cannot be written: the servers wait");
+                warn!(%problem, "the shard map cannot be written: the servers wait for it");
                 None
             }
         }
@@ -374,7 +375,7 @@ impl FailoverController {
                 next
             });
         if let Err(problem) = next.write(&self.model_dir) {
-            warn!(%problem, "the map of shards cannot be written: nothing changes");
+            warn!(%problem, "the shard map cannot be written: the servers keep their roles");
             return None;
         }
         for &(shard, entry) in entries {
@@ -385,13 +386,14 @@ impl FailoverController {
             let shard = self.servers[shard].task;
             match (before.primary == entry.primary, entry.paired) {
                 (false, _) => {
-                    warn!(%shard, by = %server, map = version, "the server of this shard is gone: its backup serves it from now on");
+                    warn!(%shard, by = %server, map = version, "failover: the primary of this \
+                        shard is gone, and its backup is the primary now");
                 }
                 (true, true) => {
-                    info!(%shard, by = %server, %backup, map = version, "this shard has two replicas");
+                    info!(%shard, by = %server, %backup, map = version, "this shard has a primary and a backup");
                 }
                 (true, false) => {
-                    warn!(%shard, by = %server, without = %backup, map = version, "the backup of this shard is gone: it is served without one");
+                    warn!(%shard, by = %server, without = %backup, map = version, "the backup of this shard is gone: the primary serves without a backup");
                 }
             }
         }
@@ -426,7 +428,7 @@ impl FailoverController {
         let told = told.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")));
         if let Err(status) = &told {
             let ps = self.servers[server].task;
-            debug!(%ps, shard, ?role, problem = root_cause(status), "could not be told");
+            debug!(%ps, shard, ?role, problem = root_cause(status), "the server did not accept its role");
         }
         told.map(drop)
     }

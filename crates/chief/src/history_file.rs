@@ -48,7 +48,7 @@ pub(crate) fn kept(model_dir: &Path) -> Result<Curves, String> {
     let curves = from_json(&serde_json::from_slice(&text).map_err(|error| wrong(&error))?);
     // No file is written before there is a point.
     if curves.0.is_empty() {
-        Err(wrong(&"it holds no curve of the run"))
+        Err(wrong(&"the file holds no curve of the run"))
     } else {
         Ok(curves)
     }

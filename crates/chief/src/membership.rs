@@ -219,8 +219,9 @@ impl Membership {
         if given == own {
             return Ok(());
         }
-        let message =
-            format!("this chief is of cluster {own:032x}, asked for was cluster {given:032x}");
+        let message = format!(
+            "this chief belongs to cluster {own:032x}, the request names cluster {given:032x}"
+        );
         Err(Refusal::new(Reason::OtherCluster, message))
     }
 
@@ -267,7 +268,7 @@ impl Membership {
                 .servers
                 .differences(&join.servers, "chief:0", &task.to_string())
         {
-            let message = format!("{task} was given another cluster than the chief: {difference}");
+            let message = format!("{task} has another cluster than the chief: {difference}");
             return Err(Refusal::new(Reason::OtherCluster, message));
         }
         if let Some(difference) =
@@ -275,12 +276,12 @@ impl Membership {
                 .job
                 .differences(&join.job, "chief:0", &task.to_string())
         {
-            let message = format!("{task} was given another job than the chief: {difference}");
+            let message = format!("{task} has another job than the chief: {difference}");
             return Err(Refusal::new(Reason::OtherLayout, message));
         }
         if join.layout_fingerprint != self.config.layout_fingerprint {
             let message =
-                format!("{task} was given another job file than the chief: their models differ");
+                format!("{task} has another job file than the chief: their models differ");
             return Err(Refusal::new(Reason::OtherLayout, message));
         }
         let incumbent = self.members.get(&task);
@@ -309,7 +310,8 @@ impl Membership {
                 ..
             } = &member.join;
             let message = format!(
-                "{task} is already served by {address} (pid {process_id}); this process was refused"
+                "{task} is already served by {address} (pid {process_id}); the chief refuses \
+                this process"
             );
             return Err(Refusal::new(Reason::TaskTaken, message));
         }
@@ -362,11 +364,15 @@ impl Membership {
                 )
             }
             Admission::Open => {
-                format!("{task} does not train here: the job trains with {names}, and any worker")
+                format!(
+                    "{task} does not train in this job: the tasks that train are {names}, \
+                    and any worker"
+                )
             }
             Admission::Expected(reason) => format!(
-                "{task} is not expected: the chief's cluster trains with {names}, and nobody can be added while the job \
-                 runs, because {reason}; name {task} in the chief's cluster file and start the job again"
+                "{task} is not in the chief's cluster, whose tasks that train are {names}; no \
+                task can join while the job runs, because {reason}; name {task} in the chief's \
+                cluster file and start the job again"
             ),
         };
         Err(Refusal::new(Reason::OtherCluster, message))

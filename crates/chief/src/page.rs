@@ -186,12 +186,15 @@ impl RunPage {
         let servers = seen.servers.iter().map(server);
         let standbys = self.standbys.iter().map(|(task, address)| {
             json!({"task": task.to_string(), "role": Role::Chief, "state": "unknown", "address": address,
-                   "reason": "stands by; the chief that leads does not ask it"})
+                   "reason": "standby chief; the leading chief does not poll it"})
         });
         let evaluators = (0..self.evaluators).map(|index| {
-            let task = Task { role: Role::Evaluator, index };
+            let task = Task {
+                role: Role::Evaluator,
+                index,
+            };
             json!({"task": task.to_string(), "role": Role::Evaluator, "state": "unknown",
-                   "reason": "takes no part in training; its results are what the chief knows of it"})
+                   "reason": "does not train; the chief knows only its results"})
         });
         trains
             .chain(servers)

@@ -88,7 +88,7 @@ impl Chief {
         let others_may = admission(&job) == Admission::Open && asynchronous;
         if expected.is_empty() && !others_may {
             let message =
-                "nobody trains: strategy.chief_trains is false and the cluster has no worker";
+                "no task trains: strategy.chief_trains is false and the cluster has no worker";
             return Err(Diagnostic::error(Code::E1006, message)
                 .help("add a worker to the cluster, or let the chief train"));
         }
@@ -184,7 +184,8 @@ fn lanes(job: &Job, tasks: usize) -> Result<usize, Diagnostic> {
     match replicas_to_aggregate {
         Some(given) if given > tasks => {
             let message = format!(
-                "strategy.replicas_to_aggregate must be at most {tasks}, the tasks that train, given {given}"
+                "strategy.replicas_to_aggregate must be at most {tasks}, the number of tasks \
+                that train, given {given}"
             );
             Err(Diagnostic::error(Code::E1006, message)
                 .help("add workers to the cluster, or aggregate fewer batches"))
@@ -245,8 +246,9 @@ fn warn_of_no_evaluator(job: &Job) {
         ", and nothing is exported"
     };
     warn!(
-        "no evaluator is there: the job has [input.eval], and its checkpoints are not evaluated{exports}. Start \
-         `trainyard-evaluator` with the same job file, or `trainyard evaluate` now and then"
+        "no evaluator runs: the job has [input.eval], and its checkpoints are not \
+        evaluated{exports}. Start `trainyard-evaluator` with the same job file, or run \
+        `trainyard evaluate` from time to time"
     );
 }
 
@@ -276,11 +278,12 @@ async fn refuse_unmounted_model_dir(context: &Context) -> Result<(), Diagnostic>
     };
     let model_dir = context.job.model_dir.display();
     let message = format!(
-        "model_dir {model_dir} is empty on the host of {}, and {server} is of cluster {cluster:032x} already",
+        "model_dir {model_dir} is empty on the host of {}, and {server} already belongs to \
+        cluster {cluster:032x}",
         context.task
     );
     Err(Diagnostic::error(Code::E2006, message)
-        .note("nothing has been written there")
+        .note("the chief has written nothing into the folder")
         .help(
             "mount the folder on this host; to begin anew in an empty folder, stop the parameter servers first",
         ))

@@ -140,7 +140,10 @@ impl Saver<'_> {
                     .map_or("a server", |shard| shard.name());
                 Diagnostic::error(
                     Code::E3003,
-                    format!("{name} reported a shard that cannot be read: {error}"),
+                    format!(
+                        "{name} reported a part of the checkpoint that the chief cannot \
+                        read: {error}"
+                    ),
                 )
             })?;
         if let Err(error) = bases.link(&mut manifest, folder) {
@@ -162,11 +165,12 @@ impl Saver<'_> {
             let path = commit(&model_dir, &folder, &manifest)?.path().to_owned();
             match retain(&model_dir, keep) {
                 Ok(removed) if !removed.is_empty() => {
-                    tracing::debug!(?removed, "old checkpoints removed")
+                    tracing::debug!(?removed, "removed old checkpoints")
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "old checkpoints stay: the newest is not whole, or they cannot be removed");
+                    tracing::warn!(%error, "the chief has not removed old checkpoints: the \
+                        newest is incomplete, or the removal failed");
                 }
             }
             Ok((manifest, path))
@@ -231,7 +235,7 @@ impl Saver<'_> {
             };
             match saved {
                 Err(error) if error.reason() == Some(Reason::NotReady) => {
-                    tracing::debug!(%error, version, "no checkpoint of that step");
+                    tracing::debug!(%error, version, "a server cannot save that step");
                     refused = Some(error);
                 }
                 saved => return saved,
@@ -239,7 +243,8 @@ impl Saver<'_> {
         }
         Err(refused.unwrap_or_else(|| Error::Protocol {
             peer: "the servers".to_owned(),
-            message: "they stand at different steps, and none of them goes on".to_owned(),
+            message: "the servers are at different steps, and none of them makes progress"
+                .to_owned(),
         }))
     }
 
@@ -290,7 +295,7 @@ async fn save_on(
                     Err(other) if !other.may_pass() => return Err(other),
                     _ => {}
                 }
-                tracing::debug!(%error, "the checkpoint waits");
+                tracing::debug!(%error, "the server cannot save yet: the chief retries");
                 tokio::time::sleep(SAVE_RETRY_INTERVAL).await;
             }
             saved => return saved,
@@ -301,12 +306,18 @@ async fn save_on(
 fn failed(error: &Error) -> Diagnostic {
     if error.reason() == Some(Reason::StaleEpoch) {
         return Diagnostic::error(Code::E2009, error.to_string())
-            .help("another chief has taken over: this one ends");
+            .help("another chief has taken over the job: this chief ends");
     }
     if error.may_pass() {
-        return Diagnostic::error(Code::E2003, format!("the checkpoint waits for a server: {error}"))
-            .help("see that the server runs and can be reached; the checkpoint is tried again, and training goes on");
+        return Diagnostic::error(
+            Code::E2003,
+            format!("the checkpoint waits for a server: {error}"),
+        )
+        .help(
+            "check that the server runs and can be reached; the chief retries the \
+                checkpoint, and training continues",
+        );
     }
     Diagnostic::error(Code::E3003, error.to_string())
-        .help("check the disk of model_dir; training goes on")
+        .help("check the disk of model_dir; training continues")
 }

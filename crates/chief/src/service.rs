@@ -144,7 +144,8 @@ impl SessionService for Service {
             let given = shown(&request.release);
             let own = trainyard_protocol::RELEASE;
             let message = format!(
-                "chief {own} cannot work with {task} {given}: run the same release on every host"
+                "the chief has release {own}, {task} has release {given}: run the same release \
+                on every host"
             );
             return Err(Refusal::new(Reason::OtherCluster, message).into());
         }
@@ -161,7 +162,7 @@ impl SessionService for Service {
         };
         let joined = self.coordinator.register_now(join).inspect_err(|error| {
             if error.reason != Reason::NotReady {
-                tracing::warn!(%task, "{task} was refused: {error}");
+                tracing::warn!(%task, "the chief refused {task}: {error}");
             }
         })?;
         Ok(Response::new(v1::RegisterReply {

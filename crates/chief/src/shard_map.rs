@@ -126,7 +126,7 @@ impl ShardMap {
     pub fn clear(model_dir: &Path) {
         let folder = model_dir.join(FOLDER);
         if let Err(error) = remove(&folder) {
-            warn!(folder = %folder.display(), %error, "the map of the shards stays: the next run begins by it");
+            warn!(folder = %folder.display(), %error, "the shard map could not be removed: the next run starts with these roles");
         }
     }
 }

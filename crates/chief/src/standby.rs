@@ -58,7 +58,7 @@ pub(crate) async fn wait_for_leadership(
         if heard && matches!(phase, Some(JobPhase::Done | JobPhase::Failed)) {
             info!(
                 phase = phase.map(JobPhase::name),
-                "the job is over: this chief was not needed"
+                "the job has ended: this standby chief ends"
             );
             return Ok(false);
         }
@@ -141,7 +141,7 @@ async fn follow(context: &Context, id: u128, leader: &Leader, told: &mut u64) ->
         return Seen::OtherJob(Box::new(problem));
     }
     if there {
-        warn!(%leader, "the chief that leads has gone, or ends");
+        warn!(%leader, "the leading chief has gone, or is about to end");
         return Seen::There;
     }
     if ended.is_some_and(|ended| ended.is_err()) && asked.elapsed() < CONNECT_TIMEOUT {
@@ -162,20 +162,26 @@ fn check_job(context: &Context, leader: &Leader, epoch: u64) -> Result<(), Diagn
     };
     let theirs = Agreement::recorded(&record.keys);
     let own = Agreement::of(&context.job);
-    match theirs.differences(&own, "the chief that leads", "this one") {
+    match theirs.differences(&own, "the leading chief", "this chief") {
         None => Ok(()),
         Some(difference) => {
             let message =
-                format!("this chief was given another job than the one that leads: {difference}");
+                format!("this chief has another job than the leading chief: {difference}");
             Err(Diagnostic::error(Code::E2007, message)
                 .note(leader.to_string())
-                .help("give every task the same job file and --set"))
+                .help("give every task the same job file and the same --set options"))
         }
     }
 }
 
 fn led_by(leader: &Leader) -> Diagnostic {
-    Diagnostic::error(Code::E2008, "another chief leads this job, and the cluster names one chief".to_owned())
-        .note(leader.to_string())
-        .help("stop that one first; or name both addresses in `chief` of the cluster file: then the second stands by")
+    Diagnostic::error(
+        Code::E2008,
+        "another chief leads this job, and the cluster names one chief".to_owned(),
+    )
+    .note(leader.to_string())
+    .help(
+        "stop the other chief first; or name both addresses in `chief` of the cluster \
+            file: then the second is a standby chief",
+    )
 }

@@ -110,7 +110,7 @@ impl SummaryWriter {
     fn send(&self, note: Note) {
         // If the disk does not keep up, events are dropped and steps are not delayed.
         if let Err(error) = self.sender.try_send(note) {
-            debug!(%error, "an event is left out");
+            debug!(%error, "the queue of events is full: an event is dropped");
         }
     }
 
@@ -178,7 +178,8 @@ impl SummaryWriter {
         };
         if tokio::time::timeout(FLUSH_TIMEOUT, ended).await.is_err() {
             warn!(
-                "the disk does not take the last events of the run: TensorBoard will not show them"
+                "the last events of the run could not be written in time: TensorBoard will not \
+                show them"
             );
         }
     }
@@ -210,13 +211,15 @@ async fn write(mut notes: mpsc::Receiver<Note>, folder: PathBuf, model_dir: Path
             Note::Histograms(unix, path) => match histograms(unix, &path) {
                 Ok(events) => append(&mut writer, &folder, &host, clock, events),
                 Err(error) => {
-                    warn!(%error, "no histograms of this checkpoint");
+                    warn!(%error, "the histograms of this checkpoint could not be computed: \
+                        TensorBoard will not show them");
                     Ok(())
                 }
             },
         };
         if let Err(error) = written {
-            warn!(%error, "TensorBoard will miss events; training goes on, and writing is tried again in 60 s");
+            warn!(%error, "events could not be written, and TensorBoard will not show them; \
+                training continues, and the chief retries in 60 s");
             (writer, again) = (None, Some(Instant::now() + WARNING_INTERVAL));
         }
     }
@@ -231,7 +234,8 @@ fn show(writer: Option<&EventWriter>, model_dir: &Path) {
         return;
     };
     if let Err(error) = send(file, &model_dir.join(file.file_name().unwrap_or_default())) {
-        warn!(%error, "TensorBoard will not show the latest events before the next checkpoint");
+        warn!(%error, "the event file could not be copied: TensorBoard will show the latest \
+            events after the next checkpoint");
     }
 }
 

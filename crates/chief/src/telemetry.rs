@@ -39,21 +39,23 @@ impl Telemetry {
         );
         describe_gauge!(
             "trainyard_checkpoint_unix_seconds",
-            "When the newest checkpoint was written, in seconds since 1970."
+            "Time at which the newest checkpoint was written, in seconds since 1970."
         );
         describe_gauge!(
             "trainyard_checkpoint_interval_seconds",
-            "Seconds between checkpoints that the job asks for; absent where it counts steps."
+            "Configured seconds between checkpoints; absent if the job counts steps instead."
         );
         describe_gauge!(
             "trainyard_expected_tasks",
-            "Tasks of the cluster that are to train, less those that have read all of their input."
+            "Tasks of the cluster that should train, without the tasks that have read all of \
+            their input."
         );
         describe_gauge!("trainyard_active_tasks", "Tasks that train.");
-        describe_counter!("trainyard_leases_lost_total", "Tasks that fell silent.");
+        describe_counter!("trainyard_leases_lost_total", "Tasks whose lease expired.");
         describe_counter!(
             "trainyard_quarantined_total",
-            "Tasks too many of whose pushes were refused for their values."
+            "Tasks that were quarantined because too many of their pushes were refused for their \
+            values."
         );
         describe_gauge!("trainyard_global_step", "Steps applied by all tasks.");
         describe_gauge!(
@@ -62,7 +64,7 @@ impl Telemetry {
         );
         describe_gauge!(
             "trainyard_cluster_epoch",
-            "Term of the chief: one more with each chief that begins to lead."
+            "Term of the chief: it grows by one with each chief that begins to lead."
         );
         Self {
             checkpoint_seconds: histogram!("trainyard_checkpoint_seconds"),

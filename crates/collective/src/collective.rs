@@ -292,9 +292,9 @@ impl Collective {
             let cause = self
                 .mailbox
                 .cause()
-                .unwrap_or(Cause::Misuse("no cause".to_owned()));
+                .unwrap_or(Cause::Misuse("the cause is not known".to_owned()));
             let wait = Wait {
-                subject: format!("{what} of {key}"),
+                subject: format!("{what} in {key}"),
                 waited: begun.elapsed(),
             };
             Error {
@@ -355,7 +355,9 @@ impl Collective {
         machine: &impl Machine,
     ) -> Result<(usize, GroupMessage), Cause> {
         let Some(awaited) = machine.awaited() else {
-            return Err(Cause::Misuse("an operation waits for nobody".to_owned()));
+            return Err(Cause::Misuse(
+                "an operation that is not complete must wait for a member".to_owned(),
+            ));
         };
         // A peer that may itself wait for others is blamed later than they are.
         let patience = self.deadlines.silence + self.deadlines.silence / 4 * awaited.behind;
@@ -389,7 +391,7 @@ impl Collective {
 fn awaited_now(machine: &impl Machine) -> String {
     machine
         .awaited()
-        .map_or_else(|| "the end".to_owned(), |awaited| awaited.what)
+        .map_or_else(|| "its end".to_owned(), |awaited| awaited.what)
 }
 
 /// Ends the generation when an operation is dropped before its end.
@@ -408,7 +410,7 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.collective.abort(format!("{} was given up", self.key));
+            self.collective.abort(format!("{} was cancelled", self.key));
         }
     }
 }

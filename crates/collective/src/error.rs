@@ -60,7 +60,7 @@ pub enum Cause {
         reason: String,
     },
     /// The peer belongs to another group, or to another generation.
-    #[error("{peer} refused: {refusal}")]
+    #[error("{peer} refused the request: {refusal}")]
     Refused {
         /// Name of the peer, for messages.
         peer: String,
@@ -68,7 +68,7 @@ pub enum Cause {
         refusal: Refusal,
     },
     /// The peer sent a message that does not fit this member's operation, because it computes something else.
-    #[error("{peer} sent what does not fit: {message}")]
+    #[error("{peer} sent an invalid message: {message}")]
     InvalidMessage {
         /// Name of the peer, for messages.
         peer: String,
@@ -126,17 +126,19 @@ impl Error {
             | Cause::Left { .. }
             | Cause::Aborted { .. } => (
                 Code::E2003,
-                "the group is formed anew without the member that is missing; see its own log",
+                "the chief forms a new process group without the missing member; read the log of \
+                that member",
             ),
             Cause::Refused { .. } => (
                 Code::E2007,
-                "the group has been formed anew meanwhile; this member must ask the chief for its place",
+                "the chief has formed a new process group in the meantime; this member must ask \
+                the chief for its rank",
             ),
             Cause::InvalidMessage { .. } => (
                 Code::E2007,
-                "all members must run the same job file and release",
+                "run the same release and the same job file on every host",
             ),
-            Cause::Misuse(_) => (Code::E9001, "report it, with the job file"),
+            Cause::Misuse(_) => (Code::E9001, "please report it, with the job file"),
         };
         Diagnostic::error(code, self.to_string()).help(help)
     }
@@ -146,7 +148,7 @@ impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{} (generation {} of the group",
+            "{} (generation {} of the process group",
             self.cause, self.generation
         )?;
         if let Some(Wait { subject, waited }) = &self.wait {

@@ -83,12 +83,12 @@ impl Gather {
         let total = usize::try_from(message.total).unwrap_or(usize::MAX);
         if total > GATHER_BYTES_MAX {
             return Err(InvalidMessage(format!(
-                "a gift must be at most {GATHER_BYTES_MAX} bytes, given {total}"
+                "the bytes of a member must be at most {GATHER_BYTES_MAX}, given {total}"
             )));
         }
         let unexpected = || {
             InvalidMessage(format!(
-                "part {part} of a gathering is not to come, or not again"
+                "part {part} of a gather must be expected and not received before"
             ))
         };
         let contribution = self
@@ -113,7 +113,7 @@ impl Gather {
         if contribution.total != total {
             let known = contribution.total;
             return Err(InvalidMessage(format!(
-                "all parts must be of {known} bytes together, given {total}"
+                "all parts must have {known} bytes together, given {total}"
             )));
         }
         let place = contribution

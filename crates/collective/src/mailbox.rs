@@ -104,8 +104,9 @@ impl Mailbox {
     /// Waits until the generation ends.
     pub(crate) async fn ended(&self) -> Cause {
         self.ended.cancelled().await;
-        self.cause()
-            .unwrap_or_else(|| Cause::Misuse("a generation ended without a cause".to_owned()))
+        self.cause().unwrap_or_else(|| {
+            Cause::Misuse("a generation must have a cause when it ends".to_owned())
+        })
     }
 
     /// Records that a peer sends nothing more.
@@ -200,7 +201,8 @@ impl Mailbox {
         let State { slots, peers, .. } = &mut *state;
         let slot = slots.entry(key).or_default();
         if slot.under_way {
-            let message = format!("{key} is under way already: each has numbers of its own");
+            let message =
+                format!("{key} is already in progress: each operation must have its own numbers");
             return Err(Cause::Misuse(message));
         }
         slot.under_way = true;

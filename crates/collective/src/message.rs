@@ -13,6 +13,17 @@ pub(crate) enum Operation {
     Gather,
 }
 
+impl fmt::Display for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::ReduceScatter => "reduce-scatter",
+            Self::Ring => "ring",
+            Self::Tree => "tree",
+            Self::Gather => "gather",
+        })
+    }
+}
+
 /// The operation that a message belongs to. A sum and a gather may have the same numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
@@ -23,10 +34,10 @@ pub(crate) struct Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.gathers { "gathering" } else { "sum" };
+        let operation = if self.gathers { "gather" } else { "sum" };
         write!(
             formatter,
-            "the {what} of bucket {} in step {}",
+            "the {operation} of bucket {} in step {}",
             self.bucket, self.step
         )
     }
@@ -80,6 +91,6 @@ pub(crate) fn check_bytes(message: &GroupMessage, expected: usize) -> Result<(),
     }
     let GroupMessage { part, round, .. } = message;
     Err(InvalidMessage(format!(
-        "round {round} of part {part} must be {expected} bytes, given {given}"
+        "round {round} of part {part} must have {expected} bytes, given {given}"
     )))
 }

@@ -37,7 +37,8 @@ impl Plan {
                 Some(named) if !*named => *named = true,
                 _ => {
                     return Err(format!(
-                        "an order must name each of {} variables once, given {variable} again or in excess",
+                        "an order must name each of {} variables once, given variable {variable} \
+                        twice or outside the range",
                         lengths.len()
                     ));
                 }
@@ -45,7 +46,7 @@ impl Plan {
         }
         if let Some(missing) = named.iter().position(|named| !named) {
             return Err(format!(
-                "an order must name every variable, {missing} is missing"
+                "an order must name every variable, variable {missing} is missing"
             ));
         }
         let most = (bytes_max / size_of::<f32>()).max(1);

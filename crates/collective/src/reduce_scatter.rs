@@ -125,7 +125,8 @@ impl ReduceScatter {
         let round = message.round;
         let unexpected = || {
             InvalidMessage(format!(
-                "round {round} of part {part} is not to come, or not again, from rank {from}"
+                "round {round} of part {part} from rank {from} must be expected and not received \
+                before"
             ))
         };
         let open = self.summed.get(part) == Some(&false) && from < self.size && from != self.rank;

@@ -61,7 +61,7 @@ impl Reduction {
             let given = message.total;
             let expected = own.values.len();
             return Err(InvalidMessage(format!(
-                "the sum must be of {expected} values, given {given}"
+                "the sum must have {expected} values, given {given}"
             )));
         }
         match self {

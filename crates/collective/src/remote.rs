@@ -138,7 +138,7 @@ impl Hub {
             generation,
             rank = membership.group.rank,
             size = membership.group.size,
-            "group formed"
+            "connected to all members of the process group"
         );
         Ok(Collective::new(
             membership.group,
@@ -152,12 +152,17 @@ impl Hub {
     fn member(&self, membership: &Membership, mailbox: &Arc<Mailbox>) -> Result<(), String> {
         let mut problem = None;
         self.shared.current.send_if_modified(|current| {
-            let newest = current.as_ref().filter(|member| member.membership.cluster_id == membership.cluster_id);
-            if let Some(member) = newest.filter(|member| member.membership.age() >= membership.age()) {
+            let newest = current
+                .as_ref()
+                .filter(|member| member.membership.cluster_id == membership.cluster_id);
+            if let Some(member) =
+                newest.filter(|member| member.membership.age() >= membership.age())
+            {
                 let (known_epoch, known) = member.membership.age();
                 let (epoch, given) = membership.age();
                 problem = Some(format!(
-                    "a group must be newer than generation {known} of epoch {known_epoch}, given {given} of {epoch}"
+                    "a process group must be newer than generation {known} of cluster_epoch \
+                    {known_epoch}, given generation {given} of cluster_epoch {epoch}"
                 ));
                 return false;
             }
@@ -167,8 +172,14 @@ impl Hub {
                 streams: Mutex::new(vec![false; membership.group.size]),
             }));
             if let Some(former) = former {
-                let reason = format!("generation {} is formed", membership.group.generation);
-                former.mailbox.end(Cause::Aborted { by: THIS_MEMBER.to_owned(), reason });
+                let reason = format!(
+                    "the chief has formed generation {}",
+                    membership.group.generation
+                );
+                former.mailbox.end(Cause::Aborted {
+                    by: THIS_MEMBER.to_owned(),
+                    reason,
+                });
             }
             true
         });
@@ -190,7 +201,7 @@ impl Unformed {
 impl Drop for Unformed {
     fn drop(&mut self) {
         if let Some(mailbox) = &self.mailbox {
-            let reason = "forming the group was given up".to_owned();
+            let reason = "forming the process group was cancelled".to_owned();
             mailbox.end(Cause::Aborted {
                 by: THIS_MEMBER.to_owned(),
                 reason,
@@ -215,7 +226,7 @@ fn names(membership: &Membership, peers: &[Peer]) -> Result<Vec<String>, String>
                 let rank = peer.rank;
                 let name = &peer.name;
                 return Err(format!(
-                    "peers must have other ranks below {size}, given {rank} for {name}"
+                    "each peer must have its own rank below {size}, given rank {rank} for {name}"
                 ));
             }
         }
@@ -224,7 +235,7 @@ fn names(membership: &Membership, peers: &[Peer]) -> Result<Vec<String>, String>
     let names: Option<Vec<String>> = names.into_iter().collect();
     names.ok_or_else(|| {
         format!(
-            "a group of {} must be given all other members, given {given} with this one",
+            "a process group of {} must have all of its members, given {given} with this member",
             group.size
         )
     })
@@ -258,7 +269,7 @@ async fn greet(
         sleep(HANDSHAKE_RETRY_INTERVAL).await;
     }
     let message = format!(
-        "not in the group within {:.1} s (last: {last})",
+        "the peer did not join the process group within {:.1} s (last answer: {last})",
         deadline.as_secs_f32()
     );
     Err(Cause::Lost {

@@ -133,7 +133,7 @@ impl Ring {
         let before = (self.rank + self.size - 1) % self.size;
         if from != before || message.operation != Operation::Ring {
             return Err(InvalidMessage(format!(
-                "a ring's messages must come from rank {before}, given a {:?}'s of rank {from}",
+                "a message of a ring must come from rank {before}, given one of a {} from rank {from}",
                 message.operation
             )));
         }
@@ -152,7 +152,8 @@ impl Ring {
         let sum = missing.sum && added && round == self.sum_round();
         if !partial && !sum {
             return Err(InvalidMessage(format!(
-                "round {round} of part {part} is none that is missing"
+                "round {round} of part {part} must be missing, but this member does not wait for \
+                it"
             )));
         }
         let place = self.place(part as usize);

@@ -98,7 +98,7 @@ impl Tree {
         let round = message.round;
         let unexpected = || {
             InvalidMessage(format!(
-                "round {round} of a tree is not to come, or not again, from rank {from}"
+                "round {round} of a tree from rank {from} must be expected and not received before"
             ))
         };
         if message.operation != Operation::Tree || message.part != 0 || self.complete {
@@ -168,7 +168,10 @@ impl Tree {
         match (next, self.parent.filter(|_| self.sent_up)) {
             // A tree of height `n` hangs below child `2^n`.
             (Some((height, child)), _) if !self.sent_up => {
-                let what = format!("what rank {} and those below it add", child.rank);
+                let what = format!(
+                    "the values of rank {} and of the ranks below it in the tree",
+                    child.rank
+                );
                 Some(Awaited {
                     from: child.rank,
                     what,
@@ -196,6 +199,7 @@ fn check_buffers(message: &GroupMessage, buffer: usize) -> Result<(), InvalidMes
         return Ok(());
     }
     Err(InvalidMessage(format!(
-        "what goes up a tree must be buffers of {buffer} bytes, at most {GROUP_MESSAGE_BYTES_MAX} together, given {given}"
+        "a message towards the root of a tree must have whole buffers of {buffer} bytes, at most \
+        {GROUP_MESSAGE_BYTES_MAX} bytes together, given {given}"
     )))
 }

@@ -41,7 +41,7 @@ impl Shared {
     pub(crate) fn new(telemetry: Telemetry, readiness: Readiness, page: Page, task: Task) -> Self {
         describe_gauge!(
             "trainyard_ready",
-            "1 where the task does its work, 0 where it waits or starts."
+            "1 if the task does its work, 0 if it starts or waits."
         );
         Self {
             telemetry,
@@ -102,8 +102,8 @@ async fn refuse_strange_names(
     if named.is_none_or(|name| hosts.are(name)) {
         next.run(request).await
     } else {
-        let text = "this name is not one of this task's: ask by its address, by localhost, or by a name that the cluster file or \
-                    --admin-listen gives it\n";
+        let text = "the host name of the request does not belong to this task: use its address, \
+            localhost, or a name in the cluster file or in --admin-listen\n";
         (StatusCode::MISDIRECTED_REQUEST, text).into_response()
     }
 }

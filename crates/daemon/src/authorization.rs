@@ -69,7 +69,7 @@ impl Caller {
                     && (identity.role, task.role) != (Role::Chief, Role::Chief) =>
             {
                 counter!("trainyard_calls_refused_total").increment(1);
-                let message = format!("{identity} may not speak as {task}");
+                let message = format!("{identity} may not send requests as {task}");
                 warn!("call refused: {message}");
                 Err(refusal(Code::PermissionDenied, NOT_ALLOWED, message))
             }
@@ -124,19 +124,20 @@ impl Authorization {
         let path = request.uri().path();
         let Some(identity) = self.security.who(certified, authorization) else {
             let message = format!(
-                "{path}: the caller has not proved which task it is: it needs a certificate that names one, or its role's token"
+                "{path}: the caller has not proved which task it is: start the caller with a \
+                certificate that names its task, or with the token of its role"
             );
             return Err(refusal(Code::Unauthenticated, UNPROVED, message));
         };
         match roles_of(path) {
             None => Err(Status::unimplemented(format!(
-                "{path}: there is no such method"
+                "{path}: no such method exists"
             ))),
             Some(roles) if roles.contains(&identity.role) => Ok(Caller(Some(identity))),
             Some(_) => Err(refusal(
                 Code::PermissionDenied,
                 NOT_ALLOWED,
-                format!("{path}: {identity} may not call it"),
+                format!("{path}: {identity} may not call this method"),
             )),
         }
     }

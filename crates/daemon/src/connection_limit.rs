@@ -101,7 +101,7 @@ pub(crate) fn accept(
                         drop(sender.send(Ok(connection)).await);
                     }
                     Err(_) => refuse(io::Error::other(format!(
-                        "{most} are open, which is the most"
+                        "{most} connections are open, which is the limit"
                     ))),
                 }
             });
@@ -148,16 +148,17 @@ async fn begin(stream: &mut Agreed) -> io::Result<()> {
             0 => {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
-                    "it has ended before it began",
+                    "the caller closed the connection before its first request",
                 ));
             }
             more => length += more,
         }
         if said[..length] != PREFACE[..length] {
             let what = if said.starts_with(&TLS) {
-                "it speaks TLS, and this task does not: start this one with --tls-dir, or that one without"
+                "the caller uses TLS, and this task does not: start this task with --tls-dir, or \
+                the caller without it"
             } else {
-                "it does not speak HTTP/2"
+                "the caller does not use HTTP/2"
             };
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }

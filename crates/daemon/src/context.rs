@@ -263,7 +263,8 @@ fn security(
     )?;
     if security.protection() == Protection::Waived {
         warn!(
-            "insecure: nothing proves who the other tasks are; whoever reaches this one may change the parameters"
+            "insecure: this task does not verify the identity of callers; any process that \
+            reaches it can change the parameters"
         );
     }
     Ok(Arc::new(security))
@@ -290,7 +291,7 @@ fn from_tf_config(role: Option<Role>, text: &str) -> Result<Place3, Diagnostic> 
         && role != config.task.role
     {
         let message = format!(
-            "this program is the {role}, TF_CONFIG says it is {}",
+            "this program runs the role {role}, TF_CONFIG names the task {}",
             config.task
         );
         let help = format!(
@@ -303,10 +304,11 @@ fn from_tf_config(role: Option<Role>, text: &str) -> Result<Place3, Diagnostic> 
 }
 
 fn no_role() -> Diagnostic {
-    let message =
-        "the role comes from the environment variable TF_CONFIG, which --cluster replaces";
-    Diagnostic::error(Code::E1004, message)
-        .help("leave --cluster out, or start the daemon of the role: trainyard-ps, ...")
+    let message = "no role is given: without --role, the role comes from the environment variable \
+        TF_CONFIG, which --cluster replaces";
+    Diagnostic::error(Code::E1004, message).help(
+        "give --role, leave out --cluster, or start the daemon of the role: trainyard-ps, ...",
+    )
 }
 
 #[cfg(test)]

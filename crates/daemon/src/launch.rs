@@ -187,7 +187,7 @@ async fn around(
         () = async { stop.cancelled().await; tokio::time::sleep(drain).await } => {
             let standing = readiness.get();
             let message = format!("{task} did not stop within {} s of SIGTERM", drain.as_secs());
-            let problem = Diagnostic::error(Code::E9003, message).note(format!("it was {}", standing.state));
+            let problem = Diagnostic::error(Code::E9003, message).note(format!("its state was {}", standing.state));
             Err(standing.waiting_for.into_iter().fold(problem, |problem, what| problem.note(format!("waiting for {what}"))))
         }
     };
@@ -222,7 +222,7 @@ async fn forward_signals(signals: std::io::Result<Signals>, stop: CancellationTo
     let (mut terminate, mut interrupt) = match signals {
         Ok(signals) => signals,
         Err(problem) => {
-            warn!(%problem, "signals cannot be caught: SIGTERM will end this process without a checkpoint");
+            warn!(%problem, "this process cannot handle signals: SIGTERM will end it without a checkpoint");
             return;
         }
     };
@@ -234,7 +234,7 @@ async fn forward_signals(signals: std::io::Result<Signals>, stop: CancellationTo
         if time > 0 {
             std::process::exit(Code::E9003.exit.into());
         }
-        info!("told to stop: finishing the work at hand");
+        info!("received a request to stop: finishing the work in progress");
         stop.cancel();
     }
 }
@@ -247,7 +247,10 @@ fn install_panic_hook() {
         if std::thread::current().name() != Some("input") {
             let message = format!("fault in this program: {panic}");
             report(
-                &[Diagnostic::error(Code::E9001, message).help("please report it with this line")],
+                &[
+                    Diagnostic::error(Code::E9001, message)
+                        .help("please report it, with this line"),
+                ],
                 LogFormat::Text,
             );
             if std::env::var_os("RUST_BACKTRACE").is_some() {

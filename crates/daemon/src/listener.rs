@@ -60,12 +60,15 @@ pub async fn listen(address: &str) -> Result<Listener, Diagnostic> {
     let failed = |error: io::Error| {
         let what = match error.kind() {
             io::ErrorKind::AddrInUse => {
-                "another process listens there, or a file that is no socket lies there".to_owned()
+                "another process listens at this path, or the path names a file that is no socket"
+                    .to_owned()
             }
             _ => error.to_string(),
         };
-        Diagnostic::error(Code::E2001, format!("cannot listen on {address}: {what}"))
-            .help("stop the other program, or name another path, in a folder that this user may write, in the cluster file")
+        Diagnostic::error(Code::E2001, format!("cannot listen on {address}: {what}")).help(
+            "stop the other program, or give another path in the cluster file, in a folder \
+                that this user may write",
+        )
     };
     let listener = bound.map_err(failed)?;
     Ok(Listener::Unix(SocketFile(path.to_owned()), listener))
@@ -138,7 +141,10 @@ mod tests {
         let address = format!("unix:{}", path.display());
         let first = listen(&address).await.expect("a new file");
         let text = listen(&address).await.expect_err("it is taken").render();
-        assert!(text.contains("another process listens there"), "{text}");
+        assert!(
+            text.contains("another process listens at this path"),
+            "{text}"
+        );
         drop(first);
         assert!(!path.exists(), "the file goes with its listener");
         drop(std::os::unix::net::UnixListener::bind(&path).expect("a file that stays behind"));

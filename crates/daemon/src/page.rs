@@ -57,7 +57,8 @@ impl Page {
     /// Returns the response to a request.
     pub(crate) async fn respond(&self, path: String) -> Response {
         let Some(answer) = self.cell.borrow().clone() else {
-            let text = "no page here: the chief that leads has one at its admin port; /metrics, /healthz and /readyz are here\n";
+            let text = "this task has no page: the leading chief has the page at its admin port. \
+                This task has /metrics, /healthz and /readyz\n";
             return (StatusCode::NOT_FOUND, text).into_response();
         };
         match tokio::task::spawn_blocking(move || answer(&path)).await {

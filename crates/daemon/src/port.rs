@@ -25,22 +25,36 @@ pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
     listener.map_err(|error| {
         let what = match error.kind() {
             std::io::ErrorKind::AddrInUse => "address already in use".to_owned(),
-            std::io::ErrorKind::AddrNotAvailable => "it is no address of this host".to_owned(),
+            std::io::ErrorKind::AddrNotAvailable => {
+                "this host does not have this address".to_owned()
+            }
             _ => error.to_string(),
         };
-        let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        let owner = port.and_then(port_owner).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
+        let port = address
+            .rsplit_once(':')
+            .and_then(|(_, port)| port.parse().ok());
+        let owner = port
+            .and_then(port_owner)
+            .filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
         let message = format!("cannot listen on {address}: {what}");
         match owner {
             // The same program at the address of this task is this task.
             Some(owner) if owner.is_ours => Diagnostic::error(Code::E2008, message)
                 .note(format!("this task is already served by: {}", owner.name))
-                .help("let it work, or stop it first; another task needs an index and an address of its own"),
+                .help(
+                    "leave that process running, or stop it first; another task needs its own \
+                    index and address",
+                ),
             Some(owner) => Diagnostic::error(Code::E2001, message)
                 .note(format!("held by: {}", owner.name))
                 .help("stop the other program, or choose another port in the cluster file"),
-            None if error.kind() == std::io::ErrorKind::AddrNotAvailable => Diagnostic::error(Code::E2001, message)
-                .help("see that this task runs on the host that the cluster file names for it; --listen gives an address to listen on where hosts are known by another one"),
+            None if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+                Diagnostic::error(Code::E2001, message).help(
+                    "run this task on the host that the cluster file names for it; if other \
+                    tasks reach this host at another address, give the local address with \
+                    --listen",
+                )
+            }
             None => Diagnostic::error(Code::E2001, message)
                 .help("stop the other program, or choose another port in the cluster file"),
         }
@@ -49,9 +63,11 @@ pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
 
 /// Returns the error of an address whose name cannot be resolved.
 fn unknown(address: &str, error: &std::io::Error) -> Diagnostic {
-    let message = format!("cannot listen on {address}: its name cannot be looked up: {error}");
-    Diagnostic::error(Code::E2002, message)
-        .help("see whether this host knows the name (`getent hosts NAME`), or write an address in the cluster file; a service manager may try again")
+    let message = format!("cannot listen on {address}: its host name cannot be resolved: {error}");
+    Diagnostic::error(Code::E2002, message).help(
+        "check whether this host can resolve the name (`getent hosts NAME`), or give an IP \
+            address in the cluster file; a service manager may start this task again",
+    )
 }
 
 #[cfg(test)]
@@ -84,7 +100,7 @@ mod tests {
         let refused = bind(&nowhere).await.unwrap_err();
         assert_eq!((refused.code, refused.exit_code()), (Code::E2002, 69));
         assert!(
-            refused.render().contains("cannot be looked up"),
+            refused.render().contains("cannot be resolved"),
             "{}",
             refused.render()
         );

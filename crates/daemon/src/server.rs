@@ -116,7 +116,10 @@ async fn serve_guarded(
         .register_encoded_file_descriptor_set(descriptors)
         .build_v1()
         .map_err(|error| {
-            Diagnostic::error(Code::E9001, format!("descriptors of the services: {error}"))
+            Diagnostic::error(
+                Code::E9001,
+                format!("the descriptors of the services cannot be read: {error}"),
+            )
         })?;
     let first_bytes = limits.first_bytes_timeout;
     let incoming = connection_limit::accept(

@@ -93,7 +93,8 @@ async fn rest(
                 if watchdog.all_loops_alive() {
                     tell(&[NotifyState::Watchdog]);
                 } else {
-                    warn!("a loop of this daemon has given no sign of life lately: the watchdog is not answered");
+                    warn!("a loop of this daemon does not make progress: the daemon does not \
+                        report to the watchdog of the service manager");
                 }
             }
         }
@@ -116,7 +117,7 @@ fn status(standing: &ReadinessState) -> String {
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        warn!(%error, "the service manager cannot be told how this daemon stands");
+        warn!(%error, "this daemon cannot report its state to the service manager");
     }
 }
 

@@ -45,15 +45,15 @@ impl Telemetry {
         describe_gauge!("process_open_fds", "Open file descriptors.");
         describe_gauge!(
             "process_start_time_seconds",
-            "When the process was started, in seconds since 1970."
+            "Time at which the process was started, in seconds since 1970."
         );
         describe_gauge!(
             "trainyard_build_info",
-            "Always 1; the labels say which program runs."
+            "Always 1; the labels give the version and the commit of the program."
         );
         describe_gauge!(
             "trainyard_certificate_end_seconds",
-            "When the certificate of this task ends, in seconds since 1970."
+            "Time at which the certificate of this task expires, in seconds since 1970."
         );
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -63,7 +63,7 @@ impl Telemetry {
             .set(1.0);
         describe_counter!(
             "trainyard_calls_refused_total",
-            "Calls that the caller's certificate or token does not allow."
+            "Calls refused because the certificate or token of the caller does not allow them."
         );
         describe_counter!(
             "trainyard_connections_refused_total",

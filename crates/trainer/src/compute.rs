@@ -131,7 +131,7 @@ impl<'a> Computing<'a> {
                 .sum();
             if zeroed > 0 {
                 let batch = batch_of(position);
-                warn!(task = %self.config.task, %batch, zeroed, "gradients that were not finite became 0");
+                warn!(task = %self.config.task, %batch, zeroed, "infinite or NaN gradients were set to 0");
             }
         }
         let of_loss = || {
@@ -219,7 +219,7 @@ fn not_finite(config: &Config, position: Position, what: &str, last: Option<f64>
         batch_of(position)
     );
     let problem = Diagnostic::error(Code::E5001, message)
-        .note("the update was not sent; parameters are finite");
+        .note("the task did not send the update; the parameters are finite");
     let problem = match last {
         Some(last) => problem.note(format!("last finite loss {last:.4}")),
         None => problem,

@@ -235,9 +235,9 @@ pub enum LeaveReason {
 impl std::fmt::Display for LeaveReason {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::InputExhausted => out.write_str("all of its data has been applied"),
-            Self::Finished => out.write_str("the last step has been applied"),
-            Self::Shutdown => out.write_str("the task was told to stop"),
+            Self::InputExhausted => out.write_str("all of the task's input is applied"),
+            Self::Finished => out.write_str("the last step is applied"),
+            Self::Shutdown => out.write_str("the task received a request to stop"),
             Self::Failed(why) => write!(out, "the task has failed: {why}"),
         }
     }

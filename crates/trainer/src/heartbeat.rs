@@ -238,7 +238,7 @@ async fn beat(
                     tells.directive.send_replace(Directive::End(beat.state));
                 }
                 if beat.state == JobState::Waiting {
-                    debug!(waiting_for = ?beat.waiting_for, "the chief waits");
+                    debug!(waiting_for = ?beat.waiting_for, "the job waits");
                 }
             }
             Err(error)
@@ -265,7 +265,8 @@ async fn beat(
                     .silent
                     .send_modify(|since| *since = since.or_else(|| Some(Instant::now())));
                 if silent.is_multiple_of(10) || silent == 2 {
-                    warn!(%error, "the chief does not answer; this task trains on with the data it has, as long as its parameter servers answer");
+                    warn!(%error, "the chief does not answer; this task continues with the data \
+                        shards that it has, as long as its parameter servers answer");
                 }
             }
         }

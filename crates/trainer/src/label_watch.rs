@@ -76,7 +76,9 @@ impl LabelWatch {
             Label::Text(text) => format!("`{}`", String::from_utf8_lossy(&text).escape_debug()),
         };
         Some(format!(
-            "all labels of the first {} records are {what}: of labels that are all the same nothing is learned. Look at input.label and the column `{column}`, or whether the files are sorted by it",
+            "all labels of the first {} records are {what}: a model learns nothing from equal \
+            labels. Check input.label and the column `{column}`, and whether the files are \
+            sorted by it",
             self.records
         ))
     }
@@ -157,7 +159,7 @@ mod tests {
             .see(&batch(Column::floats(vec![1.0; 10_000]), 10_000))
             .expect("a warning");
         assert!(
-            told.contains("are 1: of labels that are all the same nothing is learned"),
+            told.contains("are 1: a model learns nothing from equal labels"),
             "{told}"
         );
     }

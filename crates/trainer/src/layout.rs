@@ -125,7 +125,7 @@ pub fn check_cluster(job: &Job, num_ps: usize) -> Result<(), Diagnostic> {
             format!(
                 "strategy `{name}` keeps the parameters in the workers, the cluster has {num_ps} ps"
             ),
-            "take the ps out of the cluster, or use kind = \"parameter_server\"",
+            "remove the ps from the cluster, or use kind = \"parameter_server\"",
         ),
         StrategyKind::Mirrored | StrategyKind::CentralStorage | StrategyKind::OneDevice => (
             format!("strategy `{name}` trains in one process, a cluster was given"),

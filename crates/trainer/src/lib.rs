@@ -258,7 +258,8 @@ async fn train_until_told(
             trained = training => trained,
             () = gone => Ok(LeaveReason::Finished),
             () = async { stop.cancelled().await; tokio::time::sleep(STOP_TIMEOUT).await } => {
-                warn!("told to stop, and the step under way gets no answer: it is left to the others, as if this task had died");
+                warn!("this task received a request to stop, and no answer to its step in \
+                    progress: it leaves the batch of this step to the other tasks");
                 Ok(LeaveReason::Shutdown)
             }
         };
@@ -268,7 +269,7 @@ async fn train_until_told(
                 info!(
                     steps = outcome.steps,
                     examples = outcome.examples,
-                    "all input has been read here"
+                    "this task has read all of its input"
                 );
                 let stayed = if session
                     .leave(&coordinator, LeaveReason::InputExhausted)
@@ -277,12 +278,15 @@ async fn train_until_told(
                     session.stay(&config, &coordinator.name(), &stop).await
                 } else {
                     Err(session::over(
-                        "the chief has not heard that all input has been read here",
+                        "the chief has not received the report that this task has read all of \
+                        its input",
                     ))
                 };
                 match stayed {
                     Ok(()) => return end_with_the_job(&config, session.job_end(), outcome, &stop),
-                    Err(error) if again(&error) => info!(%error, "joining again"),
+                    Err(error) if again(&error) => {
+                        info!(%error, "the session has ended: this task registers again")
+                    }
                     Err(error) => return Err(into_diagnostic(&error)),
                 }
             }
@@ -293,7 +297,7 @@ async fn train_until_told(
                     %reason,
                     steps = outcome.steps,
                     examples = outcome.examples,
-                    "training has ended here"
+                    "training has ended in this task"
                 );
                 return end_with_the_job(&config, session.job_end(), outcome, &stop);
             }
@@ -302,7 +306,7 @@ async fn train_until_told(
                 return Ok(outcome);
             }
             Err(failure::Failure::Cluster(error)) if again(&error) => {
-                warn!(%error, "the session is over: joining again");
+                warn!(%error, "the session has ended: this task registers again");
             }
             Err(failure) => {
                 let problem = failure.into_diagnostic();
@@ -384,7 +388,7 @@ impl Refused {
             .as_ref()
             .is_some_and(|(reason, at)| *reason == text && at.elapsed() < REFUSAL_LOG_INTERVAL);
         if !repeated {
-            warn!(%error, "the registration was refused: this task registers again until it is accepted");
+            warn!(%error, "the chief refused the registration: this task retries until the chief accepts it");
             self.latest = Some((text, Instant::now()));
         }
     }

@@ -128,7 +128,7 @@ pub(crate) async fn train(
                         ended
                     }
                     Err(failure) => {
-                        group.collective.abort("it cannot go on");
+                        group.collective.abort("the member cannot continue");
                         return Err(failure);
                     }
                 }
@@ -136,11 +136,15 @@ pub(crate) async fn train(
         };
         match ended {
             Ended::Leave(reason) => return Ok(reason),
-            Ended::Regroup => info!(generation, "the group is formed anew: its members change"),
+            Ended::Regroup => info!(
+                generation,
+                "the chief forms a new process group: the members change"
+            ),
             Ended::Broken(problem) => {
                 warn!(
                     generation,
-                    "{}; the group is formed anew from the last step", problem.message
+                    "{}; the chief forms a new process group, which continues from the last step",
+                    problem.message
                 );
             }
         }
@@ -180,7 +184,7 @@ async fn join_group(
         (config.set_status)("waiting", false, missing.clone());
         match waiting.tick(
             started.elapsed(),
-            &format!("not here: {}", missing.join(", ")),
+            &format!("not present: {}", missing.join(", ")),
         ) {
             Action::Wait => {}
             Action::Notice(notice) => warn!("{notice}"),
@@ -217,7 +221,7 @@ async fn agree(
         members = versions.len(),
         step = most,
         behind,
-        "the group stands"
+        "the process group is formed"
     );
     if behind == 0 {
         return Ok(Ok(()));

@@ -42,11 +42,11 @@ pub(crate) fn job_failed(task: Task, model_dir: &Path) -> Diagnostic {
     let reason = marker
         .filter(|marker| marker.phase == JobPhase::Failed)
         .map_or_else(
-            || "its chief has ended with an error".to_owned(),
+            || "the chief has ended with an error".to_owned(),
             |marker| marker.reason,
         );
     Diagnostic::error(Code::E2010, format!("the job has failed: {reason}")).help(format!(
-        "correct what the chief names and start the job again: {task} joins it when it is started again"
+        "correct the problem that the chief reported, then start the job and {task} again"
     ))
 }
 
@@ -55,37 +55,52 @@ pub fn into_diagnostic(error: &Error) -> Diagnostic {
     let text = error.to_string();
     match error {
         Error::Deadline(diagnostic) => (**diagnostic).clone(),
-        Error::Unreachable { .. } => {
-            Diagnostic::error(Code::E2003, text).help("is it running, and is its address right?")
-        }
+        Error::Unreachable { .. } => Diagnostic::error(Code::E2003, text)
+            .help("check that the task runs, and that its address is right"),
         Error::Protocol { .. } => Diagnostic::error(Code::E2007, text).help(
-            "run the same release on every host, and look whether another task listens at that address",
+            "run the same release on every host, and check whether another task listens at that \
+            address",
         ),
         Error::Refused { refusal, .. } => {
             let (code, help) = match refusal.reason {
-                Reason::TaskTaken => (Code::E2008, "stop the other process, or give this one another index"),
-                Reason::OtherCluster => (Code::E2006, "give every task the same cluster file and model_dir"),
+                Reason::TaskTaken => (
+                    Code::E2008,
+                    "stop the other process, or give this process another index",
+                ),
+                Reason::OtherCluster => (
+                    Code::E2006,
+                    "give every task the same cluster file and model_dir",
+                ),
                 Reason::OtherLayout => (Code::E2007, "give every task the same job file"),
-                Reason::Unproved => {
-                    (Code::E7003, "start this task with --tls-dir or --token-file, as the others are")
-                }
-                Reason::NotAllowed => {
-                    (Code::E7003, "give this task its own certificate or token, not another role's or task's")
-                }
-                Reason::StaleEpoch | Reason::Fenced => (Code::E2009, "another process has taken over"),
-                Reason::NotFinite => {
-                    (Code::E5001, "lower the learning rate, or look for extreme values in the data")
-                }
-                Reason::Quarantined => {
-                    (Code::E5002, "look at the memory and the data of its host, then start the job again")
-                }
-                Reason::Storage => (Code::E3003, "look at the log of that task"),
+                Reason::Unproved => (
+                    Code::E7003,
+                    "start this task with --tls-dir or --token-file, like the other tasks",
+                ),
+                Reason::NotAllowed => (
+                    Code::E7003,
+                    "give this task its own certificate or token, not those of \
+                        another role or task",
+                ),
+                Reason::StaleEpoch | Reason::Fenced => (
+                    Code::E2009,
+                    "another process has taken over the role of this process",
+                ),
+                Reason::NotFinite => (
+                    Code::E5001,
+                    "lower the learning rate, or look for extreme values in the data",
+                ),
+                Reason::Quarantined => (
+                    Code::E5002,
+                    "check the memory and the data of the host of this task, then \
+                        start the job again",
+                ),
+                Reason::Storage => (Code::E3003, "read the log of that task"),
                 Reason::NoRoom => (
                     Code::E3009,
                     "raise parameter_servers.memory_bytes_max, add parameter servers, or lower rows_max of dynamic features",
                 ),
                 Reason::TooLarge => (Code::E2007, "use more parameter servers"),
-                _ => (Code::E9001, "look at the log of that task"),
+                _ => (Code::E9001, "read the log of that task"),
             };
             Diagnostic::error(code, text).help(help)
         }

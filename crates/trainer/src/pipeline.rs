@@ -37,7 +37,7 @@ impl Call {
             Self::Spawned(handle) => match handle.await {
                 Ok(returned) => returned,
                 Err(error) => {
-                    let message = format!("the call was broken off: {error}");
+                    let message = format!("the call has failed in this task: {error}");
                     Err(Error::Protocol {
                         peer: "this task".to_owned(),
                         message,

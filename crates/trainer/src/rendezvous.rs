@@ -125,6 +125,9 @@ impl Rendezvous {
 }
 
 fn taken(generation: u64, rank: usize) -> Diagnostic {
-    let message = format!("seat {rank} of group {generation} is taken: the group is formed anew");
+    let message = format!(
+        "rank {rank} of generation {generation} belongs to another member: the \
+        chief forms a new process group"
+    );
     Diagnostic::error(trainyard_diagnostic::Code::E2003, message)
 }

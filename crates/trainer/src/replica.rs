@@ -109,8 +109,10 @@ impl Replica {
                 .plan
                 .manifest(&identity, &[saved])
                 .map_err(|(_, error)| {
-                    let message =
-                        format!("the parameters to hand over cannot be described: {error}");
+                    let message = format!(
+                        "the manifest of the parameters for the other members cannot be \
+                            made: {error}"
+                    );
                     Diagnostic::error(Code::E3003, message)
                 })?;
             Ok(commit(&folder, &place, &manifest)?.path().to_owned())

@@ -151,7 +151,7 @@ impl Session {
         match self.heartbeat.directive() {
             Directive::Train => Ok(None),
             Directive::End(_) | Directive::Gone(_) => Ok(Some(LeaveReason::Finished)),
-            Directive::Rejoin => Err(over("the chief does not know this session any more")),
+            Directive::Rejoin => Err(over("the chief has ended this session")),
         }
     }
 
@@ -173,7 +173,7 @@ impl Session {
         let left = tokio::time::timeout(LEAVE_TIMEOUT, coordinator.leave(heartbeat, reason)).await;
         let listened = matches!(left, Ok(Ok(())));
         if !listened {
-            warn!("the chief was not there to take leave of");
+            warn!("the chief did not answer: it does not know that this task leaves");
         }
         listened
     }
@@ -205,7 +205,8 @@ impl Session {
             });
             match waiting.tick(
                 since.elapsed(),
-                "all input is read here, and the chief does not say whether the job is over",
+                "this task has read all of its input, and the chief does not report whether the \
+                job has ended",
             ) {
                 Action::Wait => {}
                 Action::Notice(notice) => warn!("{notice}"),
@@ -267,7 +268,7 @@ fn ended_without(task: Task, folder: &Path, started: Instant) -> Option<JobState
     if !since {
         return None;
     }
-    info!(%task, step = state.global_step, reason = state.reason, "the job is over already");
+    info!(%task, step = state.global_step, reason = state.reason, "the job has already ended");
     Some(end)
 }
 
@@ -312,7 +313,7 @@ async fn register(
             Ok(joined) => {
                 (config.set_status)("waiting", false, joined.waiting_for.clone());
                 let last = if joined.waiting_for.is_empty() {
-                    "the parameter servers make or restore their variables".to_owned()
+                    "the parameter servers create or restore their variables".to_owned()
                 } else {
                     joined.waiting_for.join(", ")
                 };

@@ -233,7 +233,8 @@ impl ShardClient {
                 place = self.sender.reserve(), if away && !reserve.is_empty() => {
                     let (Ok(place), Some(shard)) = (place, reserve.pop_front()) else { return Ok(None) };
                     if reserve.is_empty() {
-                        warn!(task = %task, "the chief is away, and the reserve of data is used up");
+                        warn!(task = %task, "the chief does not answer, and this task has used \
+                            up its offline shards");
                     }
                     let batches = 0..shard.batches;
                     let step = shard.first_step;
@@ -256,7 +257,7 @@ impl ShardClient {
             }
         };
         if away {
-            info!(task = %task, after = ?begun.elapsed(), "the chief hands out data again");
+            info!(task = %task, after = ?begun.elapsed(), "the chief assigns data shards again");
         }
         Ok(Some(answer))
     }

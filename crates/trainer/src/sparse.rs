@@ -76,7 +76,7 @@ pub(crate) fn decode(bytes: &[u8], variables: &[VariableSpec]) -> Result<Vec<Spa
             let place = number(&mut rest)? as usize;
             let spec = variables.get(place).ok_or_else(|| {
                 format!(
-                    "variables are numbered below {}, given {place}",
+                    "the number of a variable must be below {}, given {place}",
                     variables.len()
                 )
             })?;
@@ -85,7 +85,11 @@ pub(crate) fn decode(bytes: &[u8], variables: &[VariableSpec]) -> Result<Vec<Spa
             part.reads[place] = match kind {
                 ROWS => Read::Rows(take(&mut rest, keys, u32::from_le_bytes)?.into()),
                 IDS => Read::Ids(take(&mut rest, keys, u64::from_le_bytes)?.into()),
-                other => return Err(format!("keys are rows (1) or ids (2), given {other}")),
+                other => {
+                    return Err(format!(
+                        "the kind of keys must be rows (1) or ids (2), given {other}"
+                    ));
+                }
             };
             part.gradients[place] = take(&mut rest, keys * spec.width(), f32::from_le_bytes)?;
         }
@@ -93,7 +97,10 @@ pub(crate) fn decode(bytes: &[u8], variables: &[VariableSpec]) -> Result<Vec<Spa
     }
     match rest {
         [] => Ok(out),
-        rest => Err(format!("{} bytes are left over", rest.len())),
+        rest => Err(format!(
+            "the message must end after its last part, given {} more bytes",
+            rest.len()
+        )),
     }
 }
 
@@ -109,7 +116,7 @@ fn take<T, const N: usize>(
     let bytes = count.checked_mul(N).filter(|bytes| *bytes <= rest.len());
     let Some(bytes) = bytes else {
         return Err(format!(
-            "{count} values of {N} bytes are said to follow, {} bytes do",
+            "the message must have {count} more values of {N} bytes, given {} bytes",
             rest.len()
         ));
     };

@@ -58,15 +58,17 @@ impl Telemetry {
         describe_counter!("trainyard_examples_total", "Examples in the steps applied.");
         describe_counter!(
             "trainyard_duplicate_steps_total",
-            "Steps that had been applied before."
+            "Duplicate steps, which the parameter servers had applied before."
         );
         describe_counter!(
             "trainyard_stale_steps_total",
-            "Parts of synchronous steps that came too late: another task had computed the same."
+            "Micro-batches of synchronous steps that came too late: another task had computed \
+            the same lane."
         );
         describe_counter!(
             "trainyard_rejected_steps_total",
-            "Steps whose gradients were refused, by reason: `nonfinite`, `max_norm` or `max_abs`; their batches are done with."
+            "Steps whose gradients were refused, by reason: `nonfinite`, `max_norm` or \
+            `max_abs`. Their batches count as read."
         );
         describe_counter!("trainyard_pulled_bytes_total", "Bytes of parameters read.");
         describe_counter!("trainyard_pushed_bytes_total", "Bytes of gradients sent.");
@@ -78,11 +80,11 @@ impl Telemetry {
         );
         describe_gauge!(
             "trainyard_examples_per_second",
-            "Examples per second of this task, likewise."
+            "Examples per second of this task, over the latest log interval."
         );
         describe_gauge!(
             "trainyard_input_queue_batches",
-            "Batches that are ready and wait."
+            "Batches that are prepared and wait for their step."
         );
         Self {
             input_seconds: histogram!("trainyard_step_input_seconds"),

@@ -25,7 +25,7 @@ impl Threads {
         }
         let builder = ThreadPoolBuilder::new().num_threads(count);
         let pool = builder.thread_name(|index| format!("compute-{index}")).build().map_err(|error| {
-            let message = format!("{count} threads that compute cannot be started: {error}");
+            let message = format!("the {count} compute threads cannot be started: {error}");
             Diagnostic::error(Code::E9002, message)
                 .help("lower run.intra_op_parallelism_threads, or raise the limit of threads (ulimit -u)")
         })?;

@@ -5,7 +5,7 @@ use super::trial::{Tasks, kill};
 use crate::end_to_end::LIMIT;
 
 /// What a worker says when it has read its share.
-const READ: &str = "all input has been read here";
+const READ: &str = "this task has read all of its input";
 
 fn trial(settings: &[&str]) -> Trial {
     let all = [

@@ -61,7 +61,7 @@ fn kill_servers(trial: &Trial, mut tasks: Tasks, times: usize) -> Tasks {
         tasks.servers.insert(ps, back);
         tasks
             .chief
-            .wait_for_after(said, "was restarted, and remembers everything", LIMIT);
+            .wait_for_after(said, "was restarted, and has recovered all updates", LIMIT);
         tasks.chief.wait_for_next("training step=", LIMIT);
     }
     tasks

@@ -19,20 +19,19 @@ fn an_epoch_is_every_row_once_however_many_tasks_train_and_with_none_once_for_ea
         let output = trial.start_all().end();
         let line = output
             .lines()
-            .find(|line| line.contains("one epoch is"))
+            .find(|line| line.contains("one pass"))
             .expect("it says what one is");
         (trial.global_step(), line.to_owned())
     };
     let (steps, line) = told("dynamic");
     assert_eq!(steps, 41);
     assert!(
-        line.contains("one epoch is 650 rows once, 41 steps, however many tasks train"),
+        line.contains("one pass is 650 records, 41 steps for any number of tasks"),
         "{line}"
     );
     let (steps, line) = told("none");
     assert_eq!(steps, 5 * 41);
-    let meaning =
-        "each of 5 tasks reads all 650 rows: one epoch is 5 passes over the data, 205 steps";
+    let meaning = "each of 5 tasks reads all 650 records: one pass of every task is 205 steps";
     assert!(line.contains(meaning), "{line}");
 }
 
@@ -81,7 +80,7 @@ fn the_others_take_over_the_data_of_a_worker_that_stands_still_and_it_comes_back
     tasks.workers[0].signal(Signal::STOP);
     tasks
         .chief
-        .wait_for_after(said.0, "has fallen silent", LIMIT);
+        .wait_for_after(said.0, "is silent: the chief has ended its session", LIMIT);
     tasks.chief.wait_for_next("training step=", LIMIT);
     tasks.workers[0].signal(Signal::CONT);
     tasks.workers[0].wait_for_after(said.1, "joined", LIMIT);

@@ -9,7 +9,7 @@ use super::Trial;
 use super::trial::{ENDLESS, Tasks, kill, wait_until_it_trains};
 use crate::end_to_end::LIMIT;
 
-const TAKEN_OVER: &str = "the server of this shard is gone: its backup serves it from now on";
+const TAKEN_OVER: &str = "the primary of this shard is gone, and its backup is the primary now";
 const REPLICA: &str = "parameter_servers.durability=replica";
 
 /// Runs a job of pairs while `disturb` does what it does, stops it, and checks that each batch has counted once on every

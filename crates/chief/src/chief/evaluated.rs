@@ -80,7 +80,7 @@ impl Evaluated {
         };
         if tokio::time::timeout(LOOK_TIMEOUT, looks).await.is_err() {
             self.warn_once(&format!(
-                "the evaluations were not read within {} s",
+                "the chief could not read the evaluations within {} s: early stopping waits",
                 LOOK_TIMEOUT.as_secs()
             ));
         }
@@ -103,12 +103,12 @@ impl Evaluated {
                 }
                 Ok(Err(error)) => {
                     self.warn_once(&format!(
-                        "the evaluations cannot be read, by which the job may end early: {error}"
+                        "the chief cannot read the evaluations for early stopping: {error}"
                     ));
                 }
-                Err(panic) => {
-                    self.warn_once(&format!("the look at the evaluations has failed: {panic}"))
-                }
+                Err(panic) => self.warn_once(&format!(
+                    "reading the evaluations for early stopping has failed: {panic}"
+                )),
             }
         }
     }
@@ -123,7 +123,8 @@ impl Evaluated {
         if !metrics.contains_key(&self.config.metric) {
             let known: Vec<&str> = metrics.keys().map(String::as_str).collect();
             self.warn_once(&format!(
-                "the job never ends early: train.early_stopping.metric is `{}`, and evaluations have {}",
+                "early stopping never ends the job: train.early_stopping.metric is `{}`, and the \
+                metrics of evaluations are {}",
                 self.config.metric,
                 known.join(", ")
             ));
@@ -147,10 +148,11 @@ impl Chief {
         match blocking(move || remove_after(&model_dir, best.step)).await {
             Ok(Ok(Some(removed))) => {
                 if !removed.is_empty() {
+                    let steps: Vec<String> = removed.iter().map(u64::to_string).collect();
                     info!(
                         best = best.step,
-                        ?removed,
-                        "checkpoints after the best one were removed"
+                        removed = steps.join(", "),
+                        "removed the checkpoints after the best checkpoint"
                     );
                 }
                 Some(best.step)
@@ -158,16 +160,17 @@ impl Chief {
             Ok(Ok(None)) => {
                 warn!(
                     best = best.step,
-                    "the best checkpoint is not there: the job ends at its latest one"
+                    "the best checkpoint does not exist any more: the job ends at its latest \
+                    checkpoint"
                 );
                 None
             }
             Ok(Err(error)) => {
-                warn!(best = best.step, %error, "checkpoints after the best one stay");
+                warn!(best = best.step, %error, "the checkpoints after the best checkpoint could not be removed");
                 None
             }
             Err(panic) => {
-                warn!(best = best.step, %panic, "checkpoints after the best one stay");
+                warn!(best = best.step, %panic, "the checkpoints after the best checkpoint could not be removed");
                 None
             }
         }

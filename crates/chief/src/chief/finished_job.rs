@@ -94,7 +94,8 @@ pub(super) fn look(lead: &Chief, run: &Run) -> Result<Option<u64>, Diagnostic> {
         Reason::Epochs(epochs) => {
             info!(
                 step,
-                "nothing to do: the job is done, and input.train.epochs = {epochs} have been applied"
+                "nothing to do: the job is done, and all input.train.epochs = {epochs} passes \
+                are applied"
             );
         }
     }
@@ -114,7 +115,7 @@ pub(super) async fn tell(lead: &Chief, run: &mut Run) -> Result<(), Diagnostic> 
     }
     // The servers of a finished job may belong to another job by now.
     for (ps, error) in lead.tell_end(run, "done", false, FINISH_TIMEOUT).await {
-        debug!(ps, %error, "was not told that the job is done");
+        debug!(ps, %error, "the server did not accept the report that the job is done");
     }
     lead.dismiss_pairs().await;
     Ok(())

@@ -36,17 +36,19 @@ impl Chief {
         run.telemetry.expected_tasks.set(self.tasks as f64);
         match history_file::kept(&self.job.model_dir) {
             Ok(curves) => self.observation.resume(curves),
-            Err(problem) => warn!(%problem, "the curves of earlier runs are lost: they begin anew"),
+            Err(problem) => {
+                warn!(%problem, "the chief cannot read the curves of earlier runs: the curves start from here")
+            }
         }
         let found = list(&self.job.model_dir).unwrap_or_else(|error| {
-            warn!(model_dir = %self.job.model_dir.display(), %error, "earlier checkpoints are not shown");
+            warn!(model_dir = %self.job.model_dir.display(), %error, "the chief cannot list the earlier checkpoints: the page does not show them");
             Vec::new()
         });
         for found in found {
             let checkpoint = match Checkpoint::open(&found.path) {
                 Ok(checkpoint) => checkpoint,
                 Err(error) => {
-                    warn!(checkpoint = %found.path.display(), %error, "it cannot be read and is not shown");
+                    warn!(checkpoint = %found.path.display(), %error, "the chief cannot read the checkpoint: the page does not show it");
                     continue;
                 }
             };
@@ -196,7 +198,8 @@ fn keep(observation: &RunHistory, model_dir: &Path) -> impl FnOnce() + Send + 's
     let model_dir = model_dir.to_owned();
     move || {
         if let Err(error) = history_file::keep(&model_dir, &curves) {
-            warn!(%error, "the curves of the run are not kept");
+            warn!(%error, "the chief could not write the curves of the run: the next chief \
+                starts without them");
         }
     }
 }

@@ -79,7 +79,7 @@ impl Chief {
         };
         let written = tokio::select! {
             written = saving => written,
-            () = tending => unreachable!("it goes on for ever"),
+            () = tending => unreachable!("the loop never ends"),
         };
         self.observe_save(&written);
         let Written { step, versions, .. } = written?;
@@ -100,7 +100,7 @@ impl Chief {
                 let told =
                     tokio::time::timeout(STATUS_TIMEOUT, shard.saved(run.epoch, *version)).await;
                 if let Ok(Err(error)) = told {
-                    debug!(%error, "a server was not told of its checkpoint");
+                    debug!(%error, "a server did not accept the report of its checkpoint");
                 }
             });
         join_all(told).await;
@@ -128,15 +128,14 @@ impl Chief {
                 return Err(problem);
             }
             if let Some(name) = self.forgetful_server().await {
-                return Err(
-                    problem.note(format!("{name} was restarted, and has lost what it held"))
-                );
+                return Err(problem.note(format!("{name} was restarted, and has lost its values")));
             }
             if told_at.is_none_or(|at| at.elapsed() >= SAVE_RETRY_INTERVAL) {
                 told_at = Some(Instant::now());
                 error!("{}", problem.log_line());
                 warn!(
-                    "the last checkpoint is tried again until it is written; the servers keep what they hold"
+                    "the chief retries the last checkpoint until it is written; the servers keep \
+                    their values"
                 );
             }
             tokio::select! {

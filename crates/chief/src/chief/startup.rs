@@ -54,7 +54,8 @@ async fn work(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
             lost = forgetful(&shards, epoch) => lost,
         };
         warn!(
-            "{lost} was restarted before training was open: every parameter server is claimed again"
+            "{lost} was restarted before training was open: the chief claims every parameter \
+            server again"
         );
     }
 }
@@ -88,7 +89,7 @@ async fn claim_all(lead: &Chief, run: &mut Run) -> Result<Vec<ServerStatus>, Dia
     }
     lead.record_job(run);
     if let Err(error) = sweep_before(&lead.job.model_dir, run.epoch) {
-        warn!(%error, "what earlier chiefs did not finish stays in the bucket");
+        warn!(%error, "the chief could not remove the unfinished files of earlier chiefs from the bucket");
     }
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.epoch.after_claim");
@@ -127,7 +128,8 @@ async fn open(
     if running && servers.iter().any(changed) {
         info!(
             cluster_epoch = run.epoch,
-            "the job file has changed since: training goes on from a checkpoint of now"
+            "the job file has changed since the servers were prepared: the chief saves a \
+            checkpoint now, and training continues from it"
         );
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
         run.server_bytes = servers
@@ -210,7 +212,7 @@ async fn open(
     {
         info!(
             step = run.global_step,
-            "skipping training: the checkpoint has train.max_steps already"
+            "no training: the checkpoint is at train.max_steps already"
         );
     }
     info!(
@@ -228,7 +230,7 @@ pub(super) fn newest_manifest(model_dir: &Path) -> Result<Option<Manifest>, Diag
         match Checkpoint::open(&found.path) {
             Ok(checkpoint) => return Ok(Some(checkpoint.manifest().clone())),
             Err(error) => {
-                warn!(checkpoint = %found.path.display(), %error, "the manifest cannot be read")
+                warn!(checkpoint = %found.path.display(), %error, "the manifest of the checkpoint cannot be read")
             }
         }
     }
@@ -285,9 +287,10 @@ fn warm_start(lead: &Chief, start: &WarmStartConfig) -> Result<WarmStart, Diagno
         WarmStart::find(&path, &origin, &start.variables, &start.rename, variables)?;
     let from = path.display();
     let count = found.names.len();
-    info!(%from, variables = count, of = variables.len(), "first values come from another checkpoint");
+    info!(%from, variables = count, of = variables.len(), "warm start: the initial values come from another checkpoint");
     for name in absent {
-        info!(variable = %name, "not in that checkpoint: it starts from its initial values");
+        info!(variable = %name, "warm start: the variable is not in that checkpoint, and starts \
+            from its own initial values");
     }
     Ok(found)
 }
@@ -355,7 +358,7 @@ async fn prepare(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
         let checkpoint = looked.await.map_err(|panic| {
             Diagnostic::error(
                 Code::E9001,
-                format!("the checkpoints could not be looked at: {panic}"),
+                format!("reading the checkpoints has failed: {panic}"),
             )
         })??;
         begin_from(lead, run, checkpoint.as_ref())?;
@@ -406,7 +409,8 @@ fn begin_from(
         if other {
             let was = &manifest.input;
             let is = &run.provenance.input;
-            warn!(%was, %is, "the input is divided in another way than before: it is read from its start");
+            warn!(%was, %is, "the division of the input has changed since the checkpoint: the \
+                tasks read the input from its start");
         }
         other
     });
@@ -460,7 +464,7 @@ async fn is_as_written(
     blocking(compare).await.map_err(|panic| {
         Diagnostic::error(
             Code::E9001,
-            format!("the checkpoint could not be looked at: {panic}"),
+            format!("reading the checkpoint has failed: {panic}"),
         )
     })?
 }

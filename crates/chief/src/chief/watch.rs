@@ -32,7 +32,7 @@ const MISSING_NOTICE_AFTER: Duration = Duration::from_secs(2);
 pub(super) const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Log message when no task trains.
-const DESERTED: &str = "nobody trains: the job waits for a worker to join";
+const DESERTED: &str = "no task trains: the job waits for a worker to join";
 
 /// The reason why the watch ended.
 pub(super) enum Seen {
@@ -149,7 +149,8 @@ pub(super) async fn watch(
             save_again = None;
             if let Some(ps) = wanted {
                 info!(
-                    "{} asks for a checkpoint: its log is near parameter_servers.log_bytes_max, or near the end of its disk",
+                    "{} requests a checkpoint: its log is near parameter_servers.log_bytes_max, \
+                    or its disk is almost full",
                     lead.shards[ps].name()
                 );
             }
@@ -221,11 +222,11 @@ fn look_at_server(
     let name = lead.shards[ps].name();
     if status.store.epoch > run.epoch {
         let message = format!(
-            "{name} has been claimed for epoch {}, this chief is of epoch {}",
+            "{name} was claimed for cluster_epoch {}, this chief has cluster_epoch {}",
             status.store.epoch, run.epoch
         );
         let problem = Diagnostic::error(Code::E2009, message)
-            .help("another chief has taken over: this one ends");
+            .help("another chief has taken over the job: this chief ends");
         return Some(Seen::Failed(problem));
     }
     let now = Known {
@@ -240,13 +241,13 @@ fn look_at_server(
         info!(
             ps = name,
             version = status.store.version,
-            "{name} is served by another process now, which has everything: training goes on"
+            "another process serves {name} now, with all updates: training continues"
         );
     } else if before.incarnation != now.incarnation {
         info!(
             ps = name,
             version = status.store.version,
-            "{name} was restarted, and remembers everything: training goes on"
+            "{name} was restarted, and has recovered all updates: training continues"
         );
     }
     quarantine(lead, run, name, &status.store.rejections);
@@ -285,8 +286,8 @@ fn quarantine(lead: &Chief, run: &Run, server: &str, rejections: &[Rejections]) 
         }
         let batches: Vec<String> = latest.iter().map(ToString::to_string).collect();
         let why = format!(
-            "{task} is quarantined: {server} has refused {recent} of its latest 64 pushes for their values, the last of \
-             batches {}",
+            "{task} is quarantined: {server} refused {recent} of the latest 64 pushes of {task} \
+            for their values, most recently those of batches {}",
             batches.join(", ")
         );
         if lead.coordinator.quarantine(*task, *session, why.clone()) {
@@ -342,11 +343,11 @@ pub(super) async fn close_sessions(
         if lead.is_cut_off() {
             warn!(
                 %task,
-                "{task} is silent, and so are all parameter servers: the network of this chief is cut, perhaps. The session of {task} \
-                 is over here"
+                "{task} and all parameter servers are silent: the network of this chief may be \
+                cut. This chief has ended the session of {task}"
             );
         } else {
-            warn!(%task, "{task} has fallen silent: its session is over, the others go on");
+            warn!(%task, "{task} is silent: the chief has ended its session, and the other tasks continue");
         }
     }
     ended.extend(lead.ended.take());
@@ -458,12 +459,14 @@ impl Chief {
             )
         });
         if let Some((task, message)) = failure {
-            notice(format!("{task} cannot go on: {message}; the others go on"));
+            notice(format!(
+                "{task} cannot continue: {message}; the other tasks continue"
+            ));
         }
         if let Some(why) = stranded {
             let help = "lower learning_rate, look for extreme values in the data, or change parameter_servers.guard";
             let problem =
-                Diagnostic::error(Code::E5001, format!("nobody is left who trains: {why}"));
+                Diagnostic::error(Code::E5001, format!("no task is left that trains: {why}"));
             return Some(Seen::Failed(problem.help(help)));
         }
         match liveness {
@@ -481,7 +484,8 @@ impl Chief {
                     return Some(Seen::Ended);
                 }
                 warn!(
-                    "those who had read to the end have left, and not all of it has been applied"
+                    "the tasks that read the input to its end have left, and the servers have \
+                    not applied all of it"
                 );
                 // A server may have lost, with its machine, batches that it had reported as applied: they are handed
                 // out again.
@@ -512,14 +516,14 @@ impl Chief {
                     .filter(|(_, missed)| *missed >= MISSING_NOTICE_AFTER)
                 {
                     let state = if given_up {
-                        "is not waited for any longer: its share of the input is not read"
+                        "has not come back in time: no task reads its part of the input"
                     } else {
-                        "is waited for: the others have finished"
+                        "is missing: the other tasks have finished, and the job waits for it"
                     };
                     notice(format!("{task} {state}"));
                 }
                 if given_up {
-                    info!("the job ends without the tasks that are not here");
+                    info!("the job ends without the missing tasks");
                 }
                 given_up.then_some(Seen::Ended)
             }
@@ -536,7 +540,7 @@ impl Chief {
                         .await
                         .is_some_and(|(data, positions)| data.is_over(&positions))
                     {
-                        info!("nobody trains, and all data has been applied");
+                        info!("no task trains, and all input records are applied");
                         self.refresh(run).await;
                         run.epochs = self.job.input.train.epochs;
                         return Some(Seen::Ended);
@@ -552,8 +556,11 @@ impl Chief {
                     error!("{}", problem.log_line());
                 }
                 let seconds = self.connect_deadline.as_secs();
-                let message = format!("nobody has trained for {seconds} s, and there is data left");
-                let help = "start a worker and this job again: it goes on from its checkpoint";
+                let message = format!(
+                    "no task has trained for {seconds} s, and a part of the input is not applied"
+                );
+                let help =
+                    "start a worker and this job again: the job continues from its last checkpoint";
                 Some(Seen::Failed(
                     Diagnostic::error(Code::E2003, message).help(help),
                 ))
@@ -586,8 +593,8 @@ impl Chief {
             >= RETURN_TIMEOUT;
         if deserted {
             warn!(
-                "the last batches of a task that is gone are applied on some parameter servers only, and nobody has come to \
-                 train them for {} s",
+                "some parameter servers lack the last batches of a task that is gone, and no \
+                task has joined within {} s to train these batches again",
                 RETURN_TIMEOUT.as_secs()
             );
         }

@@ -269,7 +269,7 @@ fn other_clusters_jobs_and_tasks_are_refused_by_name() {
         )
         .unwrap_err();
     for part in [
-        "trains with worker:0, worker:1",
+        "whose tasks that train are worker:0, worker:1",
         "because the rows are divided",
         "name worker:5 in",
     ] {
@@ -416,7 +416,7 @@ fn any_worker_may_join_data_that_is_handed_out_and_nobody_else() {
     };
     let chief = membership.register(SECOND, chief).unwrap_err();
     assert!(
-        chief.message.contains("chief:0 does not train here"),
+        chief.message.contains("chief:0 does not train in this job"),
         "{chief}"
     );
     let other = membership
@@ -429,7 +429,7 @@ fn any_worker_may_join_data_that_is_handed_out_and_nobody_else() {
         )
         .unwrap_err();
     assert!(
-        other.message.contains("worker:5 was given another cluster"),
+        other.message.contains("worker:5 has another cluster"),
         "{other}"
     );
 }

@@ -180,7 +180,7 @@ function showRun(run) {
   const left = run.state === "training" && run.seconds_left !== null ? `about ${duration(run.seconds_left)} left` : "";
   const steps = `step ${number(run.global_step)}${most ? ` of ${number(most)}` : ""}`;
   byId("progress").textContent = [steps, left, waits].filter(Boolean).join(" · ");
-  byId("release").textContent = `release ${job.release}, led by ${job.leads}, epoch ${run.epoch}`;
+  byId("release").textContent = `release ${job.release}, led by ${job.leads}, cluster_epoch ${run.epoch}`;
   const newest = run.checkpoints.at(-1);
   const tiles = [
     ["steps/s", number(run.steps_per_second)],
@@ -272,8 +272,8 @@ function told(problem) {
   if (!problem) failedSince = null;
   alarm.hidden = !problem;
   if (problem) {
-    const why = over ? "the job was over when it last answered" : String(problem.message || problem);
-    alarm.textContent = `The chief has not answered since ${failedSince.toLocaleTimeString()} (${why}). What you see is of then.`;
+    const why = over ? "the job had ended at its last answer" : String(problem.message || problem);
+    alarm.textContent = `The chief has not answered since ${failedSince.toLocaleTimeString()} (${why}). This page shows the last answer.`;
   }
 }
 

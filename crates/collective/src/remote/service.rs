@@ -62,7 +62,7 @@ impl TowerService<http::Request<Body>> for CollectiveService {
                 Some("Exchange") => shared.exchange(body).await,
                 Some("Abort") => shared.aborted(body).await,
                 _ => Err(Status::unimplemented(format!(
-                    "{} is no method here",
+                    "{}: no such method exists",
                     head.uri.path()
                 ))),
             };
@@ -113,7 +113,7 @@ impl Shared {
         let rank = membership.group.rank;
         if std::mem::replace(&mut member.streams.lock()[rank], true) {
             let message = format!(
-                "a member must open one stream, {} has one",
+                "a member must open one stream, {} has opened one before",
                 member.mailbox.name(rank)
             );
             return Err(Refusal::new(Reason::BadRequest, message).into());
@@ -177,13 +177,13 @@ impl Shared {
         let _place = self.greetings.try_acquire().map_err(|_| {
             Refusal::new(
                 Reason::TooLarge,
-                "too many wait for this member to form their group",
+                "too many peers wait for this member to join their process group",
             )
         })?;
         let newer = async {
             loop {
                 if changes.changed().await.is_err() {
-                    return Err(Status::unavailable("this member ends"));
+                    return Err(Status::unavailable("this member is about to end"));
                 }
                 let found = find(&changes.borrow_and_update())?;
                 if let Some(member) = found {
@@ -196,8 +196,9 @@ impl Shared {
             .unwrap_or_else(|_| {
                 let generation = peer.group.generation;
                 let waited = self.form.as_secs_f32();
-                let message =
-                    format!("this member has not formed generation {generation} for {waited:.1} s");
+                let message = format!(
+                    "this member has not joined generation {generation} within {waited:.1} s"
+                );
                 Err(Refusal::new(Reason::NotReady, message).into())
             })
     }
@@ -213,14 +214,15 @@ impl GroupMember {
         if own.cluster_id != peer.cluster_id {
             return Err(Refusal::new(
                 Reason::OtherCluster,
-                "a group must be of one cluster",
+                "all members of a process group must belong to one cluster",
             ));
         }
         let (own_epoch, known) = own.age();
         let (epoch, given) = peer.age();
         if peer.age() < own.age() {
             let message = format!(
-                "the group must be generation {known} of epoch {own_epoch}, given {given} of {epoch}"
+                "the process group must have generation {known} of cluster_epoch {own_epoch}, \
+                given generation {given} of cluster_epoch {epoch}"
             );
             return Err(Refusal::new(Reason::OtherGroup, message));
         }
@@ -229,7 +231,7 @@ impl GroupMember {
         }
         if peer.group.size != own.group.size || peer.group.rank == own.group.rank {
             let message = format!(
-                "the speaker must be another of {} members than rank {}, given rank {} of {}",
+                "the caller must be another of {} members than rank {}, given rank {} of {}",
                 own.group.size, own.group.rank, peer.group.rank, peer.group.size
             );
             return Err(Refusal::new(Reason::OtherGroup, message));

@@ -361,7 +361,7 @@ async fn a_group_that_cannot_be_formed_says_who_is_missing() {
     let text = error.to_string();
     assert!(
         text.contains(&format!(
-            "worker:1 at {silent} is lost: not in the group within 0.3 s"
+            "worker:1 at {silent} is lost: the peer did not join the process group within 0.3 s"
         )),
         "{text}"
     );

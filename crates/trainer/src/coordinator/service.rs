@@ -163,7 +163,8 @@ impl Coordinator for RemoteCoordinator {
                 .map(shard_from_wire)
                 .ok_or_else(|| Error::Protocol {
                     peer: self.name.clone(),
-                    message: "a grant must come with a data shard, it comes with none".to_owned(),
+                    message: "field `shard` must be set in a granted data shard, given nothing"
+                        .to_owned(),
                 })?;
             let direction = if reply.backward {
                 Direction::Backward

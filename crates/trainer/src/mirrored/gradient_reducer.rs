@@ -88,7 +88,7 @@ impl<'a> GradientReducer<'a> {
         let plan = Plan::new(&lengths, &order, bucket_bytes).map_err(|problem| {
             Diagnostic::error(
                 Code::E9001,
-                format!("gradients cannot be summed: {problem}"),
+                format!("the plan of the gradient sums is not valid: {problem}"),
             )
         })?;
         let bucket = |_: &usize| Bucket {
@@ -288,8 +288,9 @@ impl<'a> GradientReducer<'a> {
         let distinct: BTreeSet<u32> = parts.iter().map(|part| part.lane).collect();
         if distinct.len() != parts.len() {
             return Err(format!(
-                "a lane was computed twice: {distinct:?} of {} parts",
-                parts.len()
+                "two members computed the same lane: {} micro-batches of {} lanes",
+                parts.len(),
+                distinct.len()
             ));
         }
         let share = 1.0 / summed.count.max(1) as f32;

@@ -135,7 +135,7 @@ pub(super) async fn steps(
                 Some((step, _)) if step < version => {
                     let lane = lane.number;
                     return Err(fault(format!(
-                        "lane {lane} is at step {step}, its group at {version}"
+                        "lane {lane} is at step {step}, its process group is at step {version}"
                     )));
                 }
                 Some((_, batch)) => batches.push((lane.number, batch)),
@@ -223,7 +223,7 @@ pub(super) async fn steps(
         if let Some((pushed, gradients)) = returned.pushed {
             if pushed.duplicate {
                 return Err(fault(format!(
-                    "step {version} has been applied to this copy before"
+                    "this replica has applied step {version} before"
                 )));
             }
             sum.keep(gradients);
@@ -258,9 +258,9 @@ fn broken_push(error: &tokio::task::JoinError) -> Failure {
 }
 
 fn broken_message(problem: &str) -> Failure {
-    let message = format!("gradients of another worker cannot be read: {problem}");
+    let message = format!("this worker cannot read the gradients of another worker: {problem}");
     Failure::Local(
         Diagnostic::error(Code::E2007, message)
-            .help("run the same release and job file on every host"),
+            .help("run the same release and the same job file on every host"),
     )
 }
