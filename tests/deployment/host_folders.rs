@@ -42,6 +42,15 @@ trial!(each_host_gets_the_same_files_and_starts_its_own_tasks);
 fn each_host_gets_the_same_files_and_starts_its_own_tasks() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 40, "");
+    let text = fs::read_to_string(&job).expect("the job");
+    let own = format!("model_dir = \"{}\"", folder.path().join("model").display());
+    let (code, output) = render(folder.path(), &["--job", &job.to_string_lossy()]);
+    assert!(
+        code == 78 && output.contains("which the units cannot see"),
+        "{code}: {output}"
+    );
+    let shared = text.replace(&own, "model_dir = \"/srv/trainyard/census\"");
+    fs::write(&job, shared).expect("the job");
     let (code, output) = render(folder.path(), &["--job", &job.to_string_lossy()]);
     assert_eq!(code, 0, "{output}");
     assert!(

@@ -20,6 +20,9 @@ const UNITS: &str = "/usr/lib/systemd/system";
 /// Folder with links to the units that a host starts.
 const WANTS: &str = "etc/systemd/system/trainyard.target.wants";
 
+/// Folders that a unit cannot see (`ProtectHome=`, `PrivateTmp=`).
+const HIDDEN_FROM_UNITS: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+
 /// The tasks of each host.
 type Hosts = BTreeMap<String, Vec<Task>>;
 
@@ -210,6 +213,14 @@ fn model(model_dir: &Path) -> Result<String, Diagnostic> {
     };
     if !model_dir.is_absolute() {
         return Err(refuse("an absolute path, for it is the same on every host"));
+    }
+    if let Some(hidden) = HIDDEN_FROM_UNITS
+        .iter()
+        .find(|path| model_dir.starts_with(path))
+    {
+        return Err(refuse(&format!(
+            "outside of {hidden}, which the units cannot see"
+        )));
     }
     let text = model_dir.to_str().filter(|text| {
         !text.contains(|letter: char| letter.is_control() || "\"\\%".contains(letter))

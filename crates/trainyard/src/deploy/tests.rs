@@ -100,7 +100,15 @@ fn a_host_that_is_not_there_is_told_with_those_that_are() {
 
 #[test]
 fn a_model_folder_that_hosts_cannot_share_is_refused() {
-    for path in ["runs/census", "/srv/%h", "/srv/a\nb", "/srv/\"quoted\""] {
+    let paths = [
+        "runs/census",
+        "/srv/%h",
+        "/srv/a\nb",
+        "/srv/\"quoted\"",
+        "/home/anna/census",
+        "/tmp/census",
+    ];
+    for path in paths {
         let problem = model(Path::new(path)).unwrap_err();
         assert!(
             problem.message.contains("model_dir must be"),
