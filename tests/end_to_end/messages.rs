@@ -194,6 +194,27 @@ fn train_with(feature: &str, data: &str) -> (i32, String) {
     (ended.code, ended.output)
 }
 
+trial!(a_job_in_one_process_whose_chief_does_not_train_ends_at_once);
+fn a_job_in_one_process_whose_chief_does_not_train_ends_at_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 400, "");
+    let command = [
+        "train",
+        &job.to_string_lossy(),
+        "--set",
+        "strategy.chief_trains=false",
+    ];
+    let ended = Program::start("trainyard", &command, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 78, "{}", ended.output);
+    assert!(
+        ended
+            .output
+            .contains("no task trains: strategy.chief_trains is false"),
+        "{}",
+        ended.output
+    );
+}
+
 trial!(an_id_out_of_range_stops_training_with_the_value);
 fn an_id_out_of_range_stops_training_with_the_value() {
     let feature = "column = \"i\"\nkind = \"identity\"\nbuckets = 3\nwide = true\n";

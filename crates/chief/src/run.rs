@@ -85,7 +85,9 @@ impl Chief {
             .collect();
         let asynchronous = !matches!(job.strategy.update, UpdateConfig::Sync { .. });
         // Tasks that join later may do all the work. Only the size of a synchronous step depends on the expected tasks.
-        let others_may = admission(&job) == Admission::Open && asynchronous;
+        let address = context.cluster.address(context.task);
+        let is_reachable = address.is_some_and(|address| address != Leader::IN_PROCESS);
+        let others_may = is_reachable && admission(&job) == Admission::Open && asynchronous;
         if expected.is_empty() && !others_may {
             let message =
                 "no task trains: strategy.chief_trains is false and the cluster has no worker";
