@@ -194,3 +194,51 @@ fn every_dependency_has_its_reason() {
         .collect();
     assert_none("dependencies without a reason", &offenders);
 }
+
+trial!(the_lock_file_of_the_other_workspace_names_the_dependencies_of_our_crates);
+fn the_lock_file_of_the_other_workspace_names_the_dependencies_of_our_crates() {
+    let crates = root().join("crates");
+    let lock: toml::Table = read(&crates.join("autodiff-burn/Cargo.lock"))
+        .parse()
+        .expect("a lock file");
+    let mut offenders = Vec::new();
+    for package in lock["package"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        let folder = name.strip_prefix("trainyard-").unwrap_or(name);
+        if package.get("source").is_some() || !crates.join(folder).is_dir() {
+            continue;
+        }
+        let locked: BTreeSet<String> = package
+            .get("dependencies")
+            .and_then(toml::Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(toml::Value::as_str)
+            // Where the file has several versions of a package: its name and its version.
+            .filter_map(|entry| entry.split(' ').next())
+            .map(str::to_owned)
+            .collect();
+        let manifest: toml::Table = read(&crates.join(folder).join("Cargo.toml"))
+            .parse()
+            .expect("a manifest");
+        let required = manifest["dependencies"].as_table().expect("a table");
+        let is_optional = |dependency: &toml::Value| {
+            let optional = dependency.get("optional").and_then(toml::Value::as_bool);
+            optional == Some(true)
+        };
+        for (dependency, entry) in required {
+            if !locked.contains(dependency) && !is_optional(entry) {
+                offenders.push(format!("{name} is locked without {dependency}"));
+            }
+        }
+        let missing = locked
+            .iter()
+            .filter(|dependency| dependency.starts_with("trainyard-"))
+            .filter(|dependency| !required.contains_key(dependency.as_str()));
+        offenders.extend(missing.map(|dependency| format!("{name} is locked with {dependency}")));
+    }
+    assert_none(
+        "crates/autodiff-burn/Cargo.lock is old: run `cargo metadata --manifest-path crates/autodiff-burn/Cargo.toml`",
+        &offenders,
+    );
+}
