@@ -85,10 +85,10 @@ pub(super) fn scores(job: &str) -> serde_json::Value {
     object(&run(&["evaluate", job, "--format", "json"]))
 }
 
-/// What `predict` says of one user.
-pub(super) fn prediction(job: &str, folder: &Path, user: &str) -> serde_json::Value {
+/// Returns the prediction for one record, which has one column.
+pub(super) fn prediction(job: &str, folder: &Path, column: &str, value: &str) -> serde_json::Value {
     let input = folder.join("one.csv");
-    std::fs::write(&input, format!("user\n{user}\n")).expect("a row is written");
+    std::fs::write(&input, format!("{column}\n{value}\n")).expect("a row is written");
     object(&run(&["predict", job, "--input", &input.to_string_lossy()]))
 }
 
@@ -107,7 +107,7 @@ fn rows_used(model: &str) -> Vec<usize> {
 }
 
 fn logit_of(job: &str, folder: &Path, user: &str) -> f64 {
-    prediction(job, folder, user)["logits"][0]
+    prediction(job, folder, "user", user)["logits"][0]
         .as_f64()
         .expect("a logit")
 }

@@ -74,7 +74,7 @@ fn train(job: &str, servers: usize, steps: u64) -> String {
 
 /// What a job has come to: its scores, and the logits of users that it has seen and has not.
 fn outcome(job: &str, folder: &Path) -> (serde_json::Value, Vec<serde_json::Value>) {
-    let logits = |user| prediction(job, folder, user)["logits"].clone();
+    let logits = |user| prediction(job, folder, "user", user)["logits"].clone();
     (
         scores(job)["metrics"].clone(),
         ["u7", "u8", "nobody"].map(logits).into(),

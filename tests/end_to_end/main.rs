@@ -15,6 +15,7 @@ mod first_hour;
 mod formats;
 mod guard;
 mod hostile;
+mod increments;
 mod jobs;
 mod lan;
 mod large_tables;

@@ -8,8 +8,9 @@ use std::process::Stdio;
 
 use trainyard::{Access, Initializer, VariableSpec};
 use trainyard_checkpoint::{
-    Checkpoint, InMemory, JobPhase, JobState, Keep, Manifest, PositionRecord, ShardState,
-    SliceView, begin, claim_epoch, commit, latest_good, retain, sweep, write_shard,
+    Bases, Checkpoint, HeldView, InMemory, JobPhase, JobState, Keep, Manifest, OtherRows,
+    PositionRecord, ShardState, SliceView, begin, claim_epoch, commit, latest_good, retain, sweep,
+    write_shard,
 };
 
 use crate::Draw;
@@ -18,6 +19,11 @@ use trace::{Call, calls, strace};
 /// Servers of the checkpoints, and values of each.
 const SERVERS: usize = 2;
 const VALUES: usize = 3000;
+/// The server whose part is an increment in all checkpoints but the first, and the values that change after that one.
+const WITH_INCREMENTS: usize = 1;
+const CHANGED: usize = 100;
+/// Step of the first checkpoint, on which the increments are based.
+const FIRST: u64 = 10;
 /// Checkpoints that stay.
 const KEEP: usize = 2;
 
@@ -47,6 +53,8 @@ pub struct CrashPoints {
 }
 
 fn value(step: u64, server: usize, place: usize) -> f32 {
+    let is_unchanged = server == WITH_INCREMENTS && place >= CHANGED;
+    let step = if is_unchanged { FIRST } else { step };
     (step * 10_000 + (server * VALUES + place) as u64) as f32
 }
 
@@ -69,8 +77,20 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
         (SERVERS * VALUES * 4) as u64,
     )?;
     let mut manifest = Manifest::new("1".to_owned(), epoch, step, step);
+    let bases = match latest_good(model_dir, &mut |_| {})? {
+        Some(latest) => Bases::none_yet().after(latest.manifest(), latest.path()),
+        None => Bases::none_yet(),
+    };
     for server in 0..SERVERS {
-        let values: Vec<f32> = (0..VALUES)
+        let base = bases.name_for(server);
+        let base = base.filter(|base| server == WITH_INCREMENTS && !base.is_empty());
+        let written = if base.is_some() {
+            0..CHANGED
+        } else {
+            0..VALUES
+        };
+        let values: Vec<f32> = written
+            .clone()
             .map(|place| value(step, server, place))
             .collect();
         let source = InMemory {
@@ -84,7 +104,10 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
             rows: 0..VALUES,
             width: 1,
             slot_names: Vec::new(),
-            held: None,
+            held: base.as_ref().map(|_| HeldView {
+                rows: vec![written],
+                others: OtherRows::Base,
+            }),
             source: &source,
         }];
         let position = PositionRecord {
@@ -98,7 +121,9 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
             num_ps: SERVERS,
             version: step,
             positions: vec![position],
-            ..ShardState::default()
+            cut: Some(format!("{step}-{server}")),
+            base,
+            secs: 0,
         };
         manifest
             .shards
@@ -112,6 +137,7 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
         });
     }
     manifest.num_ps = SERVERS;
+    bases.link(&mut manifest, &folder)?;
     commit(model_dir, &folder, &manifest)?;
     retain(model_dir, Keep::newest(KEEP))?;
     let phase = JobPhase::Running;
@@ -251,7 +277,7 @@ impl CrashPoints {
 fn prepare(folder: &Path) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(folder);
     std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-    [10, 20]
+    [FIRST, 20]
         .into_iter()
         .try_for_each(|step| save(folder, step).map_err(|error| error.to_string()))
 }

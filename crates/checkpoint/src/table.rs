@@ -135,27 +135,10 @@ impl Checkpoint {
         ids: Range<u128>,
     ) -> Result<DynamicRows, Error> {
         let lots = self.lots(variable, slots, ids)?;
-        let mut lots = lots.collect::<Result<Vec<DynamicRows>, Error>>()?;
-        let mut out = DynamicRows {
-            slots: vec![Vec::new(); slots.len()],
-            ..DynamicRows::default()
-        };
-        lots.sort_by_key(|lot| lot.ids.first().copied());
-        for lot in &mut lots {
-            out.ids.append(&mut lot.ids);
-            out.idle.append(&mut lot.idle);
-            out.values.append(&mut lot.values);
-            out.slots
-                .iter_mut()
-                .zip(&mut lot.slots)
-                .for_each(|(all, slot)| all.append(slot));
-            out.candidates.append(&mut lot.candidates);
-        }
-        out.candidates.sort_by_key(|candidate| candidate.id);
-        if !out.ids.is_sorted() {
-            out.sort();
-        }
-        Ok(out)
+        let lots = lots.collect::<Result<Vec<DynamicRows>, Error>>()?;
+        let mut rows = DynamicRows::united(lots);
+        rows.slots.resize(slots.len(), Vec::new());
+        Ok(rows)
     }
 
     /// Reads the same rows in lots: file by file, in ascending order of id within a file.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trainyard_checkpoint::{Origin, misfit};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::AnyModel;
-use trainyard_variable::{Access, InitialRows, Read, Reads, Values, VariableSpec};
+use trainyard_variable::{Access, DynamicRows, InitialRows, Read, Reads, Values, VariableSpec};
 
 /// All ids.
 pub(crate) const ALL_IDS: std::ops::Range<u128> = 0..1 << 64;
@@ -66,22 +66,17 @@ impl Parameters {
                     held: None,
                 });
             };
-            let mut rows = Vec::new();
-            let mut values = Vec::new();
-            if spec.dynamic().is_some() {
-                let mut lots = origin.lots(name, ALL_IDS)?.collect::<Result<Vec<_>, _>>()?;
-                // Ids ascend in a lot, and no lot has ids between those of another.
-                lots.sort_by_key(|lot| lot.ids.first().copied());
-                for lot in &mut lots {
-                    rows.append(&mut lot.ids);
-                    values.append(&mut lot.values);
-                }
+            let (rows, values) = if spec.dynamic().is_some() {
+                let lots = origin.lots(name, ALL_IDS)?.collect::<Result<Vec<_>, _>>()?;
+                let all = DynamicRows::united(lots);
+                (all.ids, all.values)
             } else {
                 let held = origin.held(name, 0..spec.rows())?.into_iter().flatten();
-                rows = held.map(|row| row as u64).collect();
-                values = vec![0.0; rows.len() * width];
+                let rows: Vec<u64> = held.map(|row| row as u64).collect();
+                let mut values = vec![0.0; rows.len() * width];
                 origin.read_held(name, 0..spec.rows(), &mut values)?;
-            }
+                (rows, values)
+            };
             Ok(Variable {
                 width,
                 values,
@@ -177,7 +172,7 @@ mod tests {
     use std::sync::Arc;
 
     use trainyard_checkpoint::{Manifest, ShardState, TableView, begin, commit, write_shard};
-    use trainyard_variable::{DynamicRows, DynamicTable, Idle, Initializer};
+    use trainyard_variable::{DynamicTable, Idle, Initializer};
 
     use super::*;
 

@@ -74,8 +74,35 @@ pub struct DynamicRows {
 }
 
 impl DynamicRows {
+    /// Returns the rows and candidates of all lots, in ascending order of id. Lots may overlap: those of a base have the ids
+    /// between those of its increment.
+    pub fn united(lots: Vec<Self>) -> Self {
+        let slots = lots.first().map_or(0, |lot| lot.slots.len());
+        let mut out = Self {
+            slots: vec![Vec::new(); slots],
+            ..Self::default()
+        };
+        let mut lots = lots;
+        lots.sort_by_key(|lot| lot.ids.first().copied());
+        for mut lot in lots {
+            out.ids.append(&mut lot.ids);
+            out.idle.append(&mut lot.idle);
+            out.values.append(&mut lot.values);
+            out.slots
+                .iter_mut()
+                .zip(&mut lot.slots)
+                .for_each(|(all, slot)| all.append(slot));
+            out.candidates.append(&mut lot.candidates);
+        }
+        out.candidates.sort_by_key(|candidate| candidate.id);
+        if !out.ids.is_sorted() {
+            out.sort();
+        }
+        out
+    }
+
     /// Puts the rows in ascending order of id.
-    pub fn sort(&mut self) {
+    fn sort(&mut self) {
         let mut order: Vec<usize> = (0..self.ids.len()).collect();
         order.sort_by_key(|row| self.ids[*row]);
         let width = self.values.len().checked_div(self.ids.len()).unwrap_or(0);

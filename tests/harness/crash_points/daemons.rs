@@ -13,7 +13,8 @@ use crate::{Account, Ledger, Supervisor};
 /// Longest time for a job of a few seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 /// What only the saving of checkpoints, markers and logs on disk does; the other calls are made for a hundred things.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
+    "linkat",
     "mkdir",
     "pwrite64",
     "fsync",

@@ -174,7 +174,8 @@ impl Account {
             account.half_steps = apart.into_iter().collect();
         }
         for shard in &manifest.shards {
-            let held: Vec<&str> = shard
+            // Of a variable, a file may have values and the list of their rows.
+            let held: BTreeSet<&str> = shard
                 .tensors
                 .iter()
                 .map(|tensor| tensor.variable.as_str())
