@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Manifest, ShardRecord, link_base};
 
-/// Incremental checkpoints on one base. A server writes a whole file earlier if the changes have half the size of the
-/// whole.
+/// Incremental checkpoints on one base. A server writes a whole file earlier if increments cost more in the long run.
 const INCREMENTS_MAX: usize = 20;
 
 /// The whole file of each server in the latest checkpoint.

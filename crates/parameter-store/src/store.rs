@@ -85,6 +85,8 @@ struct Bases {
     latest: Option<String>,
     /// The snapshot whose file the chief has committed.
     committed: Option<String>,
+    /// Bytes of the increments over the committed base.
+    increment_bytes: u64,
 }
 
 /// The slices, sessions and steps of one parameter server.

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use trainyard_variable::{Candidate, DynamicRows, Idle};
 
-use super::DynamicSlice;
 use super::copy_on_write::Seen;
+use super::{CANDIDATE_BYTES, DynamicSlice, ROW_BYTES};
 use crate::SliceValues;
 use crate::lru::Timestamp;
 
@@ -170,24 +170,25 @@ impl<'a> Reader<'a> {
         let next = self.noted..(self.noted + places).min(most);
         self.noted = next.end;
         for place in next.start as u32..next.end as u32 {
-            let row = match aside.rows.was(place) {
-                Some(was) => was.map(|row| row.id),
-                None if place < aside.rows.places => state.rows.at(place).map(|(id, _)| id),
-                None => None,
-            };
-            let is_written = aside.only.as_ref().is_none_or(|only| only.contains(place));
-            if let Some(id) = row.filter(|_| is_written) {
-                self.rows[self.parts.part_of(id)].push(place);
-            }
-            let candidate = match aside.candidates.was(place) {
-                Some(was) => was.map(|seen| seen.id),
-                None if place < aside.candidates.places => {
-                    state.candidates.at(place).map(|(id, _)| id)
+            let is_written = place < aside.rows.places
+                && aside.only.as_ref().is_none_or(|only| only.contains(place));
+            if is_written {
+                let id = match aside.rows.was(place) {
+                    Some(was) => was.map(|row| row.id),
+                    None => state.rows.at(place).map(|(id, _)| id),
+                };
+                if let Some(id) = id {
+                    self.rows[self.parts.part_of(id)].push(place);
                 }
-                None => None,
-            };
-            if let Some(id) = candidate {
-                self.candidates[self.parts.part_of(id)].push(place);
+            }
+            if place < aside.candidates.places {
+                let id = match aside.candidates.was(place) {
+                    Some(was) => was.map(|seen| seen.id),
+                    None => state.candidates.at(place).map(|(id, _)| id),
+                };
+                if let Some(id) = id {
+                    self.candidates[self.parts.part_of(id)].push(place);
+                }
             }
         }
         !next.is_empty()
@@ -306,7 +307,10 @@ impl DynamicSlice {
         &self,
         each: &mut dyn FnMut(DynamicRows) -> Result<(), E>,
     ) -> Result<(), E> {
-        let parts = (self.bytes() / PART_BYTES).clamp(1, PARTS_MAX);
+        let (rows, candidates) = self.counts_at_cut();
+        let bytes =
+            rows as u64 * (self.row_bytes() + ROW_BYTES) + candidates as u64 * CANDIDATE_BYTES;
+        let parts = (bytes / PART_BYTES).clamp(1, PARTS_MAX);
         let mut reader = Reader::new(self, parts);
         loop {
             match reader.step(PLACES_AT_ONCE) {

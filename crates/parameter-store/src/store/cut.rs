@@ -114,16 +114,23 @@ impl Store {
                 .for_each(|entry| entry.value().commit_base());
             self.tables.commit_base();
             bases.committed.clone_from(&base);
+            bases.increment_bytes = 0;
         }
-        if base.is_some() && base == bases.committed && self.is_small_increment() {
+        if base.is_some()
+            && base == bases.committed
+            && let Some(bytes) = self.small_increment(bases.increment_bytes)
+        {
+            bases.increment_bytes += bytes;
             return (Extent::Increment, Some(name), base);
         }
         bases.latest = Some(name.clone());
         (Extent::Base, Some(name), None)
     }
 
-    /// Returns whether an increment is at most half as large as a whole snapshot.
-    fn is_small_increment(&self) -> bool {
+    /// Returns the bytes of an increment, or `None` if a whole snapshot is cheaper in the long run: the increment has more
+    /// than half of its size, or all increments since the base, of which the earlier ones have `earlier` bytes, have more
+    /// than all of it.
+    fn small_increment(&self, earlier: u64) -> Option<u64> {
         let slices = self
             .slices
             .iter()
@@ -131,7 +138,7 @@ impl Store {
         let (increment, whole) = slices.fold(self.tables.increment_bytes(), |sum, one| {
             (sum.0 + one.0, sum.1 + one.1)
         });
-        increment <= whole / 2
+        (increment <= whole / 2 && earlier + increment <= whole).then_some(increment)
     }
 
     /// Takes a snapshot now. The caller ensures that no push is partly applied.

@@ -380,3 +380,34 @@ fn a_checkpoint_has_the_rows_of_its_instant_though_their_stripe_comes_to_hold_al
     assert_eq!(now.slices[1].held()[0].len(), STRIPE);
     assert!(whole.is(&now.slices[1].read_all()));
 }
+
+#[test]
+fn increments_end_when_together_they_have_the_bytes_of_a_whole_snapshot() {
+    let store = open(3);
+    let all: Vec<u32> = (FIRST_ROW as u32..LAST_ROW as u32).collect();
+    push_rows(&store, 1, &all, &gradient(all.len(), 1));
+    let cut = |name: &str, base: Option<&str>| {
+        let basis = Basis::Increments {
+            name: name.to_owned(),
+            base: base.map(str::to_owned),
+        };
+        store.snapshot(&chief(1), basis).unwrap().base
+    };
+    assert_eq!(cut("first", None), None);
+    // A fifth of the rows, always the same.
+    let some = &all[..all.len() / 5];
+    let mut increments = 0;
+    for seq in 2.. {
+        push_rows(&store, seq, some, &gradient(some.len(), seq));
+        match cut("next", Some("first")) {
+            Some(base) => assert_eq!(base, "first"),
+            None => break,
+        }
+        increments += 1;
+        assert!(increments < 10, "a whole snapshot comes");
+    }
+    assert_eq!(increments, 5);
+    // The chief has committed that snapshot: it is the base now.
+    push_rows(&store, 8, some, &gradient(some.len(), 8));
+    assert_eq!(cut("after", Some("next")), Some("next".to_owned()));
+}
