@@ -319,7 +319,7 @@ fn a_log_stays_while_the_model_folder_is_not_there_and_is_used_when_it_is() {
     std::fs::rename(&model, &away).expect("moved");
     std::fs::create_dir(&model).expect("an empty one");
     let mut server = cluster.start("ps", 0, &[&more[..], &settings].concat());
-    server.wait_for("the log of this server stays as it is", LIMIT);
+    server.wait_for("this server keeps its log unread", LIMIT);
     std::fs::remove_dir(&model).expect("it is empty");
     std::fs::rename(&away, &model).expect("mounted");
     server.wait_for("memory brought back from the log", LIMIT);
@@ -447,7 +447,7 @@ fn a_server_whose_folder_is_of_another_cluster_waits_and_keeps_its_log() {
     assert_eq!(server.wait(LIMIT).code, 137);
     let wrong = wrong.path().to_str().expect("a name");
     let mut server = cluster.start("ps", 0, &["--model-dir", wrong, "--state-dir", state]);
-    server.wait_for("is of cluster 000000000000000000000000000000a7", LIMIT);
+    server.wait_for("belongs to cluster 000000000000000000000000000000a7", LIMIT);
     chief.wait_for("is the folder mounted there?", LIMIT);
     server.signal(Signal::TERM);
     assert_eq!(server.wait(LIMIT).code, 0, "nothing was trained here");

@@ -20,7 +20,7 @@ use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
 const LOGS: &str = "wal";
 
 /// Returns the folder of the servers' logs.
-pub(crate) fn logs(context: &Context) -> PathBuf {
+fn logs(context: &Context) -> PathBuf {
     context
         .state_dir
         .clone()
@@ -73,7 +73,8 @@ pub(crate) fn undecided(
     if !keeps_log || claimant == Some(model_dir) || !has_log(context)? {
         return Ok(None);
     }
-    let folder = Folder::open(&log_of(context)).map_err(|failure| cannot(&failure))?;
+    let folder =
+        Folder::open(&log_of(context, context.task.index)).map_err(|failure| cannot(&failure))?;
     let log = owner(&folder).map_err(|failure| cannot(&failure))?;
     Ok(log
         .filter(|log| *log != model_dir)
@@ -85,7 +86,7 @@ pub(crate) fn undecided(
 /// # Errors
 /// The folder of the log cannot be read.
 pub(crate) fn has_log(context: &Context) -> Result<bool, Diagnostic> {
-    let path = log_of(context);
+    let path = log_of(context, context.task.index);
     if !path.is_dir() {
         return Ok(false);
     }
@@ -96,26 +97,21 @@ pub(crate) fn has_log(context: &Context) -> Result<bool, Diagnostic> {
         .is_empty())
 }
 
-fn log_of(context: &Context) -> PathBuf {
-    logs(context).join(format!("ps-{}", context.task.index))
+/// Returns the folder of the log of a shard on this server. The replica of another server's shard is its backup.
+pub(crate) fn log_of(context: &Context, shard: usize) -> PathBuf {
+    let name = if shard == context.task.index {
+        format!("ps-{shard}")
+    } else {
+        format!("ps-{shard}.backup")
+    };
+    logs(context).join(name)
 }
 
-/// Recovers the shard's store, if it has a log, and returns the journal that it keeps from now on; `None` if the job
-/// keeps no log.
+/// Recovers a shard's store from the log in folder `path`, if there is one, and returns the journal that it keeps from now
+/// on; `None` if the job keeps no log. `task` is the first server of the shard.
 ///
 /// # Errors
 /// The folder of the log cannot be used.
-pub(crate) fn open_log(
-    context: &Context,
-    shard: &LocalServer,
-) -> Result<Option<Arc<LogJournal>>, Diagnostic> {
-    open_log_at(context, &log_of(context), context.task, shard)
-}
-
-/// As [`open_log`], for the log in folder `path` of the shard whose first server is `task`.
-///
-/// # Errors
-/// As for [`open_log`].
 pub(crate) fn open_log_at(
     context: &Context,
     path: &Path,

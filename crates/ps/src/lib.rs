@@ -7,6 +7,7 @@
 
 mod answer;
 mod durable;
+mod ending;
 mod machine;
 mod preparation;
 mod replication;
@@ -28,9 +29,5 @@ pub fn run(
     stop: CancellationToken,
 ) -> BoxFuture<'static, Result<(), Diagnostic>> {
     // Boxed, so that the code is compiled in this crate and not again in each program.
-    if context.job.is_replicated() {
-        Box::pin(replication::run_pair(context, stop))
-    } else {
-        Box::pin(run::run_alone(context, stop))
-    }
+    Box::pin(run::serve_parameters(context, stop))
 }

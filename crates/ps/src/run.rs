@@ -1,100 +1,91 @@
-//! The wiring of an unreplicated parameter server, and its end.
+//! The wiring of a parameter server, and the loop that polls it. The server has a set of replicas: one of its own shard or,
+//! under `parameter_servers.durability = "replica"`, one of its own shard and one of the shard before it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch::channel;
 use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
 use tracing::{debug, info, warn};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, free_bytes, serve};
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
-use trainyard_parameter_server::LocalServer;
 use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_store::{State, Status};
+use trainyard_protocol::limits::SHIPPED_MESSAGE_BYTES_MAX;
+use trainyard_protocol::v1::replica_service_server::ReplicaServiceServer;
 use trainyard_runtime::blocking;
 
-use crate::durable::{Undecided, cannot, has_log, open_log, undecided};
-use crate::machine::memory_bytes;
+use crate::durable::{Undecided, has_log, undecided};
+use crate::ending::{End, Ending, Next, Seen};
+use crate::replication::{Replica, Replicas, ShardService, replica_telemetry};
 use crate::service::Service;
-use crate::tensor_service::{MessageBudget, TensorService};
+use crate::tensor_service::MessageBudget;
 
-/// Interval at which the store's state is polled.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval of the polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval of the checks for a newly committed checkpoint.
-pub(crate) const LOG_RETIRE_INTERVAL: Duration = Duration::from_millis(500);
-/// Time for which a stopping server with a log waits for the workers to stop too.
-const STOP_GRACE: Duration = Duration::from_secs(2);
-/// Silence of the chief after which a stopping server with a log no longer waits for a checkpoint.
-const CHIEF_SILENCE_MAX: Duration = Duration::from_secs(5);
-/// Longest time between pushes of workers that are still training.
-const PUSH_INTERVAL_MAX: Duration = Duration::from_millis(500);
+const LOG_RETIRE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for the last replies to be sent before the server closes.
-pub(crate) const REPLY_FLUSH_DELAY: Duration = Duration::from_millis(100);
+const REPLY_FLUSH_DELAY: Duration = Duration::from_millis(100);
+/// Time for the streams of the chief and of the neighbour servers to end when the server closes. They do not end by
+/// themselves.
+const STREAM_CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Time that the chief has to dismiss a replicated server after the shards served here have finished.
+const DISMISSAL_TIMEOUT: Duration = Duration::from_secs(3);
+/// Part of the supervisor's deadline for which a stopping server waits for a checkpoint.
+const DRAIN_PART: f32 = 0.8;
 
-/// Serves one unreplicated part of the parameters.
-pub(crate) async fn run_alone(context: Context, stop: CancellationToken) -> Result<(), Diagnostic> {
+/// Serves parameters until the job ends, or until the token stops this server and it has drained.
+///
+/// # Errors
+/// The cluster has too few servers for replicas, the port is taken, or the server failed.
+pub(crate) async fn serve_parameters(
+    context: Context,
+    stop: CancellationToken,
+) -> Result<(), Diagnostic> {
     let task = context.task;
-    let address = context
-        .cluster
-        .address(task)
-        .map(str::to_owned)
-        .ok_or_else(|| {
-            Diagnostic::error(
-                Code::E1004,
-                format!("the cluster has no address for {task}"),
-            )
-        })?;
+    let is_replicated = context.job.is_replicated();
+    let replicas = replicas(&context)?;
     let listener = context.listener().await?;
-    let index = task.index;
-    let num_ps = context.cluster.num_ps();
-    let incarnation = context.incarnation;
-    let fingerprint = context.cluster.fingerprint();
-    let shard = LocalServer::new(index, num_ps, incarnation, fingerprint);
-    info!(%task, %address, "serving");
+    let address = context.cluster.address(task).unwrap_or_default();
+    let shards: Vec<String> = replicas
+        .iter()
+        .map(|replica| replica.task().to_string())
+        .collect();
+    info!(%task, %address, shards = shards.join(" "), "serving");
     context
         .readiness
         .set("waiting", false, vec!["chief:0".to_owned()]);
-    let (known, journal) = channel(None);
-    let service = Arc::new(Service::new(shard.clone(), task.index, &context, journal));
     let budget = MessageBudget::new(context.job.parameter_servers.memory_bytes_max);
-    let served = TensorService::new(Arc::clone(&service), budget);
+    let mut routes = Routes::new(ShardService::new(replicas.clone(), task.index, budget));
+    let mut limits = ServerLimits::default();
+    if is_replicated {
+        replica_telemetry::describe();
+        limits.drain = STREAM_CLOSE_TIMEOUT;
+        let follows = ReplicaServiceServer::new(replicas.clone())
+            .max_decoding_message_size(SHIPPED_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(SHIPPED_MESSAGE_BYTES_MAX);
+        routes = routes.add_service(follows);
+    }
     let closing = CancellationToken::new();
     let server = serve(
         listener,
-        Routes::new(served),
+        routes,
         trainyard_protocol::DESCRIPTORS,
         &context,
-        ServerLimits::default(),
+        limits,
         closing.clone(),
     );
     let work = async {
         let worked = async {
-            // Callers are refused as not ready meanwhile.
-            if !wait_for_model_dir(&context, &service, &stop).await? {
+            // The chief decides which of two replicas serves. A single one serves as soon as it has read its log.
+            if let Some(replica) = replicas.single()
+                && !recover(&context, replica, &stop).await?
+            {
                 return Ok(());
             }
-            service.set_unready("reads its log".to_owned());
-            context
-                .readiness
-                .set("recovering", false, vec!["its log".to_owned()]);
-            let given = context.clone();
-            let of = shard.clone();
-            let opened = blocking(move || open_log(&given, &of)).await;
-            let kept = opened.map_err(|panic| {
-                Diagnostic::error(Code::E9001, format!("the log could not be read: {panic}"))
-            })??;
-            context
-                .readiness
-                .set("waiting", false, vec!["chief:0".to_owned()]);
-            // The limit applies only after recovery, because recovered values must be held in any case.
-            shard
-                .store()
-                .bound_memory(context.job.parameter_servers.memory_bytes_max);
-            shard.store().know_machine(memory_bytes());
-            known.send_replace(Some(kept.clone()));
-            watch(&context, &shard, &service, kept.as_ref(), &stop).await
+            watch(&context, &replicas, &stop).await
         };
         let worked = worked.await;
         sleep(REPLY_FLUSH_DELAY).await;
@@ -103,6 +94,65 @@ pub(crate) async fn run_alone(context: Context, stop: CancellationToken) -> Resu
     };
     let (served, worked) = tokio::join!(server, work);
     worked.and(served)
+}
+
+/// Returns the replicas of this server.
+fn replicas(context: &Context) -> Result<Replicas, Diagnostic> {
+    let index = context.task.index;
+    let num_ps = context.cluster.num_ps();
+    if !context.job.is_replicated() {
+        address_of(context, index)?;
+        let single = Replica::single(context);
+        return Ok(Replicas::new(vec![Arc::new(single)], context.incarnation));
+    }
+    if let Some(problem) = context.job.lacks_backup(num_ps) {
+        return Err(problem);
+    }
+    let before = (index + num_ps - 1) % num_ps;
+    let backup = address_of(context, (index + 1) % num_ps)?;
+    let own = Replica::of_pair(context, index, backup);
+    let other = Replica::of_pair(context, before, address_of(context, before)?);
+    let replicas = vec![Arc::new(own), Arc::new(other)];
+    Ok(Replicas::new(replicas, context.incarnation))
+}
+
+/// Returns a server and its address.
+fn address_of(context: &Context, index: usize) -> Result<(Task, String), Diagnostic> {
+    let task = Task {
+        role: Role::Ps,
+        index,
+    };
+    let address = context.cluster.address(task).ok_or_else(|| {
+        Diagnostic::error(
+            Code::E1004,
+            format!("the cluster has no address for {task}"),
+        )
+    })?;
+    Ok((task, address.to_owned()))
+}
+
+/// Reads the log of a server without a backup, once it is known whether the log belongs to the job. Callers are refused as
+/// not ready meanwhile. Returns `false` if the token stops the server first.
+async fn recover(
+    context: &Context,
+    replica: &Arc<Replica>,
+    stop: &CancellationToken,
+) -> Result<bool, Diagnostic> {
+    let Some(service) = replica.serving() else {
+        return Ok(true);
+    };
+    if !wait_for_model_dir(context, &service, stop).await? {
+        return Ok(false);
+    }
+    service.set_unready("reads its log".to_owned());
+    context
+        .readiness
+        .set("recovering", false, vec!["its log".to_owned()]);
+    replica.recover().await;
+    context
+        .readiness
+        .set("waiting", false, vec!["chief:0".to_owned()]);
+    Ok(true)
 }
 
 /// Waits until the server can decide whether its log belongs to the current job. If only a mount is missing, the
@@ -114,7 +164,7 @@ async fn wait_for_model_dir(
     stop: &CancellationToken,
 ) -> Result<bool, Diagnostic> {
     let mut claimant = service.claimant();
-    let mut told = None;
+    let mut reported = None;
     let mut pause = POLL_INTERVAL;
     loop {
         let given = context.clone();
@@ -123,14 +173,14 @@ async fn wait_for_model_dir(
         let found = look.await.map_err(|panic| {
             Diagnostic::error(
                 Code::E9001,
-                format!("the model folder could not be looked at: {panic}"),
+                format!("reading the model directory has failed: {panic}"),
             )
         })??;
         let Some(why) = found else {
             return Ok(true);
         };
-        if told.replace(why) != Some(why) {
-            tell_undecided(context, service, why)?;
+        if reported.replace(why) != Some(why) {
+            report_undecided(context, service, why)?;
         }
         tokio::select! {
             // In a new job the chief comes soon. A mount may take long, and each check in a bucket is a request.
@@ -142,21 +192,25 @@ async fn wait_for_model_dir(
 }
 
 /// Reports to the log, to callers and to the service manager what this server waits for.
-fn tell_undecided(context: &Context, service: &Service, why: Undecided) -> Result<(), Diagnostic> {
+fn report_undecided(
+    context: &Context,
+    service: &Service,
+    why: Undecided,
+) -> Result<(), Diagnostic> {
     let model_dir = context.job.model_dir.display();
     match why {
         Undecided::NoClusterId => {
             if has_log(context)? {
                 warn!(
                     %model_dir,
-                    "the model folder has no cluster_id: the log of this server stays as it is until a chief has been \
-                     there, or until the folder is mounted"
+                    "the model directory has no cluster_id: this server keeps its log unread until a chief has written \
+                     into the directory, or until the directory is mounted"
                 );
             } else {
                 info!(
                     %model_dir,
-                    "the model folder has no cluster_id: this server waits until a chief has been there, or until the \
-                     folder is mounted"
+                    "the model directory has no cluster_id: this server waits until a chief has written into the \
+                     directory, or until the directory is mounted"
                 );
             }
             service.set_unready(format!(
@@ -170,8 +224,9 @@ fn tell_undecided(context: &Context, service: &Service, why: Undecided) -> Resul
             model_dir: folder,
         } => {
             warn!(
-                "the log of this server is of cluster {log:032x}, and model_dir {model_dir} is of cluster {folder:032x}: \
-                 the log stays as it is until the folder is mounted, or until a chief of the folder's cluster comes"
+                "the log of this server belongs to cluster {log:032x}, and model_dir {model_dir} belongs to cluster \
+                 {folder:032x}: this server keeps its log unread until the folder is mounted, or until a chief of the \
+                 folder's cluster claims this server"
             );
             service.set_unready(format!(
                 "has a log of cluster {log:032x}, and its model_dir {model_dir} is of cluster {folder:032x}: is the folder \
@@ -184,130 +239,169 @@ fn tell_undecided(context: &Context, service: &Service, why: Undecided) -> Resul
     Ok(())
 }
 
-/// Polls the store. Returns when the job has ended or the server has drained.
+/// Polls the replicas. Returns when the job has ended or the server has drained.
 async fn watch(
     context: &Context,
-    shard: &LocalServer,
-    service: &Service,
-    journal: Option<&Arc<LogJournal>>,
+    replicas: &Replicas,
     stop: &CancellationToken,
 ) -> Result<(), Diagnostic> {
-    let mut known = (State::Empty, None);
-    // A draining server waits for the checkpoint that the chief takes now, or has taken before it ended.
-    let mut drain_until = None;
-    let mut retired = Instant::now();
-    let mut stopping = Instant::now();
-    let mut version = 0;
-    let mut moved = Instant::now();
-    let chief = Task {
-        role: Role::Chief,
-        index: 0,
-    };
-    let address = context.cluster.address(chief).unwrap_or_default();
-    let mut waiting = Waiting::new(
-        context.task.to_string(),
-        format!("{chief} at {address}"),
-        Duration::MAX,
-    );
     let begun = Instant::now();
+    let dismissal_timeout = if replicas.single().is_some() {
+        // Its chief ends the shard and dismisses the server at once.
+        Duration::ZERO
+    } else {
+        DISMISSAL_TIMEOUT
+    };
+    let drain_timeout = context.drain_deadline.mul_f32(DRAIN_PART);
+    let mut ending = Ending::new(begun, dismissal_timeout, drain_timeout);
+    // A shard that this server takes over while it drains has a log here, and is not drained.
+    let mut drained: Vec<Arc<Replica>> = Vec::new();
+    let mut shown = None;
+    let mut retired = begun;
+    let mut waiting = wait_for_chief(context);
     loop {
-        if let Some(failure) = journal.and_then(|journal| journal.failure()) {
-            return Err(cannot(&failure));
-        }
-        if let Some(failure) = service.failure() {
+        if let Some(failure) = replicas.failure() {
             return Err(failure);
         }
         if retired.elapsed() >= LOG_RETIRE_INTERVAL {
-            if let Some(journal) = journal {
-                retire(journal, context).await;
-            }
-            service.observe();
+            tend_logs(context, replicas).await;
             retired = Instant::now();
         }
-        let status = shard.store().status();
-        if status.version != version {
-            (version, moved) = (status.version, Instant::now());
-        }
-        let state = status.state;
-        if state == State::Empty
+        let serving = replicas.serving();
+        let statuses: Vec<Status> = serving
+            .iter()
+            .map(|replica| replica.store().store().status())
+            .collect();
+        // The server reports the least advanced state of the shards that it serves.
+        let least = statuses.iter().min_by_key(|status| status.state as u8);
+        let is_unclaimed = least.is_some_and(|status| status.state == State::Empty);
+        if is_unclaimed
             && let Action::Notice(notice) =
                 waiting.look(begun.elapsed(), "it has not claimed this server")
         {
             warn!("{notice}");
         }
-        let told = (state, progress_of(&status));
-        if told != known {
-            let (word, ready) = word_of(state);
+        let now = readiness_of(least);
+        if shown.as_ref() != Some(&now) {
+            let (word, ready, progress) = &now;
             context
                 .readiness
-                .set(word, ready, told.1.iter().cloned().collect());
-            known = told;
+                .set(word, *ready, progress.iter().cloned().collect());
+            shown = Some(now);
         }
-        if state == State::Finished {
-            break;
-        }
-        if stop.is_cancelled() && drain_until.is_none() {
-            if matches!(state, State::Empty | State::Preparing | State::Prepared) {
-                // Values that are being restored are still in their checkpoint.
-                shard.store().cancel_preparing();
-                info!("stopping: nothing was trained here");
-                break;
+        let is_saved = ending.is_draining()
+            && drained
+                .iter()
+                .all(|replica| !replica.is_primary() || replica.store().store().close_if_saved());
+        let seen = Seen {
+            state: least.map(|status| status.state),
+            version: statuses.iter().map(|status| status.version).sum(),
+            is_dismissed: replicas.is_dismissed(),
+            is_stopping: stop.is_cancelled(),
+            is_saved,
+            has_log: !serving.is_empty()
+                && serving.iter().all(|replica| replica.journal().is_some()),
+            chief_silence: replicas.chief_silence(),
+        };
+        match ending.next(Instant::now(), &seen) {
+            Next::Serve => {}
+            Next::Drain(timeout) => {
+                for replica in &serving {
+                    replica.store().store().drain();
+                }
+                drained = serving;
+                info!(
+                    "draining: waiting up to {:.0} s for the chief's last checkpoint",
+                    timeout.as_secs_f32()
+                );
             }
-            shard.store().drain();
-            stopping = Instant::now();
-            let wait_max = context.drain_deadline.mul_f32(0.8);
-            drain_until = Some(stopping + wait_max);
-            info!(
-                "draining: waiting up to {:.0} s for the chief's last checkpoint",
-                wait_max.as_secs_f32()
-            );
-        }
-        if drain_until.is_some() && shard.store().close_if_saved() {
-            info!(
-                version = status.version,
-                "stopping: the latest checkpoint holds every update"
-            );
-            break;
-        }
-        let goes_on = stopping.elapsed() >= STOP_GRACE && moved.elapsed() < PUSH_INTERVAL_MAX;
-        if drain_until.is_some() && journal.is_some() && goes_on {
-            // The workers continue to train and wait for this server to return, so no checkpoint will hold all of its
-            // updates.
-            shard.store().close();
-            info!(
-                "stopping while the job goes on: the log has the updates since the last checkpoint"
-            );
-            break;
-        }
-        if drain_until.is_some()
-            && journal.is_some()
-            && stopping.elapsed() >= STOP_GRACE
-            && service.chief_silence() >= CHIEF_SILENCE_MAX
-        {
-            shard.store().close();
-            info!(
-                "stopping: the chief is gone, and the log has the updates since its last checkpoint"
-            );
-            break;
-        }
-        if drain_until.is_some_and(|until| Instant::now() >= until) {
-            match journal {
-                Some(_) => info!(
-                    "stopping without a checkpoint: the log has the updates since the last one"
-                ),
-                None => warn!(
-                    "stopping without a checkpoint: the chief gave no sign; updates since its last one are lost"
-                ),
+            Next::End(end) => {
+                leave(replicas, &serving, end);
+                return Ok(());
             }
-            break;
         }
         sleep(POLL_INTERVAL).await;
     }
-    Ok(())
+}
+
+/// Returns the wait for the chief to claim this server.
+fn wait_for_chief(context: &Context) -> Waiting {
+    let chief = Task {
+        role: Role::Chief,
+        index: 0,
+    };
+    let address = context.cluster.address(chief).unwrap_or_default();
+    Waiting::new(
+        context.task.to_string(),
+        format!("{chief} at {address}"),
+        Duration::MAX,
+    )
+}
+
+/// Ends the service of the shards, and logs the reason.
+fn leave(replicas: &Replicas, serving: &[Arc<Replica>], end: End) {
+    match end {
+        End::Dismissed => {
+            replicas.iter().for_each(|replica| replica.forget());
+            info!("the job has ended");
+        }
+        End::Finished if replicas.single().is_some() => {}
+        End::Finished => info!("the job has ended, and the chief has not dismissed this server"),
+        End::Untrained if serving.is_empty() => info!("stopping: this server serves no shard"),
+        End::Untrained => {
+            // Values that are being restored are still in their checkpoint.
+            for replica in serving {
+                replica.store().store().cancel_preparing();
+            }
+            info!("stopping: nothing was trained here");
+        }
+        End::Saved => info!("stopping: the latest checkpoint holds every update"),
+        End::WorkersContinue => {
+            close(serving);
+            info!(
+                "stopping while the job continues: the log has the updates since the last checkpoint"
+            );
+        }
+        End::ChiefGone => {
+            close(serving);
+            info!(
+                "stopping: the chief is gone, and the log has the updates since its last checkpoint"
+            );
+        }
+        End::Unsaved if serving.iter().all(|replica| replica.journal().is_some()) => {
+            info!("stopping without a checkpoint: the log has the updates since the last one");
+        }
+        End::Unsaved => warn!(
+            "stopping without a checkpoint: the chief gave no sign; updates since its last one are lost"
+        ),
+    }
+}
+
+/// Refuses further pushes.
+fn close(serving: &[Arc<Replica>]) {
+    for replica in serving {
+        replica.store().store().close();
+    }
+}
+
+/// Removes what committed checkpoints cover from the logs, and records metrics.
+async fn tend_logs(context: &Context, replicas: &Replicas) {
+    for replica in replicas.iter() {
+        if replicas.single().is_none() {
+            replica_telemetry::record(replica);
+        }
+        if let Some(journal) = replica.journal() {
+            retire(&journal, context).await;
+        }
+    }
+    let first = replicas.iter().find_map(|replica| replica.serving());
+    if let Some(service) = first {
+        service.observe();
+    }
 }
 
 /// Measures the free disk space, and removes the part of the log that a committed checkpoint covers.
-pub(crate) async fn retire(journal: &Arc<LogJournal>, context: &Context) {
+async fn retire(journal: &Arc<LogJournal>, context: &Context) {
     let folder = journal.folder().to_owned();
     if let Ok(Some(free)) = blocking(move || free_bytes(&folder)).await {
         journal.set_free(free);
@@ -319,24 +413,27 @@ pub(crate) async fn retire(journal: &Arc<LogJournal>, context: &Context) {
     let job = Arc::clone(&context.job);
     match blocking(move || journal.retire(&job.model_dir)).await {
         Ok(Ok(0)) | Err(_) => {}
-        Ok(Ok(bytes)) => debug!(bytes, "a checkpoint holds the front of the log: removed"),
-        Ok(Err(error)) => warn!(%error, "the log stays longer than it has to"),
+        Ok(Ok(bytes)) => debug!(bytes, "removed the part of the log that a checkpoint holds"),
+        Ok(Err(error)) => {
+            warn!(%error, "a part of the log that a checkpoint holds could not be removed")
+        }
     }
 }
 
-/// Returns the progress of a store that is being prepared, for people.
-pub(crate) fn progress_of(status: &Status) -> Option<String> {
-    (status.state == State::Preparing).then(|| status.progress.to_string())
-}
-
-/// Returns the name of a state for people, and whether the server serves workers in it.
-pub(crate) fn word_of(state: State) -> (&'static str, bool) {
-    match state {
+/// Returns the state of a server for people, whether it serves workers, and its progress. `least` is the least advanced shard
+/// that it serves; `None` if it serves none.
+fn readiness_of(least: Option<&Status>) -> (&'static str, bool, Option<String>) {
+    let Some(status) = least else {
+        return ("standby", false, None);
+    };
+    let (word, ready) = match status.state {
         State::Empty => ("waiting", false),
         State::Preparing => ("preparing", false),
         State::Prepared => ("prepared", false),
         State::Open => ("training", true),
         State::Draining => ("draining", true),
         State::Finished => ("finished", false),
-    }
+    };
+    let progress = (status.state == State::Preparing).then(|| status.progress.to_string());
+    (word, ready, progress)
 }

@@ -117,7 +117,9 @@ impl SendLoop {
     }
 
     async fn run(self) {
-        let (peer, address) = self.replica.peer().clone();
+        let Some((peer, address)) = self.replica.peer().cloned() else {
+            return;
+        };
         let channel = match channel_over(&self.replica.context().network, peer, &address) {
             Ok(channel) => channel,
             Err(problem) => {
@@ -240,10 +242,10 @@ impl SendLoop {
                     journal.replication_log().confirm(subscription.items + reply.items);
                     if !std::mem::replace(&mut in_sync, true) {
                         self.set(v1::LinkState::InSync);
-                        let (backup, _) = self.replica.peer();
+                        let backup = self.replica.peer().map(|(task, _)| task.to_string());
                         let shard = self.replica.task();
                         let seconds = started.elapsed().as_secs_f64();
-                        info!(%shard, %backup, changes = subscription.changes, seconds = format!("{seconds:.3}"), "the backup is in sync");
+                        info!(%shard, backup, changes = subscription.changes, seconds = format!("{seconds:.3}"), "the backup is in sync");
                     }
                 }
                 () = journal.replication_log().filled(), if sending.is_none() => {

@@ -1,4 +1,5 @@
-//! One of the two replicas of a shard: primary, backup, or idle until the chief decides.
+//! A replica of a shard. One of two replicas is primary, backup, or idle until the chief decides. A single one is always the
+//! primary.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -18,7 +19,7 @@ use trainyard_protocol::v1;
 use trainyard_runtime::blocking;
 use trainyard_write_ahead_log::{Durability, Folder, Log};
 
-use crate::durable::{cannot, logs, open_log_at};
+use crate::durable::{cannot, log_of, open_log_at};
 use crate::machine::memory_bytes;
 use crate::replication::log_sender::LogSender;
 use crate::replication::replica_role::{Order, Refused, Role, RoleState, Step, Term};
@@ -45,10 +46,12 @@ pub(crate) struct Replica {
     shard: usize,
     /// Folder of the replica's log.
     folder: PathBuf,
-    /// Server of the other replica, and its address.
-    peer: (Task, String),
+    /// Server of the other replica, and its address; `None` if there is no other one.
+    peer: Option<(Task, String)>,
     role: Mutex<RoleState>,
     holding: RwLock<Holding>,
+    /// Absent if the log has been read.
+    pending: Mutex<Option<PendingJournal>>,
     log_sender: Mutex<Option<LogSender>>,
     /// Serializes changes of the role. Holds the replay while the replica follows a primary.
     turn: tokio::sync::Mutex<Option<Replay>>,
@@ -60,39 +63,45 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn service(
-    context: &Context,
-    shard: &LocalServer,
-    index: usize,
-    journal: Option<Arc<LogJournal>>,
-) -> Arc<Service> {
-    // A receiver keeps its value after its sender is dropped.
-    let (_, known) = watch::channel(Some(journal));
-    Arc::new(Service::new(shard.clone(), index, context, known))
+/// The journal of a replica whose log has not been read yet.
+type PendingJournal = watch::Sender<Option<Option<Arc<LogJournal>>>>;
+
+impl Holding {
+    /// Returns an empty store. Its service refuses calls until the journal is sent.
+    fn pending(context: &Context, shard: usize) -> (Self, PendingJournal) {
+        let store = fresh(context, shard);
+        let (known, journal) = watch::channel(None);
+        let service = Service::new(store.clone(), shard, context, journal);
+        let holding = Self {
+            shard: store,
+            journal: None,
+            service: Arc::new(service),
+        };
+        (holding, known)
+    }
 }
 
 impl Replica {
     /// Returns an idle replica of a shard on this server. `peer` holds the other replica.
-    pub(crate) fn new(context: &Context, shard: usize, peer: (Task, String)) -> Self {
-        let own = shard == context.task.index;
-        let name = if own {
-            format!("ps-{shard}")
-        } else {
-            format!("ps-{shard}.backup")
-        };
-        let store = fresh(context, shard);
-        let service = service(context, &store, shard, None);
+    pub(crate) fn of_pair(context: &Context, shard: usize, peer: (Task, String)) -> Self {
+        Self::new(context, shard, Some(peer), RoleState::default())
+    }
+
+    /// Returns the only replica of this server's own shard. It serves when its log has been read.
+    pub(crate) fn single(context: &Context) -> Self {
+        Self::new(context, context.task.index, None, RoleState::single())
+    }
+
+    fn new(context: &Context, shard: usize, peer: Option<(Task, String)>, role: RoleState) -> Self {
+        let (holding, known) = Holding::pending(context, shard);
         Self {
             context: context.clone(),
             shard,
-            folder: logs(context).join(name),
+            folder: log_of(context, shard),
             peer,
-            role: Mutex::default(),
-            holding: RwLock::new(Holding {
-                shard: store,
-                journal: None,
-                service,
-            }),
+            role: Mutex::new(role),
+            holding: RwLock::new(holding),
+            pending: Mutex::new(Some(known)),
             log_sender: Mutex::new(None),
             turn: tokio::sync::Mutex::new(None),
             failure: Mutex::new(None),
@@ -111,9 +120,9 @@ impl Replica {
         &self.folder
     }
 
-    /// Returns the server of the other replica, and its address.
-    pub(crate) fn peer(&self) -> &(Task, String) {
-        &self.peer
+    /// Returns the server of the other replica, and its address; `None` if there is no other one.
+    pub(crate) fn peer(&self) -> Option<&(Task, String)> {
+        self.peer.as_ref()
     }
 
     /// Returns the first server of the shard.
@@ -167,6 +176,7 @@ impl Replica {
         locked(&self.failure)
             .clone()
             .or_else(|| log.map(|error| cannot(&error)))
+            .or_else(|| self.serving()?.failure())
     }
 
     /// Returns the status of the replica, for the chief.
@@ -220,7 +230,7 @@ impl Replica {
         // The new role takes effect only after the step, so that a replica without a journal never serves.
         match step {
             Step::Keep => {}
-            Step::Recover => self.recover(),
+            Step::Recover => self.begin_recovery(),
             Step::Promote => self.promote(turn.take()).await,
             Step::Clear => {
                 *turn = None;
@@ -262,49 +272,58 @@ impl Replica {
         Ok(())
     }
 
-    /// Recovers the store from the replica's own log. Callers are refused as not ready meanwhile.
-    fn recover(self: &Arc<Self>) {
-        let store = fresh(&self.context, self.shard);
-        let (known, journal) = watch::channel(None);
-        let index = self.shard;
-        let service = Service::new(store.clone(), index, &self.context, journal);
-        self.hold(store.clone(), None, Arc::new(service));
+    /// Begins to recover the store from the replica's own log. Callers are refused as not ready meanwhile.
+    fn begin_recovery(self: &Arc<Self>) {
+        let (holding, known) = Holding::pending(&self.context, self.shard);
+        *self.holding.write().unwrap_or_else(PoisonError::into_inner) = holding;
+        *locked(&self.pending) = Some(known);
         let this = Arc::clone(self);
-        tokio::spawn(async move {
-            let at = Arc::clone(&this);
-            let of = store.clone();
-            let work = move || open_log_at(&at.context, &at.folder, at.task(), &of);
-            let remembered = blocking(work).await.unwrap_or_else(|panic| {
-                Err(Diagnostic::error(
-                    Code::E9001,
-                    format!("the log could not be read: {panic}"),
-                ))
-            });
-            match remembered {
-                Ok(kept) => {
-                    // Holding `turn` keeps `set_role` from changing `waits` meanwhile.
-                    let _turn = this.turn.lock().await;
-                    let waits_for_backup = matches!(
-                        this.role(),
-                        Role::Primary {
-                            waits_for_backup: true
-                        }
-                    );
-                    if let Some(journal) = &kept {
-                        journal
-                            .replication_log()
-                            .set_waits_for_backup(waits_for_backup);
-                    }
-                    let service = this.holding().service;
-                    store
-                        .store()
-                        .bound_memory(this.context.job.parameter_servers.memory_bytes_max);
-                    this.hold(store, kept.clone(), service);
-                    known.send_replace(Some(kept));
-                }
-                Err(problem) => this.fail(problem),
-            }
+        tokio::spawn(async move { this.recover().await });
+    }
+
+    /// Recovers the store from the replica's own log. Callers are refused as not ready meanwhile. A failure ends the server.
+    pub(crate) async fn recover(self: &Arc<Self>) {
+        let Some(known) = locked(&self.pending).take() else {
+            return;
+        };
+        let store = self.store();
+        let at = Arc::clone(self);
+        let of = store.clone();
+        let work = move || open_log_at(&at.context, &at.folder, at.task(), &of);
+        let opened = blocking(work).await.unwrap_or_else(|panic| {
+            Err(Diagnostic::error(
+                Code::E9001,
+                format!("the log could not be read: {panic}"),
+            ))
         });
+        let journal = match opened {
+            Ok(journal) => journal,
+            Err(problem) => return self.fail(problem),
+        };
+        // Holding `turn` keeps `set_role` from changing `waits_for_backup` meanwhile.
+        let _turn = self.turn.lock().await;
+        let waits_for_backup = matches!(
+            self.role(),
+            Role::Primary {
+                waits_for_backup: true
+            }
+        );
+        if let Some(journal) = &journal {
+            journal
+                .replication_log()
+                .set_waits_for_backup(waits_for_backup);
+        }
+        self.bound_memory(&store);
+        let service = self.holding().service;
+        self.hold(store, journal.clone(), service);
+        known.send_replace(Some(journal));
+    }
+
+    /// Sets the limits of a store's memory. They apply only after recovery, because recovered values must be held in any case.
+    fn bound_memory(&self, store: &LocalServer) {
+        let store = store.store();
+        store.bound_memory(self.context.job.parameter_servers.memory_bytes_max);
+        store.know_machine(memory_bytes());
     }
 
     /// Turns a backup into the primary, with the store that it has replayed.
@@ -316,10 +335,7 @@ impl Replica {
         } = self.holding();
         let Some(journal) = journal else { return };
         shard.go_on();
-        shard
-            .store()
-            .bound_memory(self.context.job.parameter_servers.memory_bytes_max);
-        shard.store().know_machine(memory_bytes());
+        self.bound_memory(&shard);
         if let Some(replay) = replay {
             journal.resume(&replay.log_state);
             shard
@@ -364,14 +380,10 @@ impl Replica {
                 Arc::new(opened.map_err(|error| cannot(&error))?)
             }
         };
-        let store = fresh(&self.context, self.shard);
-        let service = service(
-            &self.context,
-            &store,
-            self.shard,
-            Some(Arc::clone(&journal)),
-        );
-        self.hold(store, Some(journal), service);
+        let (Holding { shard, service, .. }, known) = Holding::pending(&self.context, self.shard);
+        // The receiver in the service keeps the journal after its sender is dropped.
+        known.send_replace(Some(Some(Arc::clone(&journal))));
+        self.hold(shard, Some(journal), service);
         Ok(())
     }
 
@@ -384,8 +396,8 @@ impl Replica {
         let was = locked(&self.role).depose();
         if let Some(journal) = self.journal().filter(|_| was) {
             journal.replication_log().close();
-            let (task, _) = &self.peer;
-            warn!(shard = %self.task(), by = %task, why, "this replica was deposed while it stood still: it serves no longer");
+            let by = self.peer.as_ref().map(|(task, _)| task.to_string());
+            warn!(shard = %self.task(), by, why, "this replica was deposed while it stood still: it serves no longer");
         }
     }
 

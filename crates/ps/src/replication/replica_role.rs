@@ -93,6 +93,16 @@ pub(crate) struct RoleState {
 }
 
 impl RoleState {
+    /// Returns the state of the only replica of a shard. It is the primary without an order of the chief.
+    pub(crate) fn single() -> Self {
+        Self {
+            role: Role::Primary {
+                waits_for_backup: false,
+            },
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn term(&self) -> Term {
         self.term
     }

@@ -8,6 +8,7 @@ use futures_util::Stream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use trainyard_checkpoint::{Leader, known_cluster_id};
+use trainyard_diagnostic::Diagnostic;
 use trainyard_protocol::v1::replica_service_server::ReplicaService;
 use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
 
@@ -55,6 +56,32 @@ impl Replicas {
             incarnation,
             dismissed: Arc::new(watch::Sender::new(false)),
         }
+    }
+
+    /// Returns the only replica, if the server has no backups.
+    pub(crate) fn single(&self) -> Option<&Arc<Replica>> {
+        match &*self.replicas {
+            [single] if single.peer().is_none() => Some(single),
+            _ => None,
+        }
+    }
+
+    /// Returns the primaries.
+    pub(crate) fn serving(&self) -> Vec<Arc<Replica>> {
+        let primaries = self.iter().filter(|replica| replica.is_primary());
+        primaries.cloned().collect()
+    }
+
+    /// Returns the failure that ends the server, if there is one.
+    pub(crate) fn failure(&self) -> Option<Diagnostic> {
+        self.iter().find_map(|replica| replica.failure())
+    }
+
+    /// Returns the time since the chief's last call to a primary.
+    pub(crate) fn chief_silence(&self) -> Duration {
+        let services = self.iter().filter_map(|replica| replica.serving());
+        let silences = services.map(|service| service.chief_silence());
+        silences.min().unwrap_or_default()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Replica>> {

@@ -1,4 +1,4 @@
-//! The parameter service of a server with replicas of two shards. Each call names its shard.
+//! The parameter service of a server. A call to a server with replicas of two shards names its shard.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};

@@ -64,7 +64,7 @@ fn context(folder: &Path) -> Context {
 
 /// Returns the backup of `ps:0`.
 fn backup(folder: &Path) -> Arc<Replica> {
-    Arc::new(Replica::new(
+    Arc::new(Replica::of_pair(
         &context(folder),
         0,
         (SERVER, "127.0.0.1:1".to_owned()),
