@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 33] = [
+const FLOORS: [(&str, u8); 35] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
@@ -32,12 +32,14 @@ const FLOORS: [(&str, u8); 33] = [
     ("cluster-client", 4),
     ("trainer", 5),
     ("autodiff-burn", 5),
-    ("ps", 6),
-    ("worker", 6),
-    ("chief", 6),
-    ("evaluator", 6),
-    ("trainyard", 7),
-    ("example-custom-models", 8),
+    ("coordinator", 6),
+    ("dashboard", 7),
+    ("ps", 8),
+    ("worker", 8),
+    ("chief", 8),
+    ("evaluator", 8),
+    ("trainyard", 9),
+    ("example-custom-models", 10),
 ];
 
 /// Crates of the lowest floor that others of it may use: messages come before everything.

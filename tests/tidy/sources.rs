@@ -205,7 +205,7 @@ fn generated_types_stay_behind_their_doors() {
     // A primary sends its log to its backup, and the chief tells both their roles.
     let replication = [
         "replication/log_sender",
-        "replication/pair_telemetry",
+        "replication/replica_telemetry",
         "replication/replica",
         "replication/replica_service",
         "replication/shard_service",

@@ -36,11 +36,12 @@ use evaluated::Evaluated;
 
 use crate::epoch_summary::EpochSummary;
 use crate::report::examples_in;
-use crate::run_history::RunHistory;
 use crate::save::Provenance;
-use crate::summary_writer::SummaryWriter;
 use crate::telemetry::Telemetry;
-use crate::{Dispatcher, EndedSessions, Failover, Liveness, LocalCoordinator, Report, ShardMap};
+use crate::{Failover, Report};
+use trainyard_coordinator::{Dispatcher, EndedSessions, Liveness, LocalCoordinator, ShardMap};
+use trainyard_dashboard::RunHistory;
+use trainyard_dashboard::SummaryWriter;
 
 /// Longest wait at the end of the job for the tasks to leave, for the chief's own training loop, and for the curves.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -17,8 +17,10 @@ use trainyard_protocol::v1::replica_service_client::ReplicaServiceClient;
 use trainyard_protocol::{convert, limits, root_cause, v1};
 use trainyard_runtime::Network;
 
-use crate::failover::decide;
-use crate::{Decision, PairReport, ReplicaReport, ReplicaState, ShardEntry, ShardMap};
+use trainyard_coordinator::decide;
+use trainyard_coordinator::{
+    Decision, PairReport, ReplicaReport, ReplicaState, ShardEntry, ShardMap,
+};
 
 /// Silence after which a server counts as gone: less than the lease of a worker, more than a delay of the scheduler.
 const PEER_TIMEOUT: Duration = Duration::from_secs(4);

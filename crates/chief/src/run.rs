@@ -27,14 +27,15 @@ use trainyard_trainer::{
 };
 
 use crate::chief::{Ending, host};
-use crate::clock::Clock;
-use crate::page::RunPage;
-use crate::run_history::RunHistory;
 use crate::service::Service;
 use crate::standby;
-use crate::{
-    Admission, Chief, Dispatcher, Failover, LocalCoordinator, Membership, MembershipConfig, run_job,
+use crate::{Chief, Failover, run_job};
+use trainyard_coordinator::{
+    Admission, Dispatcher, LocalCoordinator, Membership, MembershipConfig,
 };
+use trainyard_dashboard::Clock;
+use trainyard_dashboard::RunHistory;
+use trainyard_dashboard::RunPage;
 
 /// Silence after which a task counts as gone.
 const LEASE_DURATION: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use trainyard_trainer::{
     NextShardReply, NextShardRequest, RegisterRequest, StepTotals,
 };
 
-use crate::LocalCoordinator;
+use trainyard_coordinator::LocalCoordinator;
 
 /// The session service of a chief.
 #[derive(Debug)]

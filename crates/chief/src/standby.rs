@@ -14,7 +14,7 @@ use trainyard_run_config::Agreement;
 use trainyard_storage::is_remote;
 use trainyard_trainer::RemoteCoordinator;
 
-use crate::leader_election::{LeaderElection, Next};
+use trainyard_coordinator::{ElectionStep, LeaderElection};
 
 /// Interval between polls of the model directory.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -68,10 +68,10 @@ pub(crate) async fn wait_for_leadership(
             phase == Some(JobPhase::Stopped),
         );
         match next {
-            Next::Chief => return Ok(true),
-            Next::Refuse(leader) => return Err(led_by(&leader)),
-            Next::Wait => context.readiness.set("standing by", true, Vec::new()),
-            Next::Follow(leader) => {
+            ElectionStep::Chief => return Ok(true),
+            ElectionStep::Refuse(leader) => return Err(led_by(&leader)),
+            ElectionStep::Wait => context.readiness.set("standing by", true, Vec::new()),
+            ElectionStep::Follow(leader) => {
                 context.readiness.set("standing by", true, Vec::new());
                 let seen = tokio::select! {
                     seen = follow(context, id, &leader, &mut told) => seen,

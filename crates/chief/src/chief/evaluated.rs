@@ -15,7 +15,7 @@ use trainyard_storage::is_remote;
 
 use super::{Chief, Run};
 use crate::early_stopping::{Verdict, judge, values};
-use crate::evaluations::evaluations;
+use trainyard_dashboard::evaluations;
 
 /// Interval between polls of a folder.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);

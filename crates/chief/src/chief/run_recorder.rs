@@ -16,10 +16,10 @@ use trainyard_runtime::blocking;
 use trainyard_trainer::JobState;
 
 use super::{Chief, LEAVE_TIMEOUT, Run};
-use crate::history_file;
-use crate::page::missing;
-use crate::run_history::{RunHistory, Saved};
 use crate::save::Written;
+use trainyard_dashboard::history_file;
+use trainyard_dashboard::missing;
+use trainyard_dashboard::{RunHistory, Saved};
 
 /// Interval between points of the curves.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);

@@ -16,7 +16,7 @@ use trainyard_trainer::{Outcome, into_diagnostic};
 
 use super::{Chief, Run};
 use crate::telemetry::Telemetry;
-use crate::{Dispatcher, Liveness};
+use trainyard_coordinator::{Dispatcher, Liveness};
 
 /// Interval between polls of the membership and of the first server, which counts the steps.
 pub(super) const WATCH_INTERVAL: Duration = Duration::from_millis(25);

@@ -7,14 +7,14 @@ use tokio::time::Instant;
 /// Times of a run in seconds since 1970. A monotonic clock advances them, so that a change of the system time has no
 /// effect.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
+pub struct Clock {
     since: Instant,
     unix_secs: f64,
 }
 
 impl Clock {
     /// Returns the clock of a process that started at `started`, which is now or earlier.
-    pub(crate) fn new(started: SystemTime) -> Self {
+    pub fn new(started: SystemTime) -> Self {
         let passed = started.elapsed().unwrap_or_default().as_secs_f64();
         let unix = started
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -26,7 +26,7 @@ impl Clock {
     }
 
     /// Returns seconds since 1970.
-    pub(crate) fn unix_secs(&self) -> f64 {
+    pub fn unix_secs(&self) -> f64 {
         self.unix_secs + self.since.elapsed().as_secs_f64()
     }
 }

@@ -17,7 +17,7 @@ const RESULTS_MAX: usize = 256;
 ///
 /// # Errors
 /// The file cannot be read.
-pub(crate) fn evaluations(folder: &Path) -> std::io::Result<Vec<Value>> {
+pub fn evaluations(folder: &Path) -> std::io::Result<Vec<Value>> {
     if is_remote(folder) {
         let text = read(&folder.join("metrics.jsonl")).map_err(std::io::Error::other)?;
         return Ok(latest(&text.unwrap_or_default(), 0));

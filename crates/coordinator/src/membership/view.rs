@@ -9,34 +9,36 @@ const SILENT_AFTER: Duration = Duration::from_millis(1500);
 
 /// The status of a task.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct View {
-    pub(crate) task: Task,
+pub struct View {
+    /// Task.
+    pub task: Task,
     /// A word: `training`, `silent`, `absent`, ...
-    pub(crate) state: &'static str,
+    pub state: &'static str,
     /// Reason of the state, if there is more to say.
-    pub(crate) reason: Option<String>,
+    pub reason: Option<String>,
     /// Address of the task; absent if it has not registered.
-    pub(crate) address: Option<String>,
+    pub address: Option<String>,
     /// Process id at that address.
-    pub(crate) process_id: Option<u32>,
+    pub process_id: Option<u32>,
     /// Session; 0 if the task has not registered.
-    pub(crate) session: u64,
+    pub session: u64,
     /// Time since the last sign of life of the task.
-    pub(crate) silence: Duration,
+    pub silence: Duration,
     /// Time of the heartbeat that reported the following values, since the chief's start.
-    pub(crate) told: Duration,
+    pub told: Duration,
     /// Steps of the session.
-    pub(crate) steps: u64,
+    pub steps: u64,
     /// Examples in these steps.
-    pub(crate) examples: u64,
+    pub examples: u64,
     /// Loss of the latest step; absent before the first.
-    pub(crate) loss: Option<f64>,
-    pub(crate) totals: StepTotals,
+    pub loss: Option<f64>,
+    /// Steps of the task, and their times.
+    pub totals: StepTotals,
 }
 
 impl Membership {
     /// Returns the status of every task that is expected or has registered.
-    pub(crate) fn view(&self, now: Duration) -> Vec<View> {
+    pub fn view(&self, now: Duration) -> Vec<View> {
         let expected = self.config.expected.iter().copied();
         let tasks: BTreeSet<Task> = expected.chain(self.members.keys().copied()).collect();
         tasks
@@ -46,7 +48,7 @@ impl Membership {
     }
 
     /// Returns the names that the job waits for before training.
-    pub(crate) fn waiting_for(&self) -> &[String] {
+    pub fn waiting_for(&self) -> &[String] {
         &self.waiting_for
     }
 

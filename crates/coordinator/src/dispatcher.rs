@@ -78,7 +78,7 @@ impl Dispatcher {
     }
 
     /// Begins a term. `servers` are the positions that each server has applied.
-    pub(crate) fn restart(&self, servers: &[Vec<ShardPosition>]) {
+    pub fn restart(&self, servers: &[Vec<ShardPosition>]) {
         let mut shards = self.shards.lock();
         shards.restart(servers);
         if shards.first_batch() > 0 {
@@ -91,44 +91,44 @@ impl Dispatcher {
 
     /// Records that the last step has been applied. From now on, only batches are handed out that some servers have
     /// applied and others have not. Returns whether there are none.
-    pub(crate) fn complete(&self, servers: &[Vec<ShardPosition>]) -> bool {
+    pub fn complete(&self, servers: &[Vec<ShardPosition>]) -> bool {
         self.shards.lock().complete(servers)
     }
 
     /// Returns whether the servers have applied all data. Returns `true` if the amount of data is unknown.
-    pub(crate) fn is_applied(&self, servers: &[Vec<ShardPosition>]) -> bool {
+    pub fn is_applied(&self, servers: &[Vec<ShardPosition>]) -> bool {
         let indexer = self.indexer.lock();
         self.shards.lock().is_applied(indexer.index(), servers)
     }
 
     /// Returns whether the servers have applied all data. Returns `false` if the amount of data is unknown.
-    pub(crate) fn is_over(&self, servers: &[Vec<ShardPosition>]) -> bool {
+    pub fn is_over(&self, servers: &[Vec<ShardPosition>]) -> bool {
         let indexer = self.indexer.lock();
         self.shards.lock().is_over(indexer.index(), servers) == Some(true)
     }
 
     /// Releases the data shards of a session.
-    pub(crate) fn release(&self, holder: Holder) {
+    pub fn release(&self, holder: Holder) {
         self.shards.lock().release(holder);
     }
 
     /// Releases the data shards of earlier sessions of a task.
-    pub(crate) fn release_before(&self, holder: Holder) {
+    pub fn release_before(&self, holder: Holder) {
         self.shards.lock().release_before(holder);
     }
 
     /// Returns the reason why no more data can be handed out, once.
-    pub(crate) fn failure(&self) -> Option<Diagnostic> {
+    pub fn failure(&self) -> Option<Diagnostic> {
         self.failure.lock().take()
     }
 
     /// Returns the number of batches of a synchronous step; 1 if the updates are not synchronous.
-    pub(crate) fn lanes(&self) -> u32 {
+    pub fn lanes(&self) -> u32 {
         self.shards.lock().deal().lanes.get()
     }
 
     /// Returns a number that changes when a file does.
-    pub(crate) fn fingerprint(&self) -> u64 {
+    pub fn fingerprint(&self) -> u64 {
         self.indexer.lock().fingerprint()
     }
 
@@ -136,7 +136,7 @@ impl Dispatcher {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(crate) fn rows(&self) -> Result<u64, Diagnostic> {
+    pub fn rows(&self) -> Result<u64, Diagnostic> {
         loop {
             let mut indexer = self.indexer.lock();
             if indexer.index().is_complete() {
@@ -155,7 +155,7 @@ impl Dispatcher {
     ///
     /// # Errors
     /// A file cannot be read: the job cannot continue.
-    pub(crate) fn answer(&self, ask: &NextShardRequest) -> Result<NextShardReply, Refusal> {
+    pub fn answer(&self, ask: &NextShardRequest) -> Result<NextShardReply, Refusal> {
         let until = Instant::now() + INDEX_TIMEOUT;
         let holder = (ask.heartbeat.task, ask.heartbeat.session);
         let mut reserve = Vec::new();

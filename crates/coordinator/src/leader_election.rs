@@ -10,7 +10,7 @@ pub(crate) const LEADER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The next action of a chief.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum ElectionStep {
     /// The chief leads.
     Chief,
     /// The chief waits until a chief leads.
@@ -23,7 +23,7 @@ pub(crate) enum Next {
 
 /// The election, as one chief sees it. Times are counted from the chief's start.
 #[derive(Debug, Clone)]
-pub(crate) struct LeaderElection {
+pub struct LeaderElection {
     /// Address of this chief.
     own: String,
     /// Whether this chief is `chief:0`, which leads if no chief does.
@@ -41,7 +41,8 @@ pub(crate) struct LeaderElection {
 }
 
 impl LeaderElection {
-    pub(crate) fn new(own: &str, first: bool, several: bool) -> Self {
+    /// Returns the election of the chief at address `own`. `first`: it is `chief:0`. `several`: the cluster has standby chiefs.
+    pub fn new(own: &str, first: bool, several: bool) -> Self {
         Self {
             own: own.to_owned(),
             first,
@@ -55,13 +56,13 @@ impl LeaderElection {
 
     /// Decides, from the latest claim of the model directory, and from whether that leader has `stopped` the job on
     /// purpose.
-    pub(crate) fn next(&mut self, now: Duration, leader: Option<Leader>, stopped: bool) -> Next {
+    pub fn next(&mut self, now: Duration, leader: Option<Leader>, stopped: bool) -> ElectionStep {
         let leader = match leader {
             // The leader was an earlier process of this chief.
-            Some(leader) if leader.address == self.own => return Next::Chief,
+            Some(leader) if leader.address == self.own => return ElectionStep::Chief,
             Some(leader) => leader,
-            None if self.first || now >= self.sign + LEADER_TIMEOUT => return Next::Chief,
-            None => return Next::Wait,
+            None if self.first || now >= self.sign + LEADER_TIMEOUT => return ElectionStep::Chief,
+            None => return ElectionStep::Wait,
         };
         if leader.cluster_epoch > self.epoch {
             // A claim is a sign of life, unless it was made before this chief started.
@@ -69,24 +70,24 @@ impl LeaderElection {
             (self.epoch, self.heard, self.gone) = (leader.cluster_epoch, false, false);
         }
         if self.heard && !self.several {
-            return Next::Refuse(leader);
+            return ElectionStep::Refuse(leader);
         }
         if self.heard && stopped {
-            return Next::Wait;
+            return ElectionStep::Wait;
         }
         if now >= self.sign + LEADER_TIMEOUT || (self.gone && self.first) {
-            return Next::Chief;
+            return ElectionStep::Chief;
         }
-        Next::Follow(leader)
+        ElectionStep::Follow(leader)
     }
 
     /// Records that the leader was present until now.
-    pub(crate) fn heard(&mut self, now: Duration) {
+    pub fn heard(&mut self, now: Duration) {
         (self.sign, self.heard, self.gone) = (now, true, false);
     }
 
     /// Records that nothing listens at the leader's address.
-    pub(crate) fn nobody(&mut self) {
+    pub fn nobody(&mut self) {
         self.gone = true;
     }
 }
@@ -110,19 +111,22 @@ mod tests {
         })
     }
 
-    fn follows(next: &Next) -> bool {
-        matches!(next, Next::Follow(_))
+    fn follows(next: &ElectionStep) -> bool {
+        matches!(next, ElectionStep::Follow(_))
     }
 
     #[test]
     fn where_nobody_has_led_the_first_does_at_once_and_the_second_if_the_first_does_not_come() {
         assert_eq!(
             LeaderElection::new("a:1", true, true).next(Duration::ZERO, None, false),
-            Next::Chief
+            ElectionStep::Chief
         );
         let mut second = LeaderElection::new("b:1", false, true);
-        assert_eq!(second.next(Duration::ZERO, None, false), Next::Wait);
-        assert_eq!(second.next(LEADER_TIMEOUT, None, false), Next::Chief);
+        assert_eq!(second.next(Duration::ZERO, None, false), ElectionStep::Wait);
+        assert_eq!(
+            second.next(LEADER_TIMEOUT, None, false),
+            ElectionStep::Chief
+        );
     }
 
     #[test]
@@ -131,7 +135,7 @@ mod tests {
             let mut back = LeaderElection::new("a:1", first, true);
             assert_eq!(
                 back.next(Duration::ZERO, leader("a:1", 4), false),
-                Next::Chief
+                ElectionStep::Chief
             );
         }
     }
@@ -153,7 +157,7 @@ mod tests {
         );
         assert_eq!(
             second.next(63 * SECOND, leader("a:1", 1), false),
-            Next::Chief
+            ElectionStep::Chief
         );
     }
 
@@ -166,7 +170,7 @@ mod tests {
         assert!(follows(&second.next(14 * SECOND, leader("a:1", 2), false)));
         assert_eq!(
             second.next(15 * SECOND, leader("a:1", 2), false),
-            Next::Chief
+            ElectionStep::Chief
         );
     }
 
@@ -183,7 +187,7 @@ mod tests {
         first.nobody();
         assert_eq!(
             first.next(50 * SECOND, leader("b:1", 2), false),
-            Next::Chief
+            ElectionStep::Chief
         );
     }
 
@@ -200,19 +204,19 @@ mod tests {
         elsewhere.heard(SECOND);
         assert_eq!(
             elsewhere.next(SECOND, found.clone(), false),
-            Next::Refuse(found.clone().expect("one"))
+            ElectionStep::Refuse(found.clone().expect("one"))
         );
         other.nobody();
         assert_eq!(
             other.next(SECOND, found.clone(), false),
-            Next::Chief,
+            ElectionStep::Chief,
             "it is gone"
         );
         let mut silent = LeaderElection::new("b:1", true, false);
         assert!(follows(&silent.next(2 * SECOND, found.clone(), false)));
         assert_eq!(
             silent.next(LEADER_TIMEOUT, found, false),
-            Next::Chief,
+            ElectionStep::Chief,
             "it does not answer"
         );
     }
@@ -228,7 +232,7 @@ mod tests {
         second.heard(SECOND);
         assert_eq!(
             second.next(100 * SECOND, leader("a:1", 1), true),
-            Next::Wait
+            ElectionStep::Wait
         );
         assert!(
             follows(&second.next(101 * SECOND, leader("a:1", 2), false)),

@@ -13,7 +13,7 @@ use crate::time_series::Point;
 const FILE: &str = "history.json";
 
 /// Returns the curves as JSON, by columns.
-pub(crate) fn to_json((run, tasks): &Curves) -> Value {
+pub fn to_json((run, tasks): &Curves) -> Value {
     let tasks: Map<String, Value> = tasks
         .iter()
         .map(|(task, points)| (task.to_string(), columns(points, &TASK_SERIES)))
@@ -25,7 +25,7 @@ pub(crate) fn to_json((run, tasks): &Curves) -> Value {
 ///
 /// # Errors
 /// The file cannot be written.
-pub(crate) fn keep(model_dir: &Path, curves: &Curves) -> Result<(), Error> {
+pub fn keep(model_dir: &Path, curves: &Curves) -> Result<(), Error> {
     if curves.0.is_empty() {
         return Ok(());
     }
@@ -39,7 +39,7 @@ pub(crate) fn keep(model_dir: &Path, curves: &Curves) -> Result<(), Error> {
 ///
 /// # Errors
 /// The file cannot be read, or holds no curve. The error is a sentence that names the path.
-pub(crate) fn kept(model_dir: &Path) -> Result<Curves, String> {
+pub fn kept(model_dir: &Path) -> Result<Curves, String> {
     let path = model_dir.join(FILE);
     let wrong = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
     let Some(text) = read(&path).map_err(|error| wrong(&error))? else {
@@ -111,7 +111,7 @@ fn points<const N: usize>(columns: &Value, names: &[&str; N]) -> Vec<Point<N>> {
 }
 
 /// Rounds to five digits, which is more than can be seen. Returns `None` if the value is not finite.
-pub(crate) fn short(value: f64) -> Option<f64> {
+pub fn short(value: f64) -> Option<f64> {
     if !value.is_finite() {
         return None;
     }

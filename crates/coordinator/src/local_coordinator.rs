@@ -66,17 +66,21 @@ impl LocalCoordinator {
     }
 
     /// Begins a term: see [`Membership::begin_epoch`]. Notifies standby chiefs.
-    pub(crate) fn begin_epoch(&self, epoch: u64, waiting_for: Vec<String>) {
+    pub fn begin_epoch(&self, epoch: u64, waiting_for: Vec<String>) {
         self.with(|membership, _| membership.begin_epoch(epoch, waiting_for));
         self.epoch.send_replace(epoch);
     }
 
     /// Returns the terms that the chief begins, from the present one on; 0 = none yet.
-    pub(crate) fn epochs(&self) -> watch::Receiver<u64> {
+    pub fn epochs(&self) -> watch::Receiver<u64> {
         self.epoch.subscribe()
     }
 
-    pub(crate) fn register_now(&self, join: RegisterRequest) -> Result<RegisterReply, Refusal> {
+    /// Registers a task: see [`Membership::register`].
+    ///
+    /// # Errors
+    /// The membership refuses the task.
+    pub fn register_now(&self, join: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let task = join.task;
         let joined = self.with(|membership, now| membership.register(now, join))?;
         if let Some(data) = &self.data {
@@ -85,30 +89,35 @@ impl LocalCoordinator {
         Ok(joined)
     }
 
-    pub(crate) fn heartbeat_now(
-        &self,
-        heartbeat: &HeartbeatRequest,
-    ) -> Result<HeartbeatReply, Refusal> {
+    /// Renews the lease of a task: see [`Membership::heartbeat`].
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub fn heartbeat_now(&self, heartbeat: &HeartbeatRequest) -> Result<HeartbeatReply, Refusal> {
         self.with(|membership, now| membership.heartbeat(now, heartbeat))
     }
 
     /// Ends the job. Heartbeats report the state to the tasks, and their keep-alive streams end.
-    pub(crate) fn end(&self, state: JobState) {
+    pub fn end(&self, state: JobState) {
         self.with(|membership, _| membership.end(state));
         self.over.cancel();
     }
 
     /// Waits until the job is over.
-    pub(crate) fn over(&self) -> WaitForCancellationFutureOwned {
+    pub fn over(&self) -> WaitForCancellationFutureOwned {
         self.over.clone().cancelled_owned()
     }
 
-    pub(crate) fn attend_now(&self, heartbeat: &HeartbeatRequest) -> Result<(), Refusal> {
+    /// Begins a keep-alive stream of a task: see [`Membership::keep_alive`].
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub fn attend_now(&self, heartbeat: &HeartbeatRequest) -> Result<(), Refusal> {
         self.with(|membership, now| membership.keep_alive(now, heartbeat))
     }
 
     /// Ends a session, and bars its task from registering. Returns whether the session was active.
-    pub(crate) fn quarantine(&self, task: Task, session: u64, why: String) -> bool {
+    pub fn quarantine(&self, task: Task, session: u64, why: String) -> bool {
         let ended = self.with(|membership, _| membership.quarantine(task, session, why));
         if ended {
             if let Some(data) = &self.data {
@@ -120,19 +129,20 @@ impl LocalCoordinator {
     }
 
     /// Records that a keep-alive stream of a task has broken.
-    pub(crate) fn lost_now(&self, heartbeat: &HeartbeatRequest) {
+    pub fn lost_now(&self, heartbeat: &HeartbeatRequest) {
         self.with(|membership, now| membership.lost(now, heartbeat));
     }
 
     /// Returns the dispatcher, under dynamic sharding.
-    pub(crate) fn data(&self) -> Option<&Arc<Dispatcher>> {
+    pub fn data(&self) -> Option<&Arc<Dispatcher>> {
         self.data.as_ref()
     }
 
-    pub(crate) async fn next_shard_now(
-        &self,
-        ask: NextShardRequest,
-    ) -> Result<NextShardReply, Refusal> {
+    /// Assigns a data shard: see [`Dispatcher`].
+    ///
+    /// # Errors
+    /// The session has ended, or the job has no dispatcher.
+    pub async fn next_shard_now(&self, ask: NextShardRequest) -> Result<NextShardReply, Refusal> {
         self.with(|membership, now| membership.check(now, &ask.heartbeat))?;
         let Some(data) = self.data.clone() else {
             let message = "the chief assigns data shards only with input.train.sharding = \
@@ -149,7 +159,11 @@ impl LocalCoordinator {
         })?
     }
 
-    pub(crate) async fn form_now(&self, form: JoinGroupRequest) -> Result<JoinGroupReply, Refusal> {
+    /// Adds a task to the next process group. Returns the group, or after 100 ms that it is not complete yet.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn form_now(&self, form: JoinGroupRequest) -> Result<JoinGroupReply, Refusal> {
         let until = Instant::now() + HOLD;
         loop {
             let asked = self.asked.notified();
@@ -166,7 +180,11 @@ impl LocalCoordinator {
         }
     }
 
-    pub(crate) async fn leave_now(
+    /// Ends the session of a task that leaves.
+    ///
+    /// # Errors
+    /// The session has ended before.
+    pub async fn leave_now(
         &self,
         heartbeat: &HeartbeatRequest,
         reason: LeaveReason,

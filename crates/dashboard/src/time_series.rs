@@ -2,12 +2,12 @@
 
 /// A measurement: `N` values at one time. Unknown values are NaN.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Point<const N: usize> {
+pub struct Point<const N: usize> {
     /// Seconds since 1970.
-    pub(crate) unix_secs: f64,
+    pub unix_secs: f64,
     /// Global step.
-    pub(crate) step: u64,
-    pub(crate) values: [f32; N],
+    pub step: u64,
+    pub values: [f32; N],
 }
 
 /// Points that are merged into one: means of the known values, at the time of the last point.

@@ -33,8 +33,8 @@ pub(crate) struct Rendezvous {
 /// A process group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
-    pub(crate) generation: u64,
-    pub(crate) members: Vec<Task>,
+    pub generation: u64,
+    pub members: Vec<Task>,
 }
 
 impl Rendezvous {

@@ -8,19 +8,19 @@ use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{Content, Context};
 use trainyard_trainer::JobState;
 
-use crate::LocalCoordinator;
 use crate::evaluations::evaluations;
 use crate::history_file::{self, short};
-use crate::membership::View;
 use crate::run_history::{Observed, Rates, RunHistory, Saved, Server};
+use trainyard_coordinator::LocalCoordinator;
+use trainyard_coordinator::View;
 
 /// Media type of the API's answers.
 const JSON: &str = "application/json";
 
 /// The source of everything that the page shows.
-pub(crate) struct RunPage {
-    pub(crate) coordinator: LocalCoordinator,
-    pub(crate) observation: RunHistory,
+pub struct RunPage {
+    coordinator: LocalCoordinator,
+    observation: RunHistory,
     facts: Value,
     model_dir: PathBuf,
     max_steps: Option<u64>,
@@ -31,11 +31,8 @@ pub(crate) struct RunPage {
 }
 
 impl RunPage {
-    pub(crate) fn new(
-        context: &Context,
-        coordinator: LocalCoordinator,
-        observation: RunHistory,
-    ) -> Self {
+    /// Returns the page of the job of a context.
+    pub fn new(context: &Context, coordinator: LocalCoordinator, observation: RunHistory) -> Self {
         let job = &context.job;
         let cluster = &context.cluster;
         let kind = |value: Value| value["kind"].as_str().map(str::to_owned);
@@ -81,7 +78,7 @@ impl RunPage {
     }
 
     /// Returns the content of a path, if there is any.
-    pub(crate) fn answer(&self, path: &str) -> Option<Content> {
+    pub fn answer(&self, path: &str) -> Option<Content> {
         let file = |media_type, text: &'static str| {
             Some(Content {
                 media_type,
@@ -240,7 +237,7 @@ fn headline(
 }
 
 /// Returns the names that an open job waits for.
-pub(crate) fn missing(servers: &[Server], active: usize) -> Vec<String> {
+pub fn missing(servers: &[Server], active: usize) -> Vec<String> {
     let silent = servers.iter().filter(|server| server.state == "silent");
     let mut missing: Vec<String> = silent.map(|server| server.name.clone()).collect();
     if active == 0 {

@@ -66,7 +66,7 @@ struct Timers {
 
 /// The events of a run. Callers do not wait: a task of its own writes the events.
 #[derive(Debug)]
-pub(crate) struct SummaryWriter {
+pub struct SummaryWriter {
     sender: mpsc::Sender<Note>,
     /// The next step at which an event is due. Most steps read only this value.
     due: AtomicU64,
@@ -79,7 +79,7 @@ pub(crate) struct SummaryWriter {
 
 impl SummaryWriter {
     /// Starts the writer of a job. The file is created with the first event; a job without summaries gets no file.
-    pub(crate) fn start(job: &Job, clock: Clock) -> Arc<Self> {
+    pub fn start(job: &Job, clock: Clock) -> Arc<Self> {
         let run = &job.run;
         let (sender, receiver) = mpsc::channel(QUEUE_EVENTS_MAX);
         let timer = |every| Timer { every, last: None };
@@ -115,7 +115,7 @@ impl SummaryWriter {
     }
 
     /// Records a step, and its loss if it is known.
-    pub(crate) fn step(&self, step: u64, loss: Option<f64>) {
+    pub fn step(&self, step: u64, loss: Option<f64>) {
         if step < self.due.load(Ordering::Relaxed) {
             return;
         }
@@ -153,7 +153,7 @@ impl SummaryWriter {
     }
 
     /// Records a checkpoint at `path`.
-    pub(crate) fn checkpoint(&self, step: u64, path: PathBuf) {
+    pub fn checkpoint(&self, step: u64, path: PathBuf) {
         if self.timers.lock().summary.every == 0 {
             return;
         }
@@ -169,7 +169,7 @@ impl SummaryWriter {
     }
 
     /// Waits for a limited time until all events are written.
-    pub(crate) async fn end(&self) {
+    pub async fn end(&self) {
         let writing = self.writing.lock().take();
         let Some(writing) = writing else { return };
         let ended = async {

@@ -14,7 +14,7 @@ use trainyard_trainer::{
     JoinGroupRequest, LeaveReason, RegisterReply, RegisterRequest, StepTotals,
 };
 
-pub(crate) use view::View;
+pub use view::View;
 
 use crate::backup_workers::LaneAssignment;
 use crate::rendezvous::Rendezvous;
@@ -196,12 +196,12 @@ impl Membership {
     }
 
     /// Returns the global step, as last seen.
-    pub(crate) fn global_step(&self) -> u64 {
+    pub fn global_step(&self) -> u64 {
         self.global_step
     }
 
     /// Returns the term of the chief.
-    pub(crate) fn epoch(&self) -> u64 {
+    pub fn epoch(&self) -> u64 {
         self.epoch
     }
 

@@ -9,8 +9,8 @@ use trainyard_cluster_spec::Task;
 use trainyard_trainer::StepTotals;
 
 use crate::clock::Clock;
-use crate::membership::View;
 use crate::time_series::{Point, TimeSeries};
+use trainyard_coordinator::View;
 
 /// Largest number of points of a curve of the run. After as many seconds, a curve has at least half of them.
 const POINTS_MAX: usize = 512;
@@ -38,21 +38,21 @@ pub(crate) const TASK_SERIES: [&str; 3] = ["steps_per_second", "loss", "stalenes
 
 /// Rates of a task between two heartbeats. Means over its steps are NaN if there was no step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Rates {
-    pub(crate) steps_per_second: f64,
-    pub(crate) examples_per_second: f64,
+pub struct Rates {
+    pub steps_per_second: f64,
+    pub examples_per_second: f64,
     /// Mean loss.
-    pub(crate) loss: f64,
-    pub(crate) staleness_steps: f64,
+    pub loss: f64,
+    pub staleness_steps: f64,
     /// Milliseconds of a step.
-    pub(crate) input_ms: f64,
-    pub(crate) exchange_ms: f64,
-    pub(crate) compute_ms: f64,
+    pub input_ms: f64,
+    pub exchange_ms: f64,
+    pub compute_ms: f64,
 }
 
 impl Rates {
     /// Rates of a task without steps.
-    pub(crate) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         steps_per_second: 0.0,
         examples_per_second: 0.0,
         loss: f64::NAN,
@@ -95,27 +95,29 @@ struct TaskRecord {
 
 /// The status of a parameter server.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Server {
-    pub(crate) name: String,
+pub struct Server {
+    pub name: String,
     /// A word: `waiting`, `ready`, `silent`.
-    pub(crate) state: &'static str,
+    pub state: &'static str,
     /// The reason why the server is silent.
-    pub(crate) reason: Option<String>,
+    pub reason: Option<String>,
     /// Updates it has applied.
-    pub(crate) version: u64,
+    pub version: u64,
     /// Bytes of values and slots.
-    pub(crate) value_bytes: u64,
+    pub value_bytes: u64,
 }
 
 /// A checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Saved {
-    pub(crate) step: u64,
+pub struct Saved {
+    /// Global step.
+    pub step: u64,
     /// Seconds since 1970.
-    pub(crate) unix_secs: f64,
-    pub(crate) bytes: u64,
+    pub unix_secs: f64,
+    /// Bytes of its files.
+    pub bytes: u64,
     /// Seconds that the write took; absent if an earlier process wrote it.
-    pub(crate) seconds: Option<f64>,
+    pub seconds: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -133,22 +135,23 @@ struct State {
 
 /// The history of a run. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct RunHistory {
+pub struct RunHistory {
     state: Arc<Mutex<State>>,
-    pub(crate) clock: Clock,
+    /// Clock of the run.
+    pub clock: Clock,
 }
 
 /// The history without the curves, at one time.
 #[derive(Debug, Clone)]
-pub(crate) struct Observed {
-    pub(crate) global_step: u64,
+pub struct Observed {
+    pub global_step: u64,
     /// Rates of the run.
-    pub(crate) latest: Rates,
-    pub(crate) rates: BTreeMap<Task, Rates>,
-    pub(crate) servers: Vec<Server>,
-    pub(crate) saved: Vec<Saved>,
+    pub latest: Rates,
+    pub rates: BTreeMap<Task, Rates>,
+    pub servers: Vec<Server>,
+    pub saved: Vec<Saved>,
     /// Checkpoints that could not be written.
-    pub(crate) failures: u64,
+    pub failures: u64,
 }
 
 /// The curves of the run, and those of its tasks.
@@ -159,7 +162,7 @@ pub(crate) type Curves = (
 
 impl RunHistory {
     /// Returns an empty history of a run with servers of these names.
-    pub(crate) fn new(clock: Clock, servers: impl IntoIterator<Item = String>) -> Self {
+    pub fn new(clock: Clock, servers: impl IntoIterator<Item = String>) -> Self {
         let server = |name| Server {
             name,
             state: "waiting",
@@ -184,21 +187,21 @@ impl RunHistory {
     }
 
     /// Continues the curves of an earlier chief.
-    pub(crate) fn resume(&self, (run, tasks): Curves) {
+    pub fn resume(&self, (run, tasks): Curves) {
         let mut state = self.state.lock();
         state.run = TimeSeries::resumed(run, POINTS_MAX);
         state.earlier = tasks;
     }
 
     /// Updates the status of a server.
-    pub(crate) fn server(&self, place: usize, stands: impl FnOnce(&mut Server)) {
+    pub fn server(&self, place: usize, stands: impl FnOnce(&mut Server)) {
         if let Some(server) = self.state.lock().servers.get_mut(place) {
             stands(server);
         }
     }
 
     /// Records a checkpoint.
-    pub(crate) fn saved(&self, saved: Saved) {
+    pub fn saved(&self, saved: Saved) {
         let mut state = self.state.lock();
         if state.saved.len() >= CHECKPOINTS_MAX {
             state.saved.pop_front();
@@ -207,18 +210,12 @@ impl RunHistory {
     }
 
     /// Records a checkpoint that could not be written.
-    pub(crate) fn not_saved(&self) {
+    pub fn not_saved(&self) {
         self.state.lock().failures += 1;
     }
 
     /// Adds a point to every curve, from the status of the tasks, the global step and the global steps per second.
-    pub(crate) fn look(
-        &self,
-        global_step: u64,
-        steps_per_second: f64,
-        now: Duration,
-        views: Vec<View>,
-    ) {
+    pub fn look(&self, global_step: u64, steps_per_second: f64, now: Duration, views: Vec<View>) {
         let unix_secs = self.clock.unix_secs();
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -296,7 +293,7 @@ impl RunHistory {
     }
 
     /// Returns the history without the curves.
-    pub(crate) fn observed(&self) -> Observed {
+    pub fn observed(&self) -> Observed {
         let state = self.state.lock();
         Observed {
             global_step: state.global_step,
@@ -313,12 +310,12 @@ impl RunHistory {
     }
 
     /// Returns the status of the parameter servers.
-    pub(crate) fn servers(&self) -> Vec<Server> {
+    pub fn servers(&self) -> Vec<Server> {
         self.state.lock().servers.clone()
     }
 
     /// Returns the curves.
-    pub(crate) fn curves(&self) -> Curves {
+    pub fn curves(&self) -> Curves {
         let state = self.state.lock();
         let curve = |(task, record): (&Task, &TaskRecord)| {
             record

@@ -1,0 +1,15 @@
+//! What people see of a run: the chief's page and its API, the curves that outlive the chief, and summaries for TensorBoard.
+
+mod clock;
+mod evaluations;
+pub mod history_file;
+mod page;
+mod run_history;
+mod summary_writer;
+mod time_series;
+
+pub use clock::Clock;
+pub use evaluations::evaluations;
+pub use page::{RunPage, missing};
+pub use run_history::{RunHistory, Saved};
+pub use summary_writer::SummaryWriter;
