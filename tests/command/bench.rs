@@ -65,6 +65,11 @@ fn a_job_on_a_cluster_is_measured_by_role() {
         (examples / steps - 32.0).abs() < 3.0,
         "batches of 32: {figures:#}"
     );
+    assert_eq!(
+        (&figures["durability"], &figures["transport"]),
+        (&"wal".into(), &"socket files".into()),
+        "{figures:#}"
+    );
     let whole = positive(&figures, "/cpu_ms_per_step");
     let mut parts = 0.0;
     for role in ["chief", "worker", "ps"] {
@@ -161,9 +166,12 @@ fn a_slow_server_slows_every_step() {
         "2",
         "--slow-ps-ms",
         "10",
+        "--durability",
+        "none",
         "--seconds",
         "1",
     ]);
+    assert_eq!(figures["durability"], "none", "{figures:#}");
     // A step asks the slow server at least once: there and back.
     assert!(positive(&figures, "/p50_ms") >= 20.0, "{figures:#}");
 }

@@ -1,6 +1,7 @@
 //! `trainyard bench`: the speed of the parts of training on this machine.
 
 mod arguments;
+mod conditions;
 mod figures;
 mod load;
 mod local;

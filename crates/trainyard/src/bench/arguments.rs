@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser as _;
 use clap::{Args, Subcommand};
-use trainyard_run_config::PayloadType;
+use trainyard_run_config::{DurabilityConfig, PayloadType};
 
 use crate::arguments::{Format, JobArguments};
 
@@ -74,6 +74,18 @@ fn payload_type(text: &str) -> Result<PayloadType, String> {
     found.ok_or_else(|| "it must be float32, bfloat16 or float16".to_owned())
 }
 
+fn durability(text: &str) -> Result<DurabilityConfig, String> {
+    let known = [
+        DurabilityConfig::None,
+        DurabilityConfig::Wal,
+        DurabilityConfig::WalSync,
+    ];
+    let found = known.into_iter().find(|known| known.name() == text);
+    found.ok_or_else(|| {
+        "it must be none, wal or wal_sync; a chief assigns backups, so `bench train` measures replica".to_owned()
+    })
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct BenchPs {
     /// Values of a dense variable. Each step reads and updates all of them.
@@ -106,6 +118,9 @@ pub(crate) struct BenchPs {
     /// Type of values on the wire, like strategy.payload.
     #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = payload_type)]
     pub(crate) payload: PayloadType,
+    /// What a server does before it acknowledges a push, like parameter_servers.durability: none, wal or wal_sync.
+    #[arg(long, value_name = "MODE", default_value = "wal", value_parser = durability)]
+    pub(crate) durability: DurabilityConfig,
     /// Draws rows by Zipf's law with this exponent, 0 to 10. Without it, all rows have the same probability.
     #[arg(long, value_name = "S", value_parser = exponent)]
     pub(crate) zipf: Option<f64>,
@@ -152,6 +167,9 @@ pub(crate) struct BenchScale {
     /// Values per row.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) dim: usize,
+    /// What a server does before it acknowledges a push, like parameter_servers.durability: none, wal or wal_sync.
+    #[arg(long, value_name = "MODE", default_value = "wal", value_parser = durability)]
+    pub(crate) durability: DurabilityConfig,
     /// Duration of the load at each number of workers.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(crate) seconds: f64,

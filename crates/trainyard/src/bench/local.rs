@@ -10,6 +10,7 @@ use trainyard_trainer::Threads;
 use trainyard_variable::{Access, Read};
 
 use super::arguments::BenchJob;
+use super::conditions::Conditions;
 use crate::arguments::Format;
 use crate::output::print;
 
@@ -42,16 +43,24 @@ pub(super) fn input(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagno
         let (ready_seconds, ready_records) = read(true)?;
         let rate = records as f64 / seconds;
         let ready = ready_records as f64 / ready_seconds;
+        let conditions = Conditions::of_one_process();
         print(&match arguments.format {
             Format::Json => {
                 format!(
                     "{}\n",
-                    json!({"records_per_second": rate, "ready_records_per_second": ready})
+                    json!({
+                        "conditions": conditions,
+                        "records_per_second": rate,
+                        "ready_records_per_second": ready,
+                    })
                 )
             }
-            Format::Text => format!(
-                "records/s         {rate:.0} read and parsed, {ready:.0} made ready for the model, one thread\n"
-            ),
+            Format::Text => {
+                conditions.text()
+                    + &format!(
+                        "records/s         {rate:.0} read and parsed, {ready:.0} made ready for the model, one thread\n"
+                    )
+            }
         })
     };
     work().map_err(|problem: Diagnostic| vec![problem])
@@ -121,18 +130,28 @@ pub(super) fn model(arguments: &BenchJob, build: Build) -> Result<(), Vec<Diagno
         let step = seconds * 1e3 / steps.max(1) as f64;
         let rate = examples as f64 / seconds;
         let gflop = flop / seconds / 1e9;
+        let conditions = Conditions::of_one_process();
         print(&match arguments.format {
             Format::Json => format!(
                 "{}\n",
-                json!({"threads": threads.count(), "ms_per_step": step, "examples_per_second": rate, "gflop_per_second": gflop})
+                json!({
+                    "conditions": conditions,
+                    "threads": threads.count(),
+                    "ms_per_step": step,
+                    "examples_per_second": rate,
+                    "gflop_per_second": gflop,
+                })
             ),
-            Format::Text => format!(
-                "step              {step:.3} ms forward and backward, {}\nexamples/s        {rate:.0}\nGFLOP/s           {gflop:.1} in dense layers: forward, gradients of kernels and of inputs\n",
-                match threads.count() {
-                    1 => "one thread".to_owned(),
-                    count => format!("{count} threads"),
-                }
-            ),
+            Format::Text => {
+                conditions.text()
+                    + &format!(
+                        "step              {step:.3} ms forward and backward, {}\nexamples/s        {rate:.0}\nGFLOP/s           {gflop:.1} in dense layers: forward, gradients of kernels and of inputs\n",
+                        match threads.count() {
+                            1 => "one thread".to_owned(),
+                            count => format!("{count} threads"),
+                        }
+                    )
+            }
         })
     };
     work().map_err(|problem: Diagnostic| vec![problem])

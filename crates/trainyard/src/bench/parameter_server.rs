@@ -71,7 +71,7 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
         ZipfRows::new(arguments.table_rows, arguments.zipf)?;
     }
     let folder = Folder::new()?;
-    let addresses = write_files(folder.path(), arguments.ps, arguments.unix_sockets)?;
+    let addresses = write_files(folder.path(), arguments)?;
     let program = std::env::current_exe().map_err(|error| broken("find its own program", error))?;
     let threads = runtime_threads(arguments);
     let mut servers = Processes(Vec::new());
@@ -186,7 +186,8 @@ fn runtime_threads(arguments: &BenchPs) -> String {
 }
 
 /// Writes a job and a cluster for the servers, and returns their addresses.
-fn write_files(folder: &Path, servers: usize, sockets: bool) -> Result<Vec<String>, Diagnostic> {
+fn write_files(folder: &Path, arguments: &BenchPs) -> Result<Vec<String>, Diagnostic> {
+    let servers = arguments.ps;
     // These ports lie outside the range from which the system assigns the servers' own admin ports.
     let ports = free_ports(servers + 1)
         .ok_or_else(|| broken("find free ports", "this machine has too few"))?;
@@ -195,15 +196,16 @@ fn write_files(folder: &Path, servers: usize, sockets: bool) -> Result<Vec<Strin
         .map(|port| format!("127.0.0.1:{port}"))
         .collect();
     let chief = addresses.pop().unwrap_or_default();
-    if sockets {
+    if arguments.unix_sockets {
         let path =
             |index: usize| format!("unix:{}", folder.join(format!("ps-{index}.sock")).display());
         addresses = (0..servers).map(path).collect();
     }
     let job = format!(
         "model_dir = {:?}\n[input]\nlabel = {{ column = \"y\" }}\ntrain = {{ files = [\"none\"], epochs = 1 }}\n\
-         [model]\nkind = \"baseline_regressor\"\n",
-        folder.join("model")
+         [model]\nkind = \"baseline_regressor\"\n[parameter_servers]\ndurability = {:?}\n",
+        folder.join("model"),
+        arguments.durability.name()
     );
     let cluster = format!("[cluster]\nchief = [{chief:?}]\nps = {addresses:?}\n");
     for (name, text) in [("job.toml", job), ("cluster.toml", cluster)] {

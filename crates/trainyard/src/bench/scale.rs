@@ -5,6 +5,7 @@ use serde_json::json;
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use super::arguments::{BenchPs, BenchScale};
+use super::conditions::{Conditions, TCP};
 use super::scale_plot::plot;
 use super::{parameter_server, traffic::Traffic};
 use crate::arguments::Format;
@@ -122,6 +123,7 @@ fn load(arguments: &BenchScale, workers: usize) -> BenchPs {
         pipeline_depth: 0,
         unix_sockets: false,
         payload: trainyard_run_config::PayloadType::Float32,
+        durability: arguments.durability,
         zipf: None,
         slow_ps_ms: None,
         ps: arguments.ps,
@@ -132,15 +134,24 @@ fn load(arguments: &BenchScale, workers: usize) -> BenchPs {
 
 /// Returns the conditions of the measurement in one line.
 fn conditions(arguments: &BenchScale) -> String {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let here = Conditions::of_servers(arguments.durability, TCP);
     let servers = if arguments.ps == 1 {
         "parameter server"
     } else {
         "parameter servers"
     };
     format!(
-        "{} {servers}; a step: {} dense values, {} rows of {}, {} ms of computing; all on {cores} cores",
-        arguments.ps, arguments.dense, arguments.rows, arguments.dim, arguments.compute_ms
+        "{} {servers}; a step: {} dense values, {} rows of {}, {} ms of computing; durability {}, {TCP}; all on {} \
+         cores of {}, {}",
+        arguments.ps,
+        arguments.dense,
+        arguments.rows,
+        arguments.dim,
+        arguments.compute_ms,
+        arguments.durability.name(),
+        here.cores,
+        here.processor,
+        here.vectors
     )
 }
 

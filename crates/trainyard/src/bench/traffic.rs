@@ -3,11 +3,14 @@
 use serde::Serialize;
 
 use super::arguments::BenchPs;
+use super::conditions::{Conditions, TCP, UNIX_SOCKETS};
 use super::load::{Loaded, Outcome};
 
 /// Arguments of the benchmark, and its figures. Rates are the sum over all workers; 1 MB is 1e6 bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Traffic {
+    #[serde(flatten)]
+    pub(super) conditions: Conditions,
     pub(super) ps: usize,
     pub(super) workers: usize,
     pub(super) dense: usize,
@@ -67,7 +70,13 @@ impl Traffic {
             .flat_map(|one| one.latencies.iter().copied())
             .collect();
         latencies.sort_unstable_by(f32::total_cmp);
+        let transport = if arguments.unix_sockets {
+            UNIX_SOCKETS
+        } else {
+            TCP
+        };
         Self {
+            conditions: Conditions::of_servers(arguments.durability, transport),
             ps: arguments.ps,
             workers: arguments.workers,
             dense: arguments.dense,
@@ -97,10 +106,11 @@ impl Traffic {
     pub(super) fn text(&self) -> String {
         let pulled = self.pulled_mb_per_second;
         let pushed = self.pushed_mb_per_second;
-        let mut text = format!(
+        let mut text = self.conditions.text();
+        text.push_str(&format!(
             "steps/s           {:.1}\nMB/s each way     {pulled:.0} pulled, {pushed:.0} pushed\n",
             self.steps_per_second
-        );
+        ));
         if self.rows > 0 {
             text.push_str(&format!(
                 "rows/s each way   {:.2} M\n",

@@ -11,6 +11,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
 
 use super::arguments::BenchTrain;
+use super::conditions::Conditions;
 use super::figures::{Figures, Observed, Snapshot};
 use super::samples::Samples;
 use super::usage;
@@ -32,8 +33,8 @@ const NEVER: u64 = 1_000_000_000_000;
 struct Report {
     job: String,
     cluster: String,
-    /// Processors of this machine.
-    cores: usize,
+    #[serde(flatten)]
+    conditions: Conditions,
     warmup_seconds: f64,
     /// Settings of the job that were changed for the measurement.
     changed: Vec<String>,
@@ -57,6 +58,10 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
     let (spec, _sockets) = match arguments.cluster.as_str() {
         "none" => (None, None),
         text => training_cluster(text, &job).map(|(spec, sockets)| (Some(spec), sockets))?,
+    };
+    let conditions = match &spec {
+        Some(spec) => Conditions::of_job(&job, spec),
+        None => Conditions::of_one_process(),
     };
     let one = |problem: Diagnostic| vec![problem];
     let folder = Folder::new().map_err(one)?;
@@ -93,7 +98,7 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
     let report = Report {
         job: arguments.job.display().to_string(),
         cluster: arguments.cluster.clone(),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        conditions,
         warmup_seconds: arguments.warmup,
         changed,
         figures,
@@ -364,11 +369,11 @@ impl Report {
             cluster => format!("on {cluster}"),
         };
         let mut text = format!(
-            "{} {place}, {:.1} s after {:.1} s of warm-up, on a machine of {} cores\n\n{}",
+            "{} {place}, {:.1} s after {:.1} s of warm-up\n\n{}{}",
             self.job,
             self.figures.seconds,
             self.warmup_seconds,
-            self.cores,
+            self.conditions.text(),
             self.figures.text()
         );
         if !self.changed.is_empty() {
