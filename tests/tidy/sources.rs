@@ -1,5 +1,6 @@
 //! What source files hold, and what they do not.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::tidy::imports::{code, paths};
@@ -310,4 +311,81 @@ fn tests_of_the_suite_are_registered() {
         .filter(|line| !line.starts_with("tests/tidy/"))
         .collect();
     assert_none("tests that never run", &offenders);
+}
+
+/// Names that say nothing, of which each was a constant, a file or a crate once.
+const EMPTY_NAMES: [&str; 17] = [
+    "AGAIN", "BREATH", "FAREWELL", "HOLD", "LOOK", "PATIENCE", "PAUSE", "REST", "SILENCE", "TURN",
+    "common", "core", "helper", "helpers", "misc", "util", "utils",
+];
+
+trial!(no_crate_file_or_constant_has_a_name_that_says_nothing);
+fn no_crate_file_or_constant_has_a_name_that_says_nothing() {
+    let mut offenders = Vec::new();
+    for (name, text) in sources() {
+        let parts = name.trim_end_matches(".rs").split('/');
+        if parts.clone().any(|part| EMPTY_NAMES.contains(&part)) {
+            offenders.push(name.clone());
+        }
+        let constants = text.lines().filter_map(|line| {
+            let (_, rest) = line.split_once("const ")?;
+            rest.split_once(':').map(|(constant, _)| constant)
+        });
+        let empty = constants.filter(|constant| EMPTY_NAMES.contains(constant));
+        offenders.extend(empty.map(|constant| format!("{name}: {constant}")));
+    }
+    assert_none("names that say nothing", &offenders);
+}
+
+trial!(exported_functions_and_constants_are_used_outside_of_their_crate);
+fn exported_functions_and_constants_are_used_outside_of_their_crate() {
+    // What users link, and what tests draw from.
+    let faces = [
+        "trainyard",
+        "testing",
+        "autodiff-burn",
+        "example-custom-models",
+    ];
+    let sources = sources();
+    let words: Vec<(&str, BTreeSet<&str>)> = sources
+        .iter()
+        .map(|(name, text)| (name.as_str(), words(text)))
+        .collect();
+    let mut offenders = Vec::new();
+    for (file, text) in &sources {
+        let folder = file
+            .strip_prefix("crates/")
+            .and_then(|path| path.strip_suffix("/src/lib.rs"));
+        let Some(folder) = folder.filter(|folder| !faces.contains(folder)) else {
+            continue;
+        };
+        let own = format!("crates/{folder}/src/");
+        // Types may be exported because they stand in a signature.
+        let exported = exports(text).filter(|name| {
+            let is_constant = name.len() > 1 && !name.contains(char::is_lowercase);
+            is_constant || name.starts_with(char::is_lowercase)
+        });
+        let is_used = |export: &str| {
+            let mut others = words.iter().filter(|(name, _)| !name.starts_with(&own));
+            others.any(|(_, words)| words.contains(export))
+        };
+        let unused = exported.filter(|export| !is_used(export));
+        offenders.extend(unused.map(|name| format!("{file}: {name}")));
+    }
+    assert_none("exports that nobody uses", &offenders);
+}
+
+/// Returns the words of a text: letters, digits and underscores.
+fn words(text: &str) -> BTreeSet<&str> {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    text.split(move |letter| !is_part(letter)).collect()
+}
+
+/// Returns the last names of the paths that a file exports by `pub use`.
+fn exports(text: &str) -> impl Iterator<Item = &str> {
+    let uses = text.split("\npub use ").skip(1);
+    let bodies = uses.filter_map(|rest| rest.split_once(';').map(|(body, _)| body));
+    let names = bodies.flat_map(|body| body.split([',', '{', '}']));
+    let last = names.map(|name| name.trim().rsplit("::").next().unwrap_or_default());
+    last.filter(|name| !name.is_empty())
 }

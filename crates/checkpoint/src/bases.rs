@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Manifest, ShardRecord, link_base};
+use crate::writer::link_base;
+use crate::{Error, Manifest, ShardRecord};
 
 /// Incremental checkpoints on one base. A server writes a whole file earlier if increments cost more in the long run.
 const INCREMENTS_MAX: usize = 20;

@@ -43,9 +43,7 @@ pub use manifest::{
     Dtype, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TensorRecord, differences,
     misfit,
 };
-pub use model_dir::{
-    Found, is_committed, known_cluster_id, list, note_prepared, prepared_epoch, step_folder,
-};
+pub use model_dir::{Found, is_committed, known_cluster_id, list, note_prepared, prepared_epoch};
 pub use origin::{Origin, OriginLots};
 pub use parts_read::PartRead;
 pub use quarantine::{latest, latest_good, set_aside};
@@ -57,5 +55,5 @@ pub use tensor_files::TensorFiles;
 pub use warm_start::WarmStart;
 pub use writer::{
     HeldView, InMemory, OnRows, OtherRows, ShardState, SliceSource, SliceView, abandon, begin,
-    commit, link_base, read_back, write_shard,
+    commit, read_back, write_shard,
 };

@@ -31,7 +31,7 @@ pub struct Found {
 }
 
 /// Returns the name of the folder of a step.
-pub fn step_folder(step: u64) -> String {
+pub(crate) fn step_folder(step: u64) -> String {
     format!("{PREFIX}{step}")
 }
 

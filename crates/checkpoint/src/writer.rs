@@ -520,7 +520,7 @@ pub fn read_back(folder: &Path, shard: &ShardRecord) -> Result<(), Error> {
 ///
 /// # Errors
 /// The file system has no hard links, or the file does not exist.
-pub fn link_base(
+pub(crate) fn link_base(
     earlier: &Path,
     record: &ShardRecord,
     folder: &Path,

@@ -19,7 +19,7 @@ use trainyard_trainer::{
 use crate::{Dispatcher, EndedSessions, Membership};
 
 /// Longest time for which a request to join the allreduce group is held open.
-const HOLD: std::time::Duration = std::time::Duration::from_millis(100);
+const JOIN_GROUP_HOLD_MAX: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// The membership with a clock. Clones share it.
 #[derive(Debug, Clone)]
@@ -164,7 +164,7 @@ impl LocalCoordinator {
     /// # Errors
     /// The session has ended.
     pub async fn form_now(&self, form: JoinGroupRequest) -> Result<JoinGroupReply, Refusal> {
-        let until = Instant::now() + HOLD;
+        let until = Instant::now() + JOIN_GROUP_HOLD_MAX;
         loop {
             let asked = self.asked.notified();
             tokio::pin!(asked);

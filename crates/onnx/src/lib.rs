@@ -33,7 +33,6 @@ pub use graph::{Graph, Name};
 pub use message::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
     ShapeProto, StringStringEntryProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto,
-    dimension_proto, type_proto,
 };
 pub use port::{Dimension, Port, Tensor};
 

@@ -159,7 +159,7 @@ pub struct TypeProto {
 }
 
 /// Content of a [`TypeProto`].
-pub mod type_proto {
+pub(crate) mod type_proto {
     /// `TypeProto.value`.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum Value {
@@ -197,7 +197,7 @@ pub struct DimensionProto {
 }
 
 /// Content of a [`DimensionProto`].
-pub mod dimension_proto {
+pub(crate) mod dimension_proto {
     /// `TensorShapeProto.Dimension.value`.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum Value {

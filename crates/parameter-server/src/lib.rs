@@ -29,4 +29,4 @@ pub use gradients::WireGradients;
 pub use local_server::{LocalServer, Stepped};
 pub use plan::{Plan, Saved, ServerStatus, SnapshotRequest};
 pub use prepare_request::{Slices, plan_of, prepare_request};
-pub use rejection::{guard_from_wire, guard_to_wire, rejection_from_wire, rejection_to_wire};
+pub use rejection::{rejection_from_wire, rejection_to_wire};

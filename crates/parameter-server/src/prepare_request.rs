@@ -6,7 +6,8 @@ use trainyard_parameter_store::Update;
 use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
 use trainyard_variable::{Access, Layout, Partitioner, Placement, Slice};
 
-use crate::{Plan, guard_from_wire, guard_to_wire};
+use crate::Plan;
+use crate::rejection::{guard_from_wire, guard_to_wire};
 
 /// Slices, by number.
 pub type Slices = Vec<(u32, Slice)>;

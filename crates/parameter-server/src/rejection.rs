@@ -4,7 +4,7 @@ use trainyard_parameter_store::{Fault, Guard, Nonfinite, Rejection};
 use trainyard_protocol::v1;
 
 /// Converts a guard to a message.
-pub fn guard_to_wire(guard: &Guard) -> v1::Guard {
+pub(crate) fn guard_to_wire(guard: &Guard) -> v1::Guard {
     let nonfinite = match guard.nonfinite {
         Nonfinite::Reject => v1::Nonfinite::Reject,
         Nonfinite::Zero => v1::Nonfinite::Zero,
@@ -18,7 +18,7 @@ pub fn guard_to_wire(guard: &Guard) -> v1::Guard {
 }
 
 /// Converts a message to a guard; the default if there is none.
-pub fn guard_from_wire(guard: Option<v1::Guard>) -> Guard {
+pub(crate) fn guard_from_wire(guard: Option<v1::Guard>) -> Guard {
     let guard = guard.unwrap_or_default();
     let nonfinite = match guard.nonfinite() {
         v1::Nonfinite::Unspecified | v1::Nonfinite::Reject => Nonfinite::Reject,

@@ -10,7 +10,7 @@ use trainyard_run_config::{
 use trainyard_variable::{Layout, MOVING_AVERAGE, Partitioner, Placement, VariableSpec};
 
 /// Returns the layout that a job's strategy requires, on `num_ps` parameter servers.
-pub fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layout {
+fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layout {
     let partitioner = match job.strategy.partitioner {
         PartitionerConfig::Fixed { num_shards } => Partitioner::Fixed { num_shards },
         PartitionerConfig::MinSize {

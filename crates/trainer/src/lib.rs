@@ -47,7 +47,7 @@ pub use coordinator::{
     JobState, JoinGroupReply, JoinGroupRequest, LeaveReason, NextShardReply, NextShardRequest,
     RegisterReply, RegisterRequest, RemoteCoordinator, StepTotals,
 };
-pub use layout::{check_cluster, plan, plan_layout, scale_learning_rates};
+pub use layout::{check_cluster, plan, scale_learning_rates};
 use outcome::job_failed;
 pub use outcome::{Outcome, Progress, into_diagnostic};
 pub use pipeline::{Call, InFlightCall, Pipeline};

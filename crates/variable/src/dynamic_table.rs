@@ -30,7 +30,7 @@ impl DynamicTable {
 
 /// Returns the ids that belong to `rows` of a table of `rows_max` rows: the same share of all ids as the rows are of
 /// all rows. Slices that cover all rows cover all ids, and a slice without rows has no ids.
-pub fn ids_of_rows(rows: &Range<usize>, rows_max: usize) -> Range<u128> {
+pub(crate) fn ids_of_rows(rows: &Range<usize>, rows_max: usize) -> Range<u128> {
     let bound = |row: usize| match rows_max {
         0 => 0,
         all => ((row as u128) << 64).div_ceil(all as u128),

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dynamic_table::ids_of_rows;
 use crate::fingerprint::Fingerprint;
 use crate::partitioner::part_rows;
-use crate::{Access, DynamicTable, Partitioner, Placement, VariableSpec, ids_of_rows};
+use crate::{Access, DynamicTable, Partitioner, Placement, VariableSpec};
 
 /// One slice of one variable, and the server that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ mod spec;
 mod streams;
 mod transfer;
 
-pub use dynamic_table::{Candidate, DynamicRows, DynamicTable, Idle, ids_of_rows};
+pub use dynamic_table::{Candidate, DynamicRows, DynamicTable, Idle};
 pub use initial_rows::{FirstRows, InitialRows};
 pub use initializer::Initializer;
 pub use keyed::{add_by_key, union_of_keys};

@@ -20,5 +20,5 @@ pub use folder::{Folder, SegmentFile};
 pub use log::Log;
 pub use page_cache::ReadAhead;
 pub use reader::{Bad, Fault, Next, Reader};
-pub use record::{BODY_BYTES_MAX, Entry, RECORD_HEADER_BYTES, Record};
+pub use record::{BODY_BYTES_MAX, Entry, Record};
 pub use segment::{Origin, SEGMENT_HEADER_BYTES, SegmentHeader, boot};

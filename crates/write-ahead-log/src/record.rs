@@ -18,7 +18,7 @@
 use bytes::Bytes;
 
 /// Size of a record's header in bytes.
-pub const RECORD_HEADER_BYTES: usize = 40;
+pub(crate) const RECORD_HEADER_BYTES: usize = 40;
 /// Most bytes of a record's body.
 pub const BODY_BYTES_MAX: usize = 1 << 30;
 /// Records begin at multiples of this number of bytes.
