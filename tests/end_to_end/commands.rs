@@ -273,7 +273,7 @@ fn renamed_variables_of_a_tensorflow_checkpoint_predict_what_tensorflow_predicts
     }
     let written = import(&[&renames[..], &["--write"]].concat(), 0);
     assert!(
-        written.contains("at step 20; 0 optimizer slots start anew"),
+        written.contains("at step 20; 0 optimizer slots start from their initial values"),
         "{written}"
     );
     let predicted = trainyard(&["predict", &job], 0);
@@ -638,7 +638,7 @@ fn check_warns_of_a_label_that_never_matches_and_stats_shows_what_the_column_hol
     };
     let checked = run(&["check", &job]);
     for words in [
-        "warning[E4005]: none of 200 labels looked at is `yes`",
+        "warning[E4005]: none of 200 labels of the sample is `yes`",
         "did you mean input.label.positive = \"Yes\"?",
     ] {
         assert!(checked.contains(words), "`{words}` in {checked}");

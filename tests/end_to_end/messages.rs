@@ -150,7 +150,10 @@ fn every_mistake_has_its_code_and_says_what_to_do() {
             &[],
             Some("x,z,word,y\na,2,a,1\nb,2,a,1\n"),
             65,
-            &["all 2 records looked at are like it", "correct the job"],
+            &[
+                "all 2 records of the sample have this problem",
+                "correct the job",
+            ],
         ),
     ];
     for (set, data, expected, parts) in table {
@@ -383,7 +386,7 @@ fn a_job_that_is_over_is_looked_at_by_its_job_file_and_by_its_folder() {
     said(
         &["check", &job],
         0,
-        &["holds no checkpoint: training begins anew"],
+        &["holds no checkpoint: training starts from the beginning"],
     );
     said(
         &["status", &job],
@@ -411,7 +414,7 @@ fn a_job_that_is_over_is_looked_at_by_its_job_file_and_by_its_folder() {
     said(
         &["check", &job],
         0,
-        &["the job is done: it goes on with a larger train.max_steps"],
+        &["the job is done: a larger train.max_steps"],
     );
     said(
         &["check", &job, "--set", "model.dnn_optimizer.kind=adam"],

@@ -322,7 +322,7 @@ fn a_log_stays_while_the_model_folder_is_not_there_and_is_used_when_it_is() {
     server.wait_for("this server keeps its log unread", LIMIT);
     std::fs::remove_dir(&model).expect("it is empty");
     std::fs::rename(&away, &model).expect("mounted");
-    server.wait_for("memory brought back from the log", LIMIT);
+    server.wait_for("recovered the values from the log", LIMIT);
     let mut chief = cluster.start("chief", 0, &settings);
     chief.wait_for("taking over a job that is running", LIMIT);
     let mut worker = cluster.start("worker", 0, &settings);
@@ -419,7 +419,7 @@ fn a_server_without_the_mount_waits_for_it_and_the_others_keep_what_they_have() 
     server.signal(Signal::TERM);
     assert_eq!(server.wait(LIMIT).code, 0, "nothing was trained here");
     let mut server = cluster.start("ps", 0, &[]);
-    server.wait_for("memory brought back from the log", LIMIT);
+    server.wait_for("recovered the values from the log", LIMIT);
     worker.wait_for_next("training step=", LIMIT);
     assert!(
         !chief.has_said("restoring"),
@@ -452,7 +452,7 @@ fn a_server_whose_folder_is_of_another_cluster_waits_and_keeps_its_log() {
     server.signal(Signal::TERM);
     assert_eq!(server.wait(LIMIT).code, 0, "nothing was trained here");
     let mut server = cluster.start("ps", 0, &["--state-dir", state]);
-    server.wait_for("memory brought back from the log", LIMIT);
+    server.wait_for("recovered the values from the log", LIMIT);
     worker.wait_for_next("training step=", LIMIT);
     assert!(
         !chief.has_said("restoring"),

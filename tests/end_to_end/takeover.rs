@@ -57,7 +57,8 @@ fn a_tensorflow_checkpoint_predicts_what_tensorflow_predicts_and_trains_on() {
     );
     let written = trainyard(&["import-tf", &from, "--job", &job, "--write"], 0);
     assert!(
-        written.contains("model.ckpt-20") && written.contains("0 optimizer slots start anew"),
+        written.contains("model.ckpt-20")
+            && written.contains("0 optimizer slots start from their initial values"),
         "{written}"
     );
     let again = trainyard(&["import-tf", &from, "--job", &job, "--write"], 78);

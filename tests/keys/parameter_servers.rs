@@ -42,7 +42,7 @@ fn of_servers() -> Vec<Row> {
         row("parameter_servers.durability")
             .by(UP_ALONE)
             .to("\"wal_sync\"")
-            .sees(|ran| count(ran, "durability=WalSync"))
+            .sees(|ran| count(ran, "durability=\"wal_sync\""))
             .gives("0", "1"),
         row("parameter_servers.durability")
             .by(UP_ALONE)

@@ -166,7 +166,7 @@ mod tests {
                 value: 0.6
             })
         );
-        let why = "auc has not risen above 0.6, of step 200, in 2 evaluations";
+        let why = "auc has not risen above 0.6 (step 200) in 2 evaluations";
         assert_eq!(verdict.stop.as_deref(), Some(why));
         assert_eq!(
             stops(&config, &[0.5, 0.6, 0.59, 0.61, 0.5]),
@@ -187,7 +187,7 @@ mod tests {
         let why = stops(&config, &[0.5, 0.4, 0.41, 0.42]);
         assert_eq!(
             why.as_deref(),
-            Some("loss has not fallen below 0.4, of step 200, in 200 steps")
+            Some("loss has not fallen below 0.4 (step 200) in 200 steps")
         );
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let verdict = judge(&config, &evaluations(&[0.5, 0.7]));
         assert_eq!(
             verdict.stop.as_deref(),
-            Some("auc is 0.7 at step 200, and 0.7 was asked for")
+            Some("auc is 0.7 at step 200, and train.early_stopping.stop_at is 0.7")
         );
         assert_eq!(verdict.best.map(|best| best.step), Some(200));
     }

@@ -288,7 +288,7 @@ async fn refuse_unmounted_model_dir(context: &Context) -> Result<(), Diagnostic>
     Err(Diagnostic::error(Code::E2006, message)
         .note("the chief has written nothing into the folder")
         .help(
-            "mount the folder on this host; to begin anew in an empty folder, stop the parameter servers first",
+            "mount the folder on this host; to start from the beginning in an empty folder, stop the parameter servers first",
         ))
 }
 

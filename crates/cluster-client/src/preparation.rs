@@ -47,7 +47,7 @@ pub async fn prepare(
             let seconds = deadline.as_secs();
             let message =
                 format!("{name} has made no progress for {seconds} s: it has {progress} ready");
-            let help = "look at its log, and at the store that it reads the checkpoint from";
+            let help = "read its log, and check the store that holds the checkpoint";
             return Err(Error::Deadline(Box::new(
                 Diagnostic::error(Code::E2003, message).help(help),
             )));

@@ -115,7 +115,7 @@ fn best_so_far(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, D
         None => {
             remove(&state)?;
             format!(
-                "no export tells its {}: the next evaluation counts as the best",
+                "no export records its {}: the next evaluation counts as the best",
                 config.metric
             )
         }

@@ -36,7 +36,7 @@ pub enum Problem {
     Foreign(String),
     /// The log is intact, but the model directory has none of the checkpoints that it continues from.
     #[error(
-        "it goes on from none of the checkpoints of model_dir: where model_dir is an older copy, this is as it has to be"
+        "it continues none of the checkpoints in model_dir: this is expected if model_dir is an older copy"
     )]
     NoCheckpoint,
     /// The log is damaged.

@@ -110,7 +110,7 @@ impl LocalServer {
         let record = serde_json::to_string(&record).map_err(|error| {
             self.refused(
                 Reason::Storage,
-                format!("the file's record cannot be told: {error}"),
+                format!("the record of the file cannot be encoded: {error}"),
             )
         })?;
         Ok(Saved {

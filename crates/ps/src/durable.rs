@@ -38,8 +38,8 @@ pub(crate) fn cannot(failure: &Error) -> Diagnostic {
     Diagnostic::error(Code::E3007, format!("the log of this parameter server failed: {failure}"))
         .note("nothing was acknowledged that it does not hold; nothing is from now on")
         .help(format!(
-            "{cause}start the server again: it goes on from its log. --state-dir puts the log elsewhere, \
-             parameter_servers.durability = \"none\" does without"
+            "{cause}start the server again: it continues from its log. --state-dir puts the log elsewhere, \
+             parameter_servers.durability = \"none\" keeps no log"
         ))
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn open_log_at(
             .is_empty()
         {
             let aside = folder.set_aside().map_err(|failure| cannot(&failure))?;
-            info!(log = %aside.display(), "parameter_servers.durability is \"none\": an earlier log was put aside");
+            info!(log = %aside.display(), "parameter_servers.durability is \"none\": the server has set an earlier log aside");
         }
         return Ok(None);
     }
@@ -147,10 +147,10 @@ pub(crate) fn open_log_at(
     let recovered = recover(shard, &folder, expected).and_then(|recovered| match recovered {
         Some(found) if found.other_boot && durability == Durability::Wal => {
             let synchronous = matches!(context.job.strategy.update, UpdateConfig::Sync { .. });
-            let lost = "the machine was started anew: of the last 50 ms, acknowledged pushes may be missing";
+            let lost = "the machine has restarted: pushes that were acknowledged in its last 50 ms may be missing";
             if synchronous {
                 // The other servers have applied steps of which this server may lack a part.
-                return Err(Problem::Foreign(format!("{lost}, and synchronous training cannot go on so")));
+                return Err(Problem::Foreign(format!("{lost}, and synchronous training cannot continue without them")));
             }
             warn!("{lost}; parameter_servers.durability = \"wal_sync\" keeps them");
             Ok(Some(found))
@@ -212,14 +212,15 @@ fn open(
 fn tell(problem: &Problem, aside: &std::path::Path) {
     match problem {
         Problem::Damaged(_) => {
-            let message =
-                format!("the log of this parameter server is damaged and was put aside: {problem}");
+            let message = format!(
+                "the log of this parameter server is damaged, and the server has set it aside: {problem}"
+            );
             let told = Diagnostic::error(Code::E3008, message)
                 .note(format!("it lies in {}", aside.display()))
                 .note("the chief restores every parameter server from the latest checkpoint; steps since are repeated");
             error!("{}", told.log_line());
         }
-        _ => warn!(log = %aside.display(), "a log was put aside: {problem}"),
+        _ => warn!(log = %aside.display(), "the server has set a log aside: {problem}"),
     }
 }
 
@@ -247,6 +248,6 @@ fn say(found: &Recovered, shard: &LocalServer) {
         version = status.version,
         cluster_epoch = status.epoch,
         serves,
-        "memory brought back from the log"
+        "recovered the values from the log"
     );
 }

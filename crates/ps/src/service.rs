@@ -199,7 +199,7 @@ impl Service {
         let problem = Diagnostic::error(Code::E2010, format!("the job has failed: {reason}"));
         Some(
             problem.help(
-                "correct what the chief names and start the job again: this server goes on from its log",
+                "correct what the chief names and start the job again: this server continues from its log",
             ),
         )
     }

@@ -58,7 +58,7 @@ impl Telemetry {
         );
         describe_histogram!(
             "trainyard_ps_lead_steps",
-            "Steps that a worker which was let go on was ahead of the slowest live one; stale-synchronous updates bound it."
+            "Steps by which an admitted worker was ahead of the slowest live worker; stale-synchronous updates bound it."
         );
         describe_counter!("trainyard_ps_refusals_total", "Requests refused.");
         describe_counter!(
@@ -82,7 +82,7 @@ impl Telemetry {
         describe_gauge!("trainyard_ps_log_bytes", "Bytes of the log of updates.");
         describe_gauge!(
             "trainyard_ps_log_bytes_max",
-            "Bytes of the log at which a checkpoint is asked for, behind which it begins anew."
+            "Bytes of the log above which the server requests a checkpoint. After the checkpoint the log starts again."
         );
         describe_gauge!(
             "trainyard_ps_log_free_bytes",
@@ -90,7 +90,7 @@ impl Telemetry {
         );
         describe_gauge!(
             "trainyard_ps_memory_bytes",
-            "Bytes held in memory, by kind: `variables`, `dynamic_tables`, `set_aside` and `checkpoint_copies` for a checkpoint under way, `step_parts` of a synchronous step, `messages` that have not been answered."
+            "Bytes held in memory, by kind: `variables`, `dynamic_tables`, `set_aside` and `checkpoint_copies` for a checkpoint in progress, `step_parts` of a synchronous step, `messages` without a reply yet."
         );
         describe_gauge!(
             "trainyard_ps_memory_bytes_max",

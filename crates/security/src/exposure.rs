@@ -29,12 +29,12 @@ pub fn check_exposure(address: SocketAddr, protection: Protection) -> Result<(),
         Protection::Tls | Protection::Waived => return Ok(()),
         Protection::Nothing => "without TLS",
         Protection::Tokens => {
-            "with tokens but without TLS, so that whoever listens on the way learns them"
+            "with tokens but without TLS, so that everyone who reads the network traffic learns them"
         }
     };
     let message = format!("{address} can be reached from other hosts, {what}");
     Err(Diagnostic::error(Code::E7002, message)
-        .note("whoever reaches it could read and change the parameters")
+        .note("everyone who reaches it could read and change the parameters")
         .help("give --tls-dir DIR (`trainyard pki` makes one for each task), or, where the network around the cluster protects it, --insecure-no-auth"))
 }
 

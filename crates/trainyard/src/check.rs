@@ -174,10 +174,12 @@ fn told(label: &LabelConfig, found: Checked) -> impl Iterator<Item = Diagnostic>
         let problem = Diagnostic::error(Code::E4004, first.to_string());
         let problem = match count {
             1 => problem,
-            count if count == read => {
-                problem.note(format!("all {read} records looked at are like it"))
-            }
-            count => problem.note(format!("{count} of {read} records looked at are like it")),
+            count if count == read => problem.note(format!(
+                "all {read} records of the sample have this problem"
+            )),
+            count => problem.note(format!(
+                "{count} of {read} records of the sample have this problem"
+            )),
         };
         problem.help(cure(label, &first, count == read))
     });
@@ -309,7 +311,7 @@ fn check_model_dir(
         let checkpoints = list(folder)?;
         let Some(latest) = checkpoints.last() else {
             return Ok(format!(
-                "{} holds no checkpoint: training begins anew",
+                "{} holds no checkpoint: training starts from the beginning",
                 folder.display()
             ));
         };
@@ -327,18 +329,18 @@ fn check_model_dir(
         let stands = match JobState::read(folder)? {
             Some(state) if state.phase == JobPhase::Done => {
                 match job.train.max_steps.filter(|most| *most > step) {
-                    Some(most) => format!("the job was done: it goes on to step {most}"),
-                    None => "the job is done: it goes on with a larger train.max_steps or input.train.epochs"
+                    Some(most) => format!("the job was done: it continues to step {most}"),
+                    None => "the job is done: a larger train.max_steps or input.train.epochs continues it"
                         .to_owned(),
                 }
             }
             Some(state) if state.phase == JobPhase::Failed => {
                 format!(
-                    "the job goes on from there; it had failed: {}",
+                    "the job continues from there; it had failed: {}",
                     state.reason
                 )
             }
-            _ => "training goes on from there".to_owned(),
+            _ => "training continues from there".to_owned(),
         };
         let checkpoints = if count == 1 {
             "checkpoint"

@@ -148,7 +148,10 @@ pub(crate) fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
         Some("parquet" | "pq") => Ok(Format::Parquet),
         _ => Err(Diagnostic::error(
             Code::E1000,
-            format!("the name {} tells no format", path.display()),
+            format!(
+                "the name {} has no ending of a known format",
+                path.display()
+            ),
         )
         .help(format!(
             "give {option} csv, tsv, libsvm, tfrecord or parquet"

@@ -165,7 +165,7 @@ fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Fi
     let label = &job.input.label;
     let name = &label.column;
     if column.values == 0 {
-        let message = format!("none of {rows} records looked at has a label in `{name}`");
+        let message = format!("none of {rows} records of the sample has a label in `{name}`");
         findings
             .warnings
             .push(warning(message, "correct input.label.column"));
@@ -192,7 +192,7 @@ fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Fi
     }
     if column.distinct() == 1 {
         let message = format!(
-            "the label `{name}` is {} in all {} records looked at",
+            "the label `{name}` is {} in all {} records of the sample",
             shown(column),
             column.values
         );
@@ -229,13 +229,13 @@ fn look_at_positive(positive: &str, column: &ColumnProfile, findings: &mut Findi
             None => "correct input.label.positive: all examples are negative with it".to_owned(),
         };
         let message = format!(
-            "none of {labels} labels looked at is `{positive}`: `{name}` holds {}",
+            "none of {labels} labels of the sample is `{positive}`: `{name}` holds {}",
             shown(column)
         );
         findings.warnings.push(warning(message, &help));
     } else if matches == labels {
         let message = format!(
-            "all {labels} labels looked at are `{positive}`: `{name}` holds {}",
+            "all {labels} labels of the sample are `{positive}`: `{name}` holds {}",
             shown(column)
         );
         findings.warnings.push(warning(
@@ -275,7 +275,7 @@ fn look_at_vocabulary_of_label(
     let absent: Vec<String> = absent.map(|class| format!("`{class}`")).collect();
     if strangers > 0 {
         let message = format!(
-            "{strangers} of {} labels looked at are none of input.label.vocabulary: `{}` holds {}",
+            "{strangers} of {} labels of the sample are not in input.label.vocabulary: `{}` holds {}",
             column.values,
             column.name,
             shown(column)
@@ -292,7 +292,7 @@ fn look_at_vocabulary_of_label(
         findings.warnings.push(problem);
     } else if !absent.is_empty() {
         let message = format!(
-            "no label of {} looked at is {}: `{}` holds {}",
+            "none of {} labels of the sample is {}: `{}` holds {}",
             column.values,
             absent.join(" or "),
             column.name,
@@ -320,19 +320,19 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
     };
     let rows = profile.rows;
     if column.values == 0 {
-        let message = format!("`{name}` holds no value in any of {rows} records looked at");
+        let message = format!("`{name}` holds no value in any of {rows} records of the sample");
         let help = "correct the feature's column, or leave the feature out";
         findings.warnings.push(warning(message, help));
         return;
     }
     if column.distinct() == 1 && column.missing == 0 && !column.list {
         let message = format!(
-            "`{name}` is {} in all {rows} records looked at",
+            "`{name}` is {} in all {rows} records of the sample",
             shown(column)
         );
         findings.warnings.push(warning(
             message,
-            "leave the feature out: it tells no record from another",
+            "leave the feature out: it distinguishes no records",
         ));
         return;
     }
@@ -347,7 +347,7 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
             if column.numbers.fractions > 0 && column.is_numeric() =>
         {
             let message = format!(
-                "`{name}` holds numbers with fractions, {} of {} looked at, from {} to {}: each of them gets an id of its own",
+                "`{name}` holds numbers with fractions, {} of {} in the sample, from {} to {}: each of them gets an id of its own",
                 column.numbers.fractions,
                 column.numbers.count,
                 column.numbers.min,
@@ -379,7 +379,7 @@ fn look_at_boundaries(
     let most = column.numbers.max;
     if is_plain && column.is_numeric() && (most < f64::from(*first) || least >= f64::from(*last)) {
         let message = format!(
-            "`{}` is from {least} to {most} in the records looked at: all of them are in one bucket of boundaries from {first} to {last}",
+            "`{}` is from {least} to {most} in the sample: all of them are in one bucket of boundaries from {first} to {last}",
             column.name
         );
         findings.warnings.push(warning(
@@ -427,7 +427,7 @@ fn look_at_vocabulary(
         findings.lines.push((name.clone(), line));
     } else {
         let message = format!(
-            "none of {all} values of `{name}` looked at is in its vocabulary of {}: they are {}",
+            "none of {all} values of `{name}` in the sample is in its vocabulary of {}: they are {}",
             values.len(),
             shown(column)
         );

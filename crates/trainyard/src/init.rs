@@ -158,7 +158,7 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
 /// Summarizes the decisions.
 fn told(path: &Path, job: &Job, found: &Profile, plan: &Plan, parts: &Parts) -> String {
     let mut text = format!(
-        "looked at {} records of {} columns\n",
+        "read a sample of {} records of {} columns\n",
         found.rows,
         found.columns.len()
     );

@@ -132,7 +132,7 @@ pub(crate) fn result_line(verb: &str, report: &Report) -> String {
     let step = report.global_step;
     if report.examples == 0 && report.steps_per_second == 0.0 {
         return format!(
-            "{verb} step {step}: this run added no step. A larger train.max_steps goes on, another --model-dir begins anew\n"
+            "{verb} step {step}: this run added no step. A larger train.max_steps continues it, another --model-dir starts from the beginning\n"
         );
     }
     let Report {

@@ -151,7 +151,7 @@ impl Seen {
                 problem.help("correct the job's columns and features, or give other files")
             }
             BadRows::Fail => problem.help(
-                "fix the records, or set input.bad_rows = \"skip\": their lines tell them from the others",
+                "fix the records, or set input.bad_rows = \"skip\": their lines then hold an error",
             ),
         })
     }

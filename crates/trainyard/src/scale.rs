@@ -72,7 +72,7 @@ fn order(mut stream: UnixStream, workers: usize) -> Result<(), Diagnostic> {
             Code::E2003,
             format!("`trainyard up` {why}: it is not known what became of the order"),
         )
-        .help("look at the output of `trainyard up`")
+        .help("read the output of `trainyard up`")
     };
     let text = serde_json::to_string(&Order { workers }).map_err(|error| {
         Diagnostic::error(
@@ -83,7 +83,7 @@ fn order(mut stream: UnixStream, workers: usize) -> Result<(), Diagnostic> {
     let sent = stream
         .set_read_timeout(Some(REQUEST_TIMEOUT))
         .and_then(|()| stream.write_all(text.as_bytes()));
-    sent.map_err(|error| lost(&format!("cannot be told ({error})")))?;
+    sent.map_err(|error| lost(&format!("is not known ({error})")))?;
     for line in BufReader::new(stream).lines().take(ANSWERS_MAX) {
         let line = line.map_err(|error| lost(&format!("did not answer ({error})")))?;
         match serde_json::from_str(&line) {

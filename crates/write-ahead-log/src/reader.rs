@@ -73,7 +73,7 @@ impl fmt::Display for Fault {
             Self::Short { expected, found } => {
                 write!(
                     out,
-                    "a record of {expected} bytes, of which {found} are there"
+                    "a record of {expected} bytes, of which the file has {found}"
                 )
             }
             Self::Header { expected, found } => {

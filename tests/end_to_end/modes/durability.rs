@@ -7,7 +7,7 @@ use super::Trial;
 use super::trial::{ENDLESS, Tasks, kill, side_by_side, wait_until_it_trains};
 use crate::end_to_end::LIMIT;
 
-const BROUGHT_BACK: &str = "memory brought back from the log";
+const BROUGHT_BACK: &str = "recovered the values from the log";
 
 fn logs(trial: &Trial, ps: usize) -> Vec<PathBuf> {
     let folder = trial
@@ -169,7 +169,7 @@ fn a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored(
         bytes[middle] ^= 0x10;
     });
     let mut tasks = trial.start_all();
-    let line = tasks.servers[1].wait_for("is damaged and was put aside", LIMIT);
+    let line = tasks.servers[1].wait_for("is damaged, and the server has set it aside", LIMIT);
     assert!(line.contains(".log") && line.contains("at byte "), "{line}");
     assert!(
         line.contains("crc32c") && line.contains("expected"),
@@ -250,7 +250,7 @@ fn a_model_folder_that_was_removed_is_begun_anew_whatever_the_logs_say() {
         .for_each(kill);
     std::fs::remove_dir_all(trial.cluster.model_dir()).expect("removed");
     let mut tasks = start();
-    tasks.servers[0].wait_for("a log was put aside: it is of cluster", LIMIT);
+    tasks.servers[0].wait_for("the server has set a log aside: it is of cluster", LIMIT);
     tasks.end();
     assert_eq!(trial.global_step(), 8 * 500);
 }

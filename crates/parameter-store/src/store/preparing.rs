@@ -108,7 +108,7 @@ impl Store {
         let _alone = self.cut.write();
         if control.state != State::Preparing {
             drop(self.clear());
-            return Err(Error::NotReady("it was told to end"));
+            return Err(Error::NotReady("it received a request to stop"));
         }
         let taken = check_control(&control, identity).and_then(|()| {
             drop(self.tables.replace(built.tables));

@@ -59,7 +59,7 @@ impl Store {
             };
             if self.aggregation.lock().put(*place, part)? != Put::Waits {
                 return Err(Error::BadRequest(
-                    "the parts of a step under way cannot be all of it".into(),
+                    "the parts of a step in progress cannot be the whole step".into(),
                 ));
             }
         }

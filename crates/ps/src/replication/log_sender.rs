@@ -254,7 +254,7 @@ impl SendLoop {
                 permit = outgoing.reserve(), if sending.is_some() => {
                     let permit = permit.map_err(|_| Status::unavailable("the stream has ended"))?;
                     let Some(items) = journal.replication_log().take(subscription, limits::SHIPPED_BYTES as u64) else {
-                        return Err(Status::cancelled("the log is sent anew"));
+                        return Err(Status::cancelled("the primary sends the log again"));
                     };
                     if items.is_empty() {
                         sending = None;

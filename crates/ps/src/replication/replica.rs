@@ -243,7 +243,7 @@ impl Replica {
         if before != now {
             let epoch = term.epoch;
             let map = term.version;
-            info!(shard = %self.task(), role = name(now), epoch, map, "this replica is told what it is");
+            info!(shard = %self.task(), role = name(now), epoch, map, "the chief has given this replica its role");
         }
         let Role::Primary { waits_for_backup } = now else {
             return Ok(());
@@ -397,7 +397,7 @@ impl Replica {
         if let Some(journal) = self.journal().filter(|_| was) {
             journal.replication_log().close();
             let by = self.peer.as_ref().map(|(task, _)| task.to_string());
-            warn!(shard = %self.task(), by, why, "this replica was deposed while it stood still: it serves no longer");
+            warn!(shard = %self.task(), by, why, "this replica was deposed while its process was suspended: it serves no longer");
         }
     }
 
@@ -435,7 +435,7 @@ impl Replica {
             .take_items(cluster, &mut turn, request.items, &mut confirm)
             .await
         {
-            error!(shard = %self.task(), what, "a change of the primary cannot be made again: it is sent anew");
+            error!(shard = %self.task(), what, "a change of the primary cannot be replayed: the primary sends its log again");
             locked(&self.role).mark_out_of_sync(stream);
             *turn = None;
             return Err(Refused::Superseded);

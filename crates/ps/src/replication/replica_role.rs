@@ -73,13 +73,13 @@ pub(crate) enum Refused {
         by: Term,
     },
     /// The replica has no order to be a backup.
-    #[error("this replica has not been told to be a backup")]
+    #[error("the chief has not made this replica a backup")]
     NotBackup,
     /// The backup has not confirmed the acknowledged changes in time.
     #[error("the backup has not confirmed everything in time")]
     Unconfirmed,
     /// The primary has begun a later stream.
-    #[error("the primary has begun to send anew")]
+    #[error("the primary has begun a later stream")]
     Superseded,
 }
 

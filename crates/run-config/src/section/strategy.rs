@@ -215,7 +215,7 @@ pub(crate) fn settle(root: &Section<'_>, strategy: &StrategyConfig, input: &Inpu
         return;
     }
     let what = match (strategy.update, strategy.replication) {
-        (_, Replication::InGraph) => "replication = \"in_graph\": the chief hands out the data",
+        (_, Replication::InGraph) => "replication = \"in_graph\": the chief assigns the data",
         (UpdateConfig::Sync { .. }, _) => {
             "synchronous training: any worker must be able to compute any batch of a step"
         }

@@ -51,7 +51,7 @@ pub(super) fn bench(arguments: &BenchPs) -> Result<(), Diagnostic> {
     let traffic = measure(arguments)?;
     print(&match arguments.format {
         Format::Json => {
-            serde_json::to_string(&traffic).map_err(|error| broken("tell its result", error))?
+            serde_json::to_string(&traffic).map_err(|error| broken("encode its result", error))?
                 + "\n"
         }
         Format::Text => traffic.text(),
@@ -142,7 +142,9 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
         .unwrap_or(0);
     runtime.block_on(async {
         for shard in &shards {
-            let _ = shard.finish(identity, "the benchmark is over", false).await;
+            let _ = shard
+                .finish(identity, "the benchmark has ended", false)
+                .await;
         }
     });
     Ok(Traffic::new(

@@ -152,7 +152,7 @@ fn endless(job: &Job) -> (Vec<String>, Vec<String>) {
     lift(
         "train.max_steps",
         job.train.max_steps,
-        "training goes on after its last step",
+        "training continues after its last step",
     );
     let between = "no checkpoint between start and end";
     lift(
@@ -323,7 +323,7 @@ impl Cluster {
         };
         let message = format!("{task} has ended in the benchmark, with exit code {code}");
         Err(Diagnostic::error(Code::E9002, message)
-            .help("its own message stands above; `trainyard check` may tell more"))
+            .help("its own message is above; `trainyard check` may find the cause"))
     }
 
     /// Polls every task.
@@ -355,7 +355,7 @@ impl Cluster {
 fn interrupted() -> Diagnostic {
     Diagnostic::error(
         Code::E9002,
-        "the benchmark was told to stop before it had measured anything",
+        "the benchmark received a request to stop before its measurement",
     )
 }
 

@@ -69,7 +69,7 @@ fn a_label_that_never_is_the_positive_class_is_warned_of_with_the_nearest_value(
     );
     let text = told(&wrong, &columns).join("\n");
     assert!(
-        text.starts_with("warning[E4005]: none of 100 labels looked at is `>50k`"),
+        text.starts_with("warning[E4005]: none of 100 labels of the sample is `>50k`"),
         "{text}"
     );
     assert!(
@@ -95,7 +95,10 @@ fn a_label_that_never_is_the_positive_class_is_warned_of_with_the_nearest_value(
         &[NUMBER],
     );
     let text = told(&all, &columns).join("\n");
-    assert!(text.contains("all 100 labels looked at are `*`"), "{text}");
+    assert!(
+        text.contains("all 100 labels of the sample are `*`"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn labels_that_are_no_class_and_classes_that_no_label_is_are_warned_of() {
     let job = job(label, "linear_classifier", &[NUMBER]);
     let text = told(&job, &[("y", &["setosa", "virginica"]), ("x", &["1", "2"])]).join("\n");
     assert!(
-        text.contains("50 of 100 labels looked at are none of input.label.vocabulary"),
+        text.contains("50 of 100 labels of the sample are not in input.label.vocabulary"),
         "{text}"
     );
     assert!(text.contains("no label is `setos`"), "{text}");
@@ -136,7 +139,7 @@ fn a_vocabulary_that_matches_nothing_is_warned_of_and_one_that_does_is_measured(
     };
     let text = of("[\"A\", \"B\"]", "separator = \"|\"");
     assert!(
-        text.contains("none of 200 values of `w` looked at is in its vocabulary of 2"),
+        text.contains("none of 200 values of `w` in the sample is in its vocabulary of 2"),
         "{text}"
     );
     assert_eq!(
@@ -151,7 +154,7 @@ fn numbers_with_fractions_that_are_hashed_are_warned_of_and_whole_ones_are_not()
     let job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
     let text = told(&job, &[("y", &["0", "1"]), ("w", &["1.5", "2", "3"])]).remove(1);
     assert!(
-        text.contains("`w` holds numbers with fractions, 34 of 100 looked at, from 1.5 to 3"),
+        text.contains("`w` holds numbers with fractions, 34 of 100 in the sample, from 1.5 to 3"),
         "{text}"
     );
     assert_eq!(
@@ -184,9 +187,7 @@ fn boundaries_that_divide_nothing_are_warned_of() {
     let job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
     let text = told(&job, &[("y", &["0", "1"]), ("x", &["1", "50"])]).remove(1);
     assert!(
-        text.contains(
-            "`x` is from 1 to 50 in the records looked at: all of them are in one bucket"
-        ),
+        text.contains("`x` is from 1 to 50 in the sample: all of them are in one bucket"),
         "{text}"
     );
     assert_eq!(

@@ -50,7 +50,7 @@ pub(super) fn write(
             })
         });
         return Err(problem.help(
-            "name them with --rename OURS=THEIRS, or start some of them anew with train.warm_start in the job",
+            "name them with --rename OURS=THEIRS, or leave some of them out with train.warm_start in the job",
         ));
     }
     order.check()?;
@@ -189,7 +189,7 @@ pub(super) fn write(
         .filter(|row| row.slot.is_some() && !matches!(row.found, Found::Tensor(_)))
         .count();
     print(&format!(
-        "{}: {} variables at step {step}; {anew} optimizer slots start anew\n{}",
+        "{}: {} variables at step {step}; {anew} optimizer slots start from their initial values\n{}",
         checkpoint.path().display(),
         model.variables().len(),
         told(order),

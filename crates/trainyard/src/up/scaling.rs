@@ -189,7 +189,7 @@ impl Scaling {
         let most = LocalCounts::WORKERS_MAX;
         if to < self.least {
             let message = format!(
-                "--workers must be at least {}, given {to}: nobody would train",
+                "--workers must be at least {}, given {to}: no task would train",
                 self.least
             );
             let help = "the chief of this job does not train (strategy.chief_trains)";
@@ -217,7 +217,7 @@ impl Scaling {
                 Answer::refused(
                     Code::E9002,
                     message,
-                    "the job goes on as it is; correct this and ask again",
+                    "the job continues unchanged; correct this and repeat the command",
                 )
             })?;
         }
@@ -337,7 +337,7 @@ impl Scaling {
         if late && !current.starting.is_empty() {
             let starting: Vec<Task> = std::mem::take(&mut current.starting).into_iter().collect();
             let failure = format!(
-                "{} did not join within {} s, and go on trying",
+                "{} did not join within {} s, and continue to try",
                 names(&starting),
                 JOIN_TIMEOUT.as_secs()
             );
@@ -366,7 +366,7 @@ impl Scaling {
                         "the workers are not scaled as asked: {failures}"
                     );
                     let help = format!(
-                        "the job goes on with {workers} workers; `trainyard up` shows what each task says"
+                        "the job continues with {workers} workers; `trainyard up` shows the log lines of each task"
                     );
                     Answer::refused(Code::E2003, failures, help)
                 }
@@ -525,7 +525,7 @@ mod tests {
             (code.as_str(), message.as_str()),
             ("E2003", "worker:2 cannot run: exit code 65")
         );
-        assert!(help.contains("goes on with 2 workers"), "{help}");
+        assert!(help.contains("continues with 2 workers"), "{help}");
         let (changes, answers) = order(&mut scaling, 0);
         assert_eq!(changes.stop, [worker(0), worker(1)]);
         assert_eq!(scaling.ended(worker(1), 143, false), Fate::Stopped);

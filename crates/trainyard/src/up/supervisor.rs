@@ -170,12 +170,12 @@ impl Supervisor {
                         continue;
                     }
                     Fate::Unfit => {
-                        warn!(%task, code, "{task} cannot be added: the job goes on without it");
+                        warn!(%task, code, "{task} cannot be added: the job continues without it");
                         continue;
                     }
                 }
                 if PERMANENT.contains(&code) {
-                    warn!(%task, code, "{task} has failed for good: stopping the job");
+                    warn!(%task, code, "{task} has failed permanently: stopping the job");
                     self.stop_all().await;
                     return Ok(u8::try_from(code).unwrap_or(1));
                 }

@@ -96,7 +96,7 @@ fn settle_key(
                 root,
                 name,
                 problem.help(format!(
-                    "cross its values, `{name}`: they are hashed all the same"
+                    "cross its values, `{name}`: a cross hashes them in any case"
                 )),
             );
         }

@@ -253,7 +253,7 @@ fn read_pair(
         (true, Some(first), Some(second)) => Some(Some((first, second))),
         (true, _, _) => {
             let message = format!(
-                "normalizer {normalizer} needs {first} and {second}; `trainyard stats` tells them"
+                "normalizer {normalizer} needs {first} and {second}; `trainyard stats` prints them"
             );
             section.fail(Code::E1005, "normalizer", message);
             None

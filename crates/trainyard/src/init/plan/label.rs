@@ -149,7 +149,7 @@ fn which(found: &Profile) -> Diagnostic {
         .collect();
     let mut problem = Diagnostic::error(
         Code::E1000,
-        "which column is the label cannot be told from the data",
+        "the data do not show which column is the label",
     )
     .note(format!("columns: {}", names.join(", ")));
     if !proposed.is_empty() {
@@ -166,12 +166,12 @@ fn task(
     let name = &column.name;
     let labels = column.values.max(1) as f64;
     if column.values == 0 {
-        let message = format!("`{name}` holds no label in the records looked at");
+        let message = format!("`{name}` holds no label in the sample");
         return Err(Diagnostic::error(Code::E4003, message).help("name another column by --label"));
     }
     if column.distinct() == 1 {
         let message = format!(
-            "`{name}` has one value in all records looked at: nothing can be learned of it"
+            "`{name}` has one value in the whole sample: a model can learn nothing from it"
         );
         return Err(Diagnostic::error(Code::E4005, message)
             .help("name another column by --label, or give --all"));
