@@ -149,7 +149,7 @@ async fn a_member_that_never_comes_is_named_and_ends_the_generation_for_all() {
         let text = error.to_string();
         assert!(text.contains("replica 1 was silent for 0.2 s"), "{text}");
         assert!(
-            text.contains("round 0 of part") && text.contains("of the sum of bucket 2 in step 5"),
+            text.contains("round 0 of part") && text.contains("in the sum of bucket 2 in step 5"),
             "{text}"
         );
         assert!(text.contains("generation 3"), "{text}");
@@ -175,7 +175,9 @@ async fn an_operation_that_is_dropped_ends_the_generation_for_all() {
         .unwrap_err()
         .to_string();
     assert!(
-        text.contains("replica 0 ended the generation: the sum of bucket 0 in step 1 was given up"),
+        text.contains(
+            "replica 0 ended the generation: the sum of bucket 0 in step 1 was cancelled"
+        ),
         "{text}"
     );
 }
