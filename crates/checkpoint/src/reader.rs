@@ -1,5 +1,8 @@
 //! Reader of checkpoints, by variable and row.
 
+mod held_rows;
+mod parts_read;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -7,11 +10,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trainyard_storage::{File, Storage, is_remote};
 
-use crate::held_rows::{RunsRead, misfit};
 use crate::manifest::{ShardRecord, TensorRecord};
 use crate::model_dir::MANIFEST;
-use crate::parts_read::PartsRead;
 use crate::{Error, Manifest, manifest_file};
+
+pub(crate) use held_rows::RUNS;
+use held_rows::{RunsRead, misfit};
+pub use parts_read::PartRead;
+use parts_read::PartsRead;
 
 /// Bytes of one read while a file is verified.
 const VERIFY_BYTES: usize = 1 << 20;

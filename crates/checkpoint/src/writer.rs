@@ -13,8 +13,8 @@ use crate::claim::{EPOCHS, claimed_by_nobody_later};
 use crate::durable::{exchange, flush_folder, rename, write_and_flush};
 use crate::files::encode;
 use crate::flushing::{Flusher, let_go_up_to};
-use crate::held_rows::RUNS;
 use crate::model_dir::{MANIFEST, PREFIX, list, state_name, step_folder, write_state_file};
+use crate::reader::RUNS;
 use crate::table::{IDS, integers_of};
 use crate::{
     Checkpoint, Dtype, Error, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TableView,

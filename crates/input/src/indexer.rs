@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use trainyard_storage::{Stamp, Storage};
 
 use crate::file_stamp::{check, fingerprint, stamp, warn_small};
-use crate::record::RecordReader;
+use crate::record_reader::RecordReader;
 use crate::source::open_records;
 use crate::{Error, Options, RecordIndex, Schema};
 

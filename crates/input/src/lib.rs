@@ -19,6 +19,7 @@ mod error;
 mod example;
 mod file_range;
 mod file_stamp;
+mod format;
 mod indexer;
 mod inline_records;
 mod libsvm;
@@ -31,8 +32,6 @@ mod parquet_absent;
 mod parquet_column;
 #[cfg(feature = "parquet")]
 mod parquet_rows;
-#[cfg(feature = "parquet")]
-mod parquet_writer;
 mod parser;
 mod permutation;
 mod prefetch;
@@ -40,6 +39,7 @@ mod quoted;
 mod record;
 mod record_fetcher;
 mod record_index;
+mod record_reader;
 mod row;
 #[cfg(feature = "parquet")]
 mod row_writer;
@@ -61,9 +61,10 @@ pub use data_shard::DataShard;
 pub use dataset::{Dataset, Statistics};
 pub use error::{BadRow, Error};
 pub use file_range::FileRange;
+pub use format::{Format, IndexBase};
 pub use indexer::Indexer;
 pub use inline_records::{Fault, Header, InlineRecords};
-pub use options::{BadRows, Format, IndexBase, Interleave, Options, Sharding};
+pub use options::{BadRows, Interleave, Options, Sharding};
 pub use prefetch::{Batches, Prefetch, PrefetchError};
 pub use record_fetcher::RecordFetcher;
 pub use record_index::RecordIndex;

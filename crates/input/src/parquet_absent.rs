@@ -1,15 +1,13 @@
-//! Stub for programs that are built without the feature `parquet`: opening or writing a Parquet file is an error.
+//! Stub for programs that are built without the feature `parquet`: opening a Parquet file is an error.
 
-use std::io::Write;
 use std::path::Path;
 
 use trainyard_storage::Storage;
 
 use crate::record::Place;
-use crate::table::{Cell, Layout};
 use crate::{Error, Schema};
 
-const FEATURE: &str = "parquet";
+pub(crate) const FEATURE: &str = "parquet";
 
 /// The rows of a file. A value of this type cannot exist.
 #[derive(Debug)]
@@ -41,29 +39,6 @@ impl ParquetRows {
 
     pub(crate) fn next(&mut self, _: &Path, _: &mut Place, _wanted: bool) -> Result<bool, Error> {
         match *self {}
-    }
-}
-
-/// Writer of a file. A value of this type cannot exist.
-pub(crate) struct ParquetWriter<W> {
-    never: std::convert::Infallible,
-    out: W,
-}
-
-impl<W: Write + Send> ParquetWriter<W> {
-    pub(crate) fn new(path: &Path, _out: W, _layout: &Layout) -> Result<Self, Error> {
-        Err(Error::NotBuilt {
-            file: path.to_owned(),
-            feature: FEATURE,
-        })
-    }
-
-    pub(crate) fn write(&mut self, _row: &[Cell]) -> Result<(), String> {
-        match self.never {}
-    }
-
-    pub(crate) fn finish(self) -> Result<W, String> {
-        Ok(self.out)
     }
 }
 

@@ -16,7 +16,6 @@ use trainyard_storage::{File, Storage};
 
 use crate::parquet_column::{ColumnCursor, ParquetColumn, columns, project};
 use crate::record::{Place, failed};
-use crate::source::missing_of;
 use crate::{Error, Schema};
 
 /// Number of rows that are decoded together.
@@ -200,7 +199,7 @@ impl ParquetRows {
                 None => {
                     let known: Vec<String> = all.iter().map(|column| column.name.clone()).collect();
                     Error::Column {
-                        columns: missing_of(schema, column, &known),
+                        columns: schema.missing_in(&known, column),
                         file: path.to_owned(),
                         known,
                     }

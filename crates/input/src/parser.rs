@@ -56,7 +56,8 @@ mod tests {
     use trainyard_testing::{Golden, list};
 
     use crate::cells::clear;
-    use crate::record::{Place, Record, RecordReader};
+    use crate::record::{Place, Record};
+    use crate::record_reader::RecordReader;
     use crate::source::open_file;
     use crate::*;
 

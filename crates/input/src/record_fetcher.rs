@@ -2,7 +2,7 @@
 
 use trainyard_storage::Storage;
 
-use crate::record::RecordReader;
+use crate::record_reader::RecordReader;
 use crate::source::{has_header, open_records};
 use crate::{DataShard, Error, FileRange, InlineRecords, Options, Schema};
 

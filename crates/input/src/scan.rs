@@ -6,7 +6,7 @@ use trainyard_storage::Storage;
 use crate::cells::{Bad, clear};
 use crate::dataset::{BATCH_BYTES_MAX, bad_row};
 use crate::parser::Parser;
-use crate::record::RecordReader;
+use crate::record_reader::RecordReader;
 use crate::source::{open_parser, open_records};
 use crate::table::CellParser;
 use crate::{BadRow, Batch, Cell, Error, Field, FieldKind, Options, Position, Schema};

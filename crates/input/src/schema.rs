@@ -77,6 +77,18 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// Returns all columns of the schema that are not among `known`. `first` is one of them, and comes first.
+    pub(crate) fn missing_in(&self, known: &[String], first: String) -> Vec<String> {
+        let mut missing = vec![first];
+        let fields = self.fields.iter();
+        for field in fields.filter(|field| !known.contains(&field.name)) {
+            if !missing.contains(&field.name) {
+                missing.push(field.name.clone());
+            }
+        }
+        missing
+    }
+
     /// Returns the position of the field with this name and kind. Adds the field if it is new.
     pub fn want(&mut self, name: &str, kind: FieldKind) -> usize {
         let field = Field {

@@ -11,7 +11,8 @@ use trainyard_storage::Storage;
 use crate::example::ExampleParser;
 use crate::libsvm::{self, LibSvmParser};
 use crate::parser::Parser;
-use crate::record::{Record, RecordReader};
+use crate::record::Record;
+use crate::record_reader::RecordReader;
 use crate::row::RowParser;
 use crate::text::{TextParser, header};
 use crate::{Error, Format, Options, Schema, Sharding};
@@ -209,7 +210,7 @@ pub(crate) fn open_parser(
     let file = || options.files.get(number).cloned().unwrap_or_default();
     let missing = &options.missing;
     let absent = |column| Error::Column {
-        columns: missing_of(schema, column, columns),
+        columns: schema.missing_in(columns, column),
         file: file(),
         known: columns.to_vec(),
     };
@@ -225,7 +226,7 @@ pub(crate) fn open_parser(
                 libsvm::Misfit::Unknown(column) => {
                     let known = libsvm::COLUMNS.map(str::to_owned).to_vec();
                     Error::Column {
-                        columns: missing_of(schema, column, &known),
+                        columns: schema.missing_in(&known, column),
                         file: file(),
                         known,
                     }
@@ -239,21 +240,6 @@ pub(crate) fn open_parser(
             },
         )?),
     })
-}
-
-/// Returns all wanted columns that are not known. `found` is one of them.
-pub(crate) fn missing_of(schema: &Schema, found: String, known: &[String]) -> Vec<String> {
-    let mut missing = vec![found];
-    for field in schema
-        .fields
-        .iter()
-        .filter(|field| !known.contains(&field.name))
-    {
-        if !missing.contains(&field.name) {
-            missing.push(field.name.clone());
-        }
-    }
-    missing
 }
 
 /// Reads the header of a text file.

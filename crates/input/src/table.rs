@@ -3,6 +3,10 @@
 mod cell_parser;
 mod example_rows;
 mod layout;
+#[cfg(not(feature = "parquet"))]
+mod parquet_absent;
+#[cfg(feature = "parquet")]
+mod parquet_writer;
 mod profile;
 mod writer;
 
@@ -10,7 +14,7 @@ use std::path::PathBuf;
 
 use trainyard_storage::Storage;
 
-use crate::record::RecordReader;
+use crate::record_reader::RecordReader;
 use crate::source::open_records;
 use crate::{BadRow, Compression, Error, Format, Options, Schema};
 

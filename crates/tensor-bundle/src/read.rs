@@ -158,7 +158,7 @@ impl Bundle {
             let Some(shard) = self.shards.get(piece.shard) else {
                 continue;
             };
-            shard.stream(stored, piece, bytes, |place, bytes| {
+            shard.stream(&stored.info, piece, bytes, |place, bytes| {
                 let (values, _) = bytes.as_chunks();
                 scatter(
                     stored,
@@ -197,7 +197,7 @@ impl Bundle {
             let what = format!("tensor `{}` at byte {}: {what}", shown(name), piece.offset);
             Error::damaged(&shard.path, what)
         })?;
-        shard.compare(stored, piece, decoded.crc32c)?;
+        shard.compare(&stored.info, piece, decoded.crc32c)?;
         Ok(decoded.strings)
     }
 }

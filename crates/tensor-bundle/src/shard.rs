@@ -6,10 +6,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use crate::Error;
 use crate::error::shown;
 use crate::piece::Piece;
-use crate::stored::Stored;
+use crate::{Error, TensorInfo};
 
 /// Bytes per read; a multiple of every element's width.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -44,7 +43,7 @@ impl Shard {
     /// the comparison, so they are valid only if the result is `Ok`.
     pub(crate) fn stream(
         &self,
-        tensor: &Stored,
+        tensor: &TensorInfo,
         piece: &Piece,
         wanted: Range<u64>,
         mut sink: impl FnMut(u64, &[u8]),
@@ -95,12 +94,17 @@ impl Shard {
     }
 
     /// Compares a checksum with the expected checksum of a piece.
-    pub(crate) fn compare(&self, tensor: &Stored, piece: &Piece, found: u32) -> Result<(), Error> {
+    pub(crate) fn compare(
+        &self,
+        tensor: &TensorInfo,
+        piece: &Piece,
+        found: u32,
+    ) -> Result<(), Error> {
         if found == piece.crc32c {
             return Ok(());
         }
-        let name = shown(&tensor.info.name);
-        let what = match tensor.info.slices {
+        let name = shown(&tensor.name);
+        let what = match tensor.slices {
             0 => format!("tensor `{name}`"),
             _ => format!("the slice at {:?} of tensor `{name}`", piece.region.starts),
         };

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use trainyard_tfrecord::write_frame;
 
-use super::{Cell, ColumnKind, Layout, float, int, text};
 #[cfg(not(feature = "parquet"))]
-use crate::parquet_absent::ParquetWriter;
+use super::parquet_absent::ParquetWriter;
 #[cfg(feature = "parquet")]
-use crate::parquet_writer::ParquetWriter;
+use super::parquet_writer::ParquetWriter;
+use super::{Cell, ColumnKind, Layout, float, int, text};
 use crate::{Compression, Error, Format, libsvm};
 
 /// Separator of the values of a list in text.
