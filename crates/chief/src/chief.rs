@@ -19,7 +19,7 @@ use trainyard_checkpoint::{
     Bases, JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as,
     sweep, write_atomically,
 };
-use trainyard_cluster_client::{Error, ServerClient, retry};
+use trainyard_cluster_client::{Error, JobEnd, ServerClient, retry};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Watchdog};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -546,7 +546,7 @@ impl Chief {
         self.mark(run, phase, &reason);
         if ending == Ending::Done {
             self.coordinator.end(JobState::Done);
-            self.finish_servers(run, "done", false).await;
+            self.finish_servers(run, "done", JobEnd::Done).await;
             info!(step = run.global_step, "the job is done");
         } else if self.coordinator.with(|membership, _| membership.active()) > 0 {
             info!(
@@ -595,25 +595,25 @@ impl Chief {
         }
     }
 
-    async fn finish_servers(&self, run: &Run, reason: &str, failed: bool) {
+    async fn finish_servers(&self, run: &Run, reason: &str, end: JobEnd) {
         for (name, error) in self
-            .tell_end(run, reason, failed, SERVER_RESTART_TIMEOUT)
+            .report_end(run, reason, end, SERVER_RESTART_TIMEOUT)
             .await
         {
             warn!(ps = name, %error, "{name} did not accept the report that the job has ended");
         }
-        if !failed {
+        if end == JobEnd::Done {
             self.dismiss_pairs().await;
         }
     }
 
     /// Reports the end of the job to all servers concurrently. Retries a server that restarts, at most for `within`.
     /// Returns the servers that did not accept the report, with the errors.
-    async fn tell_end(
+    async fn report_end(
         &self,
         run: &Run,
         reason: &str,
-        failed: bool,
+        end: JobEnd,
         within: Duration,
     ) -> Vec<(&str, Error)> {
         let identity = self.identity(run);
@@ -624,7 +624,7 @@ impl Chief {
             let tell = || async move {
                 // A server without a log that has restarted since is not claimed.
                 shard.claim(identity, servers, folder).await?;
-                shard.finish(identity, reason, failed).await
+                shard.finish(identity, reason, end).await
             };
             let told = retry(&identity, shard.name(), within, tell).await;
             told.err().map(|error| (shard.name(), error))
@@ -692,7 +692,8 @@ impl Chief {
         self.mark(run, JobPhase::Failed, &problem.message);
         if run.epoch > 0 && run.opened.is_some() {
             self.coordinator.end(JobState::Failed);
-            self.finish_servers(run, &problem.message, true).await;
+            self.finish_servers(run, &problem.message, JobEnd::Failed)
+                .await;
         }
         // A job that this chief could not begin may still be running. Its tasks wait for another chief.
     }

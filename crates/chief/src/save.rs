@@ -61,24 +61,43 @@ pub(crate) struct Saver<'a> {
     pub(crate) telemetry: &'a Telemetry,
 }
 
+/// The instant at which the servers take their parts of a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Each server takes its part when the request arrives.
+    OnRequest,
+    /// All servers take their parts at the same synchronous step.
+    AtOneStep,
+}
+
+/// A checkpoint to be written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SaveRequest {
+    pub(crate) identity: Identity,
+    pub(crate) cut: Cut,
+    /// Global step that the chief knows. The checkpoint may be of a later step.
+    pub(crate) known_step: u64,
+    /// Bytes of all values and slots.
+    pub(crate) value_bytes: u64,
+}
+
 impl Saver<'_> {
     /// Writes and commits a checkpoint.
     pub(crate) async fn save(
         &self,
-        identity: Identity,
-        step_hint: u64,
-        value_bytes: u64,
-        synchronous: bool,
+        request: SaveRequest,
         bases: &mut Bases,
     ) -> Result<Written, Diagnostic> {
         let started = Instant::now();
+        let identity = request.identity;
         let attempt = format!("{}-{:016x}", identity.epoch, identity.incarnation);
-        let folder = begin(self.model_dir, step_hint, &attempt, value_bytes)?;
-        // The servers may run in other working directories, so they receive the absolute path.
-        let shown = absolute(&folder);
-        let mut saved = self
-            .write(identity, &shown, &folder, synchronous, bases)
-            .await;
+        let folder = begin(
+            self.model_dir,
+            request.known_step,
+            &attempt,
+            request.value_bytes,
+        )?;
+        let mut saved = self.write(identity, request.cut, &folder, bases).await;
         match &mut saved {
             Ok(Written {
                 step,
@@ -113,21 +132,22 @@ impl Saver<'_> {
     async fn write(
         &self,
         identity: Identity,
-        shown: &Path,
+        cut: Cut,
         folder: &Path,
-        synchronous: bool,
         bases: &mut Bases,
     ) -> Result<Written, Diagnostic> {
-        let saved = if synchronous {
-            self.save_together(identity, shown, bases).await
-        } else {
-            try_join_all(
-                self.shards
-                    .iter()
-                    .enumerate()
-                    .map(|(ps, shard)| save_on(&**shard, identity, shown, bases.name_for(ps))),
-            )
-            .await
+        // The servers may run in other working directories, so they receive the absolute path.
+        let shown = &absolute(folder);
+        let saved = match cut {
+            Cut::AtOneStep => self.save_together(identity, shown, bases).await,
+            Cut::OnRequest => {
+                let shards = self.shards.iter().enumerate();
+                try_join_all(
+                    shards
+                        .map(|(ps, shard)| save_on(&**shard, identity, shown, bases.name_for(ps))),
+                )
+                .await
+            }
         };
         let saved = saved.map_err(|error| failed(&error))?;
         let mut manifest = self
@@ -152,7 +172,7 @@ impl Saver<'_> {
                 "the base of an incremental checkpoint cannot be linked: checkpoints are whole from now on"
             );
             *bases = Bases::without_links();
-            return Box::pin(self.write(identity, shown, folder, synchronous, bases)).await;
+            return Box::pin(self.write(identity, cut, folder, bases)).await;
         }
         let step = manifest.global_step;
         let versions = manifest.shards.iter().map(|shard| shard.version).collect();

@@ -11,7 +11,7 @@ use trainyard_parameter_store::{Identity, Opened, Pull, Push};
 
 use crate::answer::Answer;
 use crate::call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
-use crate::{Error, Preparation, ServerClient, ShardGradients};
+use crate::{Error, JobEnd, Preparation, ServerClient, ShardGradients};
 
 #[tonic::async_trait]
 impl ServerClient for LocalServer {
@@ -90,7 +90,7 @@ impl ServerClient for LocalServer {
         Ok(self.save(identity, directory, at).await?)
     }
 
-    async fn finish(&self, identity: Identity, _reason: &str, _failed: bool) -> Result<(), Error> {
+    async fn finish(&self, identity: Identity, _reason: &str, _end: JobEnd) -> Result<(), Error> {
         Ok(self.finish(identity)?)
     }
 }

@@ -34,4 +34,4 @@ pub use parameters::{Parameters, PulledStep, Push, PushedStep, Returned, Step, T
 pub use preparation::prepare;
 pub use remote_server::{RemoteServer, timed};
 pub use retry::retry;
-pub use server_client::{Preparation, ServerClient};
+pub use server_client::{JobEnd, Preparation, ServerClient};

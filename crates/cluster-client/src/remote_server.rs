@@ -29,7 +29,7 @@ use crate::call::{ShardAnswer, ShardCall, ShardPush};
 use crate::channel_over;
 use crate::gradients::GradientTensor;
 use crate::replica_routing::{Client, Replicas};
-use crate::{Error, Preparation, ServerClient};
+use crate::{Error, JobEnd, Preparation, ServerClient};
 
 /// The method whose messages carry tensors.
 const STEP: &str = "/trainyard.v1.ParameterService/Step";
@@ -461,12 +461,12 @@ impl ServerClient for RemoteServer {
         })
     }
 
-    async fn finish(&self, identity: Identity, reason: &str, failed: bool) -> Result<(), Error> {
+    async fn finish(&self, identity: Identity, reason: &str, end: JobEnd) -> Result<(), Error> {
         let identity = Some(identity_to_wire(&identity));
         let request = v1::FinishRequest {
             identity,
             reason: reason.to_owned(),
-            failed,
+            failed: end == JobEnd::Failed,
         };
         self.call(limits::CALL_TIMEOUT, |mut client| async move {
             client.finish(request).await

@@ -21,6 +21,15 @@ pub enum Preparation {
     UnderWay(Progress),
 }
 
+/// The end of a job, for its servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobEnd {
+    /// The job is done, and its last checkpoint holds every update. The server removes its log.
+    Done,
+    /// The job has failed and may be restarted. The server keeps its log.
+    Failed,
+}
+
 /// One parameter server. Each call is made once; the caller retries. A call that failed with [`Error::Unreachable`] may
 /// have had its effect. All calls may be repeated.
 #[tonic::async_trait]
@@ -113,9 +122,9 @@ pub trait ServerClient: Debug + Send + Sync {
         at: SnapshotRequest,
     ) -> Result<Saved, Error>;
 
-    /// Ends the job on this server. `failed`: the job has failed and may be restarted, so the server keeps its log.
+    /// Ends the job on this server.
     ///
     /// # Errors
     /// The server refuses.
-    async fn finish(&self, identity: Identity, reason: &str, failed: bool) -> Result<(), Error>;
+    async fn finish(&self, identity: Identity, reason: &str, end: JobEnd) -> Result<(), Error>;
 }

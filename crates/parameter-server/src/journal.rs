@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trainyard_checkpoint::{Checkpoint, ShardRecord, list};
 use trainyard_parameter_store::{AppendRecord, Change, Journal, StoreMetadata};
 use trainyard_protocol::v1;
-use trainyard_write_ahead_log::{Entry, Error, Log, Origin};
+use trainyard_write_ahead_log::{EarlierSegments, Entry, Error, Log, Origin};
 
 use crate::record::{self, Head};
 use crate::replication_log::{NotCommitted, ReplicationLog};
@@ -128,18 +128,22 @@ impl LogJournal {
         head: Vec<Entry>,
     ) {
         let mut own = locked(&self.log_state);
-        let alone = log_state.is_some();
+        let earlier = if log_state.is_some() {
+            EarlierSegments::Obsolete
+        } else {
+            EarlierSegments::Kept
+        };
         if let Some(log_state) = log_state {
             *own = log_state;
         }
         let number = self.replication_log.follow(
             &self.log,
             self.origin(own.prepared_epoch),
-            alone,
+            earlier,
             changes,
             head,
         );
-        if !alone && number > 0 {
+        if earlier == EarlierSegments::Kept && number > 0 {
             own.cuts.push((number, version));
         }
     }
@@ -369,8 +373,12 @@ impl Journal for LogJournal {
                 metadata,
             })
         };
-        self.replication_log
-            .begin(&self.log, self.origin(prepared_epoch), true, entries);
+        self.replication_log.begin(
+            &self.log,
+            self.origin(prepared_epoch),
+            EarlierSegments::Obsolete,
+            entries,
+        );
     }
 
     fn cut(&self, metadata: StoreMetadata) {
@@ -402,9 +410,12 @@ impl Journal for LogJournal {
             })
         };
         let bytes = self.bytes();
-        let number =
-            self.replication_log
-                .begin(&self.log, self.origin(*prepared_epoch), false, entries);
+        let number = self.replication_log.begin(
+            &self.log,
+            self.origin(*prepared_epoch),
+            EarlierSegments::Kept,
+            entries,
+        );
         if number > 0 {
             self.covered_bytes.store(bytes, Ordering::Relaxed);
             log_state.cuts.push((number, metadata.version));

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use trainyard_write_ahead_log::{Entry, Log, Origin};
+use trainyard_write_ahead_log::{EarlierSegments, Entry, Log, Origin};
 
 /// Most bytes in the queue to a backup that is not yet in sync. Beyond that, commits wait.
 const QUEUED_BYTES_MAX: u64 = 64 << 20;
@@ -21,8 +21,8 @@ pub enum Item {
     Segment {
         /// Prepared epoch of the store.
         prepared_epoch: u64,
-        /// Whether the segment replaces everything before it.
-        alone: bool,
+        /// What the segment means for those before it.
+        earlier: EarlierSegments,
         /// The first records.
         head: Vec<Entry>,
     },
@@ -150,7 +150,7 @@ impl ReplicationLog {
         &self,
         log: &Log,
         origin: Origin,
-        alone: bool,
+        earlier: EarlierSegments,
         head: impl FnOnce(u64) -> Vec<Entry>,
     ) -> u64 {
         let mut state = self.locked();
@@ -158,7 +158,7 @@ impl ReplicationLog {
             return 0;
         }
         state.begun = true;
-        if alone {
+        if earlier == EarlierSegments::Obsolete {
             state.changes = 0;
         }
         let head = head(state.changes);
@@ -167,13 +167,13 @@ impl ReplicationLog {
                 &mut state,
                 Item::Segment {
                     prepared_epoch: origin.prepared_epoch,
-                    alone,
+                    earlier,
                     head: head.clone(),
                 },
             );
         }
         state.items += 1;
-        log.begin(origin, head, alone)
+        log.begin(origin, head, earlier)
     }
 
     /// As [`ReplicationLog::begin`], for the log of a backup. `changes` is the number of changes before the segment.
@@ -181,11 +181,11 @@ impl ReplicationLog {
         &self,
         log: &Log,
         origin: Origin,
-        alone: bool,
+        earlier: EarlierSegments,
         changes: u64,
         head: Vec<Entry>,
     ) -> u64 {
-        let number = self.begin(log, origin, alone, |_| head);
+        let number = self.begin(log, origin, earlier, |_| head);
         self.locked().changes = changes;
         number
     }

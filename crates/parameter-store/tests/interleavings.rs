@@ -9,8 +9,8 @@ use shuttle::thread;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    BatchId, Claim, Error, Guard, Identity, Prepare, Pull, Push, Reading, Selection, Store, Ticket,
-    Update,
+    Basis, BatchId, Claim, Error, Guard, Identity, Prepare, Pull, Push, Reading, Selection, Store,
+    Ticket, Update,
 };
 use trainyard_variable::{Access, Initializer, Slice, VariableSpec};
 

@@ -21,4 +21,4 @@ pub use log::Log;
 pub use page_cache::ReadAhead;
 pub use reader::{Bad, Fault, Next, Reader};
 pub use record::{BODY_BYTES_MAX, Entry, Record};
-pub use segment::{Origin, SEGMENT_HEADER_BYTES, SegmentHeader, boot};
+pub use segment::{EarlierSegments, Origin, SEGMENT_HEADER_BYTES, SegmentHeader, boot};

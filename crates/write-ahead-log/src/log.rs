@@ -17,17 +17,17 @@ use tokio::sync::watch;
 use crate::folder::remove;
 use crate::page_cache::give_back;
 use crate::writer::Writer;
-use crate::{Durability, Entry, Error, Folder, Origin, SegmentFile};
+use crate::{Durability, EarlierSegments, Entry, Error, Folder, Origin, SegmentFile};
 
 /// An item that waits to be written.
 #[derive(Debug)]
 enum Item {
     Record(Entry),
-    /// A new segment. `alone`: it replaces everything before it.
+    /// A new segment.
     Segment {
         origin: Origin,
         number: u64,
-        alone: bool,
+        earlier: EarlierSegments,
     },
 }
 
@@ -141,13 +141,12 @@ impl Log {
         queue.items.push_back(Item::Record(entry));
     }
 
-    /// Begins a segment with its first records. `alone`: the earlier segments are obsolete, and are removed first.
-    /// Returns the number of the segment.
+    /// Begins a segment with its first records. Returns the number of the segment.
     pub fn begin(
         &self,
         origin: Origin,
         entries: impl IntoIterator<Item = Entry>,
-        alone: bool,
+        earlier: EarlierSegments,
     ) -> u64 {
         let mut queue = self.shared.queue.lock();
         queue.number += 1;
@@ -156,7 +155,7 @@ impl Log {
         queue.items.push_back(Item::Segment {
             origin,
             number,
-            alone,
+            earlier,
         });
         for entry in entries {
             queue.end += entry.bytes();
@@ -307,13 +306,13 @@ impl Shared {
                 Item::Segment {
                     origin,
                     number,
-                    alone,
+                    earlier,
                 } => {
-                    if !alone {
+                    if earlier == EarlierSegments::Kept {
                         writer.write(&entries, self.flushed.load(Ordering::Acquire))?;
                     }
                     entries.clear();
-                    writer.begin(origin, number, alone, at)?;
+                    writer.begin(origin, number, earlier, at)?;
                     // The previous segment and the new segment's header are on the disk.
                     at += crate::SEGMENT_HEADER_BYTES as u64;
                     self.flushed.fetch_max(at, Ordering::AcqRel);

@@ -18,6 +18,15 @@ pub const SEGMENT_HEADER_BYTES: usize = 72;
 const MAGIC: [u8; 8] = *b"TYsegmnt";
 const VERSION: u32 = 1;
 
+/// What a new segment means for the segments before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EarlierSegments {
+    /// They stay part of the log.
+    Kept,
+    /// They are obsolete, and are removed first.
+    Obsolete,
+}
+
 /// The origin of a log: cluster, member and prepared epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Origin {

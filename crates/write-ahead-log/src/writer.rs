@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::page_cache::{KEPT_BYTES, give_back};
 use crate::record::RECORD_HEADER_BYTES;
 use crate::segment::{SEGMENT_HEADER_BYTES, boot};
-use crate::{Entry, Error, Folder, Origin, SegmentFile, SegmentHeader};
+use crate::{EarlierSegments, Entry, Error, Folder, Origin, SegmentFile, SegmentHeader};
 
 /// Most buffers of one vectored write (`IOV_MAX` of Linux).
 const SLICES_MAX: usize = 1024;
@@ -100,10 +100,10 @@ impl Writer {
         &mut self,
         origin: Origin,
         number: u64,
-        alone: bool,
+        earlier: EarlierSegments,
         before: u64,
     ) -> Result<(), Error> {
-        if alone {
+        if earlier == EarlierSegments::Obsolete {
             self.open = None;
             self.folder.clear()?;
             self.segments.clear();

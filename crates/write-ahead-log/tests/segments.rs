@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use trainyard_write_ahead_log::{
-    Bad, Durability, Entry, Fault, Folder, Log, Next, Origin, Reader, Record, SEGMENT_HEADER_BYTES,
-    SegmentFile,
+    Bad, Durability, EarlierSegments, Entry, Fault, Folder, Log, Next, Origin, Reader, Record,
+    SEGMENT_HEADER_BYTES, SegmentFile,
 };
 
 const ORIGIN: Origin = Origin {
@@ -40,7 +40,7 @@ fn file_of(bodies: &[Vec<u8>], durability: Durability) -> Vec<u8> {
     let scratch = tempfile::tempdir().expect("a folder");
     let folder = Folder::open(&scratch.path().join("log")).expect("it is free");
     let log = Log::open(folder, durability, None).expect("it opens");
-    log.begin(ORIGIN, [], true);
+    log.begin(ORIGIN, [], EarlierSegments::Obsolete);
     for (number, body) in bodies.iter().enumerate() {
         log.add(entry(number as u16, 1000 + number as u64, body));
         block(log.commit(log.end())).expect("it is written");
@@ -182,12 +182,15 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
     };
     let log = open(false);
     add(&log, b"dropped: no segment is open");
-    log.begin(ORIGIN, [entry(0, 0, b"head")], true);
+    log.begin(ORIGIN, [entry(0, 0, b"head")], EarlierSegments::Obsolete);
     add(&log, b"one");
     drop(log);
     let log = open(true);
     add(&log, b"two");
-    assert_eq!(log.begin(ORIGIN, [entry(0, 0, b"head again")], false), 2);
+    assert_eq!(
+        log.begin(ORIGIN, [entry(0, 0, b"head again")], EarlierSegments::Kept),
+        2
+    );
     add(&log, b"three");
     let both = log.bytes();
     log.retire(2).expect("removed");
@@ -213,7 +216,7 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
                 ..ORIGIN
             },
             [entry(0, 0, b"another life")],
-            true
+            EarlierSegments::Obsolete
         ),
         3
     );
@@ -243,7 +246,7 @@ fn threads_that_add_at_once_lose_nothing_and_keep_their_order() {
     ] {
         let log: Result<Log, _> = open(Folder::open(&path).expect("free"), durability, None);
         let log = Arc::new(log.expect("it opens"));
-        log.begin(ORIGIN, [], true);
+        log.begin(ORIGIN, [], EarlierSegments::Obsolete);
         std::thread::scope(|scope| {
             for thread in 0..4_u16 {
                 let log = Arc::clone(&log);

@@ -4,7 +4,9 @@
 use std::io::Cursor;
 
 use bytes::Bytes;
-use trainyard_write_ahead_log::{Durability, Entry, Folder, Log, Next, Origin, Reader, Record};
+use trainyard_write_ahead_log::{
+    Durability, EarlierSegments, Entry, Folder, Log, Next, Origin, Reader, Record,
+};
 
 use crate::numbers::Numbers;
 use crate::scratch::{self, block_on};
@@ -64,7 +66,7 @@ pub fn run(data: &[u8]) {
             prepared_epoch: 2,
         },
         entries,
-        true,
+        EarlierSegments::Obsolete,
     );
     block_on(log.commit(log.end())).expect("it is written");
     let folder = std::fs::read_dir(&path).expect("the folder");

@@ -7,7 +7,7 @@ use trainyard_parameter_server::LocalServer;
 use trainyard_parameter_server::recovery::{Expected, recover};
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
-use trainyard_write_ahead_log::{Durability, Entry, Folder, Log, Origin};
+use trainyard_write_ahead_log::{Durability, EarlierSegments, Entry, Folder, Log, Origin};
 
 use crate::numbers::Numbers;
 use crate::scratch::{self, block_on};
@@ -114,7 +114,7 @@ pub fn run(data: &[u8]) {
             prepared_epoch: 1,
         },
         entries,
-        true,
+        EarlierSegments::Obsolete,
     );
     block_on(log.commit(log.end())).expect("it is written");
     drop(log);

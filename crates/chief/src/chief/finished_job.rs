@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tracing::{debug, info};
 use trainyard_checkpoint::{Checkpoint, JobState as Marker, list, misfit};
+use trainyard_cluster_client::JobEnd;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_run_config::Job;
 use trainyard_trainer::JobState;
@@ -114,7 +115,10 @@ pub(super) async fn tell(lead: &Chief, run: &mut Run) -> Result<(), Diagnostic> 
         pairs.lead(run.epoch);
     }
     // The servers of a finished job may belong to another job by now.
-    for (ps, error) in lead.tell_end(run, "done", false, FINISH_TIMEOUT).await {
+    for (ps, error) in lead
+        .report_end(run, "done", JobEnd::Done, FINISH_TIMEOUT)
+        .await
+    {
         debug!(ps, %error, "the server did not accept the report that the job is done");
     }
     lead.dismiss_pairs().await;

@@ -13,7 +13,7 @@ use trainyard_parameter_store::{State, Update};
 
 use super::watch::{SAVE_RETRY_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL, close_sessions, status};
 use super::{Chief, Run};
-use crate::save::{Saver, Written};
+use crate::save::{Cut, SaveRequest, Saver, Written};
 
 /// Wait before the last checkpoint is retried. It is short, because all tasks wait and none trains.
 const LAST_SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -21,17 +21,21 @@ const LAST_SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 impl Chief {
     /// Writes a checkpoint, unless the latest one holds the present values of all servers.
     pub(super) async fn save(&self, run: &mut Run) -> Result<(), Diagnostic> {
-        let together = self.plan.update == Update::Sync && !self.plan.hybrid;
-        self.save_as(run, together).await
+        let cut = if self.plan.update == Update::Sync && !self.plan.hybrid {
+            Cut::AtOneStep
+        } else {
+            Cut::OnRequest
+        };
+        self.save_as(run, cut).await
     }
 
     /// Writes a checkpoint while no task trains. The servers need not save a common step, whatever the update mode was
     /// before.
     pub(super) async fn save_apart(&self, run: &mut Run) -> Result<(), Diagnostic> {
-        self.save_as(run, false).await
+        self.save_as(run, Cut::OnRequest).await
     }
 
-    async fn save_as(&self, run: &mut Run, synchronous: bool) -> Result<(), Diagnostic> {
+    async fn save_as(&self, run: &mut Run, cut: Cut) -> Result<(), Diagnostic> {
         // A server may have applied more pushes of the same step since.
         if run.saved_step == Some(run.global_step) && run.saved_versions == run.versions {
             run.saved_at = Instant::now();
@@ -61,13 +65,13 @@ impl Chief {
         };
         let bytes = run.server_bytes.iter().sum();
         let identity = self.identity(run);
-        let saving = saver.save(
+        let request = SaveRequest {
             identity,
-            run.global_step,
-            bytes,
-            synchronous,
-            &mut run.bases,
-        );
+            cut,
+            known_step: run.global_step,
+            value_bytes: bytes,
+        };
+        let saving = saver.save(request, &mut run.bases);
         // A checkpoint may take minutes. A task that dies meanwhile must not block the others.
         let tending = async {
             loop {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use trainyard_write_ahead_log::{Durability, Folder};
+use trainyard_write_ahead_log::{Durability, EarlierSegments, Folder};
 
 use super::*;
 
@@ -25,10 +25,15 @@ fn begun(folder: &Path) -> (Log, Arc<ReplicationLog>) {
     let log = log(folder);
     let replication_log = Arc::new(ReplicationLog::new(None));
     replication_log.add(&log, record(1));
-    replication_log.begin(&log, Origin::default(), true, |changes| {
-        assert_eq!(changes, 0, "what came before is dropped");
-        vec![record(0)]
-    });
+    replication_log.begin(
+        &log,
+        Origin::default(),
+        EarlierSegments::Obsolete,
+        |changes| {
+            assert_eq!(changes, 0, "what came before is dropped");
+            vec![record(0)]
+        },
+    );
     (log, replication_log)
 }
 
@@ -100,7 +105,9 @@ async fn a_feed_that_is_closed_has_nothing_settled_and_takes_nothing_in() {
     ));
     replication_log.add(&log, record(1));
     assert_eq!(
-        replication_log.begin(&log, Origin::default(), true, |_| Vec::new()),
+        replication_log.begin(&log, Origin::default(), EarlierSegments::Obsolete, |_| {
+            Vec::new()
+        }),
         0
     );
     assert_eq!(replication_log.end(), end);

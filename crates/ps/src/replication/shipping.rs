@@ -8,7 +8,7 @@ use trainyard_parameter_server::recovery::{Expected, Problem, begin, damaged, io
 use trainyard_parameter_server::replay::{base, is_change};
 use trainyard_parameter_server::replication_log::Item;
 use trainyard_protocol::{limits, v1};
-use trainyard_write_ahead_log::{Entry, Next, Record, SegmentFile};
+use trainyard_write_ahead_log::{EarlierSegments, Entry, Next, Record, SegmentFile};
 
 /// Returns the body of an entry in one piece.
 fn whole(entry: &Entry) -> Bytes {
@@ -45,11 +45,11 @@ pub(crate) fn item_to_wire(item: &Item) -> v1::ShippedItem {
         Item::Record(entry) => Wire::Record(entry_to_wire(entry)),
         Item::Segment {
             prepared_epoch,
-            alone,
+            earlier,
             head,
         } => Wire::Segment(v1::ShippedSegment {
             prepared_epoch: *prepared_epoch,
-            alone: *alone,
+            alone: *earlier == EarlierSegments::Obsolete,
             head: head.iter().map(entry_to_wire).collect(),
         }),
     };
@@ -147,19 +147,19 @@ pub(crate) fn send_log(
         bytes: 0,
         send,
     };
-    let segment = |alone, records: Vec<Record>| {
+    let segment = |earlier, records: Vec<Record>| {
         let bytes = records.iter().map(|record| record.body.len()).sum();
         let head = records.into_iter().map(record_to_wire).collect();
         (
             Wire::Segment(v1::ShippedSegment {
                 prepared_epoch,
-                alone,
+                alone: earlier == EarlierSegments::Obsolete,
                 head,
             }),
             bytes,
         )
     };
-    let (first, bytes) = segment(true, found.records);
+    let (first, bytes) = segment(EarlierSegments::Obsolete, found.records);
     if !lots.add(first, bytes) {
         return Ok(false);
     }
@@ -189,7 +189,7 @@ pub(crate) fn send_log(
                 if rest > 0 {
                     continue;
                 }
-                let (item, bytes) = segment(false, std::mem::take(&mut beginning));
+                let (item, bytes) = segment(EarlierSegments::Kept, std::mem::take(&mut beginning));
                 lots.add(item, bytes)
             } else {
                 known += u64::from(is_change(record.kind));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trainyard_checkpoint::{claim_epoch, cluster_id};
-use trainyard_cluster_client::{Error, ServerClient, retry};
+use trainyard_cluster_client::{Error, JobEnd, ServerClient, retry};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
@@ -143,7 +143,7 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
     runtime.block_on(async {
         for shard in &shards {
             let _ = shard
-                .finish(identity, "the benchmark has ended", false)
+                .finish(identity, "the benchmark has ended", JobEnd::Done)
                 .await;
         }
     });
