@@ -230,7 +230,7 @@ fn a_check_names_what_training_would_stumble_over() {
         strangers.code == 65
             && strangers
                 .output
-                .contains("are none of input.label.vocabulary"),
+                .contains("are not in input.label.vocabulary"),
         "{}",
         strangers.output
     );
