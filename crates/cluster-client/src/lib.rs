@@ -5,7 +5,6 @@
 //! parallel, and retries without ever applying a push twice.
 
 mod answer;
-mod backoff;
 mod cached_parameters;
 mod call;
 mod channel;
@@ -23,7 +22,6 @@ mod server_client;
 mod split;
 
 pub use answer::Answer;
-pub use backoff::Backoff;
 pub use cached_parameters::CachedParameters;
 pub use call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
 pub use channel::{channel, channel_in_turn, channel_over};
@@ -33,5 +31,5 @@ pub use outages::{OnOutage, Outages};
 pub use parameters::{Parameters, PulledStep, Push, PushedStep, Returned, Step, Traffic};
 pub use preparation::prepare;
 pub use remote_server::{RemoteServer, timed};
-pub use retry::retry;
+pub use retry::{backoff, retry};
 pub use server_client::{JobEnd, Preparation, ServerClient};

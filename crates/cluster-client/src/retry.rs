@@ -1,5 +1,6 @@
 //! Repetition of a call while its failure may pass, with a deadline and log lines about the wait.
 
+use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -7,12 +8,21 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::Identity;
+use trainyard_runtime::Backoff;
 
+use crate::Error;
 use crate::outages::{Outage, Outages};
-use crate::{Backoff, Error};
 
 /// Interval at which the wait for a reply is checked.
 const NOTICE_AFTER: Duration = Duration::from_secs(2);
+
+/// Bound of the first pause between retries, and of every pause.
+const PAUSES: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(1);
+
+/// Returns the pauses between the retries of one call. Incarnations of a task, and tasks, pause for different times.
+pub fn backoff(incarnation: u64) -> Backoff {
+    Backoff::new(PAUSES, incarnation)
+}
 
 /// The attempts of one call.
 struct Attempt<'a> {
@@ -33,7 +43,7 @@ impl<'a> Attempt<'a> {
     ) -> Self {
         Self {
             waiting: Waiting::new(identity.task.to_string(), subject, deadline),
-            backoff: Backoff::new(identity.incarnation),
+            backoff: backoff(identity.incarnation),
             subject,
             outages,
             outage: None,
@@ -47,7 +57,7 @@ impl<'a> Attempt<'a> {
         };
         let action = self.waiting.tick(started.elapsed(), &last);
         self.tell(action)?;
-        tokio::time::sleep(self.backoff.next_wait()).await;
+        tokio::time::sleep(self.backoff.next_pause()).await;
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! "Did you mean": the nearest of the known names.
 
+use strsim::osa_distance;
+
 /// Returns the known name that `given` most likely means: a name that differs only in case, a name of which one begins
 /// with the other, or a name at most two edits away.
 pub fn suggest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -11,7 +13,11 @@ pub fn suggest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         }
         let prefix = given.len() >= 3
             && (name.starts_with(&given) || given.starts_with(&name) && name.len() >= 3);
-        if prefix { 1 } else { edits(&given, &name) + 1 }
+        if prefix {
+            1
+        } else {
+            osa_distance(&given, &name) + 1
+        }
     };
     known
         .into_iter()
@@ -19,32 +25,6 @@ pub fn suggest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .filter(|(distance, name)| *distance <= 3.min(name.len()))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
-}
-
-/// Returns the edit distance with transpositions of neighbours (optimal string alignment).
-fn edits(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().collect();
-    let b: Vec<char> = b.chars().collect();
-    if a.len().abs_diff(b.len()) > 2 {
-        return usize::MAX - 1;
-    }
-    let mut rows = vec![vec![0_usize; b.len() + 1]; a.len() + 1];
-    rows.iter_mut().enumerate().for_each(|(i, row)| row[0] = i);
-    rows[0]
-        .iter_mut()
-        .enumerate()
-        .for_each(|(j, cell)| *cell = j);
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let replace = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replace.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = best;
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! The runtime services of a daemon: threads for blocking work, and connections to other tasks.
+//! The runtime services of a daemon: threads for blocking work, connections to other tasks, and pauses between retries.
 //!
-//! The system provides both by default. A test can replace them: a whole cluster then runs on one thread and on a
+//! The system provides threads and connections by default. A test can replace them: a whole cluster then runs on one thread and on a
 //! simulated network, in the same order each time.
 
+mod backoff;
 mod network;
 mod work;
 
+pub use backoff::Backoff;
 pub use network::{Answer, Arrivals, Connection, Network, Stream, Transport};
 pub use work::{apart, blocking, has_threads};

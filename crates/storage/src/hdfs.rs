@@ -12,9 +12,8 @@ use object_store::path::Path as Key;
 use object_store::{Error as StoreError, ObjectStore, PutMode};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::backoff::Backoff;
 use crate::executor::Executor;
-use crate::retry::{ATTEMPT_MAX, fatal, shown};
+use crate::retry::{ATTEMPT_MAX, backoff, fatal, shown};
 use crate::write::{PART_BYTES, part};
 use crate::{Error, Location};
 
@@ -105,7 +104,7 @@ impl Tree {
     ) -> std::io::Result<()> {
         let mut furthest = 0;
         let mut since = Instant::now();
-        let mut backoff = Backoff::new();
+        let mut backoff = backoff();
         let mut attempts = 0;
         loop {
             let mut sent = 0;
@@ -121,7 +120,7 @@ impl Tree {
                 backoff.reset();
             }
             let waited = since.elapsed();
-            let pause = backoff.draw();
+            let pause = backoff.next_pause();
             let reason = shown(&error);
             if waited + pause >= deadline {
                 return Err(Error::Unreachable {

@@ -11,8 +11,6 @@
 
 #[cfg(not(feature = "object-stores"))]
 mod absent;
-#[cfg(feature = "object-stores")]
-mod backoff;
 mod error;
 #[cfg(feature = "object-stores")]
 mod executor;

@@ -1,21 +1,31 @@
 //! Retries, and the meaning of a store's errors.
 
 use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use trainyard_runtime::Backoff;
 
-use crate::backoff::Backoff;
 use crate::{Error, Location, Scheme};
 
 /// Timeout of one attempt: a request of at most some megabytes.
 pub(crate) const ATTEMPT_MAX: Duration = Duration::from_secs(60);
+/// Bound of the first pause between attempts, and of every pause.
+const PAUSES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(5);
 /// Address at which hosts in AWS and Google Cloud get credentials.
 const INSTANCE_METADATA: &str = "169.254.169.254";
 /// Attempts after which a host counts as without credentials. Before that, the metadata server may be busy.
 const CREDENTIAL_ATTEMPTS: u32 = 3;
 /// Longest part of a store's message that is shown, in characters.
 const SHOWN_BYTES_MAX: usize = 300;
+
+/// Returns the pauses of a series of attempts. The system draws the seed, so that tasks which a store refused at the
+/// same moment do not retry at the same moment.
+pub(crate) fn backoff() -> Backoff {
+    Backoff::new(PAUSES, RandomState::new().hash_one(0))
+}
 
 /// Repeats an attempt until it succeeds, fails permanently, or `deadline` has passed.
 pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
@@ -24,7 +34,7 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
     mut attempt: impl FnMut() -> F,
 ) -> Result<T, Error> {
     let begin = Instant::now();
-    let mut backoff = Backoff::new();
+    let mut backoff = backoff();
     let mut attempts = 0;
     let mut last = None;
     loop {
@@ -42,7 +52,7 @@ pub(crate) async fn retry<T, F: Future<Output = object_store::Result<T>>>(
                 .unwrap_or_else(|| "no answer in time".to_owned()),
         };
         let waited = begin.elapsed();
-        let pause = backoff.draw();
+        let pause = backoff.next_pause();
         if waited + pause >= deadline {
             return Err(Error::Unreachable {
                 url: location.url.clone(),

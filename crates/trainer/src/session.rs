@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_checkpoint::JobPhase;
-use trainyard_cluster_client::{Backoff, Error, Outages, Parameters, ServerClient};
+use trainyard_cluster_client::{Error, Outages, Parameters, ServerClient, backoff};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{Identity, Opened};
@@ -297,7 +297,7 @@ async fn register(
         coordinator.name(),
         config.connect_deadline,
     );
-    let mut backoff = Backoff::new(config.incarnation);
+    let mut backoff = backoff(config.incarnation);
     let mut taken_since: Option<Instant> = None;
     (config.set_status)("waiting", false, vec![coordinator.name()]);
     loop {
@@ -327,9 +327,9 @@ async fn register(
                     {
                         return Ok(Entry::Over(state));
                     }
-                    (message, backoff.next_wait())
+                    (message, backoff.next_pause())
                 }
-                other => (other.to_string(), backoff.next_wait()),
+                other => (other.to_string(), backoff.next_pause()),
             },
             // A process that has just died still counts as alive for a moment, so its successor retries.
             Err(error) if error.reason() == Some(Reason::TaskTaken) => {
