@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 35] = [
+const FLOORS: [(&str, u8); 37] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
@@ -38,8 +38,10 @@ const FLOORS: [(&str, u8); 35] = [
     ("worker", 8),
     ("chief", 8),
     ("evaluator", 8),
-    ("trainyard", 9),
-    ("example-custom-models", 10),
+    ("command", 9),
+    ("benchmark", 10),
+    ("trainyard", 11),
+    ("example-custom-models", 12),
 ];
 
 /// Crates of the lowest floor that others of it may use: messages, and the services of the system.
@@ -141,6 +143,18 @@ fn the_evaluator_meets_training_only_in_the_model_folder() {
         .map(str::to_owned)
         .collect();
     assert_none("evaluator reaches", &offenders);
+}
+
+trial!(a_model_of_ones_own_links_no_benchmarks);
+fn a_model_of_ones_own_links_no_benchmarks() {
+    let manifest: toml::Table = read(&root().join("crates/trainyard/Cargo.toml"))
+        .parse()
+        .expect("a manifest");
+    let benchmark = &manifest["dependencies"]["trainyard-benchmark"];
+    assert_eq!(benchmark["optional"].as_bool(), Some(true));
+    let library = read(&root().join("crates/trainyard/src/lib.rs"));
+    assert!(!library.contains("trainyard_benchmark"));
+    assert!(!reached("command", &dependencies()).contains("benchmark"));
 }
 
 trial!(crates_that_decide_have_no_runtime);

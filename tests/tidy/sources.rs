@@ -139,7 +139,13 @@ fn only_the_launcher_and_the_command_read_environment_and_signals() {
                 && name.contains("/src/")
                 && !in_crate(
                     name,
-                    &["daemon", "trainyard", "example-custom-models", "testing"],
+                    &[
+                        "daemon",
+                        "command",
+                        "benchmark",
+                        "example-custom-models",
+                        "testing",
+                    ],
                 )
         })
         .flat_map(|(name, text)| holding(&name, &text, &words))
@@ -155,7 +161,7 @@ fn time_is_read_from_the_clock_of_the_runtime() {
         "crates/write-ahead-log/src/log.rs",
         "crates/checkpoint/src/claim.rs",
         "crates/security/src/credentials.rs",
-        "crates/trainyard/src/progress.rs",
+        "crates/command/src/progress.rs",
     ];
     let offenders: Vec<String> = sources()
         .into_iter()

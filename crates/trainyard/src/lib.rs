@@ -1,7 +1,7 @@
-//! Trainyard as a library and as the operator's command.
+//! Trainyard as a library: what a program with a model of its own links.
 //!
-//! A program with a model of its own is one line: it passes [`main_with`] a function from a job to a [`Model`]. The
-//! program then has every role and every command for that model. `docs/custom-models.md` shows how to write one.
+//! Such a program is one line: it passes [`main_with`] a function from a job to a [`Model`]. The program then has every
+//! role and every command for that model. `docs/custom-models.md` shows how to write one.
 //!
 //! ```no_run
 //! use trainyard::{Canned, main_with};
@@ -11,36 +11,7 @@
 //! }
 //! ```
 
-mod admin_client;
-mod arguments;
-mod bench;
-mod check;
-mod command;
-mod convert;
-mod data_sample;
-mod data_warnings;
-mod datagen;
-mod deploy;
-mod evaluate;
-mod export;
-mod folder;
-mod import_tf;
-mod init;
-mod inspect;
-mod output;
-mod pki;
-mod predict;
-mod progress;
-mod run;
-mod scale;
-mod stats;
-mod status;
-mod train;
-mod trained_values;
-mod transform;
-mod up;
-
-pub use command::main_with;
+pub use trainyard_command::main_with;
 pub use trainyard_daemon::{ALLOCATOR, Allocator};
 pub use trainyard_feature_column::{FeatureColumns, Features};
 pub use trainyard_input::{Batch, Column, FieldKind, Schema};

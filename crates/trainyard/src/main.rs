@@ -1,4 +1,4 @@
-//! The operator's command, with the premade estimators.
+//! The operator's command: the premade models, benchmarks and generators of data.
 
 use std::process::ExitCode;
 
@@ -6,5 +6,5 @@ use std::process::ExitCode;
 static ALLOCATOR: trainyard::Allocator = trainyard::ALLOCATOR;
 
 fn main() -> ExitCode {
-    trainyard::main_with(trainyard::Canned::from_job)
+    trainyard_benchmark::main_with(trainyard::Canned::from_job)
 }

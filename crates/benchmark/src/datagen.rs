@@ -9,9 +9,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
+use trainyard_command::print;
 use trainyard_diagnostic::{Code, Diagnostic};
-
-use crate::output::print;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DataKind {

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser as _;
 use clap::{Args, Subcommand};
+use trainyard_command::{Format, JobArguments};
 use trainyard_run_config::{DurabilityConfig, PayloadType};
-
-use crate::arguments::{Format, JobArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
@@ -173,9 +172,6 @@ pub(crate) struct BenchScale {
     /// Duration of the load at each number of workers.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(crate) seconds: f64,
-    /// Draws a plot as SVG.
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
     /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,

@@ -9,27 +9,31 @@ use trainyard_run_config::Job;
 
 /// The job file, and its changes for this run.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct JobArguments {
+pub struct JobArguments {
     /// The job file.
     #[arg(value_name = "JOB.toml")]
-    pub(crate) job: PathBuf,
+    pub job: PathBuf,
     /// Overrides the job's model_dir.
     #[arg(long, value_name = "DIR")]
-    pub(crate) model_dir: Option<PathBuf>,
+    pub model_dir: Option<PathBuf>,
     /// Sets one key of the job file, for example train.max_steps=1000. May be given more than once.
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
-    pub(crate) set: Vec<String>,
+    pub set: Vec<String>,
     /// Format of log lines and messages.
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) log_format: LogFormat,
+    pub log_format: LogFormat,
     /// Least severity of log lines: error, warn, info, debug, or a filter. Default: info, or warn if a progress line is
     /// shown.
     #[arg(long, value_name = "LEVEL", env = "TRAINYARD_LOG")]
-    pub(crate) log_level: Option<String>,
+    pub log_level: Option<String>,
 }
 
 impl JobArguments {
-    pub(crate) fn load(&self) -> Result<Job, Vec<Diagnostic>> {
+    /// Reads the job, with its changes.
+    ///
+    /// # Errors
+    /// All problems of the job file, or that it cannot be read.
+    pub fn load(&self) -> Result<Job, Vec<Diagnostic>> {
         let mut job = Job::load(&self.job, &self.set)?;
         if let Some(folder) = &self.model_dir {
             job.model_dir.clone_from(folder);
@@ -38,8 +42,9 @@ impl JobArguments {
     }
 }
 
+/// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// For people.
     Text,
     /// For programs.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use trainyard_command::{Format, print};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Batch, Dataset};
 use trainyard_model::{Build, Part, Shard, input_options};
@@ -11,8 +12,6 @@ use trainyard_variable::{Access, Read};
 
 use super::arguments::BenchJob;
 use super::conditions::Conditions;
-use crate::arguments::Format;
-use crate::output::print;
 
 /// Number of batches on which the model is timed, in turn.
 const BATCHES: usize = 16;

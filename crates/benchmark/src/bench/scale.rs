@@ -2,31 +2,29 @@
 
 use serde::Serialize;
 use serde_json::json;
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_command::{Format, print};
+use trainyard_diagnostic::Diagnostic;
 
 use super::arguments::{BenchPs, BenchScale};
 use super::conditions::{Conditions, TCP};
-use super::scale_plot::plot;
 use super::{parameter_server, traffic::Traffic};
-use crate::arguments::Format;
-use crate::output::print;
 
 /// Result with one number of workers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Point {
-    pub(super) workers: usize,
+struct Point {
+    workers: usize,
     /// Steps of all workers together a second.
-    pub(super) steps_per_second: f64,
+    steps_per_second: f64,
     /// Measured rate divided by the linear rate. The linear rate is that of one worker of the first point, times the
     /// workers.
-    pub(super) share_of_linear: f64,
+    share_of_linear: f64,
     /// Processors that the busiest server kept busy.
-    pub(super) busiest_ps_cores: f64,
+    busiest_ps_cores: f64,
     /// Processors that all workers kept busy. Near the processors of the machine, the workers are the bottleneck.
-    pub(super) worker_cores: f64,
+    worker_cores: f64,
     /// Median time that a step waited for the servers.
-    pub(super) p50_ms: f64,
-    pub(super) p99_ms: f64,
+    p50_ms: f64,
+    p99_ms: f64,
 }
 
 impl Point {
@@ -46,7 +44,7 @@ impl Point {
         }
     }
 
-    pub(super) fn rate_of_a_worker(&self) -> f64 {
+    fn rate_of_a_worker(&self) -> f64 {
         self.steps_per_second / self.workers as f64
     }
 
@@ -68,7 +66,7 @@ impl Point {
 const HEADER: &str =
     "workers  global steps/s  of linear  busiest ps cores  workers cores  p50 ms  p99 ms\n";
 
-/// Measures each number of workers in turn, prints a table, and draws a plot.
+/// Measures each number of workers in turn, and prints a table.
 pub(super) fn bench(arguments: &BenchScale) -> Result<(), Diagnostic> {
     let mut counts = arguments.workers.clone();
     counts.sort_unstable();
@@ -97,14 +95,6 @@ pub(super) fn bench(arguments: &BenchScale) -> Result<(), Diagnostic> {
             "{}\n",
             json!({"conditions": conditions, "ps": arguments.ps, "points": points})
         ))?;
-    }
-    if let Some(path) = &arguments.plot {
-        std::fs::write(path, plot(&points, &conditions)).map_err(|error| {
-            Diagnostic::error(
-                Code::E9002,
-                format!("the plot {} cannot be written: {error}", path.display()),
-            )
-        })?;
     }
     Ok(())
 }
@@ -156,10 +146,10 @@ fn conditions(arguments: &BenchScale) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
-    pub(crate) fn point(workers: usize, steps_per_second: f64, share_of_linear: f64) -> Point {
+    fn point(workers: usize, steps_per_second: f64, share_of_linear: f64) -> Point {
         Point {
             workers,
             steps_per_second,

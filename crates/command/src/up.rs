@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-pub(crate) use child::RUNTIME_THREADS;
+pub use child::RUNTIME_THREADS;
 use clap::Args;
 pub(crate) use control::{Address, Answer, Order};
 use scaling::Scaling;
 use serde::Deserialize;
-pub(crate) use supervisor::Supervisor;
+pub use supervisor::Supervisor;
 use tracing::{info, warn};
 use trainyard_checkpoint::RunLock;
 use trainyard_chief::Report;
@@ -70,10 +70,10 @@ pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
 }
 
 /// Reads a cluster file, or makes a cluster on this machine with a folder for its sockets.
-pub(crate) fn resolve(
-    text: &str,
-    job: &Job,
-) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
+///
+/// # Errors
+/// The file cannot be read, or describes no cluster; this machine has too few free ports.
+pub fn resolve(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
     let ps = usize::from(job.strategy.kind != StrategyKind::MultiWorkerMirrored);
     let Some(counts) = LocalCounts::parse(text, ps) else {
         return ClusterSpec::load(Path::new(text)).map(|cluster| (cluster, None));
@@ -115,7 +115,7 @@ pub(crate) fn resolve(
 }
 
 /// Finds free ports. All are bound during the search, so that no port is found twice.
-pub(crate) fn free_ports(count: usize) -> Option<Vec<u16>> {
+pub fn free_ports(count: usize) -> Option<Vec<u16>> {
     free_ports_beside(count, &BTreeSet::new())
 }
 
@@ -144,7 +144,7 @@ fn free_ports_beside(count: usize, taken: &BTreeSet<u16>) -> Option<Vec<u16>> {
 }
 
 /// Returns the tasks in the order of their start and stop. Any order works; this one reads well in the log.
-pub(crate) fn tasks(cluster: &ClusterSpec, job: &Job) -> Vec<Task> {
+pub fn tasks(cluster: &ClusterSpec, job: &Job) -> Vec<Task> {
     let evaluators = if job.input.eval.is_some() {
         cluster.evaluators
     } else {
@@ -163,12 +163,12 @@ pub(crate) fn tasks(cluster: &ClusterSpec, job: &Job) -> Vec<Task> {
 }
 
 /// Returns the threads of a step if `tasks` tasks share this machine, unless the job sets them.
-pub(crate) fn threads(job: &Job, tasks: usize) -> Option<usize> {
+pub fn threads(job: &Job, tasks: usize) -> Option<usize> {
     (job.run.intra_op_parallelism_threads == 0).then(|| share_of_cores(tasks))
 }
 
 /// Returns the number of cores of this machine for each of `tasks` tasks, at least 1.
-pub(crate) fn share_of_cores(tasks: usize) -> usize {
+pub fn share_of_cores(tasks: usize) -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / tasks.max(1)).max(1)
 }
 

@@ -102,7 +102,7 @@ pub(super) fn run(order: &str) -> Result<(), Diagnostic> {
         .map_err(|error| broken("has no runtime", error))?;
     let outcome = runtime.block_on(load(&order))?;
     let text = serde_json::to_string(&outcome).map_err(|error| broken("has no outcome", error))?;
-    crate::output::print(&format!("{text}\n"))
+    trainyard_command::print(&format!("{text}\n"))
 }
 
 async fn load(order: &Order) -> Result<Loaded, Diagnostic> {
@@ -110,7 +110,7 @@ async fn load(order: &Order) -> Result<Loaded, Diagnostic> {
     for index in order.index..order.index + order.workers {
         workers.push(Worker::open(order, index).await?);
     }
-    crate::output::print("ready\n")?;
+    trainyard_command::print("ready\n")?;
     let _ = std::io::stdout().flush();
     std::io::stdin()
         .lock()

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use trainyard_checkpoint::{claim_epoch, cluster_id};
 use trainyard_cluster_client::{Error, JobEnd, ServerClient, retry};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
+use trainyard_command::{Folder, Format, RUNTIME_THREADS, free_ports, print, share_of_cores};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_server::Plan;
@@ -22,10 +23,6 @@ use super::slow_link::SlowLink;
 use super::traffic::Traffic;
 use super::usage;
 use super::zipf::ZipfRows;
-use crate::arguments::Format;
-use crate::folder::Folder;
-use crate::output::print;
-use crate::up::{RUNTIME_THREADS, free_ports, share_of_cores};
 
 /// Timeout for starting a parameter server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);

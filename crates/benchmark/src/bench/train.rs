@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
+use trainyard_command::{
+    Folder, Format, JobArguments, Supervisor, free_ports, print, resolve, tasks, threads,
+};
 use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
@@ -15,10 +18,6 @@ use super::conditions::Conditions;
 use super::figures::{Figures, Observed, Snapshot};
 use super::samples::Samples;
 use super::usage;
-use crate::arguments::{Format, JobArguments};
-use crate::folder::Folder;
-use crate::output::print;
-use crate::up::{Supervisor, free_ports, resolve, tasks, threads};
 
 /// Timeout from the start to the first step of the last task. The start initializes tables and writes a first
 /// checkpoint.

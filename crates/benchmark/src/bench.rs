@@ -8,7 +8,6 @@ mod local;
 mod parameter_server;
 mod samples;
 mod scale;
-mod scale_plot;
 mod slow_link;
 mod traffic;
 mod train;

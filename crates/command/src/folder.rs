@@ -6,14 +6,14 @@ use trainyard_diagnostic::{Code, Diagnostic};
 
 /// A folder that is removed with its contents when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
     /// Creates the folder with a unique name.
     ///
     /// # Errors
     /// The folder cannot be created, or exists already.
-    pub(crate) fn new() -> Result<Self, Diagnostic> {
+    pub fn new() -> Result<Self, Diagnostic> {
         let name = format!("trainyard-{}", uuid::Uuid::new_v4().simple());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).map_err(|error| {
@@ -26,7 +26,8 @@ impl Folder {
         Ok(Self(path))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns the path of the folder.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -37,7 +37,7 @@ const PERMANENT: [i32; 7] = [64, 65, 66, 73, 76, 77, 78];
 
 /// Running processes, and the exit codes of ended ones.
 #[derive(Debug)]
-pub(crate) struct Supervisor {
+pub struct Supervisor {
     launch: Launch,
     children: BTreeMap<Task, Child>,
     exits: BTreeMap<Task, i32>,
@@ -50,7 +50,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// The folder cannot be written, or a process cannot be started.
-    pub(crate) fn start(
+    pub fn start(
         job: &JobArguments,
         threads: Option<usize>,
         local_dir: &Path,
@@ -94,7 +94,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// The process cannot be started.
-    pub(crate) fn start_alone(job: &JobArguments, admin: &str) -> Result<Self, Diagnostic> {
+    pub fn start_alone(job: &JobArguments, admin: &str) -> Result<Self, Diagnostic> {
         let launch = Launch::new(job, None, share_of_cores(1), Path::new(""), Path::new(""))?;
         let task = Task {
             role: Role::Chief,
@@ -110,17 +110,17 @@ impl Supervisor {
     }
 
     /// Returns the path of the chief's report.
-    pub(crate) fn report_file(&self) -> &Path {
+    pub fn report_file(&self) -> &Path {
         self.launch.report()
     }
 
     /// Returns the exit codes of the tasks that have ended.
-    pub(crate) fn exits(&self) -> &BTreeMap<Task, i32> {
+    pub fn exits(&self) -> &BTreeMap<Task, i32> {
         &self.exits
     }
 
     /// Returns the process id of each running task.
-    pub(crate) fn process_ids(&self) -> BTreeMap<Task, u32> {
+    pub fn process_ids(&self) -> BTreeMap<Task, u32> {
         self.children
             .iter()
             .filter_map(|(task, child)| Some((*task, child.id()?)))
@@ -128,12 +128,12 @@ impl Supervisor {
     }
 
     /// Returns the time of a task's last start.
-    pub(crate) fn started(&self, task: Task) -> Option<Instant> {
+    pub fn started(&self, task: Task) -> Option<Instant> {
         self.launch.started(task)
     }
 
     /// Returns the tasks that have ended since the last call, with their exit codes. Their output is written by then.
-    pub(crate) async fn ended(&mut self) -> Vec<(Task, i32)> {
+    pub async fn ended(&mut self) -> Vec<(Task, i32)> {
         let mut ended = Vec::new();
         for (task, child) in &mut self.children {
             ended.extend(child.try_wait().await.map(|code| (*task, code)));
@@ -282,7 +282,7 @@ impl Supervisor {
 
     /// Stops all tasks in order: first the workers, so that the chief's last checkpoint holds their last steps; then
     /// the chief; then the servers, after that checkpoint is written.
-    pub(crate) async fn stop_all(&mut self) -> u8 {
+    pub async fn stop_all(&mut self) -> u8 {
         info!("stopping every task");
         self.due.clear();
         let chief = self
@@ -347,7 +347,7 @@ impl Supervisor {
     }
 
     /// Kills every process, without a last checkpoint.
-    pub(crate) async fn kill_all(&mut self) {
+    pub async fn kill_all(&mut self) {
         for child in self.children.values_mut() {
             child.kill();
         }

@@ -117,7 +117,7 @@ fn failed(target: &str, error: &std::io::Error) -> Diagnostic {
 ///
 /// # Errors
 /// The target is full.
-pub(crate) fn print(text: &str) -> Result<(), Diagnostic> {
+pub fn print(text: &str) -> Result<(), Diagnostic> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

@@ -3,19 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::body::Bytes;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 use trainyard_cluster_spec::{ClusterSpec, Role};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
 
+use crate::http;
+
 /// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longest response, in bytes.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Path of the cluster file of `trainyard up`, below the job's local directory.
 const CLUSTER_OF_UP: &str = "up/cluster.toml";
 
@@ -75,12 +71,12 @@ impl AdminClient {
     pub(crate) async fn ask(&self, path: &str) -> Result<Value, Diagnostic> {
         let mut why = Vec::new();
         for address in &self.addresses {
-            let asked = tokio::time::timeout(REQUEST_TIMEOUT, get(address, path)).await;
-            match asked.unwrap_or_else(|_| {
-                Err(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))
-            }) {
-                Ok(value) => return Ok(value),
-                Err(reason) => why.push(format!("{address}: {reason}")),
+            match http::get(address, path, REQUEST_TIMEOUT).await {
+                Ok(body) => match serde_json::from_slice(&body) {
+                    Ok(value) => return Ok(value),
+                    Err(error) => why.push(format!("{address}: the answer is not JSON: {error}")),
+                },
+                Err(error) => why.push(format!("{address}: {error}")),
             }
         }
         let message = format!("no chief answers at its admin port: {}", why.join("; "));
@@ -127,49 +123,6 @@ fn cluster_of(
     );
     let help = "give the cluster file, the host:port of the chief's admin port, which the first line of the chief's log names, or the --model-dir that `up` was given";
     Err(vec![Diagnostic::error(Code::E2003, message).help(help)])
-}
-
-async fn get(address: &str, path: &str) -> Result<Value, String> {
-    let text = |error: &dyn std::error::Error| error.to_string();
-    let stream = TcpStream::connect(address)
-        .await
-        .map_err(|error| text(&error))?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| text(&error))?;
-    let request = hyper::Request::get(path)
-        .header("host", address)
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| text(&error))?;
-    let exchange = async {
-        let answer = sender
-            .send_request(request)
-            .await
-            .map_err(|error| text(&error))?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX)
-            .collect()
-            .await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
-        if !status.is_success() {
-            let said: String = String::from_utf8_lossy(&body)
-                .trim()
-                .chars()
-                .take(200)
-                .collect();
-            return Err(format!(
-                "status {}: {}",
-                status.as_u16(),
-                said.escape_debug()
-            ));
-        }
-        serde_json::from_slice(&body).map_err(|error| format!("the answer is not JSON: {error}"))
-    };
-    tokio::select! {
-        answer = exchange => answer,
-        // The connection ends after the response, or breaks off before it.
-        broken = connection => Err(broken.map_or_else(|error| text(&error), |()| "the connection was closed".to_owned())),
-    }
 }
 
 #[cfg(test)]

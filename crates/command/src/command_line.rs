@@ -11,8 +11,8 @@ use trainyard_run_config::Job;
 
 use crate::arguments::JobArguments;
 use crate::{
-    bench, check, convert, datagen, deploy, evaluate, export, import_tf, init, inspect, pki,
-    predict, run, scale, stats, status, train, transform, up,
+    check, convert, deploy, evaluate, export, import_tf, init, inspect, pki, predict, run, scale,
+    stats, status, train, transform, up,
 };
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
@@ -24,13 +24,13 @@ const USAGE: u8 = 64;
     version = trainyard_daemon::VERSION,
     about = "Trains click-through and ranking models on one machine or many, with parameter servers."
 )]
-struct Command {
+struct Command<C: Subcommand> {
     #[command(subcommand)]
-    action: Action,
+    action: Action<C>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum Action<C: Subcommand> {
     /// Trains, evaluates and exports in one process.
     Train(train::Train),
     /// Starts every task of a cluster on this machine, and ends when the job does.
@@ -71,28 +71,38 @@ enum Action {
     /// Shows a TensorFlow checkpoint, matches it to a job, and imports it.
     #[command(name = "import-tf")]
     ImportTf(import_tf::ImportTf),
-    /// Measures parts of training on this machine.
-    #[command(subcommand)]
-    Bench(bench::Bench),
-    /// Runs workers of `bench ps`.
-    #[command(hide = true)]
-    BenchLoad(bench::BenchLoad),
-    /// Writes synthetic training data.
-    Datagen(datagen::Datagen),
+    #[command(flatten)]
+    Further(C),
     /// Converts records between csv, tsv, libsvm, tfrecord and parquet.
     #[command(long_about = convert::CONVERT)]
     Convert(convert::Convert),
+}
+
+/// Commands that a program has beside those of every model.
+pub trait Commands: Subcommand {
+    /// Runs the command and returns its exit code. `build` makes the model of a job.
+    fn run(self, build: Build) -> ExitCode;
+}
+
+#[derive(Debug, Subcommand)]
+enum NoCommands {}
+
+impl Commands for NoCommands {
+    fn run(self, _: Build) -> ExitCode {
+        match self {}
+    }
 }
 
 /// Runs the command line for a model: every role and every command.
 ///
 /// `build` makes the model of a job. The exit code is 0, or that of the message printed last.
 pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
-    run_command(any_of(build))
+    main_with_commands::<NoCommands>(any_of(build))
 }
 
-fn run_command(build: Build) -> ExitCode {
-    let command = match Command::try_parse() {
+/// As [`main_with`], with further commands.
+pub fn main_with_commands<C: Commands>(build: Build) -> ExitCode {
+    let command = match Command::<C>::try_parse() {
         Ok(command) => command,
         Err(error) => {
             let _ = error.print();
@@ -168,16 +178,8 @@ fn run_command(build: Build) -> ExitCode {
         Action::ImportTf(arguments) => {
             finish(import_tf::import_tf(&arguments, build), LogFormat::Text)
         }
-        Action::Bench(arguments) => {
-            let outcome = one(start_logging(LogFormat::Text, "warn"));
-            finish(
-                outcome.and_then(|()| bench::bench(&arguments, build)),
-                LogFormat::Text,
-            )
-        }
-        Action::BenchLoad(arguments) => finish(one(bench::load(&arguments)), LogFormat::Text),
+        Action::Further(command) => command.run(build),
         Action::Pki(arguments) => finish(pki::pki(&arguments), LogFormat::Text),
-        Action::Datagen(arguments) => finish(one(datagen::datagen(&arguments)), LogFormat::Text),
         Action::Convert(arguments) => {
             let outcome = one(start_logging(LogFormat::Text, "warn"));
             finish(

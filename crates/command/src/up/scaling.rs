@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -17,6 +15,7 @@ use trainyard_run_config::{Job, Replication, UpdateConfig};
 use super::child::Added;
 use super::control::{Answer, Control, Request};
 use super::free_ports_beside;
+use crate::http;
 
 /// Time in which a new worker must join.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -410,23 +409,10 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 
 /// Polls a worker's admin port until the worker is ready.
 async fn joined(task: Task, admin: String) -> Task {
-    while !tokio::time::timeout(REQUEST_TIMEOUT, is_ready(&admin))
-        .await
-        .is_ok_and(|answer| answer.unwrap_or(false))
-    {
+    while http::get(&admin, "/readyz", REQUEST_TIMEOUT).await.is_err() {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     task
-}
-
-async fn is_ready(admin: &str) -> std::io::Result<bool> {
-    let mut stream = TcpStream::connect(admin).await?;
-    stream
-        .write_all(format!("GET /readyz HTTP/1.0\r\nHost: {admin}\r\n\r\n").as_bytes())
-        .await?;
-    let mut answer = Vec::new();
-    stream.take(64 << 10).read_to_end(&mut answer).await?;
-    Ok(answer.split(|byte| *byte == b' ').nth(1) == Some(b"200"))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::arguments::JobArguments;
 /// Time in which a task must stop, in seconds, as in the systemd units.
 pub(super) const DRAIN_SECS: u64 = 60;
 /// Environment variable for the number of threads of a tokio runtime.
-pub(crate) const RUNTIME_THREADS: &str = "TOKIO_WORKER_THREADS";
+pub const RUNTIME_THREADS: &str = "TOKIO_WORKER_THREADS";
 /// Wait before a restart. It doubles with each restart that follows soon.
 const RESTART_DELAY: Duration = Duration::from_millis(50);
 /// Longest wait before a restart.

@@ -1,0 +1,38 @@
+//! The command line of a program, for its model: every role and every command.
+//!
+//! A program links this crate through `trainyard`. The program `trainyard` adds commands of its own: see
+//! [`main_with_commands`].
+
+mod admin_client;
+mod arguments;
+mod check;
+mod command_line;
+mod convert;
+mod data_sample;
+mod data_warnings;
+mod deploy;
+mod evaluate;
+mod export;
+mod folder;
+pub mod http;
+mod import_tf;
+mod init;
+mod inspect;
+mod output;
+mod pki;
+mod predict;
+mod progress;
+mod run;
+mod scale;
+mod stats;
+mod status;
+mod train;
+mod trained_values;
+mod transform;
+mod up;
+
+pub use arguments::{Format, JobArguments};
+pub use command_line::{Commands, main_with, main_with_commands};
+pub use folder::Folder;
+pub use output::print;
+pub use up::{RUNTIME_THREADS, Supervisor, free_ports, resolve, share_of_cores, tasks, threads};
