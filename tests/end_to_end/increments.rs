@@ -102,6 +102,20 @@ fn manifest(folder: &Path, step: u64) -> Value {
     serde_json::from_slice(&std::fs::read(file).expect("a manifest")).expect("JSON")
 }
 
+/// Returns the steps of the checkpoints in the model folder, oldest first.
+fn checkpoints(folder: &Path) -> Vec<u64> {
+    let entries = std::fs::read_dir(folder.join("model")).expect("the model folder");
+    let mut steps: Vec<u64> = entries
+        .filter_map(|entry| {
+            let name = entry.expect("an entry").file_name();
+            let step = name.to_str()?.strip_prefix("model.ckpt-")?;
+            step.parse().ok()
+        })
+        .collect();
+    steps.sort_unstable();
+    steps
+}
+
 /// Returns the bytes of the files that a manifest lists under a key.
 fn bytes(manifest: &Value, key: &str) -> u64 {
     let files = manifest[key].as_array().map_or(&[][..], Vec::as_slice);
@@ -182,11 +196,13 @@ fn a_damaged_increment_costs_one_checkpoint_and_a_damaged_base_those_that_share_
     let damaged = scratch.path().join("damaged");
     let job = write_job(&damaged);
     train(&job, 1, 1000);
+    let before = checkpoints(&damaged).into_iter().rev().nth(1);
+    let before = before.expect("a checkpoint before the last one");
     damage(&checkpoint(&damaged, 1000).join("shard-0-of-1.safetensors"));
     let output = train(&job, 2, 1300);
     // The checkpoint before it shares the base.
     let used = step_used(&output, 1000);
-    assert!(used >= 750, "{output}");
+    assert_eq!(used, before, "{output}");
     // The run of two servers began with a whole checkpoint. Those of the run of one server have another base.
     let last = manifest(&damaged, 1300);
     assert!(bytes(&last, "bases") > 0, "{last}");
