@@ -140,23 +140,16 @@ pub(crate) fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
         .iter()
         .find_map(|end| name.strip_suffix(end))
         .unwrap_or(&name);
-    match name.rsplit_once('.').map(|(_, end)| end) {
-        Some("csv") => Ok(Format::Csv),
-        Some("tsv" | "tab") => Ok(Format::Tsv),
-        Some("libsvm" | "svm" | "svmlight") => Ok(Format::LibSvm(IndexBase::One)),
-        Some("tfrecord" | "tfrecords") => Ok(Format::TfRecord),
-        Some("parquet" | "pq") => Ok(Format::Parquet),
-        _ => Err(Diagnostic::error(
-            Code::E1000,
-            format!(
-                "the name {} has no ending of a known format",
-                path.display()
-            ),
-        )
-        .help(format!(
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension);
+    extension.and_then(Format::of_extension).ok_or_else(|| {
+        let message = format!(
+            "the name {} has no ending of a known format",
+            path.display()
+        );
+        Diagnostic::error(Code::E1000, message).help(format!(
             "give {option} csv, tsv, libsvm, tfrecord or parquet"
-        ))),
-    }
+        ))
+    })
 }
 
 impl TableFormat {

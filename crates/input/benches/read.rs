@@ -55,6 +55,33 @@ fn record(columns: &[String], row: &str) -> Vec<u8> {
     framed
 }
 
+/// Writes the rows as numbers and texts.
+#[cfg(feature = "parquet")]
+fn write_parquet(path: &std::path::Path, columns: &[String], text: &str) {
+    let cells = |line: &str| -> Vec<Cell> {
+        let values = columns.iter().zip(line.split('\t'));
+        let cell = |(name, value): (&String, &str)| Cell {
+            values: vec![if name.starts_with('c') {
+                Value::Text(value.as_bytes().to_vec())
+            } else {
+                Value::Int(value.parse().unwrap_or_default())
+            }],
+            list: false,
+        };
+        values.map(cell).collect()
+    };
+    let mut layout = Layout::default();
+    // The letters of a text may all be digits, so several rows decide on the types.
+    for line in text.lines().take(1000) {
+        layout.see(columns, &cells(line));
+    }
+    let mut writer = TableWriter::create(path, Format::Parquet, layout).expect("a file");
+    for line in text.lines() {
+        writer.write(&cells(line)).expect("the file takes a row");
+    }
+    writer.finish().expect("the file is written");
+}
+
 /// Runs a benchmark three times. Returns its rows and the seconds of the fastest run.
 fn best(mut run: impl FnMut(u64) -> usize) -> (usize, f64) {
     let start = Instant::now();
@@ -168,6 +195,12 @@ fn main() {
             },
         );
     }
+    #[cfg(feature = "parquet")]
+    let parquet = {
+        let path = folder.join("rows.parquet");
+        write_parquet(&path, &columns, &text);
+        std::fs::read(path).expect("the bench's data")
+    };
     let formats = [
         (Format::Tsv, "ctr.tsv", text.as_bytes()),
         (
@@ -176,13 +209,15 @@ fn main() {
             &text.replace('\t', ",").into_bytes(),
         ),
         (Format::TfRecord, "ctr.tfrecord", &records),
+        #[cfg(feature = "parquet")]
+        (Format::Parquet, "ctr.parquet", &parquet),
     ];
     for (format, name, bytes) in formats {
         let path = folder.join(name);
         std::fs::write(&path, bytes).expect("the bench's data");
         for (shuffle_rows, batch_size) in [(0, 128), (0, 512), (10_000, 128)] {
             let options = Options {
-                columns: (format != Format::TfRecord).then(|| columns.clone()),
+                columns: matches!(format, Format::Csv | Format::Tsv).then(|| columns.clone()),
                 trim: true,
                 batch_size,
                 shuffle_rows,

@@ -101,3 +101,40 @@ pub(crate) fn shown(value: &[u8]) -> String {
         if cut.len() < value.len() { " …" } else { "" }
     )
 }
+
+/// Appends the decimal text of a number.
+pub(crate) fn push_digits(number: i64, cells: &mut Bytes) {
+    let mut digits = [0_u8; 20];
+    let mut begin = 20;
+    let mut rest = number.unsigned_abs();
+    loop {
+        begin -= 1;
+        digits[begin] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        begin -= 1;
+        digits[begin] = b'-';
+    }
+    cells.push(&digits[begin..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_their_digits() {
+        let mut cells = Bytes::default();
+        let numbers = [0, 7, -1, 1234567890123, i64::MIN, i64::MAX];
+        numbers
+            .iter()
+            .for_each(|number| push_digits(*number, &mut cells));
+        for (place, number) in numbers.iter().enumerate() {
+            assert_eq!(cells.get(place), number.to_string().as_bytes());
+        }
+    }
+}

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cells::{Bad, clear};
 use crate::dead_letter::DeadLetter;
+use crate::formats;
+use crate::parser::Parser;
 use crate::record::Place;
 use crate::shuffle::Shuffle;
-use crate::source::{Source, open_file};
+use crate::source::Source;
 use crate::{BadRow, BadRows, Batch, Error, Options, Position, Schema, Sharding};
 
 /// Most bytes of the records of a batch. Places of values are 32-bit numbers, and the decimal text of a whole number
@@ -50,7 +52,7 @@ impl Dataset {
         options.check()?;
         let source = Source::default();
         for file in 0..options.files.len() {
-            open_file(&options, &source.storage, &schema, file, None)?;
+            Parser::open(&options, &source.storage, &schema, file, None)?;
         }
         Ok(Self {
             source,
@@ -140,7 +142,7 @@ impl Dataset {
                 else {
                     continue;
                 };
-                let length = record.bytes.len() as u64;
+                let length = record.content.len() as u64;
                 *bytes += length;
                 self.statistics
                     .bytes_read
@@ -154,7 +156,7 @@ impl Dataset {
                         if self.options.bad_rows == BadRows::Fail {
                             return Err(Error::Row(Box::new(row)));
                         }
-                        if self.dead_letter.add(row, record.bytes, read)? {
+                        if self.dead_letter.add(row, &record.content.bytes(), read)? {
                             self.statistics.rows_skipped.fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -235,7 +237,7 @@ pub(crate) fn bad_row(
             .get(place.file)
             .cloned()
             .unwrap_or_else(PathBuf::new),
-        format: options.format,
+        unit: formats::format(options.format).unit(),
         line: place.line,
         offset: place.offset,
         column: column.map(|position| schema.fields[position].name.clone()),

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use crate::cells::shown;
-use crate::{BadRow, Error, Format};
+use crate::{BadRow, Error, RecordUnit};
 
 /// Largest size of the dead-letter file, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -75,13 +75,11 @@ impl DeadLetter {
             let length = file.metadata().map_err(failed)?.len();
             self.file = Some((file, length));
         }
-        let (number, content) = match row.format {
+        let (number, content) = match row.unit {
             // The whole line, so that a user can fix it and read it again.
-            Format::Csv | Format::Tsv | Format::LibSvm(_) => {
-                ("line", String::from_utf8_lossy(bytes))
-            }
-            Format::TfRecord => ("record", shown(bytes).into()),
-            Format::Parquet => ("row", shown(bytes).into()),
+            RecordUnit::FieldLine | RecordUnit::Line => ("line", String::from_utf8_lossy(bytes)),
+            RecordUnit::Record => ("record", shown(bytes).into()),
+            RecordUnit::Row => ("row", shown(bytes).into()),
         };
         let line = serde_json::json!({
             "file": row.file, number: row.line, "offset": row.offset, "column": row.column, "reason": row.reason,

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 
-use crate::Format;
+use crate::RecordUnit;
 
 /// A record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadRow {
     /// The file.
     pub file: PathBuf,
-    /// Format of the file.
-    pub format: Format,
+    /// The unit that the record is in its file.
+    pub unit: RecordUnit,
     /// Line on which the record begins; for TFRecord and Parquet, the number of the record in the file. From 1.
     pub line: u64,
     /// Byte of the decompressed content at which the record begins, from 0; for Parquet, the number of the row.
@@ -25,8 +25,8 @@ pub struct BadRow {
 
 impl std::fmt::Display for BadRow {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.format {
-            Format::TfRecord => {
+        match self.unit {
+            RecordUnit::Record => {
                 write!(
                     formatter,
                     "{}: record {} at byte {}: ",
@@ -35,8 +35,8 @@ impl std::fmt::Display for BadRow {
                     self.offset
                 )?;
             }
-            Format::Parquet => write!(formatter, "{}: row {}: ", self.file.display(), self.line)?,
-            Format::Csv | Format::Tsv | Format::LibSvm(_) => {
+            RecordUnit::Row => write!(formatter, "{}: row {}: ", self.file.display(), self.line)?,
+            RecordUnit::FieldLine | RecordUnit::Line => {
                 write!(formatter, "{}:{}: ", self.file.display(), self.line)?
             }
         }
@@ -60,9 +60,9 @@ impl BadRow {
 
     /// Returns advice to the user if the job is wrong and not the row.
     pub fn cause(&self) -> Option<String> {
-        let text = matches!(self.format, Format::Csv | Format::Tsv);
+        let may_be_header = self.unit == RecordUnit::FieldLine && self.line == 1;
         let named = |column: &String| self.reason.starts_with(&format!("{column:?} is not"));
-        if text && self.line == 1 && self.column.as_ref().is_some_and(named) {
+        if may_be_header && self.column.as_ref().is_some_and(named) {
             let cause = "the file begins with a header line, and input.columns says that it has none: leave out input.columns";
             return Some(format!(
                 "{cause}; a feature's `name` gives it another name than its column"

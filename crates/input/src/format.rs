@@ -1,4 +1,4 @@
-//! Formats of records.
+//! Names of the record formats, as jobs choose them.
 
 /// Record formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,4 +24,17 @@ pub enum IndexBase {
     /// Indices begin with 1, as LIBSVM writes them.
     #[default]
     One,
+}
+
+/// The unit that a record is in its file, for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordUnit {
+    /// A line of fields. The first line of a file may be a header.
+    FieldLine,
+    /// A line.
+    Line,
+    /// A record between the frames of a binary file.
+    Record,
+    /// A row of columns.
+    Row,
 }

@@ -6,7 +6,6 @@ use trainyard_storage::{Stamp, Storage};
 
 use crate::file_stamp::{check, fingerprint, stamp, warn_small};
 use crate::record_reader::RecordReader;
-use crate::source::open_records;
 use crate::{Error, Options, RecordIndex, Schema};
 
 /// Builder of a [`RecordIndex`], incremental: it scans as far as the caller requests.
@@ -103,8 +102,12 @@ impl Indexer {
     fn open_next(&mut self) -> Result<(), Error> {
         if self.next_file < self.options.files.len() {
             let none = Schema::default();
-            let (reader, _) =
-                open_records(&self.options, &self.storage, Some(&none), self.next_file)?;
+            let (reader, _) = RecordReader::open_after_header(
+                &self.options,
+                &self.storage,
+                Some(&none),
+                self.next_file,
+            )?;
             self.index.begin_file();
             self.reader = Some((self.next_file, reader));
             self.next_file += 1;

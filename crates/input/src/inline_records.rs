@@ -40,28 +40,17 @@ pub struct Header {
 }
 
 impl InlineRecords {
-    /// Removes all records. The memory is kept.
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.lengths.clear();
-        self.lines.clear();
-        self.offsets.clear();
-        self.faults.clear();
-        self.headers.clear();
-    }
-
-    /// Appends a record.
+    /// Appends everything of a record but its bytes.
     #[inline]
-    pub(crate) fn push(&mut self, record: Record<'_>) {
+    pub(crate) fn push_head(&mut self, record: Record<'_>) {
         if let Some(reason) = record.fault {
             self.faults.push(Fault {
                 row: self.lengths.len() as u32,
                 reason: reason.to_owned(),
             });
         }
-        self.bytes.extend_from_slice(record.bytes);
         // No record of text or TFRecord is longer than 256 MiB.
-        self.lengths.push(record.bytes.len() as u32);
+        self.lengths.push(record.content.len() as u32);
         self.lines.push(record.place.line);
         self.offsets.push(record.place.offset);
     }

@@ -9,40 +9,34 @@
 
 mod batch;
 mod block;
+mod cell_parser;
 mod cells;
+mod columnar;
 mod compression;
 mod data_shard;
 mod dataset;
 mod dead_letter;
-mod delimiter;
 mod error;
-mod example;
 mod file_range;
 mod file_stamp;
 mod format;
+mod formats;
+mod held_records;
 mod indexer;
 mod inline_records;
-mod libsvm;
-mod lines;
+mod layout;
 mod number;
 mod options;
-#[cfg(not(feature = "parquet"))]
-mod parquet_absent;
-#[cfg(feature = "parquet")]
-mod parquet_column;
-#[cfg(feature = "parquet")]
-mod parquet_rows;
+mod output;
 mod parser;
 mod permutation;
 mod prefetch;
-mod quoted;
 mod record;
 mod record_fetcher;
+mod record_format;
 mod record_index;
 mod record_reader;
 mod row;
-#[cfg(feature = "parquet")]
-mod row_writer;
 mod sample_check;
 mod scan;
 mod schema;
@@ -51,9 +45,6 @@ mod shard_reader;
 mod shuffle;
 mod source;
 mod table;
-mod text;
-mod tfrecord;
-mod wire;
 
 pub use batch::{Batch, Bytes, Cells, Column, Position};
 pub use compression::Compression;
@@ -61,9 +52,10 @@ pub use data_shard::DataShard;
 pub use dataset::{Dataset, Statistics};
 pub use error::{BadRow, Error};
 pub use file_range::FileRange;
-pub use format::{Format, IndexBase};
+pub use format::{Format, IndexBase, RecordUnit};
 pub use indexer::Indexer;
 pub use inline_records::{Fault, Header, InlineRecords};
+pub use layout::{Cell, ColumnKind, ColumnLayout, Layout, Value};
 pub use options::{BadRows, Interleave, Options, Sharding};
 pub use prefetch::{Batches, Prefetch, PrefetchError};
 pub use record_fetcher::RecordFetcher;
@@ -73,7 +65,4 @@ pub use scan::{Scan, Scanned};
 pub use schema::{Field, FieldKind, Schema};
 pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};
 pub use shard_reader::{Direction, ShardReader};
-pub use table::{
-    Cell, ColumnKind, ColumnLayout, ColumnProfile, Layout, Numbers, Profile, TableReader,
-    TableWriter, Value,
-};
+pub use table::{ColumnProfile, Numbers, Profile, TableReader, TableWriter};

@@ -1,9 +1,12 @@
-//! Records of a file: raw bytes with their place, before parsing.
+//! Records of a file with their place, before parsing.
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::Error;
+use crate::columnar::ColumnarRows;
+use crate::row::{Cell, encode};
 
 /// Origin of a record.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,10 +19,44 @@ pub(crate) struct Place {
     pub(crate) pass: u64,
 }
 
-/// A record that borrows its bytes from the reader.
+/// The content of a record, which the reader owns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Content<'a> {
+    /// Bytes of the file.
+    Bytes(&'a [u8]),
+    /// A row of columns that are in memory.
+    Row(&'a ColumnarRows, usize),
+}
+
+impl<'a> Content<'a> {
+    /// Returns the number of bytes; for a row, of its inline form.
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Row(rows, row) => rows.encoded_len(row),
+        }
+    }
+
+    /// Returns the bytes; for a row, its inline form.
+    #[inline]
+    pub(crate) fn bytes(self) -> Cow<'a, [u8]> {
+        match self {
+            Self::Bytes(bytes) => Cow::Borrowed(bytes),
+            Self::Row(rows, row) => {
+                let length = rows.cells(row).map(Cell::encoded_len).sum();
+                let mut bytes = Vec::with_capacity(length);
+                encode(rows.cells(row), &mut bytes);
+                Cow::Owned(bytes)
+            }
+        }
+    }
+}
+
+/// A record that borrows its content from the reader.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record<'a> {
-    pub(crate) bytes: &'a [u8],
+    pub(crate) content: Content<'a>,
     pub(crate) place: Place,
     /// The fault of the record as a whole.
     pub(crate) fault: Option<&'a str>,

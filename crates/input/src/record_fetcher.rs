@@ -2,8 +2,8 @@
 
 use trainyard_storage::Storage;
 
-use crate::record_reader::RecordReader;
-use crate::source::{has_header, open_records};
+use crate::held_records::Records;
+use crate::record_reader::{RecordReader, names_columns};
 use crate::{DataShard, Error, FileRange, InlineRecords, Options, Schema};
 
 /// Number of files that stay open: about the files of one window of data shards.
@@ -97,33 +97,28 @@ impl RecordFetcher {
         &mut self,
         shard: &DataShard,
         bytes_max: u64,
-        inline_records: &mut InlineRecords,
+        records: &mut impl Records,
     ) -> Result<(), Error> {
-        inline_records.clear();
+        records.clear();
         for range in &shard.ranges {
-            self.read(range, inline_records, |inline_records| {
-                match inline_records.bytes.len() as u64 {
-                    bytes if bytes > bytes_max => {
-                        let rows = inline_records.lengths.len() as u64;
-                        Err(Error::ShardBytes {
-                            rows,
-                            of: shard.rows,
-                            bytes,
-                            most: bytes_max,
-                        })
-                    }
-                    _ => Ok(()),
-                }
+            self.read(range, records, |records| match records.bytes() {
+                bytes if bytes > bytes_max => Err(Error::ShardBytes {
+                    rows: records.len() as u64,
+                    of: shard.rows,
+                    bytes,
+                    most: bytes_max,
+                }),
+                _ => Ok(()),
             })?;
         }
         Ok(())
     }
 
-    fn read(
+    fn read<R: Records>(
         &mut self,
         range: &FileRange,
-        inline_records: &mut InlineRecords,
-        check: impl Fn(&InlineRecords) -> Result<(), Error>,
+        records: &mut R,
+        check: impl Fn(&R) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.select(range.file)?;
         let file = self.options.files[range.file as usize].as_path();
@@ -148,8 +143,8 @@ impl RecordFetcher {
             }
             let record = reader.record(0);
             lost = record.fault.is_some();
-            inline_records.push(record);
-            check(inline_records)?;
+            records.push(record);
+            check(records)?;
         }
         if reader.end() == range.end() || lost {
             Ok(())
@@ -173,8 +168,8 @@ impl RecordFetcher {
             self.open.remove(0);
         }
         let known = &mut self.columns[file as usize];
-        let reader = if has_header(&self.options) && known.is_none() {
-            let (reader, columns) = open_records(
+        let reader = if names_columns(&self.options) && known.is_none() {
+            let (reader, columns) = RecordReader::open_after_header(
                 &self.options,
                 &self.storage,
                 self.schema.as_ref(),
@@ -200,8 +195,12 @@ impl RecordFetcher {
         mut each: impl FnMut(u32, Option<&[String]>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for file in 0..self.options.files.len() {
-            let (_, columns) =
-                open_records(&self.options, &self.storage, self.schema.as_ref(), file)?;
+            let (_, columns) = RecordReader::open_after_header(
+                &self.options,
+                &self.storage,
+                self.schema.as_ref(),
+                file,
+            )?;
             each(file as u32, columns.as_deref())?;
             self.columns[file] = columns;
         }

@@ -4,53 +4,36 @@ use std::path::Path;
 
 use trainyard_storage::Storage;
 
-use crate::lines::Lines;
-#[cfg(not(feature = "parquet"))]
-use crate::parquet_absent::ParquetRows;
-#[cfg(feature = "parquet")]
-use crate::parquet_rows::ParquetRows;
+use crate::formats;
 use crate::record::{Place, Record, failed};
-use crate::tfrecord::TfRecords;
-use crate::{Error, Format, Options, Schema};
+use crate::record_format::{FileRecords, InputFile};
+use crate::{Error, Options, Schema};
 
 /// Reader of the records of one file.
 #[derive(Debug)]
 pub(crate) struct RecordReader {
-    records: Records,
+    records: Box<dyn FileRecords>,
     place: Place,
 }
 
-#[derive(Debug)]
-enum Records {
-    Text(Lines),
-    TfRecord(TfRecords),
-    Parquet(Box<ParquetRows>),
-}
-
 impl RecordReader {
-    /// Opens file `number` of the input. The reader of a Parquet file reads the columns that the schema wants; without
+    /// Opens file `number` of the input. The reader of a columnar file reads the columns that the schema wants; without
     /// a schema, all columns.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a wanted column is missing or has another type.
     pub(crate) fn open(
         options: &Options,
         storage: &Storage,
         schema: Option<&Schema>,
         number: usize,
     ) -> Result<Self, Error> {
-        let file = options.files[number].as_path();
-        let compression = || {
-            options
-                .compression
-                .unwrap_or_else(|| crate::Compression::of(file))
+        let file = InputFile {
+            storage,
+            path: &options.files[number],
+            compression: options.compression,
         };
-        let records = match options.format {
-            Format::Csv | Format::Tsv | Format::LibSvm(_) => {
-                Records::Text(Lines::open(storage, file, compression(), options.format)?)
-            }
-            Format::TfRecord => Records::TfRecord(TfRecords::open(storage, file, compression())?),
-            Format::Parquet => {
-                Records::Parquet(Box::new(ParquetRows::open(storage, file, schema)?))
-            }
-        };
+        let records = formats::format(options.format).open(&file, schema)?;
         Ok(Self {
             records,
             place: Place {
@@ -60,26 +43,46 @@ impl RecordReader {
         })
     }
 
-    /// Returns the columns of the records, if the format stores their names.
-    pub(crate) fn columns(&self) -> Option<Vec<String>> {
-        match &self.records {
-            Records::Parquet(rows) => Some(rows.columns()),
-            Records::Text(_) | Records::TfRecord(_) => None,
+    /// Opens a file after its header, if it has one. Returns the columns that the file names.
+    ///
+    /// # Errors
+    /// As [`RecordReader::open`], or the file has no header.
+    pub(crate) fn open_after_header(
+        options: &Options,
+        storage: &Storage,
+        schema: Option<&Schema>,
+        number: usize,
+    ) -> Result<(Self, Option<Vec<String>>), Error> {
+        let mut reader = Self::open(options, storage, schema, number)?;
+        let columns = match reader.records.columns() {
+            None if names_columns(options) => Some(reader.header(options)?),
+            columns => columns,
+        };
+        Ok((reader, columns))
+    }
+
+    /// Reads the header.
+    fn header(&mut self, options: &Options) -> Result<Vec<String>, Error> {
+        let file = &options.files[self.place.file];
+        if self.next(file, true)? {
+            let record = self.records.content().bytes();
+            Ok(formats::format(options.format).header(&record, options))
+        } else {
+            Err(Error::Empty {
+                files: vec![file.clone()],
+            })
         }
     }
 
     /// Moves to the next record. Returns `false` at the end of the file. Of a record that is not `wanted`, Parquet
     /// decodes nothing, and TFRecord does not check the data.
+    #[inline]
     pub(crate) fn next(&mut self, file: &Path, wanted: bool) -> Result<bool, Error> {
-        match &mut self.records {
-            Records::Text(lines) => lines.next(file, &mut self.place),
-            Records::TfRecord(records) => records.next(file, &mut self.place, wanted),
-            Records::Parquet(rows) => rows.next(file, &mut self.place, wanted),
-        }
+        self.records.next(file, &mut self.place, wanted)
     }
 
-    /// Moves to the record that begins at byte `offset` of the content. `line` is its [`Place::line`]. The caller reads
-    /// no bytes from `until` on.
+    /// Moves to the record that begins at `offset` of the content. `line` is its [`Place::line`]. The caller reads
+    /// nothing from `until` on.
     pub(crate) fn seek(
         &mut self,
         file: &Path,
@@ -87,25 +90,14 @@ impl RecordReader {
         line: u64,
         until: u64,
     ) -> Result<(), Error> {
-        let outcome = match &mut self.records {
-            Records::Text(lines) => lines.seek(offset, line, until),
-            Records::TfRecord(records) => records.seek(offset, line, until),
-            Records::Parquet(rows) => {
-                rows.seek(offset);
-                Ok(())
-            }
-        };
+        let outcome = self.records.seek(offset, line, until);
         outcome.map_err(|error| failed(file, &error))
     }
 
     /// Returns the offset in the content of the first byte after the record; for Parquet, the number of the next row.
     #[inline]
     pub(crate) fn end(&self) -> u64 {
-        match &self.records {
-            Records::Text(lines) => lines.offset(),
-            Records::TfRecord(records) => records.offset(),
-            Records::Parquet(rows) => rows.number(),
-        }
+        self.records.end()
     }
 
     /// Returns the place of the record.
@@ -117,23 +109,15 @@ impl RecordReader {
     /// Returns the record.
     #[inline]
     pub(crate) fn record(&self, pass: u64) -> Record<'_> {
-        let place = Place { pass, ..self.place };
-        match &self.records {
-            Records::Text(lines) => Record {
-                bytes: lines.bytes(),
-                place,
-                fault: None,
-            },
-            Records::TfRecord(records) => Record {
-                bytes: records.bytes(),
-                place,
-                fault: records.fault(),
-            },
-            Records::Parquet(rows) => Record {
-                bytes: rows.bytes(),
-                place,
-                fault: None,
-            },
+        Record {
+            content: self.records.content(),
+            place: Place { pass, ..self.place },
+            fault: self.records.fault(),
         }
     }
+}
+
+/// Returns whether each file names its columns, in its first record or in a schema.
+pub(crate) fn names_columns(options: &Options) -> bool {
+    formats::format(options.format).names_columns(options)
 }

@@ -5,8 +5,6 @@ use trainyard_storage::Storage;
 use crate::cells::clear;
 use crate::dataset::bad_row;
 use crate::parser::Parser;
-use crate::record::Record;
-use crate::source::open_file;
 use crate::{BadRow, Batch, Error, Options, Position, Schema};
 
 /// Faults of the first records of an input.
@@ -75,7 +73,7 @@ pub fn check_columns(options: &Options, schema: &Schema) -> Result<(), Error> {
     if options.files.is_empty() {
         return Ok(());
     }
-    open_file(options, &Storage::default(), schema, 0, None).map(|_| ())
+    Parser::open(options, &Storage::default(), schema, 0, None).map(|_| ())
 }
 
 /// Checks the first `rows` records of every file. Also reports wanted TFRecord features that none of these records
@@ -87,7 +85,7 @@ pub fn check(options: &Options, schema: &Schema, rows: usize) -> Checked {
     let storage = Storage::default();
     for (file, path) in options.files.iter().enumerate() {
         let (mut reader, mut parser) =
-            match open_file(options, &storage, schema, file, examples.take()) {
+            match Parser::open(options, &storage, schema, file, examples.take()) {
                 Ok(opened) => opened,
                 Err(error) => {
                     checked.fail(error);
@@ -100,7 +98,7 @@ pub fn check(options: &Options, schema: &Schema, rows: usize) -> Checked {
             match reader.next(path, true) {
                 Ok(true) => {
                     read += 1;
-                    let record: Record<'_> = reader.record(0);
+                    let record = reader.record(0);
                     clear(&mut batch, schema, 1, Position::default());
                     match parser.append(record, schema, &mut batch) {
                         Ok(()) => good += 1,
@@ -120,17 +118,18 @@ pub fn check(options: &Options, schema: &Schema, rows: usize) -> Checked {
             });
         }
         checked.read += read as u64;
-        examples = matches!(parser, Parser::Example(_)).then_some(parser);
+        examples = Some(parser).filter(Parser::serves_every_file);
     }
-    if let (Some(Parser::Example(parser)), Some(file), true) =
-        (&examples, options.files.last(), good > 0)
+    if let Some(parser) = &examples
+        && let Some(file) = options.files.last()
+        && good > 0
     {
-        let columns: Vec<String> = parser.unseen().map(str::to_owned).collect();
+        let columns: Vec<String> = parser.unseen().into_iter().map(str::to_owned).collect();
         if !columns.is_empty() {
             checked.fail(Error::Column {
                 columns,
                 file: file.clone(),
-                known: parser.names().collect(),
+                known: parser.names(),
             });
         }
     }

@@ -3,12 +3,11 @@
 
 use trainyard_storage::Storage;
 
+use crate::cell_parser::CellParser;
 use crate::cells::{Bad, clear};
 use crate::dataset::{BATCH_BYTES_MAX, bad_row};
 use crate::parser::Parser;
 use crate::record_reader::RecordReader;
-use crate::source::{open_parser, open_records};
-use crate::table::CellParser;
 use crate::{BadRow, Batch, Cell, Error, Field, FieldKind, Options, Position, Schema};
 
 /// A record as a [`Scan`] reports it.
@@ -140,16 +139,20 @@ impl Scan {
             }
             let told = |bad: Bad| bad_row(&self.options, &self.schema, record.place, bad);
             let bad = outcome.err().map(told);
-            return Ok(Some((record.bytes.len() as u64, Scanned { kept, bad })));
+            return Ok(Some((record.content.len() as u64, Scanned { kept, bad })));
         }
     }
 
     fn open_file(&mut self, number: usize) -> Result<(RecordReader, Parser), Error> {
-        let (reader, named) =
-            open_records(&self.options, &self.storage, Some(&self.wanted), number)?;
+        let (reader, named) = RecordReader::open_after_header(
+            &self.options,
+            &self.storage,
+            Some(&self.wanted),
+            number,
+        )?;
         // This reports a missing kept column, too.
-        open_parser(&self.options, &self.wanted, number, named.as_deref())?;
-        let parser = open_parser(&self.options, &self.schema, number, named.as_deref())?;
+        Parser::new(&self.options, &self.wanted, number, named.as_deref())?;
+        let parser = Parser::new(&self.options, &self.schema, number, named.as_deref())?;
         self.cells.enter(named, &self.options);
         Ok((reader, parser))
     }

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use crate::cells::clear;
 use crate::dataset::{BATCH_BYTES_MAX, bad_row};
 use crate::dead_letter::DeadLetter;
+use crate::held_records::HeldRecords;
 use crate::parser::Parser;
-use crate::record::{Place, Record};
 use crate::record_fetcher::RecordFetcher;
-use crate::source::{has_header, open_parser};
+use crate::record_reader::names_columns;
 use crate::{
     BadRows, Batch, DataShard, Error, InlineRecords, Options, Position, Schema, Statistics,
 };
@@ -43,10 +43,10 @@ pub struct ShardReader {
     /// Remaining batches, and the end from which they are read.
     batches: Range<u32>,
     direction: Direction,
-    /// Whether `inline_records` holds the shard's records.
+    /// Whether `records` holds the shard's records.
     loaded: bool,
-    inline_records: InlineRecords,
-    records: Vec<Entry>,
+    records: HeldRecords,
+    entries: Vec<Entry>,
     order: Vec<u32>,
     /// Parsers by columns. Files with the same columns share a parser.
     parsers: Vec<(Vec<String>, Parser)>,
@@ -55,10 +55,9 @@ pub struct ShardReader {
     statistics: Arc<Statistics>,
 }
 
-/// Offset of a record in `inline_records`, its file and its parser.
+/// File and parser of a record.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    begin: usize,
     file: u32,
     parser: u32,
 }
@@ -98,8 +97,8 @@ impl ShardReader {
             batches: 0..0,
             direction: Direction::Forward,
             loaded: false,
-            inline_records: InlineRecords::default(),
-            records: Vec::new(),
+            records: HeldRecords::default(),
+            entries: Vec::new(),
             order: Vec::new(),
             parsers: Vec::new(),
             parser_of: vec![None; options.files.len()],
@@ -182,7 +181,7 @@ impl ShardReader {
                 )?);
             }
         }
-        self.inline_records = inline_records;
+        self.records.set_inline(inline_records);
         self.prepare()?;
         let end = batches.end.min(self.shard.batches);
         self.batches = batches.start.min(end)..end;
@@ -212,17 +211,15 @@ impl ShardReader {
     fn load(&mut self) -> Result<(), Error> {
         if !self.loaded {
             self.fetcher
-                .load(&self.shard, SHARD_BYTES_MAX, &mut self.inline_records)?;
+                .load(&self.shard, SHARD_BYTES_MAX, &mut self.records)?;
             self.prepare()?;
         }
         Ok(())
     }
 
-    /// Computes the offsets of the records, and the order in which they are read.
+    /// Finds the parsers of the records, and the order in which they are read.
     fn prepare(&mut self) -> Result<(), Error> {
-        self.records.clear();
-        let mut lengths = self.inline_records.lengths.iter();
-        let mut begin = 0;
+        self.entries.clear();
         for range in &self.shard.ranges {
             let place = &mut self.parser_of[range.file as usize];
             let parser = match *place {
@@ -230,7 +227,7 @@ impl ShardReader {
                 None => {
                     let options = self.fetcher.options();
                     let columns = self.fetcher.columns(range.file);
-                    if has_header(options) && columns.is_none() {
+                    if names_columns(options) && columns.is_none() {
                         let reason = format!(
                             "its inline records do not name the columns of file {}",
                             range.file
@@ -247,14 +244,12 @@ impl ShardReader {
                     *place.insert(parser)
                 }
             };
-            for length in lengths.by_ref().take(range.rows as usize) {
-                self.records.push(Entry {
-                    begin,
-                    file: range.file,
-                    parser,
-                });
-                begin += *length as usize;
-            }
+            let entry = Entry {
+                file: range.file,
+                parser,
+            };
+            self.entries
+                .extend(std::iter::repeat_n(entry, range.rows as usize));
         }
         self.shard.order(&mut self.order);
         self.loaded = true;
@@ -272,15 +267,11 @@ impl ShardReader {
         clear(batch, &self.schema, rows.len(), position);
         let mut bytes = 0;
         for row in rows {
-            let row = self.order[row];
-            let place = row as usize;
-            let Entry {
-                begin,
-                file,
-                parser,
-            } = self.records[place];
-            let length = self.inline_records.lengths[place] as usize;
-            bytes += length as u64;
+            let nth = self.order[row] as usize;
+            let Entry { file, parser } = self.entries[nth];
+            let record = self.records.record(nth, file, position.pass);
+            let length = record.content.len() as u64;
+            bytes += length;
             if bytes > BATCH_BYTES_MAX {
                 return Err(Error::Batch {
                     rows: batch.rows,
@@ -288,19 +279,9 @@ impl ShardReader {
                     most: BATCH_BYTES_MAX,
                 });
             }
-            let record = Record {
-                bytes: &self.inline_records.bytes[begin..begin + length],
-                place: Place {
-                    file: file as usize,
-                    line: self.inline_records.lines[place],
-                    offset: self.inline_records.offsets[place],
-                    pass: position.pass,
-                },
-                fault: self.inline_records.fault(row),
-            };
             self.statistics
                 .bytes_read
-                .fetch_add(length as u64, Ordering::Relaxed);
+                .fetch_add(length, Ordering::Relaxed);
             let read = self.statistics.rows_read.fetch_add(1, Ordering::Relaxed) + 1;
             let parser = &mut self.parsers[parser as usize].1;
             if let Err(bad) = parser.append(record, &self.schema, batch) {
@@ -309,7 +290,7 @@ impl ShardReader {
                 if options.bad_rows == BadRows::Fail {
                     return Err(Error::Row(Box::new(row)));
                 }
-                if self.dead_letter.add(row, record.bytes, read)? {
+                if self.dead_letter.add(row, &record.content.bytes(), read)? {
                     self.statistics.rows_skipped.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -322,10 +303,8 @@ impl ShardReader {
         for feature in self
             .parsers
             .iter()
-            .flat_map(|(_, parser)| match (parser, self.shard.pass) {
-                (Parser::Example(parser), 0) => parser.unseen().collect(),
-                _ => Vec::new(),
-            })
+            .filter(|_| self.shard.pass == 0)
+            .flat_map(|(_, parser)| parser.unseen())
         {
             tracing::warn!(
                 feature,
@@ -347,7 +326,7 @@ fn parser_for(
     if let Some(place) = parsers.iter().position(|(columns, _)| columns == named) {
         return Ok(place as u32);
     }
-    let parser = open_parser(options, schema, file as usize, columns)?;
+    let parser = Parser::new(options, schema, file as usize, columns)?;
     parsers.push((named.to_vec(), parser));
     Ok(parsers.len() as u32 - 1)
 }

@@ -1,21 +1,15 @@
 //! Source of records: the position in passes, files and records, and the interleaving of files.
 
-use std::path::Path;
-
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 
 use trainyard_storage::Storage;
 
-use crate::example::ExampleParser;
-use crate::libsvm::{self, LibSvmParser};
 use crate::parser::Parser;
 use crate::record::Record;
 use crate::record_reader::RecordReader;
-use crate::row::RowParser;
-use crate::text::{TextParser, header};
-use crate::{Error, Format, Options, Schema, Sharding};
+use crate::{Error, Options, Schema, Sharding};
 
 /// The records of this shard, pass by pass, and the parsers of their files.
 #[derive(Debug, Default)]
@@ -120,7 +114,7 @@ impl Source {
         };
         self.next_file += 1;
         let parser = self.parsers[file].take();
-        let (reader, parser) = open_file(options, &self.storage, schema, file, parser)?;
+        let (reader, parser) = Parser::open(options, &self.storage, schema, file, parser)?;
         self.parsers[file] = Some(parser);
         self.cycle[self.turn] = Some((file, reader));
         self.open += 1;
@@ -138,117 +132,16 @@ impl Source {
 
     /// Returns the wanted features that no record has held so far, if records name their features.
     pub(crate) fn unseen(&self) -> Vec<&str> {
-        let mut parsers = self
-            .parsers
-            .iter()
-            .flatten()
-            .filter_map(|parser| match parser {
-                Parser::Example(parser) => Some(parser),
-                Parser::Text(_) | Parser::LibSvm(_) | Parser::Row(_) => None,
-            });
+        let parsers = self.parsers.iter().flatten();
+        let mut parsers = parsers.filter(|parser| parser.serves_every_file());
         let Some(first) = parsers.next() else {
             return Vec::new();
         };
-        let mut unseen: Vec<&str> = first.unseen().collect();
+        let mut unseen = first.unseen();
         for parser in parsers {
-            let also: Vec<&str> = parser.unseen().collect();
+            let also = parser.unseen();
             unseen.retain(|name| also.contains(name));
         }
         unseen
-    }
-}
-
-/// Opens a file after its header, and a parser for its columns. A parser of TFRecord from an earlier file is reused.
-pub(crate) fn open_file(
-    options: &Options,
-    storage: &Storage,
-    schema: &Schema,
-    number: usize,
-    before: Option<Parser>,
-) -> Result<(RecordReader, Parser), Error> {
-    let (reader, columns) = open_records(options, storage, Some(schema), number)?;
-    let parser = match before {
-        Some(parser @ Parser::Example(_)) => parser,
-        _ => open_parser(options, schema, number, columns.as_deref())?,
-    };
-    Ok((reader, parser))
-}
-
-/// Opens a file after its header, if it has one. Returns the columns that the file names.
-pub(crate) fn open_records(
-    options: &Options,
-    storage: &Storage,
-    schema: Option<&Schema>,
-    number: usize,
-) -> Result<(RecordReader, Option<Vec<String>>), Error> {
-    let file = options.files[number].as_path();
-    let mut reader = RecordReader::open(options, storage, schema, number)?;
-    let columns = match (reader.columns(), has_header(options)) {
-        (None, true) => Some(named(&mut reader, options, file)?),
-        (columns, _) => columns,
-    };
-    Ok((reader, columns))
-}
-
-/// Returns whether each file names its columns, in a first line or in the schema of a Parquet file.
-pub(crate) fn has_header(options: &Options) -> bool {
-    match options.format {
-        Format::Csv | Format::Tsv => options.columns.is_none(),
-        Format::Parquet => true,
-        Format::TfRecord | Format::LibSvm(_) => false,
-    }
-}
-
-/// Returns the parser for a file with these columns, or with the columns of the options.
-pub(crate) fn open_parser(
-    options: &Options,
-    schema: &Schema,
-    number: usize,
-    columns: Option<&[String]>,
-) -> Result<Parser, Error> {
-    let columns = columns.or(options.columns.as_deref()).unwrap_or_default();
-    let file = || options.files.get(number).cloned().unwrap_or_default();
-    let missing = &options.missing;
-    let absent = |column| Error::Column {
-        columns: schema.missing_in(columns, column),
-        file: file(),
-        known: columns.to_vec(),
-    };
-    Ok(match options.format {
-        Format::Csv | Format::Tsv => {
-            let parser = TextParser::new(schema, columns, options.format, options.trim, missing);
-            Parser::Text(parser.map_err(absent)?)
-        }
-        Format::TfRecord => Parser::Example(ExampleParser::new(schema, missing)),
-        Format::Parquet => Parser::Row(RowParser::new(schema, columns, missing).map_err(absent)?),
-        Format::LibSvm(base) => Parser::LibSvm(LibSvmParser::new(schema, base, missing).map_err(
-            |misfit| match misfit {
-                libsvm::Misfit::Unknown(column) => {
-                    let known = libsvm::COLUMNS.map(str::to_owned).to_vec();
-                    Error::Column {
-                        columns: schema.missing_in(&known, column),
-                        file: file(),
-                        known,
-                    }
-                }
-                libsvm::Misfit::Kind { column, wanted } => Error::ColumnType {
-                    column,
-                    file: file(),
-                    found: "any number of numbers".to_owned(),
-                    wanted,
-                },
-            },
-        )?),
-    })
-}
-
-/// Reads the header of a text file.
-fn named(reader: &mut RecordReader, options: &Options, file: &Path) -> Result<Vec<String>, Error> {
-    if reader.next(file, true)? {
-        Ok(header(reader.record(0).bytes, options.format, options.trim))
-    } else {
-        Err(Error::Empty {
-            files: vec![file.to_owned()],
-        })
     }
 }

@@ -1,12 +1,5 @@
 //! Tables: records of any format as rows of cells, for programs that convert files.
 
-mod cell_parser;
-mod example_rows;
-mod layout;
-#[cfg(not(feature = "parquet"))]
-mod parquet_absent;
-#[cfg(feature = "parquet")]
-mod parquet_writer;
 mod profile;
 mod writer;
 
@@ -14,35 +7,13 @@ use std::path::PathBuf;
 
 use trainyard_storage::Storage;
 
+use crate::cell_parser::CellParser;
+use crate::formats;
 use crate::record_reader::RecordReader;
-use crate::source::open_records;
-use crate::{BadRow, Compression, Error, Format, Options, Schema};
+use crate::{BadRow, Cell, Compression, Error, Format, Options, Schema};
 
-pub(crate) use cell_parser::CellParser;
-pub use layout::{ColumnKind, ColumnLayout, Layout};
-pub(crate) use layout::{float, int, text};
 pub use profile::{ColumnProfile, Numbers, Profile};
 pub use writer::TableWriter;
-
-/// A value of a cell.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// A whole number.
-    Int(i64),
-    /// A float.
-    Float(f64),
-    /// A text, or arbitrary bytes.
-    Text(Vec<u8>),
-}
-
-/// The values of a row in a column. A cell without values is missing.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Cell {
-    /// The values.
-    pub values: Vec<Value>,
-    /// Whether the column may hold several values.
-    pub list: bool,
-}
 
 /// Reader of rows, file after file. Columns are identified by name: files may have different columns, in any order.
 #[derive(Debug)]
@@ -97,7 +68,8 @@ impl TableReader {
 
     /// Moves back to the first row. The columns stay.
     pub fn rewind(&mut self) {
-        (self.reader, self.next_file) = (None, 0);
+        self.reader = None;
+        self.next_file = 0;
     }
 
     /// Reads the next row: a cell for each of [`TableReader::columns`], which may grow. Returns `false` at the end.
@@ -126,7 +98,7 @@ impl TableReader {
                 Ok(()) => Ok(true),
                 Err(reason) => Err(Error::Row(Box::new(BadRow {
                     file: file.clone(),
-                    format: self.options.format,
+                    unit: formats::format(self.options.format).unit(),
                     line: record.place.line,
                     offset: record.place.offset,
                     column: None,
@@ -138,9 +110,11 @@ impl TableReader {
 
     fn open_next(&mut self) -> Result<(), Error> {
         let all: Option<&Schema> = None;
-        let (reader, named) = open_records(&self.options, &self.storage, all, self.next_file)?;
+        let (reader, named) =
+            RecordReader::open_after_header(&self.options, &self.storage, all, self.next_file)?;
         self.parser.enter(named, &self.options);
-        (self.reader, self.next_file) = (Some(reader), self.next_file + 1);
+        self.reader = Some(reader);
+        self.next_file += 1;
         Ok(())
     }
 }

@@ -71,13 +71,7 @@ impl Source {
 
     /// Returns the name of the format in a job file.
     pub(super) fn format_name(&self) -> &'static str {
-        match self.format {
-            Format::Csv => "csv",
-            Format::Tsv => "tsv",
-            Format::TfRecord => "tfrecord",
-            Format::Parquet => "parquet",
-            Format::LibSvm(_) => "libsvm",
-        }
+        self.format.name()
     }
 
     /// Returns invented names of columns if the first line is a record. A first line that holds a number is a record.

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use distinct::Distinct;
 use sample::Sample;
 
-use super::layout::{float, kind, text};
-use super::{Cell, ColumnKind, Value};
+use crate::layout::{float, kind, text};
+use crate::{Cell, ColumnKind, Value};
 
 /// Most distinct values of a column that are counted individually. The first distinct values are counted.
 const COUNTED_VALUES_MAX: usize = 20_000;

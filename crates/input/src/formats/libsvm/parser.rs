@@ -1,17 +1,16 @@
-//! Parser of libsvm lines: `label qid:q index:value index:value ... # comment`
-//! (<https://www.csie.ntu.edu.tw/~cjlin/libsvm/faq.html#f303>).
+//! Parser of libsvm lines into the wanted columns.
 
-use crate::cells::{Bad, end_row, missing_cells, shown};
+use super::{no_label, no_pair, pair, refused_pair, tokens};
+use crate::cells::{Bad, end_row, missing_cells, push_digits};
+use crate::formats::lists::several;
 use crate::number::{float, int};
-use crate::text::several;
+use crate::record::Content;
+use crate::record_format::RecordParser;
 use crate::{Batch, Cells, FieldKind, IndexBase, Schema};
-
-/// The columns of a line.
-pub(crate) const COLUMNS: [&str; 4] = ["label", "qid", "index", "value"];
 
 /// The reason why a schema cannot be read from libsvm.
 #[derive(Debug)]
-pub(crate) enum Misfit {
+pub(super) enum Misfit {
     /// libsvm has no such column.
     Unknown(String),
     /// The schema wants a kind of value that the column does not hold.
@@ -21,21 +20,9 @@ pub(crate) enum Misfit {
     },
 }
 
-/// Returns whether a line is empty or holds only a comment.
-pub(crate) fn is_empty(line: &[u8]) -> bool {
-    matches!(line.trim_ascii_start().first(), None | Some(b'#'))
-}
-
-/// Returns the line without its comment.
-pub(crate) fn content(line: &[u8]) -> &[u8] {
-    memchr::memchr(b'#', line)
-        .map_or(line, |end| &line[..end])
-        .trim_ascii()
-}
-
 /// Parser of lines into columns.
 #[derive(Debug)]
-pub(crate) struct LibSvmParser {
+pub(super) struct LibSvmParser {
     schema: Schema,
     base: IndexBase,
     missing: Vec<Vec<u8>>,
@@ -48,7 +35,7 @@ pub(crate) struct LibSvmParser {
 
 impl LibSvmParser {
     /// Returns a parser of the wanted columns. The columns `index` and `value` must take any number of values.
-    pub(crate) fn new(
+    pub(super) fn new(
         schema: &Schema,
         base: IndexBase,
         missing: &[String],
@@ -92,62 +79,6 @@ impl LibSvmParser {
             }
         }
         Ok(parser)
-    }
-
-    /// Appends a line's wanted columns to the batch. An error may leave a part of them in the batch.
-    pub(crate) fn append(&self, line: &[u8], batch: &mut Batch) -> Result<(), Bad> {
-        let mut tokens = content(line)
-            .split(u8::is_ascii_whitespace)
-            .filter(|token| !token.is_empty());
-        let label = tokens.next().unwrap_or_default();
-        if label.contains(&b':') {
-            return Err((
-                None,
-                format!("a line begins with its label, given {}", shown(label)),
-            ));
-        }
-        self.store(&self.labels, label, batch)?;
-        let mut query = b"".as_slice();
-        for token in tokens {
-            let Some(colon) = memchr::memchr(b':', token) else {
-                return Err((
-                    None,
-                    format!("expected index:value, given {}", shown(token)),
-                ));
-            };
-            let index = &token[..colon];
-            let value = &token[colon + 1..];
-            if index == b"qid" {
-                query = value;
-                continue;
-            }
-            let pair = |reason| {
-                (
-                    None,
-                    format!("expected index:value, given {}: {reason}", shown(token)),
-                )
-            };
-            let index = self.index(index).map_err(pair)?;
-            let value = float(value).map_err(pair)?;
-            for &place in &self.indices {
-                match &mut batch.columns[place].cells {
-                    Cells::Int(cells) => cells.push(index),
-                    Cells::Bytes(cells) => push_digits(index, cells),
-                    Cells::Float(_) => {}
-                }
-            }
-            for &place in &self.values {
-                if let Cells::Float(cells) = &mut batch.columns[place].cells {
-                    cells.push(value);
-                }
-            }
-        }
-        self.store(&self.queries, query, batch)?;
-        self.indices
-            .iter()
-            .chain(&self.values)
-            .for_each(|place| end_row(&mut batch.columns[*place]));
-        Ok(())
     }
 
     /// Parses an index, and returns it counted from 0.
@@ -200,24 +131,47 @@ impl LibSvmParser {
     }
 }
 
-/// Appends the decimal text of a number.
-pub(crate) fn push_digits(number: i64, cells: &mut crate::Bytes) {
-    let mut digits = [0_u8; 20];
-    let mut begin = 20;
-    let mut rest = number.unsigned_abs();
-    loop {
-        begin -= 1;
-        digits[begin] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
+impl RecordParser for LibSvmParser {
+    fn append(&mut self, content: Content<'_>, batch: &mut Batch) -> Result<(), Bad> {
+        let line = &*content.bytes();
+        let mut tokens = tokens(line);
+        let label = tokens.next().unwrap_or_default();
+        if label.contains(&b':') {
+            return Err((None, no_label(label)));
         }
+        self.store(&self.labels, label, batch)?;
+        let mut query = b"".as_slice();
+        for token in tokens {
+            let Some((index, value)) = pair(token) else {
+                return Err((None, no_pair(token)));
+            };
+            if index == b"qid" {
+                query = value;
+                continue;
+            }
+            let refused = |reason| (None, refused_pair(token, reason));
+            let index = self.index(index).map_err(refused)?;
+            let value = float(value).map_err(refused)?;
+            for &place in &self.indices {
+                match &mut batch.columns[place].cells {
+                    Cells::Int(cells) => cells.push(index),
+                    Cells::Bytes(cells) => push_digits(index, cells),
+                    Cells::Float(_) => {}
+                }
+            }
+            for &place in &self.values {
+                if let Cells::Float(cells) = &mut batch.columns[place].cells {
+                    cells.push(value);
+                }
+            }
+        }
+        self.store(&self.queries, query, batch)?;
+        self.indices
+            .iter()
+            .chain(&self.values)
+            .for_each(|place| end_row(&mut batch.columns[*place]));
+        Ok(())
     }
-    if number < 0 {
-        begin -= 1;
-        digits[begin] = b'-';
-    }
-    cells.push(&digits[begin..]);
 }
 
 #[cfg(test)]
@@ -244,11 +198,11 @@ mod tests {
     fn read(base: IndexBase, lines: &[&str]) -> Result<Batch, String> {
         let schema = schema();
         let mut batch = Batch::default();
-        let parser = LibSvmParser::new(&schema, base, &[]).expect("the schema is of libsvm");
+        let mut parser = LibSvmParser::new(&schema, base, &[]).expect("the schema is of libsvm");
         clear(&mut batch, &schema, 4, Position::default());
         for line in lines {
             parser
-                .append(line.as_bytes(), &mut batch)
+                .append(Content::Bytes(line.as_bytes()), &mut batch)
                 .map_err(|(_, reason)| reason)?;
             batch.rows += 1;
         }
@@ -294,18 +248,6 @@ mod tests {
                 told.contains("expected index:value") || told.contains("begins with its label"),
                 "{told}"
             );
-        }
-    }
-
-    #[test]
-    fn numbers_become_their_digits() {
-        let mut cells = crate::Bytes::default();
-        let numbers = [0, 7, -1, 1234567890123, i64::MIN, i64::MAX];
-        numbers
-            .iter()
-            .for_each(|number| push_digits(*number, &mut cells));
-        for (place, number) in numbers.iter().enumerate() {
-            assert_eq!(cells.get(place), number.to_string().as_bytes());
         }
     }
 }

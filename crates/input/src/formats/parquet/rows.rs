@@ -1,136 +1,37 @@
 //! Reader of the rows of Parquet files. The columns of a row group are decoded side by side, some rows at a time.
 
 use std::collections::VecDeque;
-use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use parquet::column::reader::get_column_reader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
-use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
-use trainyard_storage::{File, Storage};
+use trainyard_storage::File;
 
-use crate::parquet_column::{ColumnCursor, ParquetColumn, columns, project};
-use crate::record::{Place, failed};
+use super::column::{ColumnCursor, ParquetColumn, columns, project};
+use super::pages::{Pages, READ_BYTES};
+use crate::columnar::ColumnarRows;
+use crate::record::{Content, Place, failed};
+use crate::record_format::{FileRecords, InputFile};
 use crate::{Error, Schema};
 
 /// Number of rows that are decoded together.
 const CHUNK_ROWS: u64 = 1024;
 /// Bytes of decoded rows that stay in memory. Data shards in a random order go back a little.
 const KEPT_BYTES: usize = 32 << 20;
-/// Bytes of one read of a column, unless a page is longer.
-const READ_BYTES: u64 = 1 << 20;
-
-/// The file as the decoder of one column or of the footer reads it. One read fetches several consecutive pages.
-#[derive(Clone)]
-struct Pages(Arc<PagesOf>);
-
-struct PagesOf {
-    file: Arc<File>,
-    bytes: u64,
-    /// End of the column, at which read-ahead stops.
-    end: u64,
-    /// Offset and bytes of the last read.
-    window: Mutex<(u64, Bytes)>,
-}
-
-impl Pages {
-    /// Returns a reader of the part of a file at `place`. `first` is the beginning of that part, already read.
-    fn new(file: &Arc<File>, bytes: u64, place: Range<u64>, first: Bytes) -> Self {
-        let window = Mutex::new((place.start, first));
-        Self(Arc::new(PagesOf {
-            file: Arc::clone(file),
-            bytes,
-            end: place.end,
-            window,
-        }))
-    }
-
-    /// Returns bytes from `start` on: at least `least` bytes if the file has them.
-    fn read(&self, start: u64, least: u64) -> std::io::Result<Bytes> {
-        let PagesOf {
-            file,
-            bytes,
-            end,
-            window,
-        } = &*self.0;
-        let mut window = window.lock().unwrap_or_else(PoisonError::into_inner);
-        let (begin, held) = &*window;
-        let from = start
-            .checked_sub(*begin)
-            .filter(|from| from + least <= held.len() as u64);
-        if let Some(from) = from {
-            return Ok(held.slice(from as usize..));
-        }
-        let wanted = least.max(READ_BYTES.min(end.saturating_sub(start)));
-        let wanted = wanted.min(bytes.saturating_sub(start));
-        let read = file.read_at(start, wanted as usize)?;
-        *window = (start, read.clone());
-        Ok(read)
-    }
-}
-
-impl Length for Pages {
-    fn len(&self) -> u64 {
-        self.0.bytes
-    }
-}
-
-/// Sequential reader from an offset, for the headers of pages.
-struct PageBytes {
-    pages: Pages,
-    at: u64,
-    bytes: Bytes,
-}
-
-impl Read for PageBytes {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        if self.bytes.is_empty() && self.at < self.pages.0.bytes {
-            self.bytes = self.pages.read(self.at, 1)?;
-        }
-        let count = self.bytes.len().min(out.len());
-        self.bytes.split_to(count).copy_to_slice(&mut out[..count]);
-        self.at += count as u64;
-        Ok(count)
-    }
-}
-
-impl ChunkReader for Pages {
-    type T = PageBytes;
-
-    fn get_read(&self, start: u64) -> parquet::errors::Result<PageBytes> {
-        Ok(PageBytes {
-            pages: self.clone(),
-            at: start,
-            bytes: Bytes::new(),
-        })
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        let bytes = self.read(start, length as u64)?;
-        if bytes.len() >= length {
-            Ok(bytes.slice(..length))
-        } else {
-            Err(ParquetError::EOF(format!(
-                "expected {length} bytes at byte {start}, found {}",
-                bytes.len()
-            )))
-        }
-    }
-}
 
 /// Decoded rows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Chunk {
     /// Number of the first row in the file.
     first: u64,
-    bytes: Vec<u8>,
-    /// End of each row in `bytes`.
-    ends: Vec<usize>,
+    rows: ColumnarRows,
+    /// Bytes of the rows in their inline form.
+    bytes: usize,
 }
 
 /// Position of the decoder.
@@ -153,7 +54,7 @@ impl std::fmt::Debug for Cursor {
 
 /// Reader of the rows of one file. Only the wanted columns are read, and skipped rows are not decoded.
 #[derive(Debug)]
-pub(crate) struct ParquetRows {
+pub(super) struct ParquetRows {
     file: Arc<File>,
     file_bytes: u64,
     metadata: Arc<ParquetMetaData>,
@@ -173,12 +74,10 @@ impl ParquetRows {
     ///
     /// # Errors
     /// The file cannot be read, or a wanted column is missing or has another type.
-    pub(crate) fn open(
-        storage: &Storage,
-        path: &Path,
-        schema: Option<&Schema>,
-    ) -> Result<Self, Error> {
-        let file = Arc::new(storage.open(path).map_err(|error| failed(path, &error))?);
+    pub(super) fn open(input: &InputFile<'_>, schema: Option<&Schema>) -> Result<Self, Error> {
+        let path = input.path;
+        let file = input.storage.open(path);
+        let file = Arc::new(file.map_err(|error| failed(path, &error))?);
         let file_bytes = file.bytes().map_err(|error| failed(path, &error))?;
         let pages = Pages::new(&file, file_bytes, 0..file_bytes, Bytes::new());
         let metadata = ParquetMetaDataReader::new().parse_and_finish(&pages);
@@ -230,75 +129,19 @@ impl ParquetRows {
         })
     }
 
-    /// Returns the names of the cells of each row.
-    pub(crate) fn columns(&self) -> Vec<String> {
-        self.columns
-            .iter()
-            .map(|column| column.name.clone())
-            .collect()
-    }
-
-    /// Returns the number of rows before the current position.
-    pub(crate) fn number(&self) -> u64 {
-        self.next
-    }
-
-    /// Moves to a row, numbered from 0.
-    pub(crate) fn seek(&mut self, number: u64) {
-        self.next = number;
-    }
-
-    /// Returns the current row.
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        let (chunk, row) = self.current;
-        let Some(chunk) = self.chunks.get(chunk) else {
-            return &[];
-        };
-        let begin = row.checked_sub(1).map_or(0, |before| chunk.ends[before]);
-        &chunk.bytes[begin..chunk.ends[row]]
-    }
-
-    /// Moves to the next row. Returns `false` at the end of the file. A row that is not `wanted` is not decoded.
-    pub(crate) fn next(
-        &mut self,
-        path: &Path,
-        place: &mut Place,
-        wanted: bool,
-    ) -> Result<bool, Error> {
-        let number = self.next;
-        if number >= self.borders.last().copied().unwrap_or(0) {
-            return Ok(false);
-        }
-        (place.line, place.offset) = (number + 1, number);
-        self.next += 1;
-        if wanted {
-            let (chunk, row) = self.current;
-            let follows = self.chunks.get(chunk).is_some_and(|chunk| {
-                chunk.first + row as u64 + 1 == number && row + 1 < chunk.ends.len()
-            });
-            if follows {
-                self.current.1 += 1
-            } else {
-                self.find(number).map_err(|error| broken(path, error))?
-            }
-        }
-        Ok(true)
-    }
-
     /// Makes a row the current row, from memory or from the file.
     fn find(&mut self, number: u64) -> Result<(), ParquetError> {
         let holds =
-            |chunk: &Chunk| (chunk.first..chunk.first + chunk.ends.len() as u64).contains(&number);
+            |chunk: &Chunk| (chunk.first..chunk.first + chunk.rows.rows() as u64).contains(&number);
         let place = match self.chunks.iter().position(holds) {
             Some(place) => place,
             None => {
                 let chunk = self.decode(number)?;
-                let mut kept: usize = self.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
+                let mut kept: usize = self.chunks.iter().map(|chunk| chunk.bytes).sum();
                 while kept > KEPT_BYTES
                     && let Some(oldest) = self.chunks.pop_front()
                 {
-                    kept -= oldest.bytes.len();
+                    kept -= oldest.bytes;
                 }
                 self.chunks.push_back(chunk);
                 self.chunks.len() - 1
@@ -327,10 +170,6 @@ impl ParquetRows {
                 columns: self.open_group(group)?,
             },
         };
-        let mut chunk = Chunk {
-            first: begin,
-            ..Chunk::default()
-        };
         let skipped = (begin - cursor.next) as usize;
         for (cursor, column) in cursor.columns.iter_mut().zip(&self.columns) {
             let found = match skipped {
@@ -352,17 +191,15 @@ impl ParquetRows {
                 return Err(ParquetError::General(message));
             }
         }
-        chunk.ends.reserve(rows);
-        for _ in 0..rows {
-            cursor
-                .columns
-                .iter_mut()
-                .for_each(|column| column.put(&mut chunk.bytes));
-            chunk.ends.push(chunk.bytes.len());
-        }
+        let columns = cursor.columns.iter_mut().map(|cursor| cursor.take(rows));
+        let decoded = ColumnarRows::new(columns.collect::<Result<_, _>>()?, rows);
         cursor.next = begin + rows as u64;
         self.cursor = Some(cursor);
-        Ok(chunk)
+        Ok(Chunk {
+            first: begin,
+            bytes: decoded.encoded_bytes(),
+            rows: decoded,
+        })
     }
 
     /// Returns cursors at the start of a row group. The first pages of all columns of a remote file are requested
@@ -410,6 +247,56 @@ impl ParquetRows {
             .zip(first)
             .map(open)
             .collect()
+    }
+}
+
+impl FileRecords for ParquetRows {
+    /// Returns the names of the cells of each row.
+    fn columns(&self) -> Option<Vec<String>> {
+        let columns = self.columns.iter();
+        Some(columns.map(|column| column.name.clone()).collect())
+    }
+
+    /// Moves to the next row. A row that is not `wanted` is not decoded.
+    fn next(&mut self, path: &Path, place: &mut Place, wanted: bool) -> Result<bool, Error> {
+        let number = self.next;
+        if number >= self.borders.last().copied().unwrap_or(0) {
+            return Ok(false);
+        }
+        place.line = number + 1;
+        place.offset = number;
+        self.next += 1;
+        if wanted {
+            let (chunk, row) = self.current;
+            let follows = self.chunks.get(chunk).is_some_and(|chunk| {
+                chunk.first + row as u64 + 1 == number && row + 1 < chunk.rows.rows()
+            });
+            if follows {
+                self.current.1 += 1;
+            } else {
+                self.find(number).map_err(|error| broken(path, error))?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves to the row whose number is `offset`.
+    fn seek(&mut self, offset: u64, _line: u64, _until: u64) -> std::io::Result<()> {
+        self.next = offset;
+        Ok(())
+    }
+
+    /// Returns the number of the next row.
+    fn end(&self) -> u64 {
+        self.next
+    }
+
+    fn content(&self) -> Content<'_> {
+        let (chunk, row) = self.current;
+        match self.chunks.get(chunk) {
+            Some(chunk) => Content::Row(&chunk.rows, row),
+            None => Content::Bytes(&[]),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ const CHUNK_BYTES: usize = 64;
 
 /// The places of a delimiter in a record, ascending.
 #[derive(Debug)]
-pub(crate) struct Delimiters<'a> {
+pub(super) struct Delimiters<'a> {
     record: &'a [u8],
     delimiter: u8,
     /// Offset of the current chunk in the record.
@@ -16,7 +16,7 @@ pub(crate) struct Delimiters<'a> {
 
 impl<'a> Delimiters<'a> {
     #[inline]
-    pub(crate) fn new(record: &'a [u8], delimiter: u8) -> Self {
+    pub(super) fn new(record: &'a [u8], delimiter: u8) -> Self {
         Self {
             record,
             delimiter,
@@ -27,7 +27,7 @@ impl<'a> Delimiters<'a> {
 
     /// Returns the place of the next delimiter, or the length of the record after the last one.
     #[inline]
-    pub(crate) fn next(&mut self) -> usize {
+    pub(super) fn next(&mut self) -> usize {
         while self.bits == 0 {
             self.base += CHUNK_BYTES;
             match self.record.get(self.base..) {
@@ -41,7 +41,7 @@ impl<'a> Delimiters<'a> {
     }
 
     /// Returns the number of remaining delimiters.
-    pub(crate) fn count(self) -> usize {
+    pub(super) fn count(self) -> usize {
         let rest = self
             .record
             .get(self.base + CHUNK_BYTES..)

@@ -4,19 +4,19 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use trainyard_storage::Storage;
 use trainyard_tfrecord::{FOOTER_BYTES, HEADER_BYTES, masked};
 
+use crate::Error;
 use crate::block::Block;
-use crate::record::{Place, failed};
-use crate::{Compression, Error};
+use crate::record::{Content, Place, failed};
+use crate::record_format::{FileRecords, InputFile};
 
 /// Longest record, in bytes.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 /// Reader of the records of one file.
 #[derive(Debug)]
-pub(crate) struct TfRecords {
+pub(super) struct TfRecords {
     block: Block,
     records: u64,
     /// Bytes from the begin of the record's data to the current position, and the length of the data.
@@ -29,15 +29,9 @@ pub(crate) struct TfRecords {
 
 impl TfRecords {
     /// Opens a file.
-    pub(crate) fn open(
-        storage: &Storage,
-        file: &Path,
-        compression: Compression,
-    ) -> Result<Self, Error> {
-        let block =
-            Block::open(storage, file, compression).map_err(|error| failed(file, &error))?;
+    pub(super) fn open(file: &InputFile<'_>) -> Result<Self, Error> {
         Ok(Self {
-            block,
+            block: file.open_block()?,
             records: 0,
             passed: 0,
             length: 0,
@@ -46,58 +40,43 @@ impl TfRecords {
         })
     }
 
-    /// Moves to byte `offset`, at which record `number` begins, numbered from 1; see [`Block::seek`].
-    pub(crate) fn seek(&mut self, offset: u64, number: u64, until: u64) -> std::io::Result<()> {
-        (self.records, self.passed, self.length) = (number.saturating_sub(1), 0, 0);
-        (self.fault, self.lost) = (None, false);
-        match self.block.seek(offset, until) {
-            // The content before this offset has been read once. So the record itself is at fault, and `next` reports
-            // it.
+    /// Reads until `count` bytes are in memory. Broken compression becomes a fault of the record, and the content ends.
+    fn there(&mut self, count: usize, file: &Path) -> Result<bool, Error> {
+        match self.block.fill(count) {
+            Ok(there) => Ok(there),
             Err(error)
                 if matches!(
                     error.kind(),
                     ErrorKind::InvalidData | ErrorKind::UnexpectedEof
                 ) =>
             {
-                Ok(())
+                self.fault = Some(error.to_string());
+                Ok(false)
             }
-            outcome => outcome,
+            Err(error) => Err(failed(file, &error)),
         }
     }
 
-    /// Returns the offset in the content of the first byte after the record.
-    pub(crate) fn offset(&self) -> u64 {
-        self.block.offset()
+    /// Makes the rest of the file a bad record, the last one. Its data are the first `shown` bytes.
+    fn lose(&mut self, shown: usize, reason: impl FnOnce() -> String) -> bool {
+        self.block.pass(shown);
+        (self.passed, self.length, self.lost) = (shown, shown, true);
+        let reason = self.fault.take().unwrap_or_else(reason);
+        self.fault = Some(format!("{reason}; the rest of the file is not read"));
+        true
     }
+}
 
-    /// Returns the record's data.
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.block.passed(self.passed)[..self.length]
-    }
-
-    /// Returns the fault of the record.
-    #[inline]
-    pub(crate) fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
-    }
-
-    /// Moves to the next record, good or bad. Returns `false` at the end of the file. The checksum of the data is not
-    /// checked if the record is not `wanted`.
-    ///
-    /// # Errors
-    /// The system cannot read the file. Broken content is not an error, but a fault of the record.
-    pub(crate) fn next(
-        &mut self,
-        file: &Path,
-        place: &mut Place,
-        wanted: bool,
-    ) -> Result<bool, Error> {
+impl FileRecords for TfRecords {
+    /// Moves to the next record, good or bad. The checksum of the data is not checked if the record is not `wanted`.
+    /// Broken content is not an error, but a fault of the record.
+    fn next(&mut self, file: &Path, place: &mut Place, wanted: bool) -> Result<bool, Error> {
         if self.lost {
             return Ok(false);
         }
         self.fault = None;
-        (place.line, place.offset) = (self.records + 1, self.block.offset());
+        place.line = self.records + 1;
+        place.offset = self.block.offset();
         if !self.there(HEADER_BYTES, file)? {
             let given = self.block.bytes().len();
             if given == 0 && self.fault.is_none() {
@@ -160,29 +139,36 @@ impl TfRecords {
         Ok(true)
     }
 
-    /// Reads until `count` bytes are in memory. Broken compression becomes a fault of the record, and the content ends.
-    fn there(&mut self, count: usize, file: &Path) -> Result<bool, Error> {
-        match self.block.fill(count) {
-            Ok(there) => Ok(there),
+    fn seek(&mut self, offset: u64, number: u64, until: u64) -> std::io::Result<()> {
+        self.records = number.saturating_sub(1);
+        self.passed = 0;
+        self.length = 0;
+        self.fault = None;
+        self.lost = false;
+        match self.block.seek(offset, until) {
+            // The content before this offset has been read once. So the record itself is at fault, and `next` reports
+            // it.
             Err(error)
                 if matches!(
                     error.kind(),
                     ErrorKind::InvalidData | ErrorKind::UnexpectedEof
                 ) =>
             {
-                self.fault = Some(error.to_string());
-                Ok(false)
+                Ok(())
             }
-            Err(error) => Err(failed(file, &error)),
+            outcome => outcome,
         }
     }
 
-    /// Makes the rest of the file a bad record, the last one. Its data are the first `shown` bytes.
-    fn lose(&mut self, shown: usize, reason: impl FnOnce() -> String) -> bool {
-        self.block.pass(shown);
-        (self.passed, self.length, self.lost) = (shown, shown, true);
-        let reason = self.fault.take().unwrap_or_else(reason);
-        self.fault = Some(format!("{reason}; the rest of the file is not read"));
-        true
+    fn end(&self) -> u64 {
+        self.block.offset()
+    }
+
+    fn content(&self) -> Content<'_> {
+        Content::Bytes(&self.block.passed(self.passed)[..self.length])
+    }
+
+    fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
     }
 }

@@ -1,17 +1,17 @@
-//! Column of a Parquet file: its type, and a cursor that decodes its values into rows.
+//! Column of a Parquet file: its type, and a cursor that decodes its values.
 
 use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType, FixedLenByteArray};
-use parquet::errors::Result;
+use parquet::errors::{ParquetError, Result};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
-use crate::row_writer::{put_float, put_int, put_list, put_missing, put_text};
+use crate::columnar::{Arity, Texts, ValueColumn, Values as Decoded};
 use crate::{FieldKind, Schema};
 
 /// Type of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Values {
+pub(super) enum Values {
     /// Whole numbers, dates and times, in the file's units; booleans as 0 and 1.
     Int,
     /// Whole numbers of 32 bits without a sign.
@@ -26,24 +26,34 @@ pub(crate) enum Values {
 
 /// A column that can be read.
 #[derive(Debug, Clone)]
-pub(crate) struct ParquetColumn {
+pub(super) struct ParquetColumn {
     /// Name of the column in jobs: the path from the root, joined by dots. A list that is the only
     /// leaf of its root field has the name of that field.
-    pub(crate) name: String,
+    pub(super) name: String,
     /// Place of the column among the leaves.
-    pub(crate) leaf: usize,
+    pub(super) leaf: usize,
     /// Type of the values; absent = the values cannot be used.
-    pub(crate) values: Option<Values>,
+    pub(super) values: Option<Values>,
     /// Whether a row holds several values.
-    pub(crate) list: bool,
+    pub(super) list: bool,
     /// Definition level of a value that is present.
-    pub(crate) defined: i16,
+    pub(super) defined: i16,
     /// Type of the column in the words of the format.
-    pub(crate) type_name: String,
+    pub(super) type_name: String,
+}
+
+impl ParquetColumn {
+    fn arity(&self) -> Arity {
+        if self.list {
+            Arity::List
+        } else {
+            Arity::Optional
+        }
+    }
 }
 
 /// Returns the columns of a file.
-pub(crate) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
+pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
     let leaves = schema.columns();
     let root = |leaf: &ColumnDescriptor| leaf.path().parts().first().cloned().unwrap_or_default();
     let column = |(place, leaf): (usize, &std::sync::Arc<ColumnDescriptor>)| {
@@ -102,7 +112,7 @@ type Misfit = (String, Option<(String, &'static str)>);
 
 /// Returns the columns that a schema wants, in file order. The error is the first wanted column that is missing or has
 /// another type.
-pub(crate) fn project(
+pub(super) fn project(
     columns: &[ParquetColumn],
     schema: &Schema,
 ) -> std::result::Result<Vec<ParquetColumn>, Misfit> {
@@ -165,20 +175,17 @@ enum Buffer {
 }
 
 /// Reader of the values of one column of a row group, in order.
-pub(crate) struct ColumnCursor {
+pub(super) struct ColumnCursor {
     reader: ColumnReader,
     column: ParquetColumn,
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
     buffer: Buffer,
-    /// Number of values and of levels that were consumed.
-    taken: usize,
-    level: usize,
 }
 
 impl ColumnCursor {
     /// Returns a cursor at the first row; nothing if the physical type is not supported.
-    pub(crate) fn new(column: &ParquetColumn, reader: ColumnReader) -> Option<Self> {
+    pub(super) fn new(column: &ParquetColumn, reader: ColumnReader) -> Option<Self> {
         let buffer = match &reader {
             ColumnReader::BoolColumnReader(_) => Buffer::Bool(Vec::new()),
             ColumnReader::Int32ColumnReader(_) => Buffer::Int32(Vec::new()),
@@ -197,13 +204,11 @@ impl ColumnCursor {
             definitions,
             repetitions,
             buffer,
-            taken: 0,
-            level: 0,
         })
     }
 
     /// Skips rows. Returns the number of rows that were skipped.
-    pub(crate) fn skip(&mut self, rows: usize) -> Result<usize> {
+    pub(super) fn skip(&mut self, rows: usize) -> Result<usize> {
         match &mut self.reader {
             ColumnReader::BoolColumnReader(reader) => reader.skip_records(rows),
             ColumnReader::Int32ColumnReader(reader) => reader.skip_records(rows),
@@ -217,8 +222,7 @@ impl ColumnCursor {
     }
 
     /// Reads the next rows into the buffer and replaces the rows before. Returns the number of rows read.
-    pub(crate) fn read(&mut self, rows: usize) -> Result<usize> {
-        (self.taken, self.level) = (0, 0);
+    pub(super) fn read(&mut self, rows: usize) -> Result<usize> {
         self.definitions.clear();
         self.repetitions.clear();
         let levels = (&mut self.definitions, &mut self.repetitions);
@@ -249,66 +253,125 @@ impl ColumnCursor {
         }
     }
 
-    /// Appends the cell of the next row in the buffer to `row`.
-    #[inline]
-    pub(crate) fn put(&mut self, row: &mut Vec<u8>) {
-        if self.column.list {
-            self.put_list(row);
-        } else if self.column.defined == 0
-            || self.definitions.get(self.level) == Some(&self.column.defined)
-        {
-            self.level += 1;
-            self.put_value(row);
-        } else {
-            self.level += 1;
-            put_missing(row);
-        }
-    }
-
-    fn put_list(&mut self, row: &mut Vec<u8>) {
-        let begin = self.level;
-        self.level += 1;
-        while self
-            .repetitions
-            .get(self.level)
-            .is_some_and(|level| *level > 0)
-        {
-            self.level += 1;
-        }
-        // A list that is absent, a list that is empty, and an absent value in a list each have a level without a value.
-        let levels = self.definitions.get(begin..self.level).unwrap_or_default();
-        let values = levels
-            .iter()
-            .filter(|level| **level == self.column.defined)
-            .count();
-        put_list(row, values);
-        for _ in 0..values {
-            self.put_value(row);
-        }
-    }
-
-    #[inline]
-    fn put_value(&mut self, row: &mut Vec<u8>) {
-        let nth = self.taken;
-        let kind = self.column.values;
-        self.taken += 1;
-        let int = |row: &mut Vec<u8>, number: i64| match kind {
-            Some(Values::Decimal(unit)) => put_float(row, number as f64 * unit),
-            _ => put_int(row, number),
+    /// Returns the rows in the buffer, of which there are `rows`.
+    ///
+    /// # Errors
+    /// The levels name other values than there are.
+    pub(super) fn take(&mut self, rows: usize) -> Result<ValueColumn> {
+        let begins = match self.column.arity() {
+            Arity::List => Some(self.begins_of_lists(rows)),
+            Arity::Optional if self.is_full() => None,
+            Arity::Optional => Some(self.begins_of_options(rows)),
         };
-        match &self.buffer {
-            Buffer::Bool(values) => put_int(row, i64::from(values[nth])),
-            Buffer::Int32(values) if kind == Some(Values::Unsigned) => {
-                put_int(row, i64::from(values[nth] as u32))
+        let named = match &begins {
+            None => rows,
+            Some(begins) if begins.len() == rows + 1 => begins[rows],
+            Some(begins) => {
+                let column = &self.column.name;
+                let levels = begins.len() - 1;
+                let message = format!("column `{column}` has levels of {levels} rows, not {rows}");
+                return Err(ParquetError::General(message));
             }
-            Buffer::Int32(values) => int(row, i64::from(values[nth])),
-            Buffer::Int64(values) => int(row, values[nth]),
-            Buffer::Float(values) => put_float(row, f64::from(values[nth])),
-            Buffer::Double(values) => put_float(row, values[nth]),
-            Buffer::Bytes(values) => put_text(row, values[nth].data()),
-            Buffer::Fixed(values) => put_text(row, values[nth].data()),
+        };
+        if named != self.buffer.len() {
+            let column = &self.column.name;
+            let given = self.buffer.len();
+            let message =
+                format!("column `{column}` has {given} values, and levels of {named} values");
+            return Err(ParquetError::General(message));
+        }
+        let values = self.values();
+        Ok(match begins {
+            None => ValueColumn::full(values),
+            Some(begins) => ValueColumn::ragged(self.column.arity(), values, begins),
+        })
+    }
+
+    /// Returns whether each row has a value.
+    fn is_full(&self) -> bool {
+        self.column.defined == 0 || self.definitions.len() == self.buffer.len()
+    }
+
+    /// Returns the places at which the values of rows begin that have one value or none.
+    fn begins_of_options(&self, rows: usize) -> Vec<usize> {
+        let mut begins = Vec::with_capacity(rows + 1);
+        let mut end = 0;
+        begins.push(end);
+        for level in &self.definitions {
+            end += usize::from(*level == self.column.defined);
+            begins.push(end);
+        }
+        begins
+    }
+
+    /// Returns the places at which the values of lists begin. A list that is absent, a list that is empty, and an
+    /// absent value in a list each have a level without a value.
+    fn begins_of_lists(&self, rows: usize) -> Vec<usize> {
+        let mut begins = Vec::with_capacity(rows + 1);
+        let mut end = 0;
+        for (nth, repetition) in self.repetitions.iter().enumerate() {
+            if *repetition == 0 {
+                begins.push(end);
+            }
+            // Without definition levels, each level has a value.
+            let level = self.definitions.get(nth);
+            end += usize::from(level.is_none_or(|level| *level == self.column.defined));
+        }
+        begins.push(end);
+        begins
+    }
+
+    /// Moves the values out of the buffer, in the type that rows have.
+    fn values(&mut self) -> Decoded {
+        let unit = match self.column.values {
+            Some(Values::Decimal(unit)) => Some(unit),
+            _ => None,
+        };
+        let is_unsigned = self.column.values == Some(Values::Unsigned);
+        match (&mut self.buffer, unit) {
+            (Buffer::Bool(values), _) => {
+                Decoded::Int32(values.iter().map(|value| i32::from(*value)).collect())
+            }
+            (Buffer::Int32(values), _) if is_unsigned => {
+                let unsigned = values.iter().map(|value| i64::from(*value as u32));
+                Decoded::Int64(unsigned.collect())
+            }
+            (Buffer::Int32(values), Some(unit)) => {
+                let scaled = values.iter().map(|value| f64::from(*value) * unit);
+                Decoded::Double(scaled.collect())
+            }
+            (Buffer::Int64(values), Some(unit)) => {
+                let scaled = values.iter().map(|value| *value as f64 * unit);
+                Decoded::Double(scaled.collect())
+            }
+            (Buffer::Int32(values), None) => Decoded::Int32(std::mem::take(values)),
+            (Buffer::Int64(values), None) => Decoded::Int64(std::mem::take(values)),
+            (Buffer::Float(values), _) => Decoded::Float(std::mem::take(values)),
+            (Buffer::Double(values), _) => Decoded::Double(std::mem::take(values)),
+            (Buffer::Bytes(values), _) => texts(values.iter().map(ByteArray::data)),
+            (Buffer::Fixed(values), _) => texts(values.iter().map(|value| value.data())),
         }
     }
+}
+
+impl Buffer {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bool(values) => values.len(),
+            Self::Int32(values) => values.len(),
+            Self::Int64(values) => values.len(),
+            Self::Float(values) => values.len(),
+            Self::Double(values) => values.len(),
+            Self::Bytes(values) => values.len(),
+            Self::Fixed(values) => values.len(),
+        }
+    }
+}
+
+fn texts<'a>(values: impl Iterator<Item = &'a [u8]>) -> Decoded {
+    let mut texts = Texts::default();
+    values.for_each(|text| texts.push(text));
+    Decoded::Text(texts)
 }
 
 fn fill<T: DataType>(

@@ -3,7 +3,7 @@
 /// Reads a quoted field into `out`. Returns the bytes after its delimiter, `Some(None)` at the end of the record, and
 /// nothing if the quoting is broken.
 #[allow(clippy::option_option)]
-pub(crate) fn unquote<'a>(
+pub(super) fn unquote<'a>(
     rest: &'a [u8],
     delimiter: u8,
     out: &mut Vec<u8>,

@@ -5,15 +5,15 @@ use std::ops::Range;
 
 /// The place at which bytes are not valid protobuf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed {
+pub(super) struct Malformed {
     /// Byte of the record.
-    pub(crate) at: usize,
-    pub(crate) expected: &'static str,
+    pub(super) at: usize,
+    pub(super) expected: &'static str,
 }
 
 /// Cursor over the fields of a message: the bytes of a record from `at` to `end`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wire<'a> {
+pub(super) struct Wire<'a> {
     record: &'a [u8],
     at: usize,
     end: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Wire<'a> {
 
 /// A field's value.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Value<'a> {
+pub(super) enum Value<'a> {
     Varint(u64),
     Fixed32([u8; 4]),
     Fixed64,
@@ -31,7 +31,7 @@ pub(crate) enum Value<'a> {
 impl<'a> Wire<'a> {
     /// Returns a cursor over a whole record.
     #[inline]
-    pub(crate) fn new(record: &'a [u8]) -> Self {
+    pub(super) fn new(record: &'a [u8]) -> Self {
         Self {
             record,
             at: 0,
@@ -41,30 +41,30 @@ impl<'a> Wire<'a> {
 
     /// Returns the remaining bytes of the message.
     #[inline]
-    pub(crate) fn bytes(&self) -> &'a [u8] {
+    pub(super) fn bytes(&self) -> &'a [u8] {
         &self.record[self.at..self.end]
     }
 
     /// Returns the record, and the place of the remaining bytes of the message in it.
     #[inline]
-    pub(crate) fn place(&self) -> (&'a [u8], Range<usize>) {
+    pub(super) fn place(&self) -> (&'a [u8], Range<usize>) {
         (self.record, self.at..self.end)
     }
 
     /// Skips `length` bytes. The message must have them.
     #[inline]
-    pub(crate) fn pass(&mut self, length: usize) {
+    pub(super) fn pass(&mut self, length: usize) {
         self.at += length;
     }
 
     /// Returns whether no bytes remain.
     #[inline]
-    pub(crate) fn is_at_end(&self) -> bool {
+    pub(super) fn is_at_end(&self) -> bool {
         self.at >= self.end
     }
 
     /// Returns the error that something else was expected at this place.
-    pub(crate) fn malformed(&self, expected: &'static str) -> Malformed {
+    pub(super) fn malformed(&self, expected: &'static str) -> Malformed {
         Malformed {
             at: self.at,
             expected,
@@ -73,7 +73,7 @@ impl<'a> Wire<'a> {
 
     /// Reads a number of 7 bits a byte.
     #[inline]
-    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+    pub(super) fn varint(&mut self) -> Result<u64, Malformed> {
         match self.bytes().first() {
             Some(byte) if *byte < 0x80 => {
                 self.at += 1;
@@ -101,7 +101,7 @@ impl<'a> Wire<'a> {
 
     /// Reads the next field. Returns its number and value; nothing at the end of the message.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, Malformed> {
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, Malformed> {
         if self.is_at_end() {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! Writer of Parquet files. Columns are buffered, and written as a row group when the buffer is full.
 
-use std::io::Write;
-use std::path::Path;
+use std::fs::File;
+use std::io::BufWriter;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
@@ -11,8 +11,10 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-use crate::Error;
-use crate::table::{Cell, ColumnKind, ColumnLayout, Layout, float, int, text};
+use crate::layout::{float, int, text};
+use crate::output::{cannot_write, sync};
+use crate::record_format::{RowWriter, Target};
+use crate::{Cell, ColumnKind, ColumnLayout, Error};
 
 /// Most rows of a row group.
 const GROUP_ROWS: usize = 1 << 17;
@@ -34,15 +36,20 @@ struct Column {
 }
 
 /// Writer of a file with the columns of a layout. Any column may have missing values.
-pub(crate) struct ParquetWriter<W: Write + Send> {
-    writer: SerializedFileWriter<W>,
+pub(super) struct ParquetWriter {
+    writer: SerializedFileWriter<BufWriter<File>>,
     columns: Vec<Column>,
     rows: usize,
     bytes: usize,
 }
 
-impl<W: Write + Send> ParquetWriter<W> {
-    pub(crate) fn new(path: &Path, out: W, layout: &Layout) -> Result<Self, Error> {
+impl ParquetWriter {
+    /// Returns a writer before its first row.
+    ///
+    /// # Errors
+    /// The layout is no schema of the format.
+    pub(super) fn new(target: Target<'_>) -> Result<Self, Error> {
+        let Target { path, file, layout } = target;
         let build = || -> Outcome<_> {
             let fields = layout
                 .columns
@@ -57,7 +64,7 @@ impl<W: Write + Send> ParquetWriter<W> {
             let properties = WriterProperties::builder()
                 .set_compression(Compression::SNAPPY)
                 .build();
-            SerializedFileWriter::new(out, schema, Arc::new(properties))
+            SerializedFileWriter::new(file, schema, Arc::new(properties))
         };
         let writer = build().map_err(|error| Error::File {
             file: path.to_owned(),
@@ -79,27 +86,6 @@ impl<W: Write + Send> ParquetWriter<W> {
             rows: 0,
             bytes: 0,
         })
-    }
-
-    pub(crate) fn write(&mut self, row: &[Cell]) -> Result<(), String> {
-        let empty = Cell::default();
-        for (place, column) in self.columns.iter_mut().enumerate() {
-            let cell = row.get(place).unwrap_or(&empty);
-            self.bytes += column.take(cell);
-        }
-        self.rows += 1;
-        if self.rows >= GROUP_ROWS || self.bytes >= GROUP_BYTES {
-            self.flush().map_err(|error| error.to_string())
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Writes the buffered rows and the footer.
-    pub(crate) fn finish(mut self) -> Result<W, String> {
-        self.flush()
-            .and_then(|()| self.writer.into_inner())
-            .map_err(|error| error.to_string())
     }
 
     fn flush(&mut self) -> Outcome<()> {
@@ -136,8 +122,34 @@ impl<W: Write + Send> ParquetWriter<W> {
             column.clear();
         }
         group.close()?;
-        (self.rows, self.bytes) = (0, 0);
+        self.rows = 0;
+        self.bytes = 0;
         Ok(())
+    }
+}
+
+impl RowWriter for ParquetWriter {
+    fn write(&mut self, row: &[Cell]) -> Result<(), String> {
+        let empty = Cell::default();
+        for (place, column) in self.columns.iter_mut().enumerate() {
+            let cell = row.get(place).unwrap_or(&empty);
+            self.bytes += column.take(cell);
+        }
+        self.rows += 1;
+        if self.rows >= GROUP_ROWS || self.bytes >= GROUP_BYTES {
+            self.flush().map_err(|error| error.to_string())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes the buffered rows and the footer.
+    fn finish(mut self: Box<Self>) -> Result<(), String> {
+        let file = self
+            .flush()
+            .and_then(|()| self.writer.into_inner())
+            .map_err(|error| error.to_string())?;
+        sync(file).map_err(|error| cannot_write(&error))
     }
 }
 

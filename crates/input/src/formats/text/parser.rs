@@ -2,17 +2,20 @@
 
 use std::ops::Range;
 
-use crate::cells::{Bad, end_row, missing_cells, shown};
-use crate::delimiter::Delimiters;
-use crate::number::{float, float_at, int, int_at};
-use crate::quoted::unquote;
-use crate::{Batch, Cells, Column, FieldKind, Format, Schema};
+use super::delimiter::Delimiters;
+use super::quoted::unquote;
+use super::{Delimited, Quotes};
+use crate::cells::{Bad, missing_cells};
+use crate::formats::lists::several;
+use crate::number::{float_at, int_at};
+use crate::record::Content;
+use crate::record_format::{FileColumns, RecordParser};
+use crate::{Batch, Cells, FieldKind, Schema};
 
 /// Parser of the fields of a file into columns.
 #[derive(Debug)]
-pub(crate) struct TextParser {
-    delimiter: u8,
-    quotes: bool,
+pub(super) struct TextParser {
+    syntax: Delimited,
     trim: bool,
     missing: Vec<Vec<u8>>,
     schema: Schema,
@@ -25,28 +28,18 @@ pub(crate) struct TextParser {
 
 impl TextParser {
     /// Returns a parser of records with these columns. The error is the first wanted column that is not among them.
-    pub(crate) fn new(
-        schema: &Schema,
-        columns: &[String],
-        format: Format,
-        trim: bool,
-        missing: &[String],
-    ) -> Result<Self, String> {
-        let mut targets = vec![Vec::new(); columns.len()];
+    pub(super) fn new(syntax: Delimited, columns: &FileColumns<'_>) -> Result<Self, String> {
+        let schema = columns.schema;
+        let mut targets = vec![Vec::new(); columns.names.len()];
         for (position, field) in schema.fields.iter().enumerate() {
-            let Some(place) = columns.iter().position(|column| *column == field.name) else {
-                return Err(field.name.clone());
-            };
-            targets[place].push(position);
+            let place = columns.names.iter().position(|name| *name == field.name);
+            targets[place.ok_or_else(|| field.name.clone())?].push(position);
         }
+        let missing = columns.options.missing.iter();
         Ok(Self {
-            delimiter: delimiter(format),
-            quotes: format == Format::Csv,
-            trim,
-            missing: missing
-                .iter()
-                .map(|text| text.as_bytes().to_vec())
-                .collect(),
+            syntax,
+            trim: columns.options.trim,
+            missing: missing.map(|text| text.as_bytes().to_vec()).collect(),
             schema: schema.clone(),
             wanted: targets
                 .iter()
@@ -57,29 +50,9 @@ impl TextParser {
         })
     }
 
-    /// Appends a record's wanted fields to the batch. An error may leave a part of them in the batch.
-    pub(crate) fn append(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Bad> {
-        let fields = if self.quotes && memchr::memchr(b'"', record).is_some() {
-            self.quoted(record, batch)?
-        } else {
-            self.plain(record, batch)?
-        };
-        if fields == self.targets.len() {
-            Ok(())
-        } else {
-            Err((
-                None,
-                format!(
-                    "a record must have {} columns, given {fields}",
-                    self.targets.len()
-                ),
-            ))
-        }
-    }
-
     /// Reads a record without quotes. Returns the number of its fields.
     fn plain(&self, record: &[u8], batch: &mut Batch) -> Result<usize, Bad> {
-        let mut delimiters = Delimiters::new(record, self.delimiter);
+        let mut delimiters = Delimiters::new(record, self.syntax.delimiter);
         let mut begin = 0;
         for (field, targets) in self.targets[..self.wanted].iter().enumerate() {
             let end = delimiters.next();
@@ -102,7 +75,7 @@ impl TextParser {
         while let Some(current) = rest {
             let mut scratch = std::mem::take(&mut self.scratch);
             let value = if self.opens_quote(current) {
-                rest = unquote(current, self.delimiter, &mut scratch).ok_or_else(|| {
+                rest = unquote(current, self.syntax.delimiter, &mut scratch).ok_or_else(|| {
                     (
                         None,
                         "a quoted field has text after its closing quote, or no closing quote"
@@ -111,7 +84,7 @@ impl TextParser {
                 })?;
                 scratch.as_slice()
             } else {
-                let end = memchr::memchr(self.delimiter, current);
+                let end = memchr::memchr(self.syntax.delimiter, current);
                 rest = end.map(|end| &current[end + 1..]);
                 &current[..end.unwrap_or(current.len())]
             };
@@ -181,6 +154,30 @@ impl TextParser {
     }
 }
 
+impl RecordParser for TextParser {
+    fn append(&mut self, content: Content<'_>, batch: &mut Batch) -> Result<(), Bad> {
+        let record = &*content.bytes();
+        let quoted =
+            self.syntax.quotes == Quotes::Allowed && memchr::memchr(b'"', record).is_some();
+        let fields = if quoted {
+            self.quoted(record, batch)?
+        } else {
+            self.plain(record, batch)?
+        };
+        if fields == self.targets.len() {
+            Ok(())
+        } else {
+            Err((
+                None,
+                format!(
+                    "a record must have {} columns, given {fields}",
+                    self.targets.len()
+                ),
+            ))
+        }
+    }
+}
+
 /// Returns the place of a field without the spaces around it.
 #[inline]
 fn trim(record: &[u8], place: Range<usize>) -> Range<usize> {
@@ -191,107 +188,6 @@ fn trim(record: &[u8], place: Range<usize>) -> Range<usize> {
         value => {
             let end = place.start + value.trim_ascii_end().len();
             end - value.trim_ascii().len()..end
-        }
-    }
-}
-
-/// Appends the values of a field that may hold several.
-#[inline(never)]
-pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Result<(), String> {
-    let parts = |separator: u8| value.split(move |byte| *byte == separator);
-    match (&mut column.cells, kind) {
-        (
-            Cells::Float(cells),
-            FieldKind::Float {
-                width,
-                separator: Some(separator),
-                ..
-            },
-        ) => {
-            let before = cells.len();
-            for part in parts(*separator) {
-                cells.push(float(part)?);
-            }
-            match cells.len() - before {
-                given if given == *width => {}
-                given => {
-                    return Err(format!(
-                        "{} must hold {width} numbers, given {given}",
-                        shown(value)
-                    ));
-                }
-            }
-        }
-        (Cells::Float(cells), FieldKind::Floats { separator }) => {
-            for part in parts(*separator) {
-                cells.push(float(part)?);
-            }
-        }
-        (
-            Cells::Int(cells),
-            FieldKind::Int {
-                separator: Some(separator),
-                truncate,
-            },
-        ) => {
-            for part in parts(*separator) {
-                cells.push(int(part, *truncate)?);
-            }
-        }
-        (
-            Cells::Bytes(cells),
-            FieldKind::Bytes {
-                separator: Some(separator),
-            },
-        ) => {
-            parts(*separator).for_each(|part| cells.push(part));
-        }
-        // The columns were made by the schema, so other pairs do not occur.
-        _ => {}
-    }
-    end_row(column);
-    Ok(())
-}
-
-fn delimiter(format: Format) -> u8 {
-    if format == Format::Csv { b',' } else { b'\t' }
-}
-
-/// Splits a header into names.
-pub(crate) fn header(record: &[u8], format: Format, trim: bool) -> Vec<String> {
-    let mut names = Vec::new();
-    fields(record, format, |name| {
-        let name = String::from_utf8_lossy(name);
-        names.push(if trim {
-            name.trim().to_owned()
-        } else {
-            name.into_owned()
-        });
-    });
-    names
-}
-
-/// Splits a record into fields, unquoted.
-pub(crate) fn fields(record: &[u8], format: Format, mut each: impl FnMut(&[u8])) {
-    let delimiter = delimiter(format);
-    let mut rest = Some(record);
-    let mut scratch = Vec::new();
-    while let Some(current) = rest {
-        let quoted = format == Format::Csv && current.trim_ascii_start().first() == Some(&b'"');
-        match if quoted {
-            unquote(current, delimiter, &mut scratch)
-        } else {
-            None
-        } {
-            Some(tail) => {
-                rest = tail;
-                each(&scratch);
-            }
-            None => {
-                let end = memchr::memchr(delimiter, current);
-                rest = end.map(|end| &current[end + 1..]);
-                each(&current[..end.unwrap_or(current.len())]);
-            }
         }
     }
 }

@@ -1,6 +1,27 @@
-//! Layout of a table: the types of its columns, inferred from all rows.
+//! Cells of a table, and its layout: the types of its columns, inferred from all rows.
 
-use super::{Cell, Value};
+/// A value of a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Int(i64),
+    /// A float.
+    Float(f64),
+    /// A text, or arbitrary bytes.
+    Text(Vec<u8>),
+}
+
+/// The values of a row in a column. A cell without values is missing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cell {
+    /// The values.
+    pub values: Vec<Value>,
+    /// Whether the column may hold several values.
+    pub list: bool,
+}
+
+/// Separator of the values of a list in text.
+pub(crate) const LIST_SEPARATOR: u8 = b'|';
 
 /// The narrowest type that holds all values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +74,7 @@ impl Layout {
 }
 
 /// Returns the type of a value. A text of a number counts as a number, unless leading zeros show that it is a name.
-pub(super) fn kind(value: &Value) -> ColumnKind {
+pub(crate) fn kind(value: &Value) -> ColumnKind {
     match value {
         Value::Int(_) => ColumnKind::Int,
         Value::Float(_) => ColumnKind::Float,

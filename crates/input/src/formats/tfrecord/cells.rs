@@ -1,7 +1,7 @@
 //! Parser of all features of a `tf.train.Example` into cells.
 
-use super::{Cell, Value};
-use crate::wire::{Malformed, Value as Field, Wire};
+use super::wire::{Malformed, Value as Field, Wire};
+use crate::{Cell, Value};
 
 /// Parses the features of a record. New names become columns.
 pub(super) fn cells(

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use super::wire::{Malformed, Value, Wire};
 use crate::cells::{Bad, end_row, missing_cells, truncate};
-use crate::wire::{Malformed, Value, Wire};
+use crate::record::Content;
+use crate::record_format::RecordParser;
 use crate::{Batch, Cells, FieldKind, Schema};
 
 /// Most features of a record whose names are remembered for the next record.
@@ -18,7 +20,7 @@ const BYTES_3: u8 = 3 << 3 | 2;
 
 /// Parser of the features of a file into columns.
 #[derive(Debug)]
-pub(crate) struct ExampleParser {
+pub(super) struct ExampleParser {
     schema: Schema,
     missing: Vec<Vec<u8>>,
     wanted: Vec<Wanted>,
@@ -53,53 +55,9 @@ impl From<Malformed> for Flaw {
     }
 }
 
-impl ExampleParser {
-    /// Returns a parser of the features that the schema names.
-    pub(crate) fn new(schema: &Schema, missing: &[String]) -> Self {
-        let mut wanted = Vec::<Wanted>::new();
-        let mut by_name = HashMap::new();
-        for (column, field) in schema.fields.iter().enumerate() {
-            let place = *by_name
-                .entry(field.name.as_bytes().to_vec())
-                .or_insert(wanted.len());
-            match wanted.get_mut(place) {
-                Some(feature) => feature.columns.push(column),
-                None => wanted.push(Wanted {
-                    columns: vec![column],
-                    seen: 0,
-                }),
-            }
-        }
-        Self {
-            schema: schema.clone(),
-            missing: missing
-                .iter()
-                .map(|text| text.as_bytes().to_vec())
-                .collect(),
-            wanted,
-            by_name,
-            remembered: Vec::new(),
-            record: 0,
-            joined: Vec::new(),
-            digits: String::new(),
-        }
-    }
-
-    /// Returns the names of the wanted features that no record has held so far.
-    pub(crate) fn unseen(&self) -> impl Iterator<Item = &str> {
-        let unseen = self.wanted.iter().filter(|feature| feature.seen == 0);
-        unseen.map(|feature| self.schema.fields[feature.columns[0]].name.as_str())
-    }
-
-    /// Returns the names of the last record's features.
-    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
-        self.remembered
-            .iter()
-            .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
-    }
-
-    /// Appends a record's wanted features to the batch. An error may leave a part of them in the batch.
-    pub(crate) fn append(&mut self, record: &[u8], batch: &mut Batch) -> Result<(), Bad> {
+impl RecordParser for ExampleParser {
+    fn append(&mut self, content: Content<'_>, batch: &mut Batch) -> Result<(), Bad> {
+        let record = &*content.bytes();
         self.record += 1;
         let outcome = self.example(record, batch).and_then(|()| {
             for feature in self
@@ -128,6 +86,57 @@ impl ExampleParser {
                 (None, message)
             }
         })
+    }
+
+    fn serves_every_file(&self) -> bool {
+        true
+    }
+
+    fn unseen(&self) -> Vec<&str> {
+        let unseen = self.wanted.iter().filter(|feature| feature.seen == 0);
+        unseen
+            .map(|feature| self.schema.fields[feature.columns[0]].name.as_str())
+            .collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let remembered = self.remembered.iter();
+        remembered
+            .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
+            .collect()
+    }
+}
+
+impl ExampleParser {
+    /// Returns a parser of the features that the schema names.
+    pub(super) fn new(schema: &Schema, missing: &[String]) -> Self {
+        let mut wanted = Vec::<Wanted>::new();
+        let mut by_name = HashMap::new();
+        for (column, field) in schema.fields.iter().enumerate() {
+            let place = *by_name
+                .entry(field.name.as_bytes().to_vec())
+                .or_insert(wanted.len());
+            match wanted.get_mut(place) {
+                Some(feature) => feature.columns.push(column),
+                None => wanted.push(Wanted {
+                    columns: vec![column],
+                    seen: 0,
+                }),
+            }
+        }
+        Self {
+            schema: schema.clone(),
+            missing: missing
+                .iter()
+                .map(|text| text.as_bytes().to_vec())
+                .collect(),
+            wanted,
+            by_name,
+            remembered: Vec::new(),
+            record: 0,
+            joined: Vec::new(),
+            digits: String::new(),
+        }
     }
 
     /// `Example { Features features = 1; }`

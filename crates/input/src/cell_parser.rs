@@ -1,0 +1,61 @@
+//! Parser of records of any format into cells. Columns are identified by name.
+
+use crate::formats;
+use crate::record::Record;
+use crate::record_format::TableRow;
+use crate::{Cell, Options};
+
+/// Parser of the records of an input. Files may have different columns, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct CellParser {
+    columns: Vec<String>,
+    /// Column of the table for each field of the current file's records.
+    places: Vec<usize>,
+}
+
+impl CellParser {
+    /// Returns the columns of the files and records so far.
+    pub(crate) fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Returns the number of fields of the current file's records, if the file or the options name them.
+    pub(crate) fn fields(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Begins a file whose records have these columns. Without names in the file, the columns are those of the options.
+    pub(crate) fn enter(&mut self, named: Option<Vec<String>>, options: &Options) {
+        let named = formats::format(options.format).table_columns(named, options);
+        let columns = &mut self.columns;
+        let place = |name: String| match columns.iter().position(|column| *column == name) {
+            Some(place) => place,
+            None => {
+                columns.push(name);
+                columns.len() - 1
+            }
+        };
+        self.places = named.into_iter().map(place).collect();
+    }
+
+    /// Parses a record into a cell for each of [`CellParser::columns`], which may grow.
+    pub(crate) fn cells(
+        &mut self,
+        record: Record<'_>,
+        options: &Options,
+        row: &mut Vec<Cell>,
+    ) -> Result<(), String> {
+        row.iter_mut().for_each(|cell| cell.values.clear());
+        row.resize_with(self.columns.len().max(row.len()), Cell::default);
+        if let Some(fault) = record.fault {
+            return Err(fault.to_owned());
+        }
+        let row = TableRow {
+            options,
+            places: &self.places,
+            columns: &mut self.columns,
+            cells: row,
+        };
+        formats::format(options.format).cells(record.content, row)
+    }
+}

@@ -1,0 +1,152 @@
+//! Reader of text records: the bytes between line ends. All text formats share it.
+
+use std::path::Path;
+
+use crate::Error;
+use crate::block::Block;
+use crate::record::{Content, Place, failed};
+use crate::record_format::{FileRecords, InputFile};
+
+/// Longest record, in bytes.
+const RECORD_BYTES_MAX: usize = 16 << 20;
+
+/// Line ends that end a record, and lines that are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineSyntax {
+    /// Every line end ends a record.
+    Plain,
+    /// A line end in quotes is part of a field.
+    Quoted,
+    /// Every line end ends a record. A line that holds only a comment, after `#`, is no record.
+    Commented,
+}
+
+/// Reader of the records of one file.
+#[derive(Debug)]
+pub(super) struct Lines {
+    block: Block,
+    syntax: LineSyntax,
+    line: u64,
+    /// Bytes from the begin of the record to the current position, and the length of the record.
+    passed: usize,
+    length: usize,
+}
+
+impl Lines {
+    /// Opens a file. A byte order mark at its beginning is skipped.
+    pub(super) fn open(file: &InputFile<'_>, syntax: LineSyntax) -> Result<Self, Error> {
+        let mut block = file.open_block()?;
+        let marked = block.fill(3).map_err(|error| failed(file.path, &error))?;
+        if marked && block.bytes().starts_with(b"\xef\xbb\xbf") {
+            block.pass(3);
+        }
+        Ok(Self {
+            block,
+            syntax,
+            line: 0,
+            passed: 0,
+            length: 0,
+        })
+    }
+
+    /// Returns the record, without its line end.
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.block.passed(self.passed)[..self.length]
+    }
+
+    /// Returns whether the current line is no record.
+    fn is_empty(&self) -> bool {
+        match self.syntax {
+            LineSyntax::Plain | LineSyntax::Quoted => self.length == 0,
+            LineSyntax::Commented => {
+                matches!(self.bytes().trim_ascii_start().first(), None | Some(b'#'))
+            }
+        }
+    }
+
+    /// Returns the length of the next record with its line end, 0 at the end of the file. Counts the record's lines.
+    fn record_length(&mut self, file: &Path, place: &Place) -> Result<usize, Error> {
+        // Bytes that were scanned, the start of the record's last line, and the number of quotes before that line.
+        let mut seen = 0;
+        let mut line = 0;
+        let mut quotes = 0;
+        loop {
+            let bytes = self.block.bytes();
+            match memchr::memchr(b'\n', &bytes[seen..]) {
+                Some(end) => {
+                    seen += end + 1;
+                    self.line += 1;
+                    if self.syntax == LineSyntax::Quoted {
+                        quotes += memchr::memchr_iter(b'"', &bytes[line..seen]).count();
+                        line = seen;
+                    }
+                    // An odd number of quotes: the line end is part of a field.
+                    if quotes % 2 == 0 && seen <= RECORD_BYTES_MAX {
+                        return Ok(seen);
+                    }
+                }
+                None => {
+                    seen = bytes.len();
+                    if seen <= RECORD_BYTES_MAX
+                        && !self.block.more().map_err(|error| failed(file, &error))?
+                    {
+                        self.line += u64::from(seen > line);
+                        return Ok(seen);
+                    }
+                }
+            }
+            if seen > RECORD_BYTES_MAX {
+                let message = format!(
+                    "the record at line {} is longer than {RECORD_BYTES_MAX} bytes",
+                    place.line
+                );
+                return Err(Error::File {
+                    file: file.to_owned(),
+                    message,
+                });
+            }
+        }
+    }
+}
+
+impl FileRecords for Lines {
+    /// Moves to the next record that is not empty.
+    fn next(&mut self, file: &Path, place: &mut Place, _wanted: bool) -> Result<bool, Error> {
+        loop {
+            place.line = self.line + 1;
+            place.offset = self.block.offset();
+            let record = self.record_length(file, place)?;
+            if record == 0 {
+                return Ok(false);
+            }
+            self.block.pass(record);
+            self.passed = record;
+            let bytes = self.block.passed(record);
+            let ends = bytes
+                .iter()
+                .rev()
+                .take_while(|byte| matches!(byte, b'\n' | b'\r'))
+                .count();
+            self.length = record - ends;
+            if !self.is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn seek(&mut self, offset: u64, line: u64, until: u64) -> std::io::Result<()> {
+        self.line = line.saturating_sub(1);
+        self.passed = 0;
+        self.length = 0;
+        self.block.seek(offset, until)
+    }
+
+    fn end(&self) -> u64 {
+        self.block.offset()
+    }
+
+    fn content(&self) -> Content<'_> {
+        Content::Bytes(self.bytes())
+    }
+}

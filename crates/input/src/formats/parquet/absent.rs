@@ -1,0 +1,88 @@
+//! Stub for programs that are built without the feature `parquet`: reading or writing a Parquet file is an error.
+
+use std::path::Path;
+
+use crate::record::{Content, Place};
+use crate::record_format::{FileRecords, InputFile, RowWriter, Target};
+use crate::{Cell, Error, Schema};
+
+const FEATURE: &str = "parquet";
+
+/// The rows of a file. A value of this type cannot exist.
+#[derive(Debug)]
+pub(super) enum ParquetRows {}
+
+impl ParquetRows {
+    pub(super) fn open(file: &InputFile<'_>, _: Option<&Schema>) -> Result<Self, Error> {
+        Err(not_built(file.path))
+    }
+}
+
+impl FileRecords for ParquetRows {
+    fn next(&mut self, _: &Path, _: &mut Place, _wanted: bool) -> Result<bool, Error> {
+        match *self {}
+    }
+
+    fn seek(&mut self, _offset: u64, _line: u64, _until: u64) -> std::io::Result<()> {
+        match *self {}
+    }
+
+    fn end(&self) -> u64 {
+        match *self {}
+    }
+
+    fn content(&self) -> Content<'_> {
+        match *self {}
+    }
+}
+
+/// Writer of a file. A value of this type cannot exist.
+#[derive(Debug)]
+pub(super) enum ParquetWriter {}
+
+impl ParquetWriter {
+    pub(super) fn new(target: Target<'_>) -> Result<Self, Error> {
+        Err(not_built(target.path))
+    }
+}
+
+impl RowWriter for ParquetWriter {
+    fn write(&mut self, _row: &[Cell]) -> Result<(), String> {
+        match *self {}
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), String> {
+        match *self {}
+    }
+}
+
+fn not_built(path: &Path) -> Error {
+    Error::NotBuilt {
+        file: path.to_owned(),
+        feature: FEATURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_diagnostic::Diagnostic;
+    use trainyard_storage::Storage;
+
+    use super::*;
+
+    #[test]
+    fn a_parquet_file_is_refused_with_the_feature_that_it_needs() {
+        let file = InputFile {
+            storage: &Storage::default(),
+            path: "a.parquet".as_ref(),
+            compression: None,
+        };
+        let refused = ParquetRows::open(&file, None);
+        let refused: Diagnostic = refused.expect_err("there is no Parquet").into();
+        let told = refused.render();
+        assert!(
+            told.contains("a.parquet") && told.contains("--features parquet"),
+            "{told}"
+        );
+    }
+}

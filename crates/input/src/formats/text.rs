@@ -1,0 +1,149 @@
+//! CSV and TSV: lines of fields between delimiters.
+
+mod delimiter;
+mod parser;
+mod quoted;
+mod writer;
+
+use self::parser::TextParser;
+use self::quoted::unquote;
+use self::writer::TextWriter;
+use super::lines::{LineSyntax, Lines};
+use crate::format::RecordUnit;
+use crate::record::Content;
+use crate::record_format::{
+    FileColumns, FileRecords, InputFile, RecordFormat, RecordParser, RowWriter, TableRow, Target,
+};
+use crate::{Error, Options, Schema, Value};
+
+/// Fields between commas, quoted where they hold commas, quotes or line ends (RFC 4180).
+pub(super) const CSV: Delimited = Delimited {
+    extensions: &["csv"],
+    delimiter: b',',
+    quotes: Quotes::Allowed,
+};
+/// Fields between tabs, no quotes.
+pub(super) const TSV: Delimited = Delimited {
+    extensions: &["tsv", "tab"],
+    delimiter: b'\t',
+    quotes: Quotes::Plain,
+};
+
+/// A format of fields between delimiters.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delimited {
+    extensions: &'static [&'static str],
+    delimiter: u8,
+    quotes: Quotes,
+}
+
+/// The meaning of quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    /// A field may stand in quotes.
+    Allowed,
+    /// A quote is a character like others.
+    Plain,
+}
+
+impl RecordFormat for Delimited {
+    fn extensions(&self) -> &'static [&'static str] {
+        self.extensions
+    }
+
+    fn unit(&self) -> RecordUnit {
+        RecordUnit::FieldLine
+    }
+
+    fn open(
+        &self,
+        file: &InputFile<'_>,
+        _schema: Option<&Schema>,
+    ) -> Result<Box<dyn FileRecords>, Error> {
+        let syntax = match self.quotes {
+            Quotes::Allowed => LineSyntax::Quoted,
+            Quotes::Plain => LineSyntax::Plain,
+        };
+        Ok(Box::new(Lines::open(file, syntax)?))
+    }
+
+    fn names_columns(&self, options: &Options) -> bool {
+        options.columns.is_none()
+    }
+
+    fn header(&self, record: &[u8], options: &Options) -> Vec<String> {
+        let mut names = Vec::new();
+        self.fields(record, |name| {
+            let name = String::from_utf8_lossy(name);
+            names.push(if options.trim {
+                name.trim().to_owned()
+            } else {
+                name.into_owned()
+            });
+        });
+        names
+    }
+
+    fn parser(&self, columns: &FileColumns<'_>) -> Result<Box<dyn RecordParser>, Error> {
+        match TextParser::new(*self, columns) {
+            Ok(parser) => Ok(Box::new(parser)),
+            Err(missing) => Err(columns.missing(missing, columns.names)),
+        }
+    }
+
+    fn cells(&self, content: Content<'_>, row: TableRow<'_>) -> Result<(), String> {
+        let mut count = 0;
+        self.fields(&content.bytes(), |field| {
+            let field = if row.options.trim {
+                field.trim_ascii()
+            } else {
+                field
+            };
+            let place = row.places.get(count);
+            if let Some(cell) = place.and_then(|place| row.cells.get_mut(*place))
+                && !field.is_empty()
+            {
+                cell.values.push(Value::Text(field.to_vec()));
+            }
+            count += 1;
+        });
+        match row.places.len() {
+            columns if columns == count => Ok(()),
+            columns => Err(format!(
+                "a record must have {columns} columns, given {count}"
+            )),
+        }
+    }
+
+    fn writer(&self, target: Target<'_>) -> Result<Box<dyn RowWriter>, Error> {
+        Ok(Box::new(TextWriter::new(*self, target)?))
+    }
+}
+
+impl Delimited {
+    /// Splits a record into fields, unquoted.
+    fn fields(&self, record: &[u8], mut each: impl FnMut(&[u8])) {
+        let mut rest = Some(record);
+        let mut scratch = Vec::new();
+        while let Some(current) = rest {
+            let quoted =
+                self.quotes == Quotes::Allowed && current.trim_ascii_start().first() == Some(&b'"');
+            let unquoted = if quoted {
+                unquote(current, self.delimiter, &mut scratch)
+            } else {
+                None
+            };
+            match unquoted {
+                Some(tail) => {
+                    rest = tail;
+                    each(&scratch);
+                }
+                None => {
+                    let end = memchr::memchr(self.delimiter, current);
+                    rest = end.map(|end| &current[end + 1..]);
+                    each(&current[..end.unwrap_or(current.len())]);
+                }
+            }
+        }
+    }
+}

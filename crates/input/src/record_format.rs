@@ -1,0 +1,213 @@
+//! The trait of a record format: how files are cut into records, how a record is parsed, and how rows are written.
+//!
+//! Each format is one file of [`crate::formats`], with a line in its registry.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use trainyard_storage::Storage;
+
+use crate::block::Block;
+use crate::cells::Bad;
+use crate::format::RecordUnit;
+use crate::record::{Content, Place, failed};
+use crate::{Batch, Cell, Compression, Error, Layout, Options, Schema};
+
+/// A record format.
+pub(crate) trait RecordFormat: Sync {
+    /// Returns the name of the format in a job file, and after it the other extensions that its files have.
+    fn extensions(&self) -> &'static [&'static str];
+
+    /// Returns the unit of a record, for messages.
+    fn unit(&self) -> RecordUnit;
+
+    /// Opens a file before its first record. A columnar format reads the columns of the schema; without a schema, all.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a wanted column is missing or has another type.
+    fn open(
+        &self,
+        file: &InputFile<'_>,
+        schema: Option<&Schema>,
+    ) -> Result<Box<dyn FileRecords>, Error>;
+
+    /// Returns whether each file names its columns, in its first record or in a schema.
+    fn names_columns(&self, _options: &Options) -> bool {
+        false
+    }
+
+    /// Returns the columns that the first record of a file names.
+    fn header(&self, _record: &[u8], _options: &Options) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns a parser of the wanted columns.
+    ///
+    /// # Errors
+    /// A wanted column is missing, or has another type.
+    fn parser(&self, columns: &FileColumns<'_>) -> Result<Box<dyn RecordParser>, Error>;
+
+    /// Returns the columns of a table whose file names `named`.
+    fn table_columns(&self, named: Option<Vec<String>>, options: &Options) -> Vec<String> {
+        named
+            .or_else(|| options.columns.clone())
+            .unwrap_or_default()
+    }
+
+    /// Parses a record into the cells of a row of a table.
+    ///
+    /// # Errors
+    /// The reason why the record does not have the format.
+    fn cells(&self, content: Content<'_>, row: TableRow<'_>) -> Result<(), String>;
+
+    /// Returns a writer of the rows of a table.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the program was built without the format.
+    fn writer(&self, target: Target<'_>) -> Result<Box<dyn RowWriter>, Error>;
+}
+
+/// A file to open.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InputFile<'a> {
+    pub(crate) storage: &'a Storage,
+    pub(crate) path: &'a Path,
+    /// Compression of the file; absent = by its name.
+    pub(crate) compression: Option<Compression>,
+}
+
+impl InputFile<'_> {
+    /// Opens the decompressed content of the file.
+    pub(crate) fn open_block(&self) -> Result<Block, Error> {
+        let compression = self
+            .compression
+            .unwrap_or_else(|| Compression::of(self.path));
+        Block::open(self.storage, self.path, compression).map_err(|error| failed(self.path, &error))
+    }
+}
+
+/// Reader of the records of one file.
+pub(crate) trait FileRecords: Debug + Send {
+    /// Returns the columns of the records, if the file stores their names apart from the records.
+    fn columns(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Moves to the next record and sets line and offset of its place. Returns `false` at the end of the file. A reader
+    /// may neither decode nor check a record that is not `wanted`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    fn next(&mut self, file: &Path, place: &mut Place, wanted: bool) -> Result<bool, Error>;
+
+    /// Moves to the record that begins at `offset`, see [`Place`]. `line` is its [`Place::line`]. The caller reads
+    /// nothing from offset `until` on.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    fn seek(&mut self, offset: u64, line: u64, until: u64) -> std::io::Result<()>;
+
+    /// Returns the offset after the record.
+    fn end(&self) -> u64;
+
+    /// Returns the content of the record.
+    fn content(&self) -> Content<'_>;
+
+    /// Returns the fault of the record as a whole.
+    fn fault(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// The columns of a file, and those that the job wants of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileColumns<'a> {
+    /// Names of the columns in the file or the options; empty if the format needs none.
+    pub(crate) names: &'a [String],
+    pub(crate) schema: &'a Schema,
+    pub(crate) options: &'a Options,
+    /// Place of the file in the options.
+    pub(crate) file: usize,
+}
+
+impl FileColumns<'_> {
+    /// Returns the error that wanted columns are not among `known`. `first` is the first of them.
+    pub(crate) fn missing(&self, first: String, known: &[String]) -> Error {
+        Error::Column {
+            columns: self.schema.missing_in(known, first),
+            file: self.path(),
+            known: known.to_vec(),
+        }
+    }
+
+    /// Returns the file.
+    pub(crate) fn path(&self) -> std::path::PathBuf {
+        self.options
+            .files
+            .get(self.file)
+            .cloned()
+            .unwrap_or_default()
+    }
+}
+
+/// Parser of records into the wanted columns of a batch.
+pub(crate) trait RecordParser: Debug + Send {
+    /// Appends the wanted columns of a record to the batch. An error may leave a part of them in the batch.
+    ///
+    /// # Errors
+    /// The record is bad.
+    fn append(&mut self, content: Content<'_>, batch: &mut Batch) -> Result<(), Bad>;
+
+    /// Returns whether each record names its features, so that the parser serves every file.
+    fn serves_every_file(&self) -> bool {
+        false
+    }
+
+    /// Returns the wanted features that no record has held so far, if records name their features.
+    fn unseen(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// Returns the features of the latest record, if records name their features.
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A row of a table, into which a record is parsed.
+#[derive(Debug)]
+pub(crate) struct TableRow<'a> {
+    pub(crate) options: &'a Options,
+    /// Column of the table for each field of the file's records.
+    pub(crate) places: &'a [usize],
+    /// Columns of the table. A format whose records name their features adds to them.
+    pub(crate) columns: &'a mut Vec<String>,
+    /// Cells, at least one for each column. Their values are empty.
+    pub(crate) cells: &'a mut Vec<Cell>,
+}
+
+/// The file that a writer fills.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    /// Final name of the file. It determines the compression.
+    pub(crate) path: &'a Path,
+    pub(crate) file: BufWriter<File>,
+    pub(crate) layout: &'a Layout,
+}
+
+/// Writer of the rows of a table. Errors are messages about the file.
+pub(crate) trait RowWriter: Send {
+    /// Appends a row with the cells of the layout's columns.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the format cannot hold a value.
+    fn write(&mut self, row: &[Cell]) -> Result<(), String>;
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    fn finish(self: Box<Self>) -> Result<(), String>;
+}
