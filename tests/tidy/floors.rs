@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 37] = [
+const FLOORS: [(&str, u8); 38] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
@@ -13,6 +13,7 @@ const FLOORS: [(&str, u8); 37] = [
     ("write-ahead-log", 0),
     ("runtime", 0),
     ("storage", 0),
+    ("input-options", 0),
     ("testing", 0),
     ("security", 1),
     ("tensor-bundle", 1),

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{Cell, Format, IndexBase, Layout, TableReader, TableWriter};
+use trainyard_input::{
+    Cell, Format, IndexBase, Layout, TableReader, TableWriter, format_of_extension,
+};
 use trainyard_run_config::expand_files;
 
 use crate::arguments::TableFormat;
@@ -141,7 +143,7 @@ pub(crate) fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
         .find_map(|end| name.strip_suffix(end))
         .unwrap_or(&name);
     let extension = name.rsplit_once('.').map(|(_, extension)| extension);
-    extension.and_then(Format::of_extension).ok_or_else(|| {
+    extension.and_then(format_of_extension).ok_or_else(|| {
         let message = format!(
             "the name {} has no ending of a known format",
             path.display()

@@ -1,4 +1,4 @@
-//! Decompression of input files (`compression_type` of `tf.data.TFRecordDataset`).
+//! Decompression of input files.
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
@@ -6,39 +6,12 @@ use std::path::Path;
 use flate2::{Decompress, FlushDecompress, Status};
 use trainyard_storage::{File, Storage};
 
+use crate::Compression;
+
 /// Compressed bytes that one read of a file requests.
 const READ_BYTES: usize = 1 << 18;
 /// Largest window of deflate, as a power of two.
 const WINDOW_BITS: u8 = 15;
-
-/// Compression of a whole file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    /// No compression.
-    None,
-    /// Gzip (RFC 1952), of one or more members.
-    Gzip,
-    /// Zlib (RFC 1950).
-    Zlib,
-}
-
-impl Compression {
-    /// Returns the compression by the extension of a file's name: `.gz` and `.gzip`, `.zz` and `.zlib`, otherwise none.
-    ///
-    /// ```
-    /// use trainyard_input::Compression;
-    ///
-    /// assert_eq!(Compression::of("part-0.tfrecord.gz".as_ref()), Compression::Gzip);
-    /// assert_eq!(Compression::of("part-0.tfrecord".as_ref()), Compression::None);
-    /// ```
-    pub fn of(file: &Path) -> Self {
-        match file.extension().and_then(|ending| ending.to_str()) {
-            Some("gz" | "gzip") => Self::Gzip,
-            Some("zz" | "zlib") => Self::Zlib,
-            _ => Self::None,
-        }
-    }
-}
 
 /// The bytes of a file, decompressed.
 #[derive(Debug)]

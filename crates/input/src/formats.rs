@@ -10,32 +10,10 @@ mod tfrecord;
 use crate::record_format::RecordFormat;
 use crate::{Format, IndexBase};
 
-/// Every format, once.
-const FORMATS: [Format; 5] = [
-    Format::Csv,
-    Format::Tsv,
-    Format::LibSvm(IndexBase::One),
-    Format::TfRecord,
-    Format::Parquet,
-];
-
-impl Format {
-    /// Returns the format whose files have this extension, in lower case and without a dot.
-    pub fn of_extension(extension: &str) -> Option<Self> {
-        FORMATS
-            .into_iter()
-            .find(|name| format(*name).extensions().contains(&extension))
-    }
-
-    /// Returns the name of the format in a job file.
-    pub fn name(self) -> &'static str {
-        // The first extension of each format is its name.
-        format(self)
-            .extensions()
-            .first()
-            .copied()
-            .unwrap_or_default()
-    }
+/// Returns the format whose files have this extension, in lower case and without a dot.
+pub fn format_of_extension(extension: &str) -> Option<Format> {
+    let mut formats = Format::NAMES.into_iter().map(|(_, format)| format);
+    formats.find(|name| format(*name).extensions().contains(&extension))
 }
 
 /// Returns a format by its name in jobs.

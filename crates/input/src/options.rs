@@ -2,27 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{Compression, Error, Format};
-
-/// Treatment of a record that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadRows {
-    /// Stop at the first bad record.
-    Fail,
-    /// Skip the record and write it to the dead-letter file. Stop after more than `bad_rows_max` records.
-    Skip,
-}
-
-/// Static sharding: the division of records over workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sharding {
-    /// Every worker reads all records, each in its own order.
-    None,
-    /// File `i` goes to worker `i mod n`.
-    File,
-    /// Record `i` goes to worker `i mod n` (`tf.data.Dataset.shard`).
-    Row,
-}
+use crate::{BadRows, Compression, Error, Format, Sharding};
 
 /// Interleaving of files (`tf.data.Dataset.interleave`): `cycle_length` files are open, and each gives `block_length`
 /// records in its turn. The next file replaces a file that has ended.

@@ -11,8 +11,8 @@ use trainyard_storage::Storage;
 
 use crate::block::Block;
 use crate::cells::Bad;
-use crate::format::RecordUnit;
 use crate::record::{Content, Place, failed};
+use crate::record_unit::RecordUnit;
 use crate::{Batch, Cell, Compression, Error, Layout, Options, Schema};
 
 /// A record format.

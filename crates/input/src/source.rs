@@ -42,9 +42,10 @@ impl Source {
             Sharding::File => files
                 .filter(|file| file % options.shard_count == options.shard_index)
                 .collect(),
-            Sharding::None | Sharding::Row => files.collect(),
+            Sharding::None | Sharding::Row | Sharding::Dynamic => files.collect(),
         };
-        if options.sharding == Sharding::None && options.shuffle_rows > 0 {
+        let reads_all = matches!(options.sharding, Sharding::None | Sharding::Dynamic);
+        if reads_all && options.shuffle_rows > 0 {
             let mut random = ChaCha8Rng::seed_from_u64(options.seed ^ 0xf11e);
             random.set_stream(
                 self.pass

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input as input;
-use trainyard_run_config as job;
 use trainyard_run_config::{InputPart, Job, resolve_files};
 
 /// An input of a job.
@@ -91,28 +90,12 @@ fn options(
     let once = part == Part::TrainForEvaluation;
     input::Options {
         files,
-        format: match job.input.format {
-            job::Format::Csv => input::Format::Csv,
-            job::Format::Tsv => input::Format::Tsv,
-            job::Format::TfRecord => input::Format::TfRecord,
-            job::Format::Parquet => input::Format::Parquet,
-            job::Format::LibSvm => input::Format::LibSvm(match job.input.index_base {
-                0 => input::IndexBase::Zero,
-                _ => input::IndexBase::One,
-            }),
-        },
-        compression: job.input.compression.map(|compression| match compression {
-            job::Compression::None => input::Compression::None,
-            job::Compression::Gzip => input::Compression::Gzip,
-            job::Compression::Zlib => input::Compression::Zlib,
-        }),
+        format: job.input.format,
+        compression: job.input.compression,
         columns: job.input.columns.clone(),
         trim: job.input.trim,
         missing: job.input.missing.clone(),
-        bad_rows: match job.input.bad_rows {
-            job::BadRows::Fail => input::BadRows::Fail,
-            job::BadRows::Skip => input::BadRows::Skip,
-        },
+        bad_rows: job.input.bad_rows,
         bad_rows_max: job.input.bad_rows_max,
         dead_letter,
         batch_size: section.batch_size,
@@ -120,13 +103,10 @@ fn options(
         interleave: input::Interleave::default(),
         shuffle_rows: if once { 0 } else { section.shuffle_rows },
         epochs: if once { Some(1) } else { section.epochs },
-        sharding: match section.sharding {
-            _ if once => input::Sharding::None,
-            job::Sharding::None => input::Sharding::None,
-            job::Sharding::File => input::Sharding::File,
-            job::Sharding::Row => input::Sharding::Row,
-            // The chief hands out the data shards, so the reader divides nothing.
-            job::Sharding::Dynamic => input::Sharding::None,
+        sharding: if once {
+            input::Sharding::None
+        } else {
+            section.sharding
         },
         shard_index: shard.index,
         shard_count: shard.count,

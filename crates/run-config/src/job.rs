@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use trainyard_diagnostic::Document;
+use trainyard_input_options::{BadRows, Compression, Format, Sharding};
 
 use crate::{FeatureConfig, ModelConfig, OptimizerSection};
 
@@ -177,53 +178,12 @@ pub struct RunConfig {
     pub intra_op_parallelism_threads: usize,
 }
 
-/// Record formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Format {
-    /// Comma-separated, quotes allowed.
-    Csv,
-    /// Tab-separated, no quotes.
-    Tsv,
-    /// `tf.train.Example` messages in TFRecord files.
-    #[serde(rename = "tfrecord")]
-    TfRecord,
-    /// Columns in Parquet files.
-    Parquet,
-    /// `label index:value ...`, one record per line.
-    #[serde(rename = "libsvm")]
-    LibSvm,
-}
-
-/// Compression of whole files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Compression {
-    /// No compression.
-    None,
-    /// Gzip.
-    Gzip,
-    /// Zlib.
-    Zlib,
-}
-
-/// Treatment of a record that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BadRows {
-    /// Stop at the first bad record (the default).
-    Fail,
-    /// Skip the record, write it to the dead-letter file, and stop at `bad_rows_max`.
-    Skip,
-}
-
 /// Input of training and evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InputConfig {
-    /// Record format.
+    /// Record format; for libsvm files, with the base of their indices.
+    #[serde(flatten)]
     pub format: Format,
-    /// First index of libsvm files, 0 or 1; 1 by default.
-    pub index_base: u8,
     /// Compression of the files; absent = by the extension of each file's name.
     pub compression: Option<Compression>,
     /// Column names of files without a header line; absent = the first line of each file holds them.
@@ -257,21 +217,6 @@ pub struct LabelConfig {
     pub vocabulary: Option<Vec<String>>,
     /// Byte between the labels of one record, for heads with several labels; `|` by default.
     pub separator: u8,
-}
-
-/// Division of the records among the workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Sharding {
-    /// Every worker reads all records, each in its own order. A pass then covers the records once per worker.
-    None,
-    /// File `i` goes to worker `i mod n`.
-    File,
-    /// Record `i` goes to worker `i mod n` (`tf.data.Dataset.shard`).
-    Row,
-    /// The chief hands out data shards. A pass covers every record once, whatever the number, speed and failures of the
-    /// workers.
-    Dynamic,
 }
 
 /// One input: its files, and how they become batches.

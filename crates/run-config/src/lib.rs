@@ -22,3 +22,4 @@ pub use files::{Ambiguous, ambiguous_files, expand_files, resolve_files, resolve
 pub use foreign_names::{FOREIGN_NAMES, ForeignName};
 pub use job::*;
 pub use model::*;
+pub use trainyard_input_options::{BadRows, Compression, Format, IndexBase, Sharding};

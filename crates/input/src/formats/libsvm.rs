@@ -8,12 +8,12 @@ use self::parser::{LibSvmParser, Misfit};
 use self::writer::LibSvmWriter;
 use super::lines::{LineSyntax, Lines};
 use crate::cells::shown;
-use crate::format::RecordUnit;
 use crate::number::{float, int};
 use crate::record::Content;
 use crate::record_format::{
     FileColumns, FileRecords, InputFile, RecordFormat, RecordParser, RowWriter, TableRow, Target,
 };
+use crate::record_unit::RecordUnit;
 use crate::{Error, IndexBase, Options, Schema, Value};
 
 /// The columns of a line.

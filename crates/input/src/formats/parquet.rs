@@ -19,11 +19,11 @@ use self::parser::RowParser;
 use self::rows::ParquetRows;
 #[cfg(feature = "parquet")]
 use self::writer::ParquetWriter;
-use crate::format::RecordUnit;
 use crate::record::Content;
 use crate::record_format::{
     FileColumns, FileRecords, InputFile, RecordFormat, RecordParser, RowWriter, TableRow, Target,
 };
+use crate::record_unit::RecordUnit;
 use crate::row::{Cell, RowCells};
 use crate::{Error, Options, Schema, Value};
 

@@ -9,11 +9,11 @@ use self::parser::TextParser;
 use self::quoted::unquote;
 use self::writer::TextWriter;
 use super::lines::{LineSyntax, Lines};
-use crate::format::RecordUnit;
 use crate::record::Content;
 use crate::record_format::{
     FileColumns, FileRecords, InputFile, RecordFormat, RecordParser, RowWriter, TableRow, Target,
 };
+use crate::record_unit::RecordUnit;
 use crate::{Error, Options, Schema, Value};
 
 /// Fields between commas, quoted where they hold commas, quotes or line ends (RFC 4180).

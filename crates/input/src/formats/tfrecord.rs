@@ -9,11 +9,11 @@ mod writer;
 use self::example::ExampleParser;
 use self::frames::TfRecords;
 use self::writer::ExampleWriter;
-use crate::format::RecordUnit;
 use crate::record::Content;
 use crate::record_format::{
     FileColumns, FileRecords, InputFile, RecordFormat, RecordParser, RowWriter, TableRow, Target,
 };
+use crate::record_unit::RecordUnit;
 use crate::{Error, Schema};
 
 /// The format.

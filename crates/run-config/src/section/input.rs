@@ -3,7 +3,8 @@
 use trainyard_diagnostic::{Code, Section};
 
 use crate::{
-    BadRows, Compression, EvaluationConfig, Format, InputConfig, InputPart, LabelConfig, Sharding,
+    BadRows, Compression, EvaluationConfig, Format, IndexBase, InputConfig, InputPart, LabelConfig,
+    Sharding,
 };
 
 /// Most records in a batch or a shuffle buffer.
@@ -11,30 +12,12 @@ const ROWS_MAX: u64 = 100_000_000;
 
 pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     let format = match section.node("format") {
-        Some(_) => section.choice(
-            "format",
-            "input format",
-            &[
-                ("csv", Format::Csv),
-                ("tsv", Format::Tsv),
-                ("tfrecord", Format::TfRecord),
-                ("parquet", Format::Parquet),
-                ("libsvm", Format::LibSvm),
-            ],
-        ),
+        Some(_) => section.choice("format", "input format", &Format::NAMES),
         None => Some(Format::Csv),
     };
     let compression = match section.node("compression") {
         Some(_) => section
-            .choice(
-                "compression",
-                "compression",
-                &[
-                    ("none", Compression::None),
-                    ("gzip", Compression::Gzip),
-                    ("zlib", Compression::Zlib),
-                ],
-            )
+            .choice("compression", "compression", &Compression::NAMES)
             .map(Some),
         None => Some(None),
     };
@@ -56,11 +39,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
         .section("eval")
         .map(|part| read_part(part, 0, false));
     let bad_rows = match section.node("bad_rows") {
-        Some(_) => section.choice(
-            "bad_rows",
-            "policy",
-            &[("fail", BadRows::Fail), ("skip", BadRows::Skip)],
-        ),
+        Some(_) => section.choice("bad_rows", "policy", &BadRows::NAMES),
         None => Some(BadRows::Fail),
     };
     let columns = section.texts("columns");
@@ -80,7 +59,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
             &["columns", "trim", "compression"],
             "is for other formats: a Parquet file names its columns, holds values as they are, and says how they are compressed",
         ),
-        Some(Format::LibSvm) => (
+        Some(Format::LibSvm(_)) => (
             &["columns", "trim"],
             "is for other formats: the columns of libsvm are label, qid, index and value",
         ),
@@ -89,19 +68,24 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     for key in without.iter().filter(|key| section.node(key).is_some()) {
         section.fail(Code::E1006, key, format!("{key} {why}"));
     }
-    if section.node("index_base").is_some() && format.is_some_and(|format| format != Format::LibSvm)
-    {
+    let has_indices = matches!(format, None | Some(Format::LibSvm(_)));
+    if section.node("index_base").is_some() && !has_indices {
         section.fail(
             Code::E1006,
             "index_base",
             "index_base is for format = \"libsvm\"",
         );
     }
-    // The range fits into `u8`.
-    let index_base = section.integer("index_base", 0..=1).unwrap_or(1) as u8;
+    let index_base = match section.integer("index_base", 0..=1) {
+        Some(0) => IndexBase::Zero,
+        _ => IndexBase::One,
+    };
+    let format = format.map(|format| match format {
+        Format::LibSvm(_) => Format::LibSvm(index_base),
+        other => other,
+    });
     let input = InputConfig {
         format: format?,
-        index_base,
         compression: compression?,
         columns,
         label: label?,
@@ -243,16 +227,7 @@ fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<
     let epochs = section.integer("epochs", 1..=u64::MAX);
     // The evaluator reads all records alone, and nothing ahead, so both keys are unknown there.
     let sharding = match training.then(|| section.node("sharding")).flatten() {
-        Some(_) => section.choice(
-            "sharding",
-            "sharding",
-            &[
-                ("none", Sharding::None),
-                ("file", Sharding::File),
-                ("row", Sharding::Row),
-                ("dynamic", Sharding::Dynamic),
-            ],
-        ),
+        Some(_) => section.choice("sharding", "sharding", &Sharding::NAMES),
         None if training => Some(Sharding::Dynamic),
         None => Some(Sharding::Row),
     };

@@ -9,8 +9,9 @@ use std::path::Path;
 use proptest::prelude::*;
 use trainyard_diagnostic::{Diagnostic, Place, render_all};
 use trainyard_run_config::{
-    Compression, Deep, ExportFormat, FeatureKind, Format, GuardConfig, Job, NonfiniteConfig,
-    ParameterServersConfig, Replication, Sharding, StrategyKind, UpdateConfig, resolve_files,
+    Compression, Deep, ExportFormat, FeatureKind, Format, GuardConfig, IndexBase, Job,
+    NonfiniteConfig, ParameterServersConfig, Replication, Sharding, StrategyKind, UpdateConfig,
+    resolve_files,
 };
 
 const CENSUS: &str = r#"
@@ -288,9 +289,11 @@ fn the_libsvm_job_of_the_page_of_configuration_loads() {
         &[],
     )
     .unwrap();
+    assert_eq!(job.input.format, Format::LibSvm(IndexBase::One));
+    let json = serde_json::to_value(&job.input).unwrap();
     assert_eq!(
-        (job.input.format, job.input.index_base),
-        (Format::LibSvm, 1)
+        (json["format"].as_str(), json["index_base"].as_u64()),
+        (Some("libsvm"), Some(1))
     );
     assert_eq!(job.features[0].weights.as_deref(), Some("value"));
 }
