@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use trainyard_diagnostic::Document;
 use trainyard_input_options::{BadRows, Compression, Format, Sharding};
+use trainyard_variable::{Partitioner, Placement};
 
 use crate::{FeatureConfig, ModelConfig, OptimizerSection};
 
@@ -383,9 +384,9 @@ pub struct StrategyConfig {
     /// the linear scaling rule); false by default.
     pub scale_learning_rate: bool,
     /// Division of variables into slices; by default slices of at least 256 KiB, at most one per ps.
-    pub partitioner: PartitionerConfig,
+    pub partitioner: Partitioner,
     /// Placement of slices on parameter servers.
-    pub placement: PlacementConfig,
+    pub placement: Placement,
     /// Whether the chief also trains; true by default, false under in-graph replication.
     pub chief_trains: bool,
     /// Steps whose parameters a task reads ahead while it computes; 0 by default, as in TensorFlow.
@@ -474,39 +475,4 @@ pub enum Replication {
     BetweenGraph,
     /// The chief reads the input, and sends batches to workers that only compute.
     InGraph,
-}
-
-/// Division of variables into slices (see `trainyard_variable::Partitioner`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum PartitionerConfig {
-    /// The same number of slices for every variable.
-    Fixed {
-        /// Number of slices, at least 1.
-        num_shards: usize,
-    },
-    /// Slices of at least this size.
-    MinSize {
-        /// Bytes, at least 1; 262144 by default.
-        min_shard_bytes: usize,
-        /// Most slices, at least 1; absent = the number of parameter servers.
-        max_shards: Option<usize>,
-    },
-    /// Slices of at most this size.
-    MaxSize {
-        /// Bytes, at least 1.
-        max_shard_bytes: usize,
-        /// Most slices, at least 1; absent = no bound.
-        max_shards: Option<usize>,
-    },
-}
-
-/// Placement of slices on parameter servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PlacementConfig {
-    /// Slices go to the servers in turn.
-    RoundRobin,
-    /// By bytes (the default).
-    Greedy,
 }

@@ -4,34 +4,13 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
 use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::{Guard, Nonfinite, Update};
-use trainyard_run_config::{
-    Job, NonfiniteConfig, PartitionerConfig, PlacementConfig, StrategyKind, UpdateConfig,
-};
-use trainyard_variable::{Layout, MOVING_AVERAGE, Partitioner, Placement, VariableSpec};
+use trainyard_run_config::{Job, NonfiniteConfig, StrategyKind, UpdateConfig};
+use trainyard_variable::{Layout, MOVING_AVERAGE, VariableSpec};
 
 /// Returns the layout that a job's strategy requires, on `num_ps` parameter servers.
 fn plan_layout(job: &Job, variables: &[VariableSpec], num_ps: usize) -> Layout {
-    let partitioner = match job.strategy.partitioner {
-        PartitionerConfig::Fixed { num_shards } => Partitioner::Fixed { num_shards },
-        PartitionerConfig::MinSize {
-            min_shard_bytes,
-            max_shards,
-        } => Partitioner::MinSize {
-            min_shard_bytes,
-            max_shards: max_shards.unwrap_or(num_ps),
-        },
-        PartitionerConfig::MaxSize {
-            max_shard_bytes,
-            max_shards,
-        } => Partitioner::MaxSize {
-            max_shard_bytes,
-            max_shards,
-        },
-    };
-    let placement = match job.strategy.placement {
-        PlacementConfig::RoundRobin => Placement::RoundRobin,
-        PlacementConfig::Greedy => Placement::Greedy,
-    };
+    let partitioner = job.strategy.partitioner;
+    let placement = job.strategy.placement;
     match job.strategy.kind {
         StrategyKind::Hybrid => Layout::hybrid(variables, partitioner, placement, num_ps),
         _ => Layout::new(variables, partitioner, placement, num_ps),

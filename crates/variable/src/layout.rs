@@ -73,7 +73,7 @@ impl Layout {
             starts.push(slices.len());
             let parts = match spec.dynamic() {
                 Some(_) => num_ps,
-                None => partitioner.num_slices(spec.rows(), spec.width() * 4),
+                None => partitioner.num_slices(spec.rows(), spec.width() * 4, num_ps),
             };
             for part in 0..parts {
                 let rows = part_rows(spec.rows(), parts, part);

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// A rule that cuts variables into slices along axis 0 (`tf.distribute.experimental.partitioners`).
+/// A rule that cuts variables into slices along axis 0 (`tf.distribute.experimental.partitioners`). By default, slices
+/// of at least 256 KiB, at most one for each parameter server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Partitioner {
@@ -17,8 +18,8 @@ pub enum Partitioner {
     MinSize {
         /// Least bytes of a slice, at least 1.
         min_shard_bytes: usize,
-        /// Most slices, at least 1.
-        max_shards: usize,
+        /// Most slices, at least 1; none = the number of parameter servers.
+        max_shards: Option<usize>,
     },
     /// `MaxSizePartitioner`: as few slices as keep each at `max_shard_bytes` or less.
     MaxSize {
@@ -29,7 +30,19 @@ pub enum Partitioner {
     },
 }
 
+impl Default for Partitioner {
+    fn default() -> Self {
+        Self::MinSize {
+            min_shard_bytes: Self::MIN_SHARD_BYTES,
+            max_shards: None,
+        }
+    }
+}
+
 impl Partitioner {
+    /// TensorFlow's least size of a slice under `MinSizePartitioner`, in bytes.
+    pub const MIN_SHARD_BYTES: usize = 256 << 10;
+
     /// Checks the bounds.
     ///
     /// # Errors
@@ -42,7 +55,7 @@ impl Partitioner {
                 max_shards,
             } => (
                 ("min_shard_bytes", min_shard_bytes),
-                Some(("max_shards", max_shards)),
+                max_shards.map(|most| ("max_shards", most)),
             ),
             Self::MaxSize {
                 max_shard_bytes,
@@ -62,9 +75,9 @@ impl Partitioner {
         }
     }
 
-    /// Returns the number of slices of a variable of `rows` rows of `row_bytes` bytes: at least 1, at most `rows`.
-    /// A variable without rows or without values is one slice.
-    pub fn num_slices(self, rows: usize, row_bytes: usize) -> usize {
+    /// Returns the number of slices of a variable of `rows` rows of `row_bytes` bytes, on `num_ps` servers: at least 1,
+    /// at most `rows`. A variable without rows or without values is one slice.
+    pub fn num_slices(self, rows: usize, row_bytes: usize, num_ps: usize) -> usize {
         if rows == 0 || row_bytes == 0 {
             return 1;
         }
@@ -75,7 +88,7 @@ impl Partitioner {
                 max_shards,
             } => (rows * row_bytes)
                 .div_ceil(min_shard_bytes.max(1))
-                .min(max_shards),
+                .min(max_shards.unwrap_or(num_ps)),
             Self::MaxSize {
                 max_shard_bytes,
                 max_shards,
@@ -104,7 +117,7 @@ mod tests {
     #[test]
     fn slices_follow_tensorflow() {
         let table = [
-            // rows, width, Fixed(2), Min(4,2), Min(4,10), Min(256K,16), Max(4), Max(4,2), Max(1024)
+            // rows, width, Fixed(2), Min(4,2), Min(4,10), Min(256K,16 ps), Max(4), Max(4,2), Max(1024)
             (6, 1, [2, 2, 6, 1, 6, 2, 1]),
             (10, 3, [2, 2, 10, 1, 10, 2, 1]),
             (1024, 1024, [2, 2, 10, 16, 1024, 2, 1024]),
@@ -115,15 +128,15 @@ mod tests {
                 Partitioner::Fixed { num_shards: 2 },
                 Partitioner::MinSize {
                     min_shard_bytes: 4,
-                    max_shards: 2,
+                    max_shards: Some(2),
                 },
                 Partitioner::MinSize {
                     min_shard_bytes: 4,
-                    max_shards: 10,
+                    max_shards: Some(10),
                 },
                 Partitioner::MinSize {
                     min_shard_bytes: 256 << 10,
-                    max_shards: 16,
+                    max_shards: None,
                 },
                 Partitioner::MaxSize {
                     max_shard_bytes: 4,
@@ -139,7 +152,7 @@ mod tests {
                 },
             ];
             assert_eq!(
-                rules.map(|rule| rule.num_slices(rows, width * 4)),
+                rules.map(|rule| rule.num_slices(rows, width * 4, 16)),
                 expected,
                 "[{rows}, {width}]"
             );

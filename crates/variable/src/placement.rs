@@ -12,3 +12,9 @@ pub enum Placement {
     #[default]
     Greedy,
 }
+
+impl Placement {
+    /// Every rule with its name in a job file.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("greedy", Self::Greedy), ("round_robin", Self::RoundRobin)];
+}

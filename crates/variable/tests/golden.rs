@@ -26,12 +26,12 @@ fn partitioner(name: &str, args: &Value) -> Option<Partitioner> {
         },
         "MinSizePartitioner" => Partitioner::MinSize {
             min_shard_bytes: number("min_shard_bytes", 256 << 10),
-            max_shards: number("max_shards", 1),
+            max_shards: Some(number("max_shards", 1)),
         },
         // TensorFlow 1's name of the same rule.
         "min_max_variable_partitioner" => Partitioner::MinSize {
             min_shard_bytes: number("min_slice_size", 256 << 10),
-            max_shards: number("max_partitions", 1),
+            max_shards: Some(number("max_partitions", 1)),
         },
         "MaxSizePartitioner" | "variable_axis_size_partitioner" => Partitioner::MaxSize {
             max_shard_bytes: number("max_shard_bytes", 0),
@@ -76,7 +76,7 @@ fn golden_partitioners_cut_as_tensorflow_does() {
                 let row_bytes = shape.iter().product::<usize>() / shape[axis] * value_bytes(case);
                 let mut expected = sizes(partitions);
                 assert_eq!(
-                    rule.num_slices(shape[axis], row_bytes),
+                    rule.num_slices(shape[axis], row_bytes, 1),
                     expected.remove(axis),
                     "{case}"
                 );

@@ -56,7 +56,7 @@ pub(crate) fn plan(variables: &[VariableSpec], servers: usize, input: &mut Numbe
         },
         1 => Partitioner::MinSize {
             min_shard_bytes: 1 + input.below(200),
-            max_shards: servers,
+            max_shards: None,
         },
         _ => Partitioner::MaxSize {
             max_shard_bytes: 4 + input.below(200),

@@ -1,14 +1,12 @@
 //! `[strategy]`: distribution of training.
 
 use trainyard_diagnostic::{Code, Diagnostic, Section};
+use trainyard_variable::{Partitioner, Placement};
 
 use crate::{
-    InputConfig, PartitionerConfig, PayloadType, PlacementConfig, Replication, Sharding,
-    StrategyConfig, StrategyKind, UpdateConfig,
+    InputConfig, PayloadType, Replication, Sharding, StrategyConfig, StrategyKind, UpdateConfig,
 };
 
-/// TensorFlow's least size of a slice (`tf.distribute.experimental.partitioners.MinSizePartitioner`), in bytes.
-const MIN_SHARD_BYTES: u64 = 256 << 10;
 /// Most slices of a variable.
 const SHARDS_MAX: u64 = 1_000_000;
 /// Most steps whose parameters a task may read ahead.
@@ -36,10 +34,6 @@ enum Cut {
 }
 
 pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
-    let default = PartitionerConfig::MinSize {
-        min_shard_bytes: MIN_SHARD_BYTES as usize,
-        max_shards: None,
-    };
     let Some(section) = section else {
         return Some(StrategyConfig {
             kind: StrategyKind::ParameterServer,
@@ -47,8 +41,8 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
             replication: Replication::BetweenGraph,
             replicas: None,
             scale_learning_rate: false,
-            partitioner: default,
-            placement: PlacementConfig::Greedy,
+            partitioner: Partitioner::default(),
+            placement: Placement::default(),
             chief_trains: true,
             pipeline_depth: 0,
             payload: PayloadType::Float32,
@@ -74,11 +68,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
         .integer("replicas", 1..=REPLICAS_MAX)
         .map(|count| count as usize);
     let scale_learning_rate = section.flag("scale_learning_rate").unwrap_or(false);
-    let placements = [
-        ("greedy", PlacementConfig::Greedy),
-        ("round_robin", PlacementConfig::RoundRobin),
-    ];
-    let placement = choice(&section, "placement", "placement", &placements);
+    let placement = choice(&section, "placement", "placement", &Placement::NAMES);
     let chief_trains = section.flag("chief_trains");
     let pipeline_depth = section
         .integer("pipeline_depth", 0..=PIPELINE_DEPTH_MAX)
@@ -91,7 +81,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
     let payload = choice(&section, "payload", "payload", &payloads);
     let partitioner = match section.section("partitioner") {
         Some(partitioner) => read_partitioner(partitioner),
-        None => Some(default),
+        None => Some(Partitioner::default()),
     };
     check(
         &section,
@@ -241,7 +231,7 @@ fn choice<T: Copy>(
     }
 }
 
-fn read_partitioner(section: Section<'_>) -> Option<PartitionerConfig> {
+fn read_partitioner(section: Section<'_>) -> Option<Partitioner> {
     if section.node("kind").is_none() {
         section.missing("kind", "\"min_size\"");
     }
@@ -276,20 +266,18 @@ fn read_partitioner(section: Section<'_>) -> Option<PartitionerConfig> {
     };
     let config = match kind {
         Cut::Fixed => required("num_shards", SHARDS_MAX, "2")
-            .map(|num_shards| PartitionerConfig::Fixed { num_shards }),
+            .map(|num_shards| Partitioner::Fixed { num_shards }),
         Cut::MinSize => {
-            let bytes = section
-                .integer("min_shard_bytes", 1..=SHARD_BYTES_MAX)
-                .unwrap_or(MIN_SHARD_BYTES);
-            Some(PartitionerConfig::MinSize {
-                min_shard_bytes: bytes as usize,
+            let bytes = section.integer("min_shard_bytes", 1..=SHARD_BYTES_MAX);
+            Some(Partitioner::MinSize {
+                min_shard_bytes: bytes.map_or(Partitioner::MIN_SHARD_BYTES, |bytes| bytes as usize),
                 max_shards: max_shards(),
             })
         }
         Cut::MaxSize => {
             let max_shards = max_shards();
             required("max_shard_bytes", SHARD_BYTES_MAX, "16_777_216").map(|max_shard_bytes| {
-                PartitionerConfig::MaxSize {
+                Partitioner::MaxSize {
                     max_shard_bytes,
                     max_shards,
                 }
