@@ -378,7 +378,7 @@ impl Chief {
             };
             let input = &job.input.train;
             let sharding = input.sharding;
-            let update = job.strategy.update;
+            let update = job.strategy.update.mode;
             let lanes = lanes as u64;
             let batch_size = input.batch_size as u64;
             match counted {

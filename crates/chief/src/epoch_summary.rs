@@ -1,12 +1,12 @@
 //! The meaning of an epoch in words: the first question of most people who train on a cluster.
 
-use trainyard_run_config::{Sharding, UpdateConfig};
+use trainyard_run_config::{Sharding, Update};
 
 /// The settings that determine an epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EpochSummary {
     pub(crate) sharding: Sharding,
-    pub(crate) update: UpdateConfig,
+    pub(crate) update: Update,
     /// Tasks that train from the beginning; 0 if all workers join later.
     pub(crate) tasks: u64,
     /// Batches of a synchronous step; 0 if the updates are not synchronous.
@@ -59,14 +59,14 @@ impl EpochSummary {
             ),
         };
         let batch = match self.update {
-            UpdateConfig::Sync { .. } => format!(
+            Update::Sync => format!(
                 "a step is the mean of {lanes} batches of {batch_size}: the effective batch size is {}",
                 lanes * batch_size
             ),
-            UpdateConfig::Async | UpdateConfig::Ssp { .. } if one => {
+            Update::Async | Update::StaleSynchronous { .. } if one => {
                 format!("a step is a batch of {batch_size}")
             }
-            UpdateConfig::Async | UpdateConfig::Ssp { .. } => format!(
+            Update::Async | Update::StaleSynchronous { .. } => format!(
                 "a step is a batch of {batch_size} of one task; {} other tasks compute at the \
                 same time: {} records in progress",
                 tasks - 1,
@@ -81,7 +81,7 @@ impl EpochSummary {
 mod tests {
     use super::*;
 
-    fn epoch(sharding: Sharding, update: UpdateConfig, lanes: u64) -> EpochSummary {
+    fn epoch(sharding: Sharding, update: Update, lanes: u64) -> EpochSummary {
         EpochSummary {
             sharding,
             update,
@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn an_epoch_is_one_pass_or_one_of_each_task() {
-        let dynamic = epoch(Sharding::Dynamic, UpdateConfig::Async, 0);
-        let none = epoch(Sharding::None, UpdateConfig::Async, 0);
+        let dynamic = epoch(Sharding::Dynamic, Update::Async, 0);
+        let none = epoch(Sharding::None, Update::Async, 0);
         assert_eq!((dynamic.steps(), none.steps()), (5079, 5 * 5079));
         assert_eq!(
             dynamic.describe(),
@@ -118,10 +118,7 @@ mod tests {
                 .describe()
                 .ends_with("for any number of tasks; a step is a batch of 128")
         );
-        let update = UpdateConfig::Sync {
-            replicas_to_aggregate: None,
-        };
-        let sync = epoch(Sharding::Dynamic, update, 5);
+        let sync = epoch(Sharding::Dynamic, Update::Sync, 5);
         assert_eq!(sync.steps(), 1016);
         assert!(
             sync.describe().ends_with(

@@ -20,7 +20,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build};
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
-use trainyard_run_config::{Agreement, Job, Sharding, UpdateConfig};
+use trainyard_run_config::{Agreement, Job, Sharding, Update};
 use trainyard_runtime::blocking;
 use trainyard_trainer::{
     Mirror, OnStep, StatusCallback, check_cluster, plan, scale_learning_rates,
@@ -84,7 +84,7 @@ impl Chief {
             .copied()
             .filter(trains)
             .collect();
-        let asynchronous = !matches!(job.strategy.update, UpdateConfig::Sync { .. });
+        let asynchronous = job.strategy.update.mode != Update::Sync;
         // Tasks that join later may do all the work. Only the size of a synchronous step depends on the expected tasks.
         let address = context.cluster.address(context.task);
         let is_reachable = address.is_some_and(|address| address != Leader::IN_PROCESS);
@@ -178,13 +178,11 @@ fn admission(job: &Job) -> Admission {
 
 /// Returns the batches of a synchronous step; 0 if the updates are not synchronous.
 fn lanes(job: &Job, tasks: usize) -> Result<usize, Diagnostic> {
-    let UpdateConfig::Sync {
-        replicas_to_aggregate,
-    } = job.strategy.update
-    else {
+    let update = job.strategy.update;
+    if update.mode != Update::Sync {
         return Ok(0);
-    };
-    match replicas_to_aggregate {
+    }
+    match update.replicas_to_aggregate {
         Some(given) if given > tasks => {
             let message = format!(
                 "strategy.replicas_to_aggregate must be at most {tasks}, the number of tasks \

@@ -26,7 +26,9 @@ pub fn prepare_request(plan: &Plan, place: usize) -> v1::PrepareRequest {
     };
     let (update, staleness_max) = match update {
         Update::Async => (v1::Update::Async, 0),
-        Update::StaleSynchronous { staleness_max } => (v1::Update::StaleSynchronous, staleness_max),
+        Update::StaleSynchronous {
+            staleness_steps_max,
+        } => (v1::Update::StaleSynchronous, staleness_steps_max),
         Update::Sync => (v1::Update::Sync, 0),
     };
     v1::PrepareRequest {
@@ -80,7 +82,7 @@ pub fn plan_of(
     let update = match request.update() {
         v1::Update::Sync => Update::Sync,
         v1::Update::StaleSynchronous => Update::StaleSynchronous {
-            staleness_max: request.staleness_max,
+            staleness_steps_max: request.staleness_max,
         },
         v1::Update::Async | v1::Update::Unspecified => Update::Async,
     };
@@ -160,7 +162,9 @@ mod tests {
             optimizers: [("all".to_owned(), OptimizerConfig::sgd(0.5))].into(),
             seed: 3,
             global_step_max: 40,
-            update: Update::StaleSynchronous { staleness_max: 5 },
+            update: Update::StaleSynchronous {
+                staleness_steps_max: 5,
+            },
             guard: Guard {
                 nonfinite: Nonfinite::Halt,
                 max_norm: Some(6.0),

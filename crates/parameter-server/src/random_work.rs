@@ -106,7 +106,9 @@ pub fn acts() -> impl Strategy<Value = Vec<Act>> {
 pub fn updates() -> impl Strategy<Value = Update> {
     prop_oneof![
         Just(Update::Async),
-        Just(Update::StaleSynchronous { staleness_max: 1 }),
+        Just(Update::StaleSynchronous {
+            staleness_steps_max: 1
+        }),
         Just(Update::Sync),
     ]
 }
@@ -151,7 +153,9 @@ fn request(update: Update) -> v1::PrepareRequest {
     ]);
     let (update, staleness_max) = match update {
         Update::Async => (v1::Update::Async, 0),
-        Update::StaleSynchronous { staleness_max } => (v1::Update::StaleSynchronous, staleness_max),
+        Update::StaleSynchronous {
+            staleness_steps_max,
+        } => (v1::Update::StaleSynchronous, staleness_steps_max),
         Update::Sync => (v1::Update::Sync, 0),
     };
     v1::PrepareRequest {

@@ -1,34 +1,11 @@
-//! The guard: the bounds that the values of a push must keep, and what happens to a push that violates them.
+//! The check of a push against its guard, and the description of a violation.
 
-use crate::{BatchId, Gradients, unfit};
+use crate::{BatchId, Gradients, Guard, unfit};
 
 /// Values that are checked together.
 const BLOCK_VALUES: usize = 4 << 10;
 /// Number of partial sums of squares, which vectorise.
 const LANES: usize = 16;
-
-/// Handling of a push that holds infinity or NaN.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Nonfinite {
-    /// The push is rejected, its batch is done, and its worker continues.
-    #[default]
-    Reject,
-    /// Infinity and NaN become 0, and the other values count.
-    Zero,
-    /// The push is refused, and its worker ends.
-    Halt,
-}
-
-/// The bounds of the values of a push.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Guard {
-    /// Handling of infinity and NaN.
-    pub nonfinite: Nonfinite,
-    /// Largest Euclidean norm of all values of a push together; absent = any.
-    pub max_norm: Option<f32>,
-    /// Largest absolute value; absent = any below [`GRADIENT_ABS_BOUND`](crate::GRADIENT_ABS_BOUND).
-    pub max_abs: Option<f32>,
-}
 
 /// A violation of the guard by the values of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,37 +106,35 @@ impl Found {
     }
 }
 
-impl Guard {
-    /// Checks all values of a push. The bounds are relaxed by the largest rounding error. The worker has checked the
-    /// values before they were rounded, and all servers must accept a batch, or none.
-    pub fn find<G: Gradients + ?Sized>(&self, gradients: &G) -> Option<Found> {
-        let mut scratch = Vec::new();
-        if self.max_norm.is_none() && self.max_abs.is_none() {
-            let position = gradients.unfit()?;
-            return Some(Found::unfit(
-                position,
-                gradients.get(position..position + 1, &mut scratch)[0],
-            ));
-        }
-        let grown = 1.0 + gradients.rounding();
-        let bounds = Self {
-            max_norm: self.max_norm.map(|most| most * grown),
-            max_abs: self.max_abs.map(|most| most * grown),
-            ..*self
-        };
-        let mut look = Look::new(bounds);
-        let count = gradients.values();
-        for begin in (0..count).step_by(BLOCK_VALUES) {
-            let block = gradients.get(begin..count.min(begin + BLOCK_VALUES), &mut scratch);
-            if let Some(found) = look.at(block) {
-                return Some(Found {
-                    position: begin + found.position,
-                    ..found
-                });
-            }
-        }
-        look.end()
+/// Checks all values of a push. The bounds are relaxed by the largest rounding error. The worker has checked the
+/// values before they were rounded, and all servers must accept a batch, or none.
+pub(crate) fn find<G: Gradients + ?Sized>(guard: &Guard, gradients: &G) -> Option<Found> {
+    let mut scratch = Vec::new();
+    if guard.max_norm.is_none() && guard.max_abs.is_none() {
+        let position = gradients.unfit()?;
+        return Some(Found::unfit(
+            position,
+            gradients.get(position..position + 1, &mut scratch)[0],
+        ));
     }
+    let grown = 1.0 + gradients.rounding();
+    let bounds = Guard {
+        max_norm: guard.max_norm.map(|most| most * grown),
+        max_abs: guard.max_abs.map(|most| most * grown),
+        ..*guard
+    };
+    let mut look = Look::new(bounds);
+    let count = gradients.values();
+    for begin in (0..count).step_by(BLOCK_VALUES) {
+        let block = gradients.get(begin..count.min(begin + BLOCK_VALUES), &mut scratch);
+        if let Some(found) = look.at(block) {
+            return Some(Found {
+                position: begin + found.position,
+                ..found
+            });
+        }
+    }
+    look.end()
 }
 
 /// A check of values that arrive in pieces.
@@ -246,6 +221,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Nonfinite;
 
     const ANY: Guard = Guard {
         nonfinite: Nonfinite::Reject,
@@ -264,7 +240,7 @@ mod tests {
             let large = |value: &f32| max_abs.is_some_and(|most| value.abs() > most);
             let unfit = values.iter().position(|value| !value.is_finite());
             let expected = unfit.or_else(|| values.iter().position(large));
-            let found = Guard { max_abs, ..ANY }.find(values.as_slice());
+            let found = find(&Guard { max_abs, ..ANY }, values.as_slice());
             prop_assert_eq!(found.map(|found| found.position), expected);
             if let Some(Found { fault, position, .. }) = found {
                 prop_assert_eq!(fault == Fault::Abs, values[position].is_finite());
@@ -303,7 +279,7 @@ mod tests {
             .into_iter()
             .flat_map(|guard| [(guard, 2e20_f32), (guard, -2e15)])
         {
-            let found = guard.find([0.0, 1e15, value].as_slice());
+            let found = find(&guard, [0.0, 1e15, value].as_slice());
             assert_eq!(
                 found,
                 Some(Found {
@@ -358,12 +334,12 @@ mod tests {
             },
         ] {
             // bfloat16 rounds 0.9985 to 1.
-            assert_eq!(guard.find(&Rounded(vec![1.0])), None, "{guard:?}");
+            assert_eq!(find(&guard, &Rounded(vec![1.0])), None, "{guard:?}");
             assert!(
-                guard.find([1.0_f32].as_slice()).is_some(),
+                find(&guard, [1.0_f32].as_slice()).is_some(),
                 "{guard:?}: where nothing was rounded"
             );
-            assert!(guard.find(&Rounded(vec![1.02])).is_some(), "{guard:?}");
+            assert!(find(&guard, &Rounded(vec![1.02])).is_some(), "{guard:?}");
         }
     }
 

@@ -16,6 +16,7 @@ mod identity;
 mod journal;
 mod lru;
 mod memory_budget;
+mod micro_batch;
 mod pending_pulls;
 mod reading;
 mod selection;
@@ -29,19 +30,19 @@ mod store;
 mod stripe;
 mod sync;
 mod touched;
-mod update;
 
 pub use deduplication_window::WINDOW;
 pub use dynamic::DynamicStatus;
 pub use error::Error;
 pub use gradients::{GRADIENT_ABS_BOUND, Gradients, unfit};
-pub use guard::{Fault, Found, Guard, Look, Nonfinite, RejectedPush, Rejection, zero_nonfinite};
+pub use guard::{Fault, Found, Look, RejectedPush, Rejection, zero_nonfinite};
 pub use identity::{BatchId, Identity};
 pub use journal::{
     AppendRecord, Change, Journal, MicroBatchRecord, PushRecord, Replaced, SessionMetadata,
     StoreMetadata, Written,
 };
 pub use memory_budget::Held;
+pub use micro_batch::MicroBatch;
 pub use reading::Reading;
 pub use selection::Selection;
 pub use snapshot::{Basis, Snapshot, SnapshotSlice, SnapshotTable};
@@ -51,4 +52,4 @@ pub use store::{
     Restore, ShardPosition, SnapshotAt, State, Status, Store, TensorSource,
 };
 pub use stripe::SliceValues;
-pub use update::{MicroBatch, Update};
+pub use trainyard_optimizer::{Guard, Nonfinite, Update};

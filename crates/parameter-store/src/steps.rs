@@ -113,8 +113,10 @@ impl Steps {
                 }
             }
         }
-        if let Update::StaleSynchronous { staleness_max } = self.update
-            && self.lead(identity) > staleness_max
+        if let Update::StaleSynchronous {
+            staleness_steps_max,
+        } = self.update
+            && self.lead(identity) > staleness_steps_max
         {
             self.waiting.insert(key);
             return (Ticket::Wait, joined);
@@ -220,7 +222,13 @@ mod tests {
 
     #[test]
     fn a_batch_that_other_servers_have_applied_is_given_a_ticket_behind_the_last_step() {
-        let mut steps = Steps::new(0, 1, Update::StaleSynchronous { staleness_max: 0 });
+        let mut steps = Steps::new(
+            0,
+            1,
+            Update::StaleSynchronous {
+                staleness_steps_max: 0,
+            },
+        );
         assert_eq!(steps.reserve(&step(1)).0, Ticket::Granted);
         steps.advance(&step(1));
         assert_eq!(steps.reserve(&step(2)).0, Ticket::Finished);
@@ -280,7 +288,13 @@ mod tests {
 
     #[test]
     fn a_step_that_waits_is_not_overtaken_by_the_next_one_of_its_task() {
-        let mut steps = Steps::new(0, 0, Update::StaleSynchronous { staleness_max: 0 });
+        let mut steps = Steps::new(
+            0,
+            0,
+            Update::StaleSynchronous {
+                staleness_steps_max: 0,
+            },
+        );
         steps.join(step(1).task, 1);
         assert_eq!(steps.reserve(&step(1)).0, Ticket::Granted);
         assert_eq!(

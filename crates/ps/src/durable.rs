@@ -12,7 +12,7 @@ use trainyard_parameter_server::LocalServer;
 use trainyard_parameter_server::journal::{LogJournal, LogState};
 use trainyard_parameter_server::recovery::{Expected, Problem, Recovered, owner, recover};
 use trainyard_parameter_store::{Journal, State};
-use trainyard_run_config::{DurabilityConfig, UpdateConfig};
+use trainyard_run_config::{DurabilityConfig, Update};
 use trainyard_runtime::has_threads;
 use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
 
@@ -146,7 +146,7 @@ pub(crate) fn open_log_at(
     };
     let recovered = recover(shard, &folder, expected).and_then(|recovered| match recovered {
         Some(found) if found.other_boot && durability == Durability::Wal => {
-            let synchronous = matches!(context.job.strategy.update, UpdateConfig::Sync { .. });
+            let synchronous = context.job.strategy.update.mode == Update::Sync;
             let lost = "the machine has restarted: pushes that were acknowledged in its last 50 ms may be missing";
             if synchronous {
                 // The other servers have applied steps of which this server may lack a part.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use trainyard_diagnostic::Document;
 use trainyard_input_options::{BadRows, Compression, Format, Sharding};
+use trainyard_optimizer::{Guard, Update};
 use trainyard_variable::{Partitioner, Placement};
 
 use crate::{FeatureConfig, ModelConfig, OptimizerSection};
@@ -90,38 +91,20 @@ impl DurabilityConfig {
     }
 }
 
-/// Treatment of a push with infinite or NaN values.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NonfiniteConfig {
-    /// The push is rejected. Its batch counts as done, and training continues (the default).
-    #[default]
-    Reject,
-    /// These values become 0.
-    Zero,
-    /// The task that computed the push ends, and with it the job.
-    Halt,
-}
-
-/// Bounds on the values of a push.
+/// Bounds on the values of a push, and the bound on rejections.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct GuardConfig {
-    /// Treatment of infinite and NaN values in loss or gradients.
-    pub nonfinite: NonfiniteConfig,
-    /// Largest Euclidean norm of all gradients of a batch together; absent = no bound.
-    pub max_norm: Option<f32>,
-    /// Largest absolute value of a gradient; absent = no bound.
-    pub max_abs: Option<f32>,
+pub struct GuardSection {
+    /// Bounds on the values of a push.
+    #[serde(flatten)]
+    pub bounds: Guard,
     /// Rejected pushes among the latest 64 of a task after which the task is excluded; 16 by default, 0 = never.
     pub quarantine_after: u32,
 }
 
-impl Default for GuardConfig {
+impl Default for GuardSection {
     fn default() -> Self {
         Self {
-            nonfinite: NonfiniteConfig::default(),
-            max_norm: None,
-            max_abs: None,
+            bounds: Guard::default(),
             quarantine_after: 16,
         }
     }
@@ -138,13 +121,13 @@ pub struct ParameterServersConfig {
     /// bound.
     pub memory_bytes_max: Option<u64>,
     /// Bounds on the values of pushes.
-    pub guard: GuardConfig,
+    pub guard: GuardSection,
 }
 
 impl Default for ParameterServersConfig {
     fn default() -> Self {
         let durability = DurabilityConfig::default();
-        let guard = GuardConfig::default();
+        let guard = GuardSection::default();
         Self {
             durability,
             log_bytes_max: 4 << 30,
@@ -374,8 +357,8 @@ pub struct ExporterConfig {
 pub struct StrategyConfig {
     /// Location of the parameters.
     pub kind: StrategyKind,
-    /// Update mode: when gradients take effect; `async` by default.
-    pub update: UpdateConfig,
+    /// Update mode, and the size of a synchronous step.
+    pub update: UpdateSection,
     /// Tasks that read the input.
     pub replication: Replication,
     /// Copies of the model that one process trains, under `mirrored` and `central_storage`; absent = one per core.
@@ -449,22 +432,25 @@ impl StrategyKind {
     }
 }
 
-/// Update mode: when gradients take effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum UpdateConfig {
-    /// As they arrive.
-    Async,
-    /// Together, as the mean of a step (`tf.compat.v1.train.SyncReplicasOptimizer`).
-    Sync {
-        /// Batches per step, at least 1; absent = one for each task that trains. Further tasks are backup workers.
-        replicas_to_aggregate: Option<usize>,
-    },
-    /// As they arrive, within a staleness bound (Ho et al., 2013).
-    Ssp {
-        /// Most steps by which the fastest task may be ahead of the slowest.
-        staleness_steps_max: u64,
-    },
+/// Update mode, and the size of a synchronous step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct UpdateSection {
+    /// When gradients take effect; `async` by default.
+    #[serde(flatten)]
+    pub mode: Update,
+    /// Batches per synchronous step, at least 1; absent = one for each task that trains. Further tasks are backup
+    /// workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas_to_aggregate: Option<usize>,
+}
+
+impl From<Update> for UpdateSection {
+    fn from(mode: Update) -> Self {
+        Self {
+            mode,
+            replicas_to_aggregate: None,
+        }
+    }
 }
 
 /// Tasks that read the input.

@@ -23,3 +23,5 @@ pub use foreign_names::{FOREIGN_NAMES, ForeignName};
 pub use job::*;
 pub use model::*;
 pub use trainyard_input_options::{BadRows, Compression, Format, IndexBase, Sharding};
+pub use trainyard_optimizer::{Guard, Nonfinite, Update};
+pub use trainyard_variable::{Partitioner, Placement};

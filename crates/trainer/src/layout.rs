@@ -4,7 +4,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
 use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::{Guard, Nonfinite, Update};
-use trainyard_run_config::{Job, NonfiniteConfig, StrategyKind, UpdateConfig};
+use trainyard_run_config::{Job, StrategyKind};
 use trainyard_variable::{Layout, MOVING_AVERAGE, VariableSpec};
 
 /// Returns the layout that a job's strategy requires, on `num_ps` parameter servers.
@@ -53,17 +53,9 @@ pub fn scale_learning_rates(job: &Job, plan: &mut Plan, batches: usize) {
 /// Returns the bounds of the values that a job pushes. If workers sum gradients among themselves, some gradients of a
 /// batch have been sent before the others are known. Training then cannot continue without the batch, and halts.
 pub(crate) fn guard(job: &Job) -> Guard {
-    let guard = &job.parameter_servers.guard;
+    let guard = job.parameter_servers.guard;
     match job.strategy.kind {
-        StrategyKind::ParameterServer | StrategyKind::OneDevice => Guard {
-            nonfinite: match guard.nonfinite {
-                NonfiniteConfig::Reject => Nonfinite::Reject,
-                NonfiniteConfig::Zero => Nonfinite::Zero,
-                NonfiniteConfig::Halt => Nonfinite::Halt,
-            },
-            max_norm: guard.max_norm,
-            max_abs: guard.max_abs,
-        },
+        StrategyKind::ParameterServer | StrategyKind::OneDevice => guard.bounds,
         StrategyKind::Hybrid
         | StrategyKind::MultiWorkerMirrored
         | StrategyKind::Mirrored
@@ -75,17 +67,9 @@ pub(crate) fn guard(job: &Job) -> Guard {
 }
 
 fn update(job: &Job) -> Update {
-    match (job.strategy.kind, job.strategy.update) {
-        (StrategyKind::OneDevice, _) | (_, UpdateConfig::Async) => Update::Async,
-        (_, UpdateConfig::Sync { .. }) => Update::Sync,
-        (
-            _,
-            UpdateConfig::Ssp {
-                staleness_steps_max,
-            },
-        ) => Update::StaleSynchronous {
-            staleness_max: staleness_steps_max,
-        },
+    match job.strategy.kind {
+        StrategyKind::OneDevice => Update::Async,
+        _ => job.strategy.update.mode,
     }
 }
 

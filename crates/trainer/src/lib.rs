@@ -38,7 +38,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_model::AnyModel;
 use trainyard_parameter_server::LocalServer;
 use trainyard_protocol::Reason;
-use trainyard_run_config::{Job, Sharding, UpdateConfig};
+use trainyard_run_config::{Job, Sharding, Update};
 
 use batch_source::BatchSource;
 pub use compute::beside;
@@ -343,7 +343,7 @@ async fn train(
     outcome: &mut Outcome,
     stop: &CancellationToken,
 ) -> Result<LeaveReason, failure::Failure> {
-    if let UpdateConfig::Sync { .. } = config.job.strategy.update {
+    if config.job.strategy.update.mode == Update::Sync {
         return synchronous::train(config, model, threads, session, coordinator, outcome, stop)
             .await;
     }

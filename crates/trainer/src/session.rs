@@ -14,7 +14,7 @@ use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{Identity, Opened};
 use trainyard_protocol::payload::Encoding;
 use trainyard_protocol::{Reason, Refusal};
-use trainyard_run_config::{Agreement, PayloadType, Sharding, UpdateConfig};
+use trainyard_run_config::{Agreement, PayloadType, Sharding, Update};
 use trainyard_variable::Layout;
 
 use crate::Config;
@@ -119,9 +119,9 @@ impl Session {
         let parameters = parameters
             .with_encoding(encoding(config.job.strategy.payload))
             .with_outages(outages(config));
-        let parameters = match config.job.strategy.update {
-            UpdateConfig::Ssp { .. } => parameters.bounded(),
-            UpdateConfig::Async | UpdateConfig::Sync { .. } => parameters,
+        let parameters = match config.job.strategy.update.mode {
+            Update::StaleSynchronous { .. } => parameters.bounded(),
+            Update::Async | Update::Sync => parameters,
         };
         let interval = joined.heartbeat_interval;
         let ended = {

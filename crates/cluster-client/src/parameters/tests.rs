@@ -203,7 +203,13 @@ async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_sam
 #[tokio::test(start_paused = true)]
 async fn what_is_read_behind_a_wait_for_a_slower_task_holds_its_step_on_every_server() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (shards, plan) = serve(folder.path(), Update::StaleSynchronous { staleness_max: 0 }).await;
+    let (shards, plan) = serve(
+        folder.path(),
+        Update::StaleSynchronous {
+            staleness_steps_max: 0,
+        },
+    )
+    .await;
     let other = Identity {
         task: Task {
             role: Role::Worker,
@@ -336,7 +342,7 @@ async fn at_each_pull_every_server_holds_all_steps_but_those_that_the_staleness_
         let (shards, plan) = serve(
             folder.path(),
             Update::StaleSynchronous {
-                staleness_max: bound,
+                staleness_steps_max: bound,
             },
         )
         .await;

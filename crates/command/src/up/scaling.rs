@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_run_config::{Job, Replication, UpdateConfig};
+use trainyard_run_config::{Job, Replication, Update};
 
 use super::child::Added;
 use super::control::{Answer, Control, Request};
@@ -98,21 +98,20 @@ impl Scaling {
     pub(super) fn open(job: &Job, cluster: &ClusterSpec) -> Result<Self, Diagnostic> {
         let workers = cluster.of_role(Role::Worker).count();
         let least = usize::from(!job.strategy.chief_trains);
-        let advice = match job.strategy.update {
-            UpdateConfig::Sync {
-                replicas_to_aggregate,
-            } => {
-                let lanes = replicas_to_aggregate.unwrap_or(workers + 1 - least);
+        let update = job.strategy.update;
+        let advice = match update.mode {
+            Update::Sync => {
+                let lanes = update.replicas_to_aggregate.unwrap_or(workers + 1 - least);
                 Some(format!(
                     "a synchronous step stays the mean of {lanes} batches: tasks beyond that are backup workers"
                 ))
             }
-            UpdateConfig::Async | UpdateConfig::Ssp { .. }
+            Update::Async | Update::StaleSynchronous { .. }
                 if job.strategy.replication == Replication::InGraph =>
             {
                 Some("the chief reads the input for all workers".to_owned())
             }
-            UpdateConfig::Async | UpdateConfig::Ssp { .. } => None,
+            Update::Async | Update::StaleSynchronous { .. } => None,
         };
         Ok(Self {
             control: Control::open(&job.local_dir())?,

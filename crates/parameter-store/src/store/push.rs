@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Ledger, Store, check_worker};
 use crate::aggregation::{MicroBatchGradients, Put, mean};
+use crate::guard::find;
 use crate::selection::Resolved;
 use crate::sessions::Admission;
 use crate::slice::Scratch;
@@ -68,7 +69,7 @@ impl Store {
                         0
                     },
                 )?;
-                match guard.find(push.gradients) {
+                match find(&guard, push.gradients) {
                     None => self.take_in(identity, push, micro_batch, resolved, counts_steps)?,
                     Some(Found {
                         fault: Fault::Nonfinite,
@@ -94,7 +95,7 @@ impl Store {
                             gradients,
                             rejected,
                         };
-                        match guard.find(gradients) {
+                        match find(&guard, gradients) {
                             None => {
                                 self.take_in(identity, &push, micro_batch, resolved, counts_steps)?
                             }

@@ -3,7 +3,7 @@
 use trainyard_diagnostic::{Code, Section};
 
 use crate::section::single;
-use crate::{DurabilityConfig, GuardConfig, NonfiniteConfig, ParameterServersConfig};
+use crate::{DurabilityConfig, Guard, GuardSection, Nonfinite, ParameterServersConfig};
 
 /// Least and largest length of a log at which a checkpoint is requested, in bytes.
 const LOG_BYTES_MIN: u64 = 1 << 20;
@@ -43,16 +43,11 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<ParameterServersConfi
 }
 
 /// Reads `[parameter_servers.guard]`.
-fn guard(section: Section<'_>) -> Option<GuardConfig> {
-    let default = GuardConfig::default();
-    let policies = [
-        ("reject", NonfiniteConfig::Reject),
-        ("zero", NonfiniteConfig::Zero),
-        ("halt", NonfiniteConfig::Halt),
-    ];
+fn guard(section: Section<'_>) -> Option<GuardSection> {
+    let default = GuardSection::default();
     let nonfinite = match section.node("nonfinite") {
-        Some(_) => section.choice("nonfinite", "policy", &policies),
-        None => Some(default.nonfinite),
+        Some(_) => section.choice("nonfinite", "policy", &Nonfinite::NAMES),
+        None => Some(default.bounds.nonfinite),
     };
     let max_norm = bound(&section, "max_norm");
     let max_abs = bound(&section, "max_abs");
@@ -60,10 +55,12 @@ fn guard(section: Section<'_>) -> Option<GuardConfig> {
         .integer("quarantine_after", 0..=LATEST_PUSHES)
         .map_or(default.quarantine_after, |count| count as u32);
     section.finish();
-    Some(GuardConfig {
-        nonfinite: nonfinite?,
-        max_norm,
-        max_abs,
+    Some(GuardSection {
+        bounds: Guard {
+            nonfinite: nonfinite?,
+            max_norm,
+            max_abs,
+        },
         quarantine_after,
     })
 }

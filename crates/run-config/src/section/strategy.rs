@@ -4,7 +4,8 @@ use trainyard_diagnostic::{Code, Diagnostic, Section};
 use trainyard_variable::{Partitioner, Placement};
 
 use crate::{
-    InputConfig, PayloadType, Replication, Sharding, StrategyConfig, StrategyKind, UpdateConfig,
+    InputConfig, PayloadType, Replication, Sharding, StrategyConfig, StrategyKind, Update,
+    UpdateSection,
 };
 
 /// Most slices of a variable.
@@ -37,7 +38,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
     let Some(section) = section else {
         return Some(StrategyConfig {
             kind: StrategyKind::ParameterServer,
-            update: UpdateConfig::Async,
+            update: UpdateSection::default(),
             replication: Replication::BetweenGraph,
             replicas: None,
             scale_learning_rate: false,
@@ -108,7 +109,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
 }
 
 /// Reads `update` and its parameters.
-fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<UpdateConfig> {
+fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<UpdateSection> {
     let modes = [
         ("async", Mode::Async),
         ("sync", Mode::Sync),
@@ -146,16 +147,20 @@ fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<Upda
         only("staleness_steps_max", "ssp");
     }
     match mode {
-        Mode::Async => Some(UpdateConfig::Async),
-        Mode::Sync => Some(UpdateConfig::Sync {
+        Mode::Async => Some(Update::Async.into()),
+        Mode::Sync => Some(UpdateSection {
+            mode: Update::Sync,
             replicas_to_aggregate: aggregate,
         }),
         Mode::Ssp => {
             if section.node("staleness_steps_max").is_none() {
                 section.missing("staleness_steps_max", "3");
             }
-            staleness.map(|staleness_steps_max| UpdateConfig::Ssp {
-                staleness_steps_max,
+            staleness.map(|staleness_steps_max| {
+                Update::StaleSynchronous {
+                    staleness_steps_max,
+                }
+                .into()
             })
         }
     }
@@ -165,14 +170,14 @@ fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<Upda
 fn check(
     section: &Section<'_>,
     kind: Option<StrategyKind>,
-    update: Option<UpdateConfig>,
+    update: Option<UpdateSection>,
     replication: Option<Replication>,
     replicas: bool,
     pipeline_depth: usize,
 ) {
     let fail =
         |key: &'static str, message: &str| section.fail(Code::E1006, key, message.to_owned());
-    if pipeline_depth > 0 && matches!(update, Some(UpdateConfig::Sync { .. })) {
+    if pipeline_depth > 0 && update.is_some_and(|update| update.mode == Update::Sync) {
         fail(
             "pipeline_depth",
             "pipeline_depth must be 0 where update is \"sync\": what is read ahead is stale",
@@ -204,9 +209,9 @@ pub(crate) fn settle(root: &Section<'_>, strategy: &StrategyConfig, input: &Inpu
     if sharding == Sharding::Dynamic {
         return;
     }
-    let what = match (strategy.update, strategy.replication) {
+    let what = match (strategy.update.mode, strategy.replication) {
         (_, Replication::InGraph) => "replication = \"in_graph\": the chief assigns the data",
-        (UpdateConfig::Sync { .. }, _) => {
+        (Update::Sync, _) => {
             "synchronous training: any worker must be able to compute any batch of a step"
         }
         _ => return,

@@ -9,8 +9,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use trainyard_diagnostic::{Diagnostic, Place, render_all};
 use trainyard_run_config::{
-    Compression, Deep, ExportFormat, FeatureKind, Format, GuardConfig, IndexBase, Job,
-    NonfiniteConfig, ParameterServersConfig, Replication, Sharding, StrategyKind, UpdateConfig,
+    Compression, Deep, ExportFormat, FeatureKind, Format, Guard, GuardSection, IndexBase, Job,
+    Nonfinite, ParameterServersConfig, Replication, Sharding, StrategyKind, Update, UpdateSection,
     resolve_files,
 };
 
@@ -117,15 +117,17 @@ fn threads_of_a_step_are_left_to_the_machine_or_counted() {
 fn parameter_servers_have_a_guard_and_bounds() {
     let job = parse(CENSUS, &[]).unwrap();
     assert_eq!(job.parameter_servers, ParameterServersConfig::default());
-    let GuardConfig {
-        nonfinite,
-        max_norm,
-        max_abs,
-        quarantine_after,
-    } = job.parameter_servers.guard;
+    let guard = job.parameter_servers.guard;
     assert_eq!(
-        (nonfinite, max_norm, max_abs, quarantine_after),
-        (NonfiniteConfig::Reject, None, None, 16)
+        (guard.bounds, guard.quarantine_after),
+        (
+            Guard {
+                nonfinite: Nonfinite::Reject,
+                max_norm: None,
+                max_abs: None
+            },
+            16
+        )
     );
     let job = parse(
         CENSUS,
@@ -140,10 +142,12 @@ fn parameter_servers_have_a_guard_and_bounds() {
     let servers = job.unwrap().parameter_servers;
     let max_norm = Some(2.5);
     let max_abs = Some(1e3);
-    let guard = GuardConfig {
-        nonfinite: NonfiniteConfig::Halt,
-        max_norm,
-        max_abs,
+    let guard = GuardSection {
+        bounds: Guard {
+            nonfinite: Nonfinite::Halt,
+            max_norm,
+            max_abs,
+        },
         quarantine_after: 0,
     };
     assert_eq!(
@@ -845,18 +849,19 @@ fn ways_to_train_are_read_and_what_does_not_go_together_is_told() {
         let text = CENSUS.replace("[train]", &format!("[strategy]\n{lines}\n[train]"));
         parse(&text, &[]).unwrap().strategy
     };
-    assert_eq!(read("").update, UpdateConfig::Async);
+    assert_eq!(read("").update, UpdateSection::default());
     let sync = read("update = \"sync\"\nreplicas_to_aggregate = 3");
     assert_eq!(
         sync.update,
-        UpdateConfig::Sync {
+        UpdateSection {
+            mode: Update::Sync,
             replicas_to_aggregate: Some(3)
         }
     );
     let ssp = read("update = \"ssp\"\nstaleness_steps_max = 0");
     assert_eq!(
-        ssp.update,
-        UpdateConfig::Ssp {
+        ssp.update.mode,
+        Update::StaleSynchronous {
             staleness_steps_max: 0
         }
     );

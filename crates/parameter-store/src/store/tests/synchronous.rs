@@ -200,7 +200,12 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
 
 #[test]
 fn nobody_runs_ahead_of_the_slowest_by_more_than_the_bound() {
-    let store = open_with(Update::StaleSynchronous { staleness_max: 2 }, 0);
+    let store = open_with(
+        Update::StaleSynchronous {
+            staleness_steps_max: 2,
+        },
+        0,
+    );
     for task in 0..2 {
         store
             .open_session(&worker(task, 1, 0), FINGERPRINT, task as u64)
@@ -230,7 +235,12 @@ fn nobody_runs_ahead_of_the_slowest_by_more_than_the_bound() {
 
 #[test]
 fn nobody_waits_for_a_task_that_has_no_data() {
-    let store = open_with(Update::StaleSynchronous { staleness_max: 1 }, 0);
+    let store = open_with(
+        Update::StaleSynchronous {
+            staleness_steps_max: 1,
+        },
+        0,
+    );
     for task in 0..3 {
         store
             .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
