@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use trainyard_diagnostic::Document;
 use trainyard_input_options::{BadRows, Compression, Format, Sharding};
 use trainyard_optimizer::{Guard, Update};
+use trainyard_tensor::Encoding;
 use trainyard_variable::{Partitioner, Placement};
 
 use crate::{FeatureConfig, ModelConfig, OptimizerSection};
@@ -374,20 +375,8 @@ pub struct StrategyConfig {
     pub chief_trains: bool,
     /// Steps whose parameters a task reads ahead while it computes; 0 by default, as in TensorFlow.
     pub pipeline_depth: usize,
-    /// Type of values on the wire; `float32` by default.
-    pub payload: PayloadType,
-}
-
-/// Type of values on the wire. Servers and models hold `float32`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PayloadType {
-    /// 32-bit floats, unchanged.
-    Float32,
-    /// 8 bits of precision, the range of `float32`.
-    Bfloat16,
-    /// 11 bits of precision, at most 65504.
-    Float16,
+    /// Encoding of values on the wire; `float32` by default.
+    pub payload: Encoding,
 }
 
 /// Location of the parameters.

@@ -24,4 +24,5 @@ pub use job::*;
 pub use model::*;
 pub use trainyard_input_options::{BadRows, Compression, Format, IndexBase, Sharding};
 pub use trainyard_optimizer::{Guard, Nonfinite, Update};
+pub use trainyard_tensor::Encoding;
 pub use trainyard_variable::{Partitioner, Placement};

@@ -4,6 +4,7 @@
 
 mod activation;
 mod embedding;
+mod encoding;
 mod indexed_slices;
 mod matrix;
 mod parallel;
@@ -12,6 +13,7 @@ mod vectorize;
 
 pub use activation::{relu_backward, sigmoid, sigmoid_cross_entropy, softmax_in_place};
 pub use embedding::{gather, scatter_add};
+pub use encoding::Encoding;
 pub use indexed_slices::IndexedSlices;
 pub use matrix::{
     add_bias, add_bias_relu, add_column_sums, multiply, multiply_first_transposed,

@@ -53,7 +53,6 @@ pub use outcome::{Outcome, Progress, into_diagnostic};
 pub use pipeline::{Call, InFlightCall, Pipeline};
 pub use rendezvous::{LocalRendezvous, Rendezvous};
 use replica::Replica;
-pub use session::encoding;
 use session::{Entry, Session};
 pub use shard_client::RESERVE_SHARDS_MAX;
 pub use threads::Threads;

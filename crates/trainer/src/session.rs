@@ -12,9 +12,8 @@ use trainyard_cluster_client::{Error, Outages, Parameters, ServerClient, backoff
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::{Identity, Opened};
-use trainyard_protocol::payload::Encoding;
 use trainyard_protocol::{Reason, Refusal};
-use trainyard_run_config::{Agreement, PayloadType, Sharding, Update};
+use trainyard_run_config::{Agreement, Sharding, Update};
 use trainyard_variable::Layout;
 
 use crate::Config;
@@ -33,15 +32,6 @@ const TASK_TAKEN_TIMEOUT: Duration = Duration::from_secs(4);
 const STAY_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time for telling the chief that this task leaves.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Returns the wire encoding of a payload type.
-pub fn encoding(payload: PayloadType) -> Encoding {
-    match payload {
-        PayloadType::Float32 => Encoding::Float32,
-        PayloadType::Bfloat16 => Encoding::Bfloat16,
-        PayloadType::Float16 => Encoding::Float16,
-    }
-}
 
 /// Outcome of a registration.
 #[derive(Debug)]
@@ -117,7 +107,7 @@ impl Session {
             () = stop.cancelled() => return Ok(Entry::Stopped),
         };
         let parameters = parameters
-            .with_encoding(encoding(config.job.strategy.payload))
+            .with_encoding(config.job.strategy.payload)
             .with_outages(outages(config));
         let parameters = match config.job.strategy.update.mode {
             Update::StaleSynchronous { .. } => parameters.bounded(),

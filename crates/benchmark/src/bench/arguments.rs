@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser as _;
 use clap::{Args, Subcommand};
 use trainyard_command::{Format, JobArguments};
-use trainyard_run_config::{DurabilityConfig, PayloadType};
+use trainyard_run_config::{DurabilityConfig, Encoding};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
@@ -61,16 +61,11 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-fn payload_type(text: &str) -> Result<PayloadType, String> {
-    let known = [
-        PayloadType::Float32,
-        PayloadType::Bfloat16,
-        PayloadType::Float16,
-    ];
-    let found = known
-        .into_iter()
-        .find(|known| serde_json::json!(known) == text);
-    found.ok_or_else(|| "it must be float32, bfloat16 or float16".to_owned())
+fn payload(text: &str) -> Result<Encoding, String> {
+    let found = Encoding::NAMES.into_iter().find(|(name, _)| *name == text);
+    found
+        .map(|(_, encoding)| encoding)
+        .ok_or_else(|| "it must be float32, bfloat16 or float16".to_owned())
 }
 
 fn durability(text: &str) -> Result<DurabilityConfig, String> {
@@ -115,8 +110,8 @@ pub(crate) struct BenchPs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=8).map(usize::from))]
     pub(crate) pipeline_depth: usize,
     /// Type of values on the wire, like strategy.payload.
-    #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = payload_type)]
-    pub(crate) payload: PayloadType,
+    #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = payload)]
+    pub(crate) payload: Encoding,
     /// What a server does before it acknowledges a push, like parameter_servers.durability: none, wal or wal_sync.
     #[arg(long, value_name = "MODE", default_value = "wal", value_parser = durability)]
     pub(crate) durability: DurabilityConfig,

@@ -11,7 +11,7 @@ use trainyard_cluster_client::{Parameters, Push, RemoteServer, ServerClient, cha
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{BatchId, Identity, Ticket};
-use trainyard_run_config::PayloadType;
+use trainyard_run_config::Encoding;
 use trainyard_trainer::{Pipeline, beside, into_diagnostic};
 use trainyard_variable::{Access, Layout, Read, Reads, VariableSpec};
 
@@ -45,7 +45,7 @@ pub(super) struct Order {
     pub(super) compute_ms: f64,
     /// Steps whose parameters a worker reads ahead.
     pub(super) pipeline_depth: usize,
-    pub(super) payload: PayloadType,
+    pub(super) payload: Encoding,
     pub(super) seconds: f64,
 }
 
@@ -170,7 +170,7 @@ impl Worker {
         )
         .await;
         let (parameters, _) = opened.map_err(|error| into_diagnostic(&error))?;
-        let parameters = parameters.with_encoding(trainyard_trainer::encoding(order.payload));
+        let parameters = parameters.with_encoding(order.payload);
         let table = order
             .variables
             .iter()

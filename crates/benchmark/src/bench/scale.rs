@@ -112,7 +112,7 @@ fn load(arguments: &BenchScale, workers: usize) -> BenchPs {
         compute_ms: arguments.compute_ms,
         pipeline_depth: 0,
         unix_sockets: false,
-        payload: trainyard_run_config::PayloadType::Float32,
+        payload: trainyard_run_config::Encoding::Float32,
         durability: arguments.durability,
         zipf: None,
         slow_ps_ms: None,

@@ -1,11 +1,10 @@
 //! `[strategy]`: distribution of training.
 
 use trainyard_diagnostic::{Code, Diagnostic, Section};
-use trainyard_variable::{Partitioner, Placement};
 
 use crate::{
-    InputConfig, PayloadType, Replication, Sharding, StrategyConfig, StrategyKind, Update,
-    UpdateSection,
+    Encoding, InputConfig, Partitioner, Placement, Replication, Sharding, StrategyConfig,
+    StrategyKind, Update, UpdateSection,
 };
 
 /// Most slices of a variable.
@@ -46,7 +45,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
             placement: Placement::default(),
             chief_trains: true,
             pipeline_depth: 0,
-            payload: PayloadType::Float32,
+            payload: Encoding::default(),
         });
     };
     // All keys are read before an early return, so that every mistake is reported.
@@ -74,12 +73,7 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
     let pipeline_depth = section
         .integer("pipeline_depth", 0..=PIPELINE_DEPTH_MAX)
         .unwrap_or(0) as usize;
-    let payloads = [
-        ("float32", PayloadType::Float32),
-        ("bfloat16", PayloadType::Bfloat16),
-        ("float16", PayloadType::Float16),
-    ];
-    let payload = choice(&section, "payload", "payload", &payloads);
+    let payload = choice(&section, "payload", "payload", &Encoding::NAMES);
     let partitioner = match section.section("partitioner") {
         Some(partitioner) => read_partitioner(partitioner),
         None => Some(Partitioner::default()),

@@ -15,7 +15,7 @@ use crate::compute::{Computing, reads};
 use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::replica::Replica;
-use crate::session::{Session, encoding};
+use crate::session::Session;
 use crate::step_metrics::Sent;
 use crate::step_metrics::StepMetrics;
 use crate::{Coordinator, LeaveReason};
@@ -87,7 +87,7 @@ pub(super) async fn steps(
     );
     let (parameters, _) = opening.await?;
     let opened = replica.opened();
-    session.parameters = parameters.with_encoding(encoding(config.job.strategy.payload));
+    session.parameters = parameters.with_encoding(config.job.strategy.payload);
     session.opened = opened;
     let count = formed.lanes as usize;
     let members = formed.members.len().max(1);
