@@ -12,7 +12,7 @@ use trainyard_parameter_server::LocalServer;
 use trainyard_parameter_server::journal::{LogJournal, LogState};
 use trainyard_parameter_server::recovery::{Expected, Problem, Recovered, owner, recover};
 use trainyard_parameter_store::{Journal, State};
-use trainyard_run_config::{DurabilityConfig, Update};
+use trainyard_run_config::Update;
 use trainyard_runtime::has_threads;
 use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
 
@@ -69,7 +69,7 @@ pub(crate) fn undecided(
     let Some(model_dir) = known_cluster_id(&context.job.model_dir)? else {
         return Ok(Some(Undecided::NoClusterId));
     };
-    let keeps_log = context.job.parameter_servers.durability != DurabilityConfig::None;
+    let keeps_log = context.job.parameter_servers.durability != Durability::None;
     if !keeps_log || claimant == Some(model_dir) || !has_log(context)? {
         return Ok(None);
     }
@@ -118,11 +118,7 @@ pub(crate) fn open_log_at(
     task: Task,
     shard: &LocalServer,
 ) -> Result<Option<Arc<LogJournal>>, Diagnostic> {
-    let durability = match context.job.parameter_servers.durability {
-        DurabilityConfig::None => Durability::None,
-        DurabilityConfig::Wal | DurabilityConfig::Replica => Durability::Wal,
-        DurabilityConfig::WalSync => Durability::WalSync,
-    };
+    let durability = context.job.parameter_servers.durability;
     if durability == Durability::None && !path.is_dir() {
         return Ok(None);
     }
@@ -145,7 +141,7 @@ pub(crate) fn open_log_at(
         task,
     };
     let recovered = recover(shard, &folder, expected).and_then(|recovered| match recovered {
-        Some(found) if found.other_boot && durability == Durability::Wal => {
+        Some(found) if found.other_boot && durability != Durability::WalSync => {
             let synchronous = context.job.strategy.update.mode == Update::Sync;
             let lost = "the machine has restarted: pushes that were acknowledged in its last 50 ms may be missing";
             if synchronous {
@@ -179,7 +175,7 @@ pub(crate) fn open_log_at(
     };
     let journal = open(folder, durability, task.index, recovered.as_ref());
     let journal = Arc::new(journal.map_err(|failure| cannot(&failure))?);
-    info!(log = %path.display(), durability = context.job.parameter_servers.durability.name(), "keeping a log");
+    info!(log = %path.display(), durability = durability.name(), "keeping a log");
     shard
         .store()
         .keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);

@@ -2,12 +2,12 @@
 
 use trainyard_diagnostic::{Code, Diagnostic};
 
-use crate::{DurabilityConfig, Job};
+use crate::{Durability, Job};
 
 impl Job {
     /// Returns an error if every parameter server needs a backup and the cluster has too few servers.
     pub fn lacks_backup(&self, num_ps: usize) -> Option<Diagnostic> {
-        let replicated = self.parameter_servers.durability == DurabilityConfig::Replica;
+        let replicated = self.parameter_servers.durability == Durability::Replica;
         (replicated && num_ps == 1).then(|| {
             let message = "parameter_servers.durability = \"replica\" needs two parameter servers at least, the cluster has 1: \
                            the backup of a server is the next one";
@@ -18,6 +18,6 @@ impl Job {
 
     /// Returns whether every shard has a second replica.
     pub fn is_replicated(&self) -> bool {
-        self.parameter_servers.durability == DurabilityConfig::Replica
+        self.parameter_servers.durability == Durability::Replica
     }
 }

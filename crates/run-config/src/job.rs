@@ -8,6 +8,7 @@ use trainyard_input_options::{BadRows, Compression, Format, Sharding};
 use trainyard_optimizer::{Guard, Update};
 use trainyard_tensor::Encoding;
 use trainyard_variable::{Partitioner, Placement};
+use trainyard_write_ahead_log::Durability;
 
 use crate::{FeatureConfig, ModelConfig, OptimizerSection};
 
@@ -63,35 +64,6 @@ impl std::fmt::Debug for Written {
     }
 }
 
-/// Durability of a push: the condition under which a parameter server acknowledges it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DurabilityConfig {
-    /// The push is applied in memory. If a server dies, the job returns to the latest checkpoint.
-    None,
-    /// The operating system has accepted the write to the log. The push survives the server's process (the default).
-    #[default]
-    Wal,
-    /// The log is on disk. The push survives a crash of the machine.
-    WalSync,
-    /// The operating system has accepted the write, and the backup has the push. The backup is the next parameter
-    /// server of the cluster, and replaces a dead primary. The push survives the machine and its disk. Needs at least
-    /// two parameter servers.
-    Replica,
-}
-
-impl DurabilityConfig {
-    /// Returns the name in the job file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Wal => "wal",
-            Self::WalSync => "wal_sync",
-            Self::Replica => "replica",
-        }
-    }
-}
-
 /// Bounds on the values of a push, and the bound on rejections.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct GuardSection {
@@ -115,7 +87,7 @@ impl Default for GuardSection {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ParameterServersConfig {
     /// Condition under which a push is acknowledged.
-    pub durability: DurabilityConfig,
+    pub durability: Durability,
     /// Length of a server's log at which it requests a checkpoint, in bytes; 4 GiB by default.
     pub log_bytes_max: u64,
     /// Memory budget of a server's process for parameters and the data that grows with them, in bytes; absent = no
@@ -127,7 +99,7 @@ pub struct ParameterServersConfig {
 
 impl Default for ParameterServersConfig {
     fn default() -> Self {
-        let durability = DurabilityConfig::default();
+        let durability = Durability::default();
         let guard = GuardSection::default();
         Self {
             durability,

@@ -26,3 +26,4 @@ pub use trainyard_input_options::{BadRows, Compression, Format, IndexBase, Shard
 pub use trainyard_optimizer::{Guard, Nonfinite, Update};
 pub use trainyard_tensor::Encoding;
 pub use trainyard_variable::{Partitioner, Placement};
+pub use trainyard_write_ahead_log::Durability;

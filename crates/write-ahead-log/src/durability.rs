@@ -2,28 +2,53 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// Longest time between a write and its flush under [`Durability::Wal`].
 const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Condition for the acknowledgement of a change.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// No condition: there is no log.
+    /// The change is applied in memory, and there is no log. If a server dies, the job returns to the latest checkpoint.
     None,
-    /// The operating system has the record, so that it survives the process. A failure of the machine may lose the
-    /// last 50 ms.
+    /// The operating system has the record, so that it survives the process (the default). A failure of the machine may
+    /// lose the last 50 ms.
     #[default]
     Wal,
-    /// The disk has the record.
+    /// The disk has the record. The change survives a crash of the machine.
     WalSync,
+    /// The operating system has the record, and the backup has the change. The backup is the next parameter server of
+    /// the cluster, and replaces a dead primary. The change survives the machine and its disk. Needs at least two
+    /// parameter servers. A log treats it as `Wal`; replication waits for the backup.
+    Replica,
 }
 
 impl Durability {
+    /// Every durability with its name in a job file.
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("none", Self::None),
+        ("wal", Self::Wal),
+        ("wal_sync", Self::WalSync),
+        ("replica", Self::Replica),
+    ];
+
+    /// Returns the name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Wal => "wal",
+            Self::WalSync => "wal_sync",
+            Self::Replica => "replica",
+        }
+    }
+
     /// Returns the position up to which changes may be acknowledged. `written` and `flushed` are positions too.
     pub fn acknowledged(self, written: u64, flushed: u64) -> u64 {
         match self {
             Self::None => u64::MAX,
-            Self::Wal => written,
+            Self::Wal | Self::Replica => written,
             Self::WalSync => flushed,
         }
     }
@@ -32,7 +57,7 @@ impl Durability {
     pub fn flush_after(self) -> Duration {
         match self {
             Self::None => Duration::MAX,
-            Self::Wal => FLUSH_INTERVAL,
+            Self::Wal | Self::Replica => FLUSH_INTERVAL,
             Self::WalSync => Duration::ZERO,
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser as _;
 use clap::{Args, Subcommand};
 use trainyard_command::{Format, JobArguments};
-use trainyard_run_config::{DurabilityConfig, Encoding};
+use trainyard_run_config::{Durability, Encoding};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
@@ -68,12 +68,8 @@ fn payload(text: &str) -> Result<Encoding, String> {
         .ok_or_else(|| "it must be float32, bfloat16 or float16".to_owned())
 }
 
-fn durability(text: &str) -> Result<DurabilityConfig, String> {
-    let known = [
-        DurabilityConfig::None,
-        DurabilityConfig::Wal,
-        DurabilityConfig::WalSync,
-    ];
+fn durability(text: &str) -> Result<Durability, String> {
+    let known = [Durability::None, Durability::Wal, Durability::WalSync];
     let found = known.into_iter().find(|known| known.name() == text);
     found.ok_or_else(|| {
         "it must be none, wal or wal_sync; a chief assigns backups, so `bench train` measures replica".to_owned()
@@ -114,7 +110,7 @@ pub(crate) struct BenchPs {
     pub(crate) payload: Encoding,
     /// What a server does before it acknowledges a push, like parameter_servers.durability: none, wal or wal_sync.
     #[arg(long, value_name = "MODE", default_value = "wal", value_parser = durability)]
-    pub(crate) durability: DurabilityConfig,
+    pub(crate) durability: Durability,
     /// Draws rows by Zipf's law with this exponent, 0 to 10. Without it, all rows have the same probability.
     #[arg(long, value_name = "S", value_parser = exponent)]
     pub(crate) zipf: Option<f64>,
@@ -163,7 +159,7 @@ pub(crate) struct BenchScale {
     pub(crate) dim: usize,
     /// What a server does before it acknowledges a push, like parameter_servers.durability: none, wal or wal_sync.
     #[arg(long, value_name = "MODE", default_value = "wal", value_parser = durability)]
-    pub(crate) durability: DurabilityConfig,
+    pub(crate) durability: Durability,
     /// Duration of the load at each number of workers.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(crate) seconds: f64,

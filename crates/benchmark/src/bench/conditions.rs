@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use trainyard_cluster_spec::{ClusterSpec, Role};
-use trainyard_run_config::{DurabilityConfig, Job};
+use trainyard_run_config::{Durability, Job};
 
 /// The machine, and what the tasks were asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,7 +32,7 @@ impl Conditions {
     }
 
     /// Returns the conditions of a load on parameter servers.
-    pub(super) fn of_servers(durability: DurabilityConfig, transport: &'static str) -> Self {
+    pub(super) fn of_servers(durability: Durability, transport: &'static str) -> Self {
         Self {
             durability: Some(durability.name()),
             transport: Some(transport),

@@ -3,7 +3,7 @@
 use trainyard_diagnostic::{Code, Section};
 
 use crate::section::single;
-use crate::{DurabilityConfig, Guard, GuardSection, Nonfinite, ParameterServersConfig};
+use crate::{Durability, Guard, GuardSection, Nonfinite, ParameterServersConfig};
 
 /// Least and largest length of a log at which a checkpoint is requested, in bytes.
 const LOG_BYTES_MIN: u64 = 1 << 20;
@@ -18,14 +18,8 @@ pub(crate) fn read(section: Option<Section<'_>>) -> Option<ParameterServersConfi
     let Some(section) = section else {
         return Some(default);
     };
-    let modes = [
-        ("none", DurabilityConfig::None),
-        ("wal", DurabilityConfig::Wal),
-        ("wal_sync", DurabilityConfig::WalSync),
-        ("replica", DurabilityConfig::Replica),
-    ];
     let durability = match section.node("durability") {
-        Some(_) => section.choice("durability", "durability", &modes),
+        Some(_) => section.choice("durability", "durability", &Durability::NAMES),
         None => Some(default.durability),
     };
     let log_bytes_max = section
