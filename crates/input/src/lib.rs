@@ -5,9 +5,10 @@
 //!
 //! With static sharding, each worker reads a fixed share of the input through a [`Dataset`]. With dynamic sharding, an
 //! [`Indexer`] finds the records, a [`ShardPlanner`] groups them into [`DataShard`]s, and a [`ShardReader`] reads the
-//! batches of any data shard.
+//! batches of any data shard. Both are one reader of batches, with two orders of records.
 
 mod batch;
+mod batch_reader;
 mod block;
 mod cell_parser;
 mod cells;
@@ -47,8 +48,9 @@ mod source;
 mod table;
 
 pub use batch::{Batch, Bytes, Cells, Column, Position};
+pub use batch_reader::Statistics;
 pub use data_shard::DataShard;
-pub use dataset::{Dataset, Statistics};
+pub use dataset::Dataset;
 pub use error::{BadRow, Error};
 pub use file_range::FileRange;
 pub use formats::format_of_extension;

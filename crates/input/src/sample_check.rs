@@ -2,8 +2,8 @@
 
 use trainyard_storage::Storage;
 
+use crate::batch_reader::bad_row;
 use crate::cells::clear;
-use crate::dataset::bad_row;
 use crate::parser::Parser;
 use crate::{BadRow, Batch, Error, Options, Position, Schema};
 

@@ -3,9 +3,9 @@
 
 use trainyard_storage::Storage;
 
+use crate::batch_reader::{BATCH_BYTES_MAX, bad_row};
 use crate::cell_parser::CellParser;
 use crate::cells::{Bad, clear};
-use crate::dataset::{BATCH_BYTES_MAX, bad_row};
 use crate::parser::Parser;
 use crate::record_reader::RecordReader;
 use crate::{BadRow, Batch, Cell, Error, Field, FieldKind, Options, Position, Schema};

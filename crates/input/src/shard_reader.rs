@@ -4,16 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::cells::clear;
-use crate::dataset::{BATCH_BYTES_MAX, bad_row};
-use crate::dead_letter::DeadLetter;
+use crate::batch_reader::{BatchReader, Current, Frame, RecordOrder, Statistics};
 use crate::held_records::HeldRecords;
 use crate::parser::Parser;
 use crate::record_fetcher::RecordFetcher;
 use crate::record_reader::names_columns;
-use crate::{
-    BadRows, Batch, DataShard, Error, InlineRecords, Options, Position, Schema, Statistics,
-};
+use crate::{Batch, DataShard, Error, InlineRecords, Options, Position, Schema};
 
 /// Most bytes of the records of a data shard. All of them are in memory at once.
 const SHARD_BYTES_MAX: u64 = 4 << 30;
@@ -37,6 +33,12 @@ pub enum Direction {
 /// Files stay open and memory is reused from one data shard to the next.
 #[derive(Debug)]
 pub struct ShardReader {
+    reader: BatchReader<ShardOrder>,
+}
+
+/// The order of data shards: the records of each in a permutation, cut into batches.
+#[derive(Debug)]
+struct ShardOrder {
     schema: Schema,
     fetcher: RecordFetcher,
     shard: DataShard,
@@ -51,7 +53,9 @@ pub struct ShardReader {
     /// Parsers by columns. Files with the same columns share a parser.
     parsers: Vec<(Vec<String>, Parser)>,
     parser_of: Vec<Option<u32>>,
-    dead_letter: DeadLetter,
+    /// Records of the batch that are left, and the current record, as places in `order`.
+    rows: Range<usize>,
+    row: usize,
     statistics: Arc<Statistics>,
 }
 
@@ -72,27 +76,15 @@ impl ShardReader {
     /// A file or a column is missing.
     pub fn open(options: Options, schema: Schema) -> Result<Self, Error> {
         let mut reader = Self::new(options, schema);
-        let Self {
-            fetcher,
-            parsers,
-            schema,
-            ..
-        } = &mut reader;
-        let options = fetcher.options().clone();
-        let mut parser_of = vec![None; options.files.len()];
-        fetcher.check(|file, columns| {
-            parser_of[file as usize] = Some(parser_for(parsers, &options, schema, file, columns)?);
-            Ok(())
-        })?;
-        reader.parser_of = parser_of;
+        reader.reader.order.check_files()?;
         Ok(reader)
     }
 
     /// Returns a reader for inline records. It opens files only for data shards that begin without inline records.
     pub fn new(options: Options, schema: Schema) -> Self {
-        let fetcher = RecordFetcher::new(options.clone()).with_schema(schema.clone());
-        Self {
-            schema,
+        let statistics = Arc::<Statistics>::default();
+        let order = ShardOrder {
+            schema: schema.clone(),
             shard: DataShard::default(),
             batches: 0..0,
             direction: Direction::Forward,
@@ -102,15 +94,19 @@ impl ShardReader {
             order: Vec::new(),
             parsers: Vec::new(),
             parser_of: vec![None; options.files.len()],
-            dead_letter: DeadLetter::new(options.dead_letter.clone(), options.bad_rows_max),
-            statistics: Arc::default(),
-            fetcher,
+            rows: 0..0,
+            row: 0,
+            statistics: Arc::clone(&statistics),
+            fetcher: RecordFetcher::new(options.clone()).with_schema(schema.clone()),
+        };
+        Self {
+            reader: BatchReader::new(order, &options, schema, statistics),
         }
     }
 
     /// Returns the counters.
     pub fn statistics(&self) -> Arc<Statistics> {
-        Arc::clone(&self.statistics)
+        self.reader.statistics()
     }
 
     /// Begins a data shard whose records are read from the files. `batches` selects batches by their number in the
@@ -124,18 +120,7 @@ impl ShardReader {
         batches: Range<u32>,
         direction: Direction,
     ) -> Result<(), Error> {
-        self.batches = 0..0;
-        shard.check(self.fetcher.options().files.len())?;
-        if shard.pass > self.shard.pass {
-            self.warn_unseen();
-        }
-        self.statistics
-            .passes
-            .fetch_max(shard.pass, Ordering::Relaxed);
-        let end = batches.end.min(shard.batches);
-        (self.batches, self.direction) = (batches.start.min(end)..end, direction);
-        (self.shard, self.loaded) = (shard, false);
-        Ok(())
+        self.reader.order.begin(shard, batches, direction)
     }
 
     /// Begins a data shard like [`ShardReader::begin`], but with inline records instead of files. The sender may know
@@ -148,6 +133,80 @@ impl ShardReader {
         shard: DataShard,
         inline_records: InlineRecords,
         batches: Range<u32>,
+        direction: Direction,
+    ) -> Result<(), Error> {
+        let order = &mut self.reader.order;
+        order.begin_inline(shard, inline_records, direction)?;
+        order.select(batches);
+        Ok(())
+    }
+
+    /// Reads the next batch into `batch`, whose content is replaced and whose memory is reused. Returns `false` at the
+    /// end of the data shard. The batch number of its position counts over all passes, and the shard is 0. A batch has
+    /// no row if all its rows are bad.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has changed since it was indexed; or a record is bad and the options do not skip bad
+    /// records. No batch of the data shard follows an error.
+    pub fn read(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        let outcome = self.reader.read(batch);
+        if outcome.is_err() {
+            self.reader.order.select(0..0);
+        }
+        outcome
+    }
+}
+
+impl ShardOrder {
+    /// Opens every file once, and finds its parser.
+    fn check_files(&mut self) -> Result<(), Error> {
+        let Self {
+            fetcher,
+            parsers,
+            schema,
+            parser_of,
+            ..
+        } = self;
+        let options = fetcher.options().clone();
+        fetcher.check(|file, columns| {
+            let parser = parser_for(parsers, &options, schema, file, columns)?;
+            parser_of[file as usize] = Some(parser);
+            Ok(())
+        })
+    }
+
+    fn begin(
+        &mut self,
+        shard: DataShard,
+        batches: Range<u32>,
+        direction: Direction,
+    ) -> Result<(), Error> {
+        self.batches = 0..0;
+        shard.check(self.fetcher.options().files.len())?;
+        if shard.pass > self.shard.pass {
+            self.warn_unseen();
+        }
+        self.statistics
+            .passes
+            .fetch_max(shard.pass, Ordering::Relaxed);
+        self.shard = shard;
+        self.loaded = false;
+        self.direction = direction;
+        self.select(batches);
+        Ok(())
+    }
+
+    /// Selects batches by their number in the data shard.
+    fn select(&mut self, batches: Range<u32>) {
+        let end = batches.end.min(self.shard.batches);
+        self.batches = batches.start.min(end)..end;
+    }
+
+    /// Begins a data shard with its records, and selects no batch.
+    fn begin_inline(
+        &mut self,
+        shard: DataShard,
+        inline_records: InlineRecords,
         direction: Direction,
     ) -> Result<(), Error> {
         let files = shard
@@ -182,30 +241,7 @@ impl ShardReader {
             }
         }
         self.records.set_inline(inline_records);
-        self.prepare()?;
-        let end = batches.end.min(self.shard.batches);
-        self.batches = batches.start.min(end)..end;
-        Ok(())
-    }
-
-    /// Reads the next batch into `batch`, whose content is replaced and whose memory is reused. Returns `false` at the
-    /// end of the data shard. The batch number of its position counts over all passes, and the shard is 0. A batch has
-    /// no row if all its rows are bad.
-    ///
-    /// # Errors
-    /// A file cannot be read, or has changed since it was indexed; or a record is bad and the options do not skip bad
-    /// records. No batch of the data shard follows an error.
-    pub fn read(&mut self, batch: &mut Batch) -> Result<bool, Error> {
-        let next = match self.direction {
-            Direction::Forward => self.batches.next(),
-            Direction::Backward => self.batches.next_back(),
-        };
-        let Some(nth) = next else { return Ok(false) };
-        let outcome = self.load().and_then(|()| self.read_batch(nth, batch));
-        if outcome.is_err() {
-            self.batches = 0..0;
-        }
-        outcome.map(|()| true)
+        self.prepare()
     }
 
     fn load(&mut self) -> Result<(), Error> {
@@ -256,48 +292,6 @@ impl ShardReader {
         Ok(())
     }
 
-    fn read_batch(&mut self, nth: u32, batch: &mut Batch) -> Result<(), Error> {
-        let position = Position {
-            pass: self.shard.pass,
-            shard: 0,
-            batch: self.shard.batch(nth),
-        };
-        let rows = self.shard.rows_of(nth);
-        let rows = rows.start as usize..rows.end as usize;
-        clear(batch, &self.schema, rows.len(), position);
-        let mut bytes = 0;
-        for row in rows {
-            let nth = self.order[row] as usize;
-            let Entry { file, parser } = self.entries[nth];
-            let record = self.records.record(nth, file, position.pass);
-            let length = record.content.len() as u64;
-            bytes += length;
-            if bytes > BATCH_BYTES_MAX {
-                return Err(Error::Batch {
-                    rows: batch.rows,
-                    bytes,
-                    most: BATCH_BYTES_MAX,
-                });
-            }
-            self.statistics
-                .bytes_read
-                .fetch_add(length, Ordering::Relaxed);
-            let read = self.statistics.rows_read.fetch_add(1, Ordering::Relaxed) + 1;
-            let parser = &mut self.parsers[parser as usize].1;
-            if let Err(bad) = parser.append(record, &self.schema, batch) {
-                let options = self.fetcher.options();
-                let row = bad_row(options, &self.schema, record.place, bad);
-                if options.bad_rows == BadRows::Fail {
-                    return Err(Error::Row(Box::new(row)));
-                }
-                if self.dead_letter.add(row, &record.content.bytes(), read)? {
-                    self.statistics.rows_skipped.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Logs after the first pass which wanted features no record held, if records name their features.
     fn warn_unseen(&self) {
         for feature in self
@@ -311,6 +305,48 @@ impl ShardReader {
                 "no record that was read here holds the feature: it counts as missing"
             );
         }
+    }
+}
+
+impl RecordOrder for ShardOrder {
+    fn begin_batch(&mut self) -> Result<Option<Frame>, Error> {
+        let next = match self.direction {
+            Direction::Forward => self.batches.next(),
+            Direction::Backward => self.batches.next_back(),
+        };
+        let Some(nth) = next else { return Ok(None) };
+        self.load()?;
+        let rows = self.shard.rows_of(nth);
+        // The rows of a data shard are counted in 32 bits.
+        self.rows = rows.start as usize..rows.end as usize;
+        Ok(Some(Frame {
+            position: Position {
+                pass: self.shard.pass,
+                shard: 0,
+                batch: self.shard.batch(nth),
+            },
+            rows: self.rows.len(),
+        }))
+    }
+
+    fn advance(&mut self) -> Result<bool, Error> {
+        match self.rows.next() {
+            Some(row) => {
+                self.row = row;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn current(&mut self) -> Option<Current<'_>> {
+        let nth = *self.order.get(self.row)? as usize;
+        let Entry { file, parser } = *self.entries.get(nth)?;
+        Some(Current {
+            record: self.records.record(nth, file, self.shard.pass),
+            parser: &mut self.parsers.get_mut(parser as usize)?.1,
+            options: self.fetcher.options(),
+        })
     }
 }
 

@@ -78,13 +78,20 @@ impl Shuffle {
         }
     }
 
-    /// Removes a random record and returns it; nothing if the buffer is empty.
-    pub(crate) fn draw(&mut self) -> Option<Record<'_>> {
-        let last = self.held.checked_sub(1)?;
+    /// Removes a random record. Returns `false` if the buffer is empty.
+    pub(crate) fn draw(&mut self) -> bool {
+        let Some(last) = self.held.checked_sub(1) else {
+            return false;
+        };
         let drawn = self.random.random_range(0..=last);
         self.slots.swap(drawn, last);
         self.held = last;
-        let slot = &self.slots[last];
+        true
+    }
+
+    /// Returns the record that was drawn last. It is valid until another is put into the buffer.
+    pub(crate) fn drawn(&self) -> Option<Record<'_>> {
+        let slot = self.slots.get(self.held)?;
         let content = match slot.row {
             None => Content::Bytes(&slot.bytes),
             Some(row) => {

@@ -122,13 +122,17 @@ impl Source {
         Ok(true)
     }
 
-    /// Returns the current record, and the parsers.
-    pub(crate) fn record(&mut self) -> (Option<Record<'_>>, &mut [Option<Parser>]) {
+    /// Returns the current record.
+    pub(crate) fn record(&self) -> Option<Record<'_>> {
         let reader = self.cycle.get(self.turn).and_then(Option::as_ref);
-        (
-            reader.map(|(_, reader)| reader.record(self.pass)),
-            &mut self.parsers,
-        )
+        reader.map(|(_, reader)| reader.record(self.pass))
+    }
+
+    /// Returns the current record, and the parsers of all files.
+    pub(crate) fn record_and_parsers(&mut self) -> (Option<Record<'_>>, &mut [Option<Parser>]) {
+        let reader = self.cycle.get(self.turn).and_then(Option::as_ref);
+        let record = reader.map(|(_, reader)| reader.record(self.pass));
+        (record, &mut self.parsers)
     }
 
     /// Returns the wanted features that no record has held so far, if records name their features.
