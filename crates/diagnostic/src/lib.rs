@@ -5,10 +5,13 @@
 //! ([`Document`]) that reports every mistake at once.
 
 mod code;
+mod declare;
 mod diagnostic;
 mod document;
 mod feature;
+mod key;
 mod render;
+pub mod rule;
 mod section;
 mod suggest;
 mod waiting;
@@ -17,6 +20,7 @@ pub use code::{CODES, Code};
 pub use diagnostic::{Diagnostic, Place, Severity};
 pub use document::{Document, Node, Table, Value};
 pub use feature::not_built_help;
+pub use key::{Bound, Key, Preset, Takes};
 pub use render::{escape, one_line, render_all, steers};
 pub use section::{Hint, Problems, Section};
 pub use suggest::suggest;

@@ -245,6 +245,18 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Returns the number of `key` in single precision, the precision of models.
+    pub fn single(&self, key: &'static str) -> Option<f32> {
+        let number = self.number(key)?;
+        let single = number as f32;
+        if !single.is_finite() {
+            let message = format!("{key} must fit into 32 bits (at most 3.4e38), given {number:?}");
+            self.fail(Code::E1002, key, message);
+            return None;
+        }
+        Some(single)
+    }
+
     fn list(&self, key: &'static str, wanted: &str) -> Option<&'a [Node]> {
         let node = self.node(key)?;
         match &node.value {
@@ -331,6 +343,15 @@ impl<'a> Section<'a> {
                 None
             }
         }
+    }
+
+    /// Returns the table of `key`, or an empty one, whose keys all have their defaults.
+    pub fn section_or_empty(&self, key: &'static str) -> Section<'a> {
+        static EMPTY: Table = Table {
+            entries: Vec::new(),
+        };
+        self.section(key)
+            .unwrap_or_else(|| Section::new(format!("[{key}]"), &EMPTY, None, self.problems))
     }
 
     /// Returns the tables of the array of tables `key`.
