@@ -5,6 +5,7 @@ use std::path::Path;
 use trainyard_diagnostic::{Code, Diagnostic, Document, Place, Problems, Section};
 
 use crate::job::Written;
+use crate::keys::TopKeys;
 use crate::{HeadKind, Job, foreign_names, section};
 
 impl Job {
@@ -57,9 +58,8 @@ impl Job {
 }
 
 fn read(path: &Path, root: Section<'_>) -> Option<Job> {
-    let model_dir = root.required_text("model_dir", "\"runs/census\"");
-    let local_dir = root.text("local_dir").map(Into::into);
-    let run = section::run::read(root.section("run"));
+    let top = TopKeys::read_keys(&root)?;
+    let run = section::run::read(root.section_or_empty("run"));
     let model = match root.section("model") {
         Some(model) => section::model::read(model),
         None => {
@@ -75,12 +75,13 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         }
     };
     let features = section::feature::read_all(path, &root, model.as_ref().map(|model| model.kind));
-    let train = section::train::read_train(root.section("train"));
-    let eval = section::train::read_eval(root.section("eval"));
-    let evaluations = section::input::read_evaluations(&root);
-    let exporters = section::train::read_exporters(&root);
-    let strategy = section::strategy::read(root.section("strategy"));
-    let parameter_servers = section::parameter_servers::read(root.section("parameter_servers"));
+    let train = section::train::read(root.section_or_empty("train"));
+    let eval = section::eval::read(root.section_or_empty("eval"));
+    let evaluations = section::evaluation::read_all(&root);
+    let exporters = section::exporter::read_all(&root);
+    let strategy = section::strategy::read(root.section_or_empty("strategy"));
+    let parameter_servers =
+        section::parameter_servers::read(root.section_or_empty("parameter_servers"));
     let mut model = model;
     if let (Some(model), Some(input)) = (&mut model, &input) {
         section::model::settle(&root, model, input);
@@ -134,8 +135,8 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     root.finish();
     Some(Job {
         path: path.to_owned(),
-        model_dir: model_dir?.into(),
-        local_dir,
+        model_dir: top.model_dir?.into(),
+        local_dir: top.local_dir.map(Into::into),
         run: run?,
         input: input?,
         features: features?,

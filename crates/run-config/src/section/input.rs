@@ -1,48 +1,166 @@
 //! `[input]`: the input of training and evaluation.
 
-use trainyard_diagnostic::{Code, Section};
+use serde::Serialize;
+use trainyard_diagnostic::{Code, Section, Takes, section};
 
-use crate::{
-    BadRows, Compression, EvaluationConfig, Format, IndexBase, InputConfig, InputPart, LabelConfig,
-    Sharding,
-};
+use crate::{BadRows, Compression, Format, IndexBase, Sharding};
 
 /// Most records in a batch or a shuffle buffer.
 const ROWS_MAX: u64 = 100_000_000;
+/// Most batches that are read ahead.
+const PREFETCH_BATCHES_MAX: u64 = 1_000_000;
+
+section! {
+    /// Keys of `[input]`.
+    #[derive(Debug)]
+    pub(crate) struct InputKeys {
+        /// `csv` (quotes, RFC 4180), `tsv` (no quotes), `tfrecord` (`tf.train.Example` messages), `parquet` or `libsvm`; see
+        /// below
+        format: Option<Format> = choice("input format", &Format::NAMES).or_invalid(Format::Csv);
+        /// libsvm: the first index, 1 or 0
+        index_base: u64 = integer(0..=1).or(1);
+        /// compression of whole files: `none`, `gzip` or `zlib`
+        compression: Option<Compression> = choice("compression", &Compression::NAMES)
+            .optional_or_invalid("by the ending of each name: `.gz` and `.gzip`, `.zz` and `.zlib`, or none");
+        /// names of the columns, for files without a header line
+        columns: Option<Vec<String>> = texts().optional("the first line names them");
+        /// column, classes and separator of the label, `{ column = "salary", positive = ">50K" }`
+        label: Option<LabelConfig> = custom(read_label, label_takes, "")
+            .required_or_invalid("{ column = \"salary\", positive = \">50K\" }");
+        /// column of the examples' weights ([below](#labels-weights-and-groups))
+        weight_column: Option<String> = text().optional("none");
+        /// removes spaces around fields and names
+        trim: bool = flag().or(true);
+        /// texts that mean a missing value, besides the empty text
+        missing: Vec<String> = texts().or(Vec::new()).said("none");
+        /// `fail` ends the task at the first bad row. `skip` leaves bad rows out and writes them to `model_dir/dead_letter`,
+        /// one JSON object per line: `file`, `line` (for TFRecord `record`, for Parquet `row`), `offset`, `column`,
+        /// `reason`, and `content`, which is the whole line of a text file
+        bad_rows: Option<BadRows> = choice("policy", &BadRows::NAMES).or_invalid(BadRows::Fail);
+        /// maximum number of bad rows of a task under `skip`
+        bad_rows_max: u64 = integer(0..=u64::MAX).or(100);
+        /// training input, [below](#inputtrain-and-inputeval)
+        train: Option<InputPart> = custom(read_train, train_takes, "").required_by_caller();
+        /// evaluation input, [below](#inputtrain-and-inputeval)
+        eval: Option<InputPart> = custom(read_eval, eval_takes, "").optional_or_invalid("no evaluation");
+    }
+}
+
+section! {
+    /// Keys of `input.label`.
+    #[derive(Debug)]
+    pub(crate) struct LabelKeys {
+        /// column of the label
+        column: Option<String> = nonempty_text().required_or_invalid("\"salary\"");
+        /// text of the positive class of a binary classifier; a trailing `*` matches any ending
+        positive: Option<String> = text().optional("the label is 0 or 1");
+        /// texts of the classes, in class order
+        vocabulary: Option<Vec<String>> = texts().optional("the label is a class number");
+        /// character between the labels of a record, for `multi_label` heads and labels of several numbers
+        separator: Option<u8> = custom(separator_at, || Takes::Text, "\"|\"").or_invalid(b'|');
+    }
+}
+
+section! {
+    /// Keys of `[input.train]`, `[input.eval]` and `[[evaluation]]`.
+    #[derive(Debug)]
+    pub(crate) struct PartKeys {
+        /// paths, URLs and patterns. A relative path is looked for in the working folder, and then beside the job file. If
+        /// both have a match, the working folder counts, and `trainyard check` warns
+        files: Option<Vec<String>> = texts().required_or_invalid("[\"train.csv\"]");
+        /// records in a batch
+        batch_size: usize = integer(1..=ROWS_MAX).or(128);
+        /// records in the shuffle buffer, or, if the chief hands out the data, in each window that is shuffled; 0 = file
+        /// order
+        shuffle_rows: Option<usize> = integer(0..=ROWS_MAX).optional("10000; 0 for eval");
+        /// passes over the data
+        epochs: Option<u64> = integer(1..=u64::MAX).optional("for ever; 1 for eval");
+    }
+}
+
+section! {
+    /// Further keys of `[input.train]`. The evaluator reads all records alone, and nothing ahead.
+    #[derive(Debug)]
+    pub(crate) struct TrainPartKeys {
+        /// `[input.train]` only. `dynamic`: the chief hands out data shards, and one pass reads every record once, for any
+        /// number, speed and failures of the tasks. `row`: record i goes to task i mod n. `file`: whole files are divided in
+        /// the same way. `none`: every task reads everything, so an epoch is one pass of each task
+        /// ([training-modes.md](training-modes.md))
+        sharding: Sharding = choice("sharding", &Sharding::NAMES).or(Sharding::Dynamic);
+        /// `[input.train]` only: batches read ahead
+        prefetch_batches: usize = integer(1..=PREFETCH_BATCHES_MAX).or(PREFETCH_BATCHES);
+    }
+}
+
+/// Batches that are read ahead by default.
+const PREFETCH_BATCHES: usize = 4;
+/// Records in the shuffle buffer of training by default.
+const SHUFFLE_ROWS: usize = 10_000;
+
+/// Input of training and evaluation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InputConfig {
+    /// Record format; for libsvm files, with the base of their indices.
+    #[serde(flatten)]
+    pub format: Format,
+    /// Compression of the files; absent = by the extension of each file's name.
+    pub compression: Option<Compression>,
+    /// Column names of files without a header line; absent = the first line of each file holds them.
+    pub columns: Option<Vec<String>>,
+    /// The label.
+    pub label: LabelConfig,
+    /// Column with the weight of each example.
+    pub weight_column: Option<String>,
+    /// Whether spaces around fields are removed; true by default.
+    pub trim: bool,
+    /// Treatment of bad rows.
+    pub bad_rows: BadRows,
+    /// Most bad rows of a task under `skip`; 100 by default.
+    pub bad_rows_max: u64,
+    /// Texts that stand for a missing value, besides the empty text; none by default.
+    pub missing: Vec<String>,
+    /// Training input.
+    pub train: InputPart,
+    /// Evaluation input; absent = no evaluation.
+    pub eval: Option<InputPart>,
+}
+
+/// The label column.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LabelConfig {
+    /// Column name.
+    pub column: String,
+    /// Text of the positive class of a binary classifier. A trailing `*` matches any ending.
+    pub positive: Option<String>,
+    /// Texts of the classes, in class order.
+    pub vocabulary: Option<Vec<String>>,
+    /// Byte between the labels of one record, for heads with several labels; `|` by default.
+    pub separator: u8,
+}
+
+/// One input: its files, and how they become batches.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InputPart {
+    /// Paths, URLs and patterns, as written; a relative path is relative to the working folder, then to the job file.
+    pub files: Vec<String>,
+    /// Records in a batch; 128 by default.
+    pub batch_size: usize,
+    /// Records in the shuffle buffer; 0 = file order. 10000 by default for training, 0 for evaluation.
+    pub shuffle_rows: usize,
+    /// Number of passes; absent = unlimited in training, one in evaluation.
+    pub epochs: Option<u64>,
+    /// Division of the records among the workers; `dynamic` by default in training.
+    pub sharding: Sharding,
+    /// Number of batches that are read ahead; 4 by default.
+    pub prefetch_batches: usize,
+}
 
 pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
-    let format = match section.node("format") {
-        Some(_) => section.choice("format", "input format", &Format::NAMES),
-        None => Some(Format::Csv),
-    };
-    let compression = match section.node("compression") {
-        Some(_) => section
-            .choice("compression", "compression", &Compression::NAMES)
-            .map(Some),
-        None => Some(None),
-    };
-    let label = match section.section("label") {
-        Some(label) => read_label(label),
-        None => {
-            section.missing("label", "{ column = \"salary\", positive = \">50K\" }");
-            None
-        }
-    };
-    let train = match section.section("train") {
-        Some(part) => read_part(part, 10_000, true),
-        None => {
-            section.missing_section("train", "[input.train]", "files = [\"train.csv\"]");
-            None
-        }
-    };
-    let eval = section
-        .section("eval")
-        .map(|part| read_part(part, 0, false));
-    let bad_rows = match section.node("bad_rows") {
-        Some(_) => section.choice("bad_rows", "policy", &BadRows::NAMES),
-        None => Some(BadRows::Fail),
-    };
-    let columns = section.texts("columns");
+    let keys = InputKeys::read_keys(&section)?;
+    if section.node("train").is_none() {
+        section.missing_section("train", "[input.train]", "files = [\"train.csv\"]");
+    }
+    let columns = &keys.columns;
     if let Some(twice) = columns.as_ref().and_then(|columns| duplicate(columns)) {
         section.fail(
             Code::E1002,
@@ -50,7 +168,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
             format!("columns must be unique, `{twice}` is given twice"),
         );
     }
-    let (without, why): (&[&str], _) = match format {
+    let (without, why): (&[&str], _) = match keys.format {
         Some(Format::TfRecord) => (
             &["columns", "trim"],
             "is for text: a TFRecord names its features and holds their values as they are",
@@ -68,7 +186,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     for key in without.iter().filter(|key| section.node(key).is_some()) {
         section.fail(Code::E1006, key, format!("{key} {why}"));
     }
-    let has_indices = matches!(format, None | Some(Format::LibSvm(_)));
+    let has_indices = matches!(keys.format, None | Some(Format::LibSvm(_)));
     if section.node("index_base").is_some() && !has_indices {
         section.fail(
             Code::E1006,
@@ -76,42 +194,44 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
             "index_base is for format = \"libsvm\"",
         );
     }
-    let index_base = match section.integer("index_base", 0..=1) {
-        Some(0) => IndexBase::Zero,
-        _ => IndexBase::One,
-    };
-    let format = format.map(|format| match format {
-        Format::LibSvm(_) => Format::LibSvm(index_base),
+    let format = keys.format.map(|format| match format {
+        Format::LibSvm(_) if keys.index_base == 0 => Format::LibSvm(IndexBase::Zero),
         other => other,
     });
-    let input = InputConfig {
-        format: format?,
-        compression: compression?,
-        columns,
-        label: label?,
-        weight_column: section.text("weight_column"),
-        trim: section.flag("trim").unwrap_or(true),
-        bad_rows: bad_rows?,
-        bad_rows_max: section.integer("bad_rows_max", 0..=u64::MAX).unwrap_or(100),
-        missing: section.texts("missing").unwrap_or_default(),
-        train: train?,
-        eval: match eval {
-            Some(eval) => Some(eval?),
-            None => None,
-        },
-    };
+    let invalid = |key: &'static str, found: bool| !found && section.node(key).is_some();
+    let misread =
+        invalid("compression", keys.compression.is_some()) || invalid("eval", keys.eval.is_some());
     section.finish();
-    Some(input)
+    if misread {
+        return None;
+    }
+    Some(InputConfig {
+        format: format?,
+        compression: keys.compression,
+        columns: keys.columns,
+        label: keys.label?,
+        weight_column: keys.weight_column,
+        trim: keys.trim,
+        bad_rows: keys.bad_rows?,
+        bad_rows_max: keys.bad_rows_max,
+        missing: keys.missing,
+        train: keys.train?,
+        eval: keys.eval,
+    })
 }
 
 /// Reads a separator, which is one ASCII character.
 pub(crate) fn separator(section: &Section<'_>) -> Option<u8> {
-    let text = section.text("separator")?;
+    separator_at(section, "separator")
+}
+
+fn separator_at(section: &Section<'_>, key: &'static str) -> Option<u8> {
+    let text = section.text(key)?;
     match text.as_bytes() {
         [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | b'"') => Some(*byte),
         _ => {
             let message = format!("separator must be one ASCII character, given {text:?}");
-            section.fail(Code::E1002, "separator", message);
+            section.fail(Code::E1002, key, message);
             None
         }
     }
@@ -125,18 +245,21 @@ pub(crate) fn duplicate(values: &[String]) -> Option<&String> {
         .map(|(_, value)| value)
 }
 
-fn read_label(section: Section<'_>) -> Option<LabelConfig> {
-    let column = section.required_text("column", "\"salary\"");
-    let positive = section.text("positive");
-    let vocabulary = section.texts("vocabulary");
-    if positive.is_some() && vocabulary.is_some() {
+fn label_takes() -> Takes {
+    Takes::Table(LabelKeys::keys())
+}
+
+fn read_label(section: &Section<'_>, key: &'static str) -> Option<LabelConfig> {
+    let section = section.section(key)?;
+    let keys = LabelKeys::read_keys(&section)?;
+    if keys.positive.is_some() && keys.vocabulary.is_some() {
         section.fail(
             Code::E1006,
             "vocabulary",
             "label.positive and label.vocabulary cannot be both set",
         );
     }
-    if let Some(classes) = &vocabulary {
+    if let Some(classes) = &keys.vocabulary {
         if classes.len() < 2 {
             let message = format!(
                 "label.vocabulary must name at least 2 classes, given {}",
@@ -152,102 +275,71 @@ fn read_label(section: Section<'_>) -> Option<LabelConfig> {
             );
         }
     }
-    let separator = match section.node("separator") {
-        Some(_) => separator(&section),
-        None => Some(b'|'),
-    };
     section.finish();
     Some(LabelConfig {
-        column: column?,
-        positive,
-        vocabulary,
-        separator: separator?,
+        column: keys.column?,
+        positive: keys.positive,
+        vocabulary: keys.vocabulary,
+        separator: keys.separator?,
     })
 }
 
-/// Reads further evaluations, each with an input of its own.
-pub(crate) fn read_evaluations(root: &Section<'_>) -> Option<Vec<EvaluationConfig>> {
-    let mut out = Vec::new();
-    if root.node("evaluation").is_none() {
-        return Some(out);
-    }
-    let mut complete = true;
-    for section in root.sections("evaluation") {
-        let name = section.required_text("name", "\"mobile\"");
-        if let Some(name) = &name
-            && !is_evaluation_name(name)
-        {
-            let message = format!(
-                "evaluation.name must be letters, digits, `_`, `-` and `.`, at most {NAME_BYTES_MAX}, and not `train`, given `{}`",
-                name.escape_default()
+fn train_takes() -> Takes {
+    let mut keys = PartKeys::keys();
+    keys.extend(TrainPartKeys::keys());
+    Takes::Table(keys)
+}
+
+fn eval_takes() -> Takes {
+    Takes::Table(PartKeys::keys())
+}
+
+impl PartKeys {
+    fn read(section: &Section<'_>) -> Option<Self> {
+        let keys = Self::read_keys(section)?;
+        let is_incomplete =
+            |files: &Vec<String>| files.is_empty() || files.iter().any(String::is_empty);
+        if keys.files.as_ref().is_some_and(is_incomplete) {
+            section.fail(
+                Code::E1002,
+                "files",
+                "files must name at least one file, and no name may be empty",
             );
-            section.fail(Code::E1002, "name", message);
         }
-        let steps = section.integer("steps", 1..=u64::MAX);
-        match (name, read_part(section, 0, false)) {
-            (Some(name), Some(input)) => out.push(EvaluationConfig { name, input, steps }),
-            _ => complete = false,
-        }
+        Some(keys)
     }
-    let names: Vec<String> = out
-        .iter()
-        .map(|evaluation| evaluation.name.clone())
-        .collect();
-    if let Some(twice) = duplicate(&names) {
-        let message = format!("evaluations must have unique names, `{twice}` is given twice");
-        root.fail(Code::E1002, "evaluation", message);
-    }
-    complete.then_some(out)
 }
 
-/// Longest name of an evaluation, in bytes. It becomes a part of a folder's name.
-const NAME_BYTES_MAX: usize = 64;
-
-fn is_evaluation_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    // `eval_train` is the folder of evaluations of the training data.
-    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(plain) && name != "train"
-}
-
-fn read_part(section: Section<'_>, shuffle_rows: u64, training: bool) -> Option<InputPart> {
-    let files = section.texts("files");
-    if section.node("files").is_none() {
-        section.missing("files", "[\"train.csv\"]");
-    }
-    if files
-        .as_ref()
-        .is_some_and(|files| files.is_empty() || files.iter().any(String::is_empty))
-    {
-        section.fail(
-            Code::E1002,
-            "files",
-            "files must name at least one file, and no name may be empty",
-        );
-    }
-    let epochs = section.integer("epochs", 1..=u64::MAX);
-    // The evaluator reads all records alone, and nothing ahead, so both keys are unknown there.
-    let sharding = match training.then(|| section.node("sharding")).flatten() {
-        Some(_) => section.choice("sharding", "sharding", &Sharding::NAMES),
-        None if training => Some(Sharding::Dynamic),
-        None => Some(Sharding::Row),
-    };
-    let prefetch_batches = training
-        .then(|| section.integer("prefetch_batches", 1..=1_000_000))
-        .flatten();
-    let part = InputPart {
-        files: files.unwrap_or_default(),
-        batch_size: section.integer("batch_size", 1..=ROWS_MAX).unwrap_or(128) as usize,
-        shuffle_rows: section
-            .integer("shuffle_rows", 0..=ROWS_MAX)
-            .unwrap_or(shuffle_rows) as usize,
-        epochs: if training {
-            epochs
-        } else {
-            Some(epochs.unwrap_or(1))
-        },
-        sharding: sharding?,
-        prefetch_batches: prefetch_batches.unwrap_or(4) as usize,
-    };
+fn read_train(section: &Section<'_>, key: &'static str) -> Option<InputPart> {
+    let section = section.section(key)?;
+    let keys = PartKeys::read(&section)?;
+    let further = TrainPartKeys::read_keys(&section);
     section.finish();
-    Some(part)
+    let further = further?;
+    Some(InputPart {
+        files: keys.files.unwrap_or_default(),
+        batch_size: keys.batch_size,
+        shuffle_rows: keys.shuffle_rows.unwrap_or(SHUFFLE_ROWS),
+        epochs: keys.epochs,
+        sharding: further.sharding,
+        prefetch_batches: further.prefetch_batches,
+    })
+}
+
+fn read_eval(section: &Section<'_>, key: &'static str) -> Option<InputPart> {
+    read_eval_part(section.section(key)?)
+}
+
+/// Reads an input of evaluations: one pass in file order, by default.
+pub(crate) fn read_eval_part(section: Section<'_>) -> Option<InputPart> {
+    let keys = PartKeys::read(&section)?;
+    section.finish();
+    Some(InputPart {
+        files: keys.files.unwrap_or_default(),
+        batch_size: keys.batch_size,
+        shuffle_rows: keys.shuffle_rows.unwrap_or(0),
+        epochs: Some(keys.epochs.unwrap_or(1)),
+        sharding: Sharding::Row,
+        prefetch_batches: PREFETCH_BATCHES,
+    })
 }

@@ -2,7 +2,7 @@
 
 use trainyard_diagnostic::{Code, Diagnostic, Section};
 
-use super::{optimizer, single};
+use super::optimizer;
 use crate::{
     Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossConfig, LossReduction,
     ModelConfig, ModelKind, OptimizerSection,
@@ -47,7 +47,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     let defaults = read_choice(&section, "defaults", "set of defaults", &known);
     let activation = read_choice(&section, "activation", "activation", &Activation::NAMES);
     let combiner = read_choice(&section, "sparse_combiner", "combiner", &Combiner::NAMES);
-    let dropout = single(&section, "dropout");
+    let dropout = section.single("dropout");
     if let Some(dropout) = dropout.filter(|dropout| !(0.0..1.0).contains(dropout)) {
         section.fail(
             Code::E1002,
@@ -152,8 +152,8 @@ fn read_optimizer(
 }
 
 fn read_loss(section: &Section<'_>) -> Option<LossConfig> {
-    let gamma = single(section, "focal_gamma");
-    let alpha = single(section, "focal_alpha");
+    let gamma = section.single("focal_gamma");
+    let alpha = section.single("focal_alpha");
     if let Some(gamma) = gamma.filter(|gamma| *gamma < 0.0) {
         section.fail(
             Code::E1002,

@@ -3,7 +3,6 @@
 use serde_json::{Map, Value as Json};
 use trainyard_diagnostic::{Code, Section, Value};
 
-use super::single;
 use crate::OptimizerSection;
 
 /// The range of a hyper-parameter.
@@ -312,7 +311,7 @@ fn parameter(section: &Section<'_>, name: &'static str, range: Range) -> Option<
 
 fn number(section: &Section<'_>, name: &'static str, range: Range) -> Option<Json> {
     // The check uses single precision, in which 1e-50 is 0. The value keeps its full precision.
-    let value = single(section, name)?;
+    let value = section.single(name)?;
     let given = section.number(name)?;
     let (holds, rule) = match range {
         Range::Positive | Range::Rate | Range::RateBehind => (value > 0.0, "> 0"),

@@ -1,11 +1,9 @@
 //! `[strategy]`: distribution of training.
 
-use trainyard_diagnostic::{Code, Diagnostic, Section};
+use serde::Serialize;
+use trainyard_diagnostic::{Code, Diagnostic, Section, Takes, section};
 
-use crate::{
-    Encoding, InputConfig, Partitioner, Placement, Replication, Sharding, StrategyConfig,
-    StrategyKind, Update, UpdateSection,
-};
+use crate::{Encoding, InputConfig, Partitioner, Placement, Sharding, Update};
 
 /// Most slices of a variable.
 const SHARDS_MAX: u64 = 1_000_000;
@@ -13,115 +11,224 @@ const SHARDS_MAX: u64 = 1_000_000;
 const PIPELINE_DEPTH_MAX: u64 = 8;
 /// Largest size of a slice that can be configured, in bytes.
 const SHARD_BYTES_MAX: u64 = 1 << 40;
-
 /// Most batches of a synchronous step, and most replicas of a process.
 const REPLICAS_MAX: u64 = 4096;
 /// Largest staleness bound.
 const STALENESS_MAX: u64 = 1_000_000;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+section! {
+    /// Keys of `[strategy]`.
+    #[derive(Debug)]
+    pub(crate) struct StrategyKeys {
+        /// where the parameters are. On several hosts: `parameter_server`; `multi_worker_mirrored`, in every worker, and the
+        /// workers add up their gradients; `hybrid`, tables on servers and everything else in every worker. In one process:
+        /// `one_device`, `mirrored`, `central_storage` ([training-modes.md](training-modes.md))
+        kind: Option<StrategyKind> = choice("strategy", &StrategyKind::NAMES).or_invalid(StrategyKind::ParameterServer);
+        /// for parameter servers: `async`; `sync`, a step is the mean of several batches; `ssp`, asynchronous, with a bound
+        /// on how far ahead a task may be
+        update: Option<Mode> = choice("update", &Mode::NAMES).or_invalid(Mode::Async);
+        /// for `sync`: batches of a step, at most the number of tasks that train. Further tasks are backup workers
+        replicas_to_aggregate: Option<usize> = integer(1..=REPLICAS_MAX).optional("one for each task");
+        /// for `ssp`: maximum steps between the fastest and the slowest task, from 0
+        staleness_steps_max: Option<u64> = integer(0..=STALENESS_MAX).optional("required with it");
+        /// `between_graph`: workers read the input. `in_graph`: the chief reads the input and sends it to workers that only
+        /// compute
+        replication: Option<Replication> = choice("replication", &Replication::NAMES).or_invalid(Replication::BetweenGraph);
+        /// for `mirrored` and `central_storage`: replicas in the process
+        replicas: Option<usize> = integer(1..=REPLICAS_MAX).optional("the cores");
+        /// multiplies learning rates by the batches of a step, or, if each batch is a step, by the number of tasks that
+        /// train
+        scale_learning_rate: bool = flag().or(false);
+        /// `greedy` by bytes, or `round_robin`
+        placement: Option<Placement> = choice("placement", &Placement::NAMES).or_invalid(Placement::Greedy);
+        /// whether the chief trains too; in one process it must
+        chief_trains: Option<bool> = flag().optional("true; false with `in_graph`");
+        /// steps whose parameters a task reads ahead while it computes, 0 to 8. With 0 a task reads them after it has pushed
+        /// the previous step, as in TensorFlow. With 1 the network and the model work at the same time, and a step does not
+        /// see the latest push of its own task
+        pipeline_depth: usize = integer(0..=PIPELINE_DEPTH_MAX).or(0);
+        /// type of values on the network: `float32`, `bfloat16` or `float16`. The 16-bit types round parameters and
+        /// gradients on the way and nothing else. The rounding error of the gradients of dense variables is added to their
+        /// next gradients
+        payload: Option<Encoding> = choice("payload", &Encoding::NAMES).or_invalid(Encoding::Float32);
+        /// `{ kind = "min_size", min_shard_bytes = 262144, max_shards = .. }`, `{ kind = "max_size", max_shard_bytes = .. }`,
+        /// `{ kind = "fixed", num_shards = .. }`
+        partitioner: Option<Partitioner> = custom(read_partitioner, || Takes::AnyTable, "")
+            .or_invalid(Partitioner::default())
+            .said("`min_size`, one part per server at most");
+    }
+}
+
+/// Name of an update mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
     Async,
     Sync,
     Ssp,
 }
 
-#[derive(Clone, Copy)]
+impl Mode {
+    const NAMES: [(&'static str, Self); 3] = [
+        ("async", Self::Async),
+        ("sync", Self::Sync),
+        ("ssp", Self::Ssp),
+    ];
+}
+
+/// Distribution of training.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StrategyConfig {
+    /// Location of the parameters.
+    pub kind: StrategyKind,
+    /// Update mode, and the size of a synchronous step.
+    pub update: UpdateSection,
+    /// Tasks that read the input.
+    pub replication: Replication,
+    /// Copies of the model that one process trains, under `mirrored` and `central_storage`; absent = one per core.
+    pub replicas: Option<usize>,
+    /// Whether learning rates are multiplied by the batches of a step, or by the tasks that train (Goyal et al., 2017,
+    /// the linear scaling rule); false by default.
+    pub scale_learning_rate: bool,
+    /// Division of variables into slices; by default slices of at least 256 KiB, at most one per ps.
+    pub partitioner: Partitioner,
+    /// Placement of slices on parameter servers.
+    pub placement: Placement,
+    /// Whether the chief also trains; true by default, false under in-graph replication.
+    pub chief_trains: bool,
+    /// Steps whose parameters a task reads ahead while it computes; 0 by default, as in TensorFlow.
+    pub pipeline_depth: usize,
+    /// Encoding of values on the wire; `float32` by default.
+    pub payload: Encoding,
+}
+
+/// Location of the parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StrategyKind {
+    /// On parameter servers (`tf.distribute.ParameterServerStrategy`).
+    ParameterServer,
+    /// In every worker. The workers add up their gradients (`tf.distribute.MultiWorkerMirroredStrategy`).
+    MultiWorkerMirrored,
+    /// Tables on parameter servers, all other variables in every worker.
+    Hybrid,
+    /// In every replica of one process (`tf.distribute.MirroredStrategy`).
+    Mirrored,
+    /// One copy for several replicas of one process (`tf.distribute.experimental.CentralStorageStrategy`).
+    CentralStorage,
+    /// One copy for one replica (`tf.distribute.OneDeviceStrategy`).
+    OneDevice,
+}
+
+impl StrategyKind {
+    /// Every kind with its name in a job file.
+    pub const NAMES: [(&'static str, Self); 6] = [
+        ("parameter_server", Self::ParameterServer),
+        ("multi_worker_mirrored", Self::MultiWorkerMirrored),
+        ("hybrid", Self::Hybrid),
+        ("mirrored", Self::Mirrored),
+        ("central_storage", Self::CentralStorage),
+        ("one_device", Self::OneDevice),
+    ];
+
+    /// Returns the name in a job file.
+    pub fn name(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(_, known)| *known == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    /// Returns whether every worker of a cluster holds parameters.
+    pub fn is_mirrored(self) -> bool {
+        matches!(self, Self::MultiWorkerMirrored | Self::Hybrid)
+    }
+
+    /// Returns whether several copies of the model may train in one process.
+    pub fn has_replicas(self) -> bool {
+        matches!(self, Self::Mirrored | Self::CentralStorage)
+    }
+}
+
+/// Update mode, and the size of a synchronous step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct UpdateSection {
+    /// When gradients take effect; `async` by default.
+    #[serde(flatten)]
+    pub mode: Update,
+    /// Batches per synchronous step, at least 1; absent = one for each task that trains. Further tasks are backup
+    /// workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas_to_aggregate: Option<usize>,
+}
+
+impl From<Update> for UpdateSection {
+    fn from(mode: Update) -> Self {
+        Self {
+            mode,
+            replicas_to_aggregate: None,
+        }
+    }
+}
+
+/// Tasks that read the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replication {
+    /// Each worker reads its own input (`between_graph`).
+    BetweenGraph,
+    /// The chief reads the input, and sends batches to workers that only compute.
+    InGraph,
+}
+
+impl Replication {
+    /// Every replication with its name in a job file.
+    pub const NAMES: [(&'static str, Self); 2] = [
+        ("between_graph", Self::BetweenGraph),
+        ("in_graph", Self::InGraph),
+    ];
+}
+
+/// Name of a partitioner.
+#[derive(Clone, Copy, PartialEq)]
 enum Cut {
     Fixed,
     MinSize,
     MaxSize,
 }
 
-pub(crate) fn read(section: Option<Section<'_>>) -> Option<StrategyConfig> {
-    let Some(section) = section else {
-        return Some(StrategyConfig {
-            kind: StrategyKind::ParameterServer,
-            update: UpdateSection::default(),
-            replication: Replication::BetweenGraph,
-            replicas: None,
-            scale_learning_rate: false,
-            partitioner: Partitioner::default(),
-            placement: Placement::default(),
-            chief_trains: true,
-            pipeline_depth: 0,
-            payload: Encoding::default(),
-        });
-    };
-    // All keys are read before an early return, so that every mistake is reported.
-    let kinds = [
-        ("parameter_server", StrategyKind::ParameterServer),
-        ("multi_worker_mirrored", StrategyKind::MultiWorkerMirrored),
-        ("hybrid", StrategyKind::Hybrid),
-        ("mirrored", StrategyKind::Mirrored),
-        ("central_storage", StrategyKind::CentralStorage),
-        ("one_device", StrategyKind::OneDevice),
-    ];
-    let kind = choice(&section, "kind", "strategy", &kinds);
-    let update = read_update(&section, kind);
-    let replications = [
-        ("between_graph", Replication::BetweenGraph),
-        ("in_graph", Replication::InGraph),
-    ];
-    let replication = choice(&section, "replication", "replication", &replications);
-    let replicas = section
-        .integer("replicas", 1..=REPLICAS_MAX)
-        .map(|count| count as usize);
-    let scale_learning_rate = section.flag("scale_learning_rate").unwrap_or(false);
-    let placement = choice(&section, "placement", "placement", &Placement::NAMES);
-    let chief_trains = section.flag("chief_trains");
-    let pipeline_depth = section
-        .integer("pipeline_depth", 0..=PIPELINE_DEPTH_MAX)
-        .unwrap_or(0) as usize;
-    let payload = choice(&section, "payload", "payload", &Encoding::NAMES);
-    let partitioner = match section.section("partitioner") {
-        Some(partitioner) => read_partitioner(partitioner),
-        None => Some(Partitioner::default()),
-    };
-    check(
-        &section,
-        kind,
-        update,
-        replication,
-        replicas.is_some(),
-        pipeline_depth,
-    );
+pub(crate) fn read(section: Section<'_>) -> Option<StrategyConfig> {
+    let keys = StrategyKeys::read_keys(&section)?;
+    let update = update(&section, &keys);
+    check(&section, &keys, update);
     section.finish();
     Some(StrategyConfig {
-        kind: kind?,
+        kind: keys.kind?,
         update: update?,
-        replication: replication?,
-        replicas,
-        scale_learning_rate,
-        partitioner: partitioner?,
-        placement: placement?,
+        replication: keys.replication?,
+        replicas: keys.replicas,
+        scale_learning_rate: keys.scale_learning_rate,
+        partitioner: keys.partitioner?,
+        placement: keys.placement?,
         // Under in-graph replication, the chief reads the input for the workers, like TensorFlow's coordinator.
-        chief_trains: chief_trains.unwrap_or(replication != Some(Replication::InGraph)),
-        pipeline_depth,
-        payload: payload?,
+        chief_trains: keys
+            .chief_trains
+            .unwrap_or(keys.replication != Some(Replication::InGraph)),
+        pipeline_depth: keys.pipeline_depth,
+        payload: keys.payload?,
     })
 }
 
-/// Reads `update` and its parameters.
-fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<UpdateSection> {
-    let modes = [
-        ("async", Mode::Async),
-        ("sync", Mode::Sync),
-        ("ssp", Mode::Ssp),
-    ];
-    let aggregate = section
-        .integer("replicas_to_aggregate", 1..=REPLICAS_MAX)
-        .map(|count| count as usize);
-    let staleness = section.integer("staleness_steps_max", 0..=STALENESS_MAX);
+/// Returns the update mode with its parameters, and reports parameters of other modes.
+fn update(section: &Section<'_>, keys: &StrategyKeys) -> Option<UpdateSection> {
     // The other strategies support synchronous updates only.
-    let together = kind.is_some_and(|kind| {
+    let together = keys.kind.is_some_and(|kind| {
         !matches!(
             kind,
             StrategyKind::ParameterServer | StrategyKind::OneDevice
         )
     });
     let mode = match section.node("update") {
-        Some(_) => section.choice("update", "update", &modes)?,
+        Some(_) => keys.update?,
         None if together => Mode::Sync,
         None => Mode::Async,
     };
@@ -144,13 +251,13 @@ fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<Upda
         Mode::Async => Some(Update::Async.into()),
         Mode::Sync => Some(UpdateSection {
             mode: Update::Sync,
-            replicas_to_aggregate: aggregate,
+            replicas_to_aggregate: keys.replicas_to_aggregate,
         }),
         Mode::Ssp => {
             if section.node("staleness_steps_max").is_none() {
                 section.missing("staleness_steps_max", "3");
             }
-            staleness.map(|staleness_steps_max| {
+            keys.staleness_steps_max.map(|staleness_steps_max| {
                 Update::StaleSynchronous {
                     staleness_steps_max,
                 }
@@ -161,35 +268,28 @@ fn read_update(section: &Section<'_>, kind: Option<StrategyKind>) -> Option<Upda
 }
 
 /// Reports settings that contradict each other.
-fn check(
-    section: &Section<'_>,
-    kind: Option<StrategyKind>,
-    update: Option<UpdateSection>,
-    replication: Option<Replication>,
-    replicas: bool,
-    pipeline_depth: usize,
-) {
+fn check(section: &Section<'_>, keys: &StrategyKeys, update: Option<UpdateSection>) {
     let fail =
         |key: &'static str, message: &str| section.fail(Code::E1006, key, message.to_owned());
-    if pipeline_depth > 0 && update.is_some_and(|update| update.mode == Update::Sync) {
+    if keys.pipeline_depth > 0 && update.is_some_and(|update| update.mode == Update::Sync) {
         fail(
             "pipeline_depth",
             "pipeline_depth must be 0 where update is \"sync\": what is read ahead is stale",
         );
     }
-    let Some(kind) = kind else { return };
+    let Some(kind) = keys.kind else { return };
     if kind != StrategyKind::ParameterServer && section.node("update").is_some() {
         let message = "update can be chosen under kind = \"parameter_server\" only: the others are synchronous, \
                        one device needs none";
         fail("update", message);
     }
-    if kind != StrategyKind::ParameterServer && replication == Some(Replication::InGraph) {
+    if kind != StrategyKind::ParameterServer && keys.replication == Some(Replication::InGraph) {
         fail(
             "replication",
             "replication = \"in_graph\" goes with kind = \"parameter_server\" only",
         );
     }
-    if replicas && !kind.has_replicas() {
+    if keys.replicas.is_some() && !kind.has_replicas() {
         fail(
             "replicas",
             "replicas belongs to kind = \"mirrored\" and kind = \"central_storage\"",
@@ -217,20 +317,8 @@ pub(crate) fn settle(root: &Section<'_>, strategy: &StrategyConfig, input: &Inpu
         .push(Diagnostic::error(Code::E1006, message).help("leave out input.train.sharding"));
 }
 
-/// Reads a choice. Without the key, it is the first known value.
-fn choice<T: Copy>(
-    section: &Section<'_>,
-    key: &'static str,
-    what: &str,
-    known: &[(&str, T)],
-) -> Option<T> {
-    match section.node(key) {
-        Some(_) => section.choice(key, what, known),
-        None => known.first().map(|(_, value)| *value),
-    }
-}
-
-fn read_partitioner(section: Section<'_>) -> Option<Partitioner> {
+fn read_partitioner(section: &Section<'_>, key: &'static str) -> Option<Partitioner> {
+    let section = section.section(key)?;
     if section.node("kind").is_none() {
         section.missing("kind", "\"min_size\"");
     }

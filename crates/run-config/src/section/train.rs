@@ -1,51 +1,126 @@
-//! `[train]`, `[eval]` and `[[exporter]]`: end of training, evaluations and exports.
+//! `[train]`: end of training, its initial values and its bounds.
 
-use trainyard_diagnostic::{Code, Section, Value, suggest};
+use serde::{Deserialize, Serialize};
+use trainyard_diagnostic::{Bound, Code, Section, Takes, Value, section};
 
-use super::input::duplicate;
 use super::optimizer;
-use crate::{
-    EarlyStoppingConfig, EvalSpec, ExportForm, ExportFormat, ExporterConfig, ExporterKind,
-    TrainSpec, WarmStartConfig,
-};
+use crate::OptimizerSection;
 
-pub(crate) fn read_train(section: Option<Section<'_>>) -> Option<TrainSpec> {
-    let Some(section) = section else {
-        return Some(TrainSpec {
-            max_steps: None,
-            clip_gradients: None,
-            warm_start: None,
-            early_stopping: None,
-        });
-    };
-    let max_steps = section.integer("max_steps", 1..=u64::MAX);
-    let clip_gradients = section
-        .section("clip_gradients")
-        .map(optimizer::read_clipping);
-    let warm_start = section.section("warm_start").map(read_warm_start);
-    let early_stopping = section.section("early_stopping").map(read_early_stopping);
-    section.finish();
-    Some(TrainSpec {
-        max_steps,
-        clip_gradients: match clip_gradients {
-            Some(clipping) => Some(clipping?),
-            None => None,
-        },
-        warm_start: match warm_start {
-            Some(warm_start) => Some(warm_start?),
-            None => None,
-        },
-        early_stopping: match early_stopping {
-            Some(early_stopping) => Some(early_stopping?),
-            None => None,
-        },
-    })
+section! {
+    /// End of training (`tf.estimator.TrainSpec`).
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    pub struct TrainSpec {
+        /// global step at which training ends. Tasks do not overshoot it, with one exception: if a task dies after it has
+        /// pushed a batch to some parameter servers but not to `ps:0`, another task completes the batch afterwards, as one
+        /// more step
+        max_steps: Option<u64> = integer(1..=u64::MAX).optional("when the input is used up");
+        /// `{ kind = "global_norm", clip = 5.0 }`; also `norm` (of each variable) and `value`
+        clip_gradients: Option<OptimizerSection> = custom(read_clipping, || Takes::AnyTable, "").optional("none");
+        /// `{ from = "runs/old", variables = "dnn/.*", rename = { "new/name" = "old/name" } }`: initial values of a new
+        /// model. `variables` is a regular expression that must match whole names. `from` is one of: a model folder or a
+        /// checkpoint in it, an export or a folder of exports (the newest is used), a checkpoint of TensorFlow, a
+        /// `.safetensors` or `.npy` file, or a folder of such files. The name of an array is its file name without `.npy`,
+        /// and in a folder the path below that folder: `dnn/a/weights.npy` is `dnn/a/weights`. 16, 32 and 64-bit floats are
+        /// read
+        warm_start: Option<WarmStartConfig> = custom(read_warm_start, warm_start_takes, "").optional("none");
+        /// evaluations end training before `max_steps` or the end of the input. The job ends at its best checkpoint:
+        /// retention never removes that checkpoint, and the later ones are removed at the end. Needs `[input.eval]`; keys
+        /// [below](#trainearly_stopping)
+        early_stopping: Option<EarlyStoppingConfig> = custom(read_early_stopping, early_stopping_takes, "")
+            .optional("none"), serde(skip_serializing_if = "Option::is_none");
+    }
 }
 
-fn read_warm_start(section: Section<'_>) -> Option<WarmStartConfig> {
-    let from = section.required_text("from", "\"runs/old\"");
-    let variables = section.text("variables").unwrap_or_else(|| ".*".to_owned());
-    if let Err(error) = regex::Regex::new(&variables) {
+section! {
+    /// Keys of `[train.early_stopping]`.
+    #[derive(Debug)]
+    pub(crate) struct EarlyStoppingKeys {
+        /// the job ends after this many evaluations without a better one since the best
+        max_evaluations_without_improvement: Option<u64> = integer(1..=u64::MAX).optional("never");
+        /// the job ends when no evaluation within this many steps after the best one is better (`stop_if_no_decrease_hook`,
+        /// `stop_if_no_increase_hook`)
+        max_steps_without_improvement: Option<u64> = integer(1..=u64::MAX).optional("never");
+        /// the job ends when an evaluation reaches this value (`stop_if_higher_hook`, `stop_if_lower_hook`)
+        stop_at: Option<f64> = number(Bound::None).optional("never");
+        /// metric to compare
+        metric: String = text().or("loss".to_owned());
+        /// direction of the metric
+        higher_is_better: Option<bool> = flag().optional("false for losses, else true");
+        /// evaluations before this step do not end the job
+        min_steps: u64 = integer(0..=u64::MAX).or(0);
+        /// an evaluation is better only if it improves by more than this
+        min_delta: f64 = number(Bound::NotNegative).or(0.0);
+    }
+}
+
+section! {
+    /// Keys of `train.warm_start`.
+    #[derive(Debug)]
+    pub(crate) struct WarmStartKeys {
+        /// checkpoint, export, file or folder with the initial values
+        from: Option<String> = nonempty_text().required_or_invalid("\"runs/old\"");
+        /// regular expression that must match the whole name of a variable
+        variables: String = text().or(".*".to_owned());
+        /// names in the checkpoint, by the names of this job, if they differ
+        rename: Vec<(String, String)> = custom(read_rename, || Takes::AnyTable, "").or(Vec::new()).said("none");
+    }
+}
+
+/// Evaluations that end training (`tf.estimator.experimental.stop_if_no_decrease_hook` and its siblings). The job ends
+/// at its best checkpoint. At least one of the first three bounds is given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EarlyStoppingConfig {
+    /// Name of the metric; `loss` by default.
+    pub metric: String,
+    /// Whether a higher metric is better; false for `loss` and `average_loss`, true otherwise.
+    pub higher_is_better: bool,
+    /// Evaluations without improvement after the best one that end the job; at least 1.
+    pub max_evaluations_without_improvement: Option<u64>,
+    /// Steps without improvement after the best evaluation that end the job; at least 1.
+    pub max_steps_without_improvement: Option<u64>,
+    /// Value of the metric at which the job ends.
+    pub stop_at: Option<f64>,
+    /// Steps before which no evaluation ends the job; 0 by default.
+    pub min_steps: u64,
+    /// Largest gain that does not count as improvement; 0 by default.
+    pub min_delta: f64,
+}
+
+/// Source of the initial values of a new model (`tf.estimator.WarmStartSettings`).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WarmStartConfig {
+    /// A checkpoint of Trainyard (a folder `model.ckpt-<step>`, or a model directory, whose latest checkpoint counts),
+    /// or the prefix of a TensorFlow checkpoint. A relative path is relative to the working folder, then to the job
+    /// file.
+    pub from: String,
+    /// Regular expression that must match the whole name of a variable; `.*` by default.
+    pub variables: String,
+    /// (variable of this job, name in the checkpoint), if the names differ.
+    pub rename: Vec<(String, String)>,
+}
+
+pub(crate) fn read(section: Section<'_>) -> Option<TrainSpec> {
+    let train = TrainSpec::read_keys(&section);
+    section.finish();
+    train
+}
+
+fn read_clipping(section: &Section<'_>, key: &'static str) -> Option<OptimizerSection> {
+    section.section(key).and_then(optimizer::read_clipping)
+}
+
+fn warm_start_takes() -> Takes {
+    Takes::Table(WarmStartKeys::keys())
+}
+
+fn early_stopping_takes() -> Takes {
+    Takes::Table(EarlyStoppingKeys::keys())
+}
+
+fn read_warm_start(section: &Section<'_>, key: &'static str) -> Option<WarmStartConfig> {
+    let section = section.section(key)?;
+    let keys = WarmStartKeys::read_keys(&section)?;
+    if let Err(error) = regex::Regex::new(&keys.variables) {
         let reason = error.to_string();
         let reason = reason.lines().last().unwrap_or_default().to_owned();
         section.fail(
@@ -54,46 +129,40 @@ fn read_warm_start(section: Section<'_>) -> Option<WarmStartConfig> {
             format!("variables must be a regular expression: {reason}"),
         );
     }
+    section.finish();
+    Some(WarmStartConfig {
+        from: keys.from?,
+        variables: keys.variables,
+        rename: keys.rename,
+    })
+}
+
+/// Reads a table of names whose keys the user chooses.
+fn read_rename(section: &Section<'_>, key: &'static str) -> Option<Vec<(String, String)>> {
     let mut rename = Vec::new();
-    if let Some(table) = section.section("rename") {
-        for (key, node) in table.entries() {
+    if let Some(table) = section.section(key) {
+        for (name, node) in table.entries() {
             match &node.value {
-                Value::Text(text) => rename.push((key.to_owned(), text.clone())),
+                Value::Text(text) => rename.push((name.to_owned(), text.clone())),
                 _ => section.fail(
                     Code::E1002,
-                    "rename",
-                    format!("rename of `{key}` must be a string"),
+                    key,
+                    format!("rename of `{name}` must be a string"),
                 ),
             }
         }
     }
-    section.finish();
-    Some(WarmStartConfig {
-        from: from?,
-        variables,
-        rename,
-    })
+    Some(rename)
 }
 
 /// Returns whether a lower value of a metric is better, unless the job says otherwise.
-fn lower_is_better(metric: &str) -> bool {
+pub(crate) fn lower_is_better(metric: &str) -> bool {
     metric == "loss" || metric == "average_loss"
 }
 
-fn read_early_stopping(section: Section<'_>) -> Option<EarlyStoppingConfig> {
-    let metric = section.text("metric").unwrap_or_else(|| "loss".to_owned());
-    let higher_is_better = section
-        .flag("higher_is_better")
-        .unwrap_or(!lower_is_better(&metric));
-    let max_evaluations = section.integer("max_evaluations_without_improvement", 1..=u64::MAX);
-    let max_steps = section.integer("max_steps_without_improvement", 1..=u64::MAX);
-    let stop_at = section.number("stop_at");
-    let min_steps = section.integer("min_steps", 0..=u64::MAX).unwrap_or(0);
-    let min_delta = section.number("min_delta").unwrap_or(0.0);
-    if min_delta.is_nan() || min_delta < 0.0 {
-        let message = format!("min_delta must be >= 0, given {min_delta}");
-        section.fail(Code::E1002, "min_delta", message);
-    }
+fn read_early_stopping(section: &Section<'_>, key: &'static str) -> Option<EarlyStoppingConfig> {
+    let section = section.section(key)?;
+    let keys = EarlyStoppingKeys::read_keys(&section)?;
     let bounds = [
         "max_evaluations_without_improvement",
         "max_steps_without_improvement",
@@ -103,158 +172,16 @@ fn read_early_stopping(section: Section<'_>) -> Option<EarlyStoppingConfig> {
         section.missing("max_evaluations_without_improvement", "3");
     }
     section.finish();
+    let higher_is_better = keys
+        .higher_is_better
+        .unwrap_or(!lower_is_better(&keys.metric));
     Some(EarlyStoppingConfig {
-        metric,
+        metric: keys.metric,
         higher_is_better,
-        max_evaluations_without_improvement: max_evaluations,
-        max_steps_without_improvement: max_steps,
-        stop_at,
-        min_steps,
-        min_delta,
-    })
-}
-
-pub(crate) fn read_eval(section: Option<Section<'_>>) -> Option<EvalSpec> {
-    let Some(section) = section else {
-        return Some(EvalSpec {
-            steps: None,
-            start_delay_secs: 120,
-            throttle_secs: 600,
-            on_training_data: false,
-            every_checkpoint: false,
-            group_auc_column: None,
-        });
-    };
-    let eval = EvalSpec {
-        steps: section.integer("steps", 1..=u64::MAX),
-        start_delay_secs: section
-            .integer("start_delay_secs", 0..=u64::MAX)
-            .unwrap_or(120),
-        throttle_secs: section
-            .integer("throttle_secs", 0..=u64::MAX)
-            .unwrap_or(600),
-        on_training_data: section.flag("on_training_data").unwrap_or(false),
-        every_checkpoint: section.flag("every_checkpoint").unwrap_or(false),
-        group_auc_column: section.text("group_auc_column"),
-    };
-    if eval.every_checkpoint {
-        for key in ["start_delay_secs", "throttle_secs"]
-            .into_iter()
-            .filter(|key| section.node(key).is_some())
-        {
-            let message = format!(
-                "{key} has no meaning with every_checkpoint = true: no checkpoint is passed over"
-            );
-            section.fail(Code::E1006, key, message);
-        }
-    }
-    section.finish();
-    Some(eval)
-}
-
-pub(crate) fn read_exporters(root: &Section<'_>) -> Option<Vec<ExporterConfig>> {
-    let mut out = Vec::new();
-    if root.node("exporter").is_none() {
-        return Some(out);
-    }
-    for section in root.sections("exporter") {
-        let known = [
-            ("latest", ExporterKind::Latest),
-            ("best", ExporterKind::Best),
-            ("final", ExporterKind::Final),
-        ];
-        let kind = match section.node("kind") {
-            Some(_) => section.choice("kind", "exporter", &known),
-            None => {
-                section.missing("kind", "\"best\"");
-                None
-            }
-        };
-        let default = known
-            .iter()
-            .find(|(_, known)| Some(*known) == kind)
-            .map_or("best", |(name, _)| name);
-        let name = section.text("name").unwrap_or_else(|| default.to_owned());
-        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
-            let message = format!("exporter.name must be a plain folder name, given `{name}`");
-            section.fail(Code::E1002, "name", message);
-        }
-        let metric = section.text("metric").unwrap_or_else(|| "loss".to_owned());
-        let exports_to_keep = section
-            .integer("exports_to_keep", 0..=1_000_000)
-            .unwrap_or(5) as usize;
-        let higher_is_better = section
-            .flag("higher_is_better")
-            .unwrap_or(!lower_is_better(&metric));
-        let form = read_form(&section);
-        if let (Some(kind), Some(form)) = (kind, form) {
-            out.push(ExporterConfig {
-                kind,
-                name,
-                exports_to_keep,
-                metric,
-                higher_is_better,
-                form,
-            });
-        }
-        section.finish();
-    }
-    let names: Vec<String> = out.iter().map(|exporter| exporter.name.clone()).collect();
-    if let Some(twice) = duplicate(&names) {
-        root.fail(
-            Code::E1002,
-            "exporter",
-            format!("exporters must have unique names, `{twice}` is given twice"),
-        );
-    }
-    Some(out)
-}
-
-/// Reads one format, or a list of formats.
-fn read_form(section: &Section<'_>) -> Option<ExportForm> {
-    let hashed_as_ids = section.flag("hashed_as_ids").unwrap_or(false);
-    let mut formats = Vec::new();
-    match section.node("format").map(|node| &node.value) {
-        None => formats.push(ExportFormat::Safetensors),
-        Some(Value::List(_)) => {
-            for name in section.texts("format")? {
-                let Some((_, format)) =
-                    ExportFormat::NAMES.iter().find(|(known, _)| *known == name)
-                else {
-                    let message = format!("unknown export format `{name}`");
-                    let problem = section.reject(Code::E1101, "format", message);
-                    let known = ExportFormat::NAMES.map(|(name, _)| name);
-                    section.problems().push(match suggest(&name, known) {
-                        Some(near) => problem.help(format!("did you mean `{near}`?")),
-                        None => problem.help(format!("known: {}", known.join(", "))),
-                    });
-                    return None;
-                };
-                if !formats.contains(format) {
-                    formats.push(*format);
-                }
-            }
-            if formats.is_empty() {
-                section.fail(
-                    Code::E1002,
-                    "format",
-                    "format must name at least one format, given none",
-                );
-                return None;
-            }
-        }
-        Some(_) => formats.push(section.choice("format", "export format", &ExportFormat::NAMES)?),
-    }
-    if hashed_as_ids && !formats.contains(&ExportFormat::Onnx) {
-        section.fail(
-            Code::E1006,
-            "hashed_as_ids",
-            "hashed_as_ids has no meaning without format = \"onnx\"",
-        );
-        return None;
-    }
-    Some(ExportForm {
-        formats,
-        hashed_as_ids,
+        max_evaluations_without_improvement: keys.max_evaluations_without_improvement,
+        max_steps_without_improvement: keys.max_steps_without_improvement,
+        stop_at: keys.stop_at,
+        min_steps: keys.min_steps,
+        min_delta: keys.min_delta,
     })
 }

@@ -9,9 +9,9 @@ use std::path::Path;
 use proptest::prelude::*;
 use trainyard_diagnostic::{Diagnostic, Place, render_all};
 use trainyard_run_config::{
-    Compression, Deep, ExportFormat, FeatureKind, Format, Guard, GuardSection, IndexBase, Job,
-    Nonfinite, ParameterServersConfig, Replication, Sharding, StrategyKind, Update, UpdateSection,
-    resolve_files,
+    Compression, Deep, Durability, ExportFormat, FeatureKind, Format, Guard, GuardSection,
+    IndexBase, Job, Nonfinite, ParameterServersConfig, Replication, Sharding, StrategyKind, Update,
+    UpdateSection, resolve_files,
 };
 
 const CENSUS: &str = r#"
@@ -116,7 +116,13 @@ fn threads_of_a_step_are_left_to_the_machine_or_counted() {
 #[test]
 fn parameter_servers_have_a_guard_and_bounds() {
     let job = parse(CENSUS, &[]).unwrap();
-    assert_eq!(job.parameter_servers, ParameterServersConfig::default());
+    let expected = ParameterServersConfig {
+        durability: Durability::Wal,
+        log_bytes_max: 4 << 30,
+        memory_bytes_max: None,
+        guard: GuardSection::default(),
+    };
+    assert_eq!(job.parameter_servers, expected);
     let guard = job.parameter_servers.guard;
     assert_eq!(
         (guard.bounds, guard.quarantine_after),

@@ -1,5 +1,6 @@
 //! Job files: valid ones, and the messages about mistakes.
 
+mod declared;
 mod dynamic;
 mod job;
 mod page;

@@ -2,7 +2,6 @@
 
 use trainyard_diagnostic::{Code, Section, Value};
 
-use super::super::single;
 use crate::{Normalizer, Numbers, Operand, Time, TimePart, TimeUnit};
 
 /// Most numbers in a field.
@@ -168,7 +167,9 @@ fn read_default(section: &Section<'_>, width: usize) -> Option<Option<Vec<f32>>>
                 numbers.into_iter().map(|number| number as f32).collect(),
             ))
         }
-        Some(_) => single(section, "default").map(|number| Some(vec![number; width])),
+        Some(_) => section
+            .single("default")
+            .map(|number| Some(vec![number; width])),
     }
 }
 
@@ -249,7 +250,7 @@ fn read_pair(
     is_needed: bool,
     normalizer: &str,
 ) -> Option<Option<(f32, f32)>> {
-    match (is_needed, single(section, first), single(section, second)) {
+    match (is_needed, section.single(first), section.single(second)) {
         (true, Some(first), Some(second)) => Some(Some((first, second))),
         (true, _, _) => {
             let message = format!(

@@ -2,7 +2,6 @@
 
 use trainyard_diagnostic::{Code, Diagnostic, Section, Value};
 
-use super::super::single;
 use super::Kind;
 use crate::{Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, ModelKind};
 
@@ -209,7 +208,7 @@ fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
         Some(_) => inner.choice("combiner", "combiner", &Combiner::NAMES),
         None => Some(Combiner::Mean),
     };
-    let max_norm = single(&inner, "max_norm");
+    let max_norm = inner.single("max_norm");
     if let Some(norm) = max_norm.filter(|norm| *norm <= 0.0) {
         inner.fail(
             Code::E1002,

@@ -1,0 +1,91 @@
+//! The keys of a job file, as one tree: the documentation and the schema for editors come from it.
+
+use trainyard_diagnostic::{Key, Preset, Takes, section};
+
+use crate::section::evaluation::evaluation_keys;
+use crate::section::exporter::ExporterKeys;
+use crate::section::input::InputKeys;
+use crate::section::strategy::StrategyKeys;
+use crate::{EvalSpec, ParameterServersConfig, RunConfig, TrainSpec};
+
+section! {
+    /// Keys at the top of a job file.
+    #[derive(Debug)]
+    pub(crate) struct TopKeys {
+        /// folder of checkpoints, evaluations and exports. A relative path is relative to the working folder. On a cluster,
+        /// a folder that all hosts share, or a path in a bucket: `s3://bucket/path`, `gs://bucket/path`, or in HDFS:
+        /// `hdfs://host:port/path` ([below](#a-model-folder-in-a-bucket))
+        model_dir: Option<String> = nonempty_text().required_or_invalid("\"runs/census\"");
+        /// if `model_dir` is in a bucket: folder on this machine for the logs of servers, dead letters, and files that are
+        /// still being written
+        local_dir: Option<String> = text().optional(
+            "`/var/tmp/trainyard-s3-bucket+path`. A `/` is written as `+`. Every other character except letters, digits, \
+             `.`, `-` and `_` is written as `%` and hexadecimal digits, so two paths never share a folder"
+        );
+    }
+}
+
+/// Returns the keys of a job file. The tables of `[[feature]]` and `[model]`, of optimizers, clipping and partitioners
+/// depend on their kinds; their readers alone know their keys.
+pub fn keys() -> Vec<Key> {
+    let mut keys = TopKeys::keys();
+    keys.extend([
+        table(
+            "run",
+            Takes::Table(RunConfig::keys()),
+            "operation of the run",
+        ),
+        required(
+            "input",
+            Takes::Table(InputKeys::keys()),
+            "input of training and evaluation",
+        ),
+        required("feature", Takes::AnyTables, "feature columns"),
+        required("model", Takes::AnyTable, "the model"),
+        table("train", Takes::Table(TrainSpec::keys()), "end of training"),
+        table(
+            "eval",
+            Takes::Table(EvalSpec::keys()),
+            "schedule and kind of evaluations",
+        ),
+        table(
+            "evaluation",
+            Takes::Tables(evaluation_keys()),
+            "further evaluations",
+        ),
+        table(
+            "exporter",
+            Takes::Tables(ExporterKeys::keys()),
+            "exports after evaluations",
+        ),
+        table(
+            "strategy",
+            Takes::Table(StrategyKeys::keys()),
+            "distribution of training",
+        ),
+        table(
+            "parameter_servers",
+            Takes::Table(ParameterServersConfig::keys()),
+            "durability, memory and guard of parameter servers",
+        ),
+    ]);
+    keys
+}
+
+fn table(name: &'static str, takes: Takes, meaning: &'static str) -> Key {
+    Key {
+        name,
+        takes,
+        preset: Preset::Words("the defaults of its keys"),
+        meaning,
+    }
+}
+
+fn required(name: &'static str, takes: Takes, meaning: &'static str) -> Key {
+    Key {
+        name,
+        takes,
+        preset: Preset::Required,
+        meaning,
+    }
+}
