@@ -4,7 +4,14 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::Written;
+/// The gradients of a push, encoded as they arrived.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The encoding, as numbered by the journal; 0 = little-endian `f32`.
+    pub encoding: i32,
+    /// The bytes.
+    pub pieces: Vec<Bytes>,
+}
 
 /// Values of one step, concatenated in the order of a [`Selection`](crate::Selection).
 pub trait Gradients: Sync {

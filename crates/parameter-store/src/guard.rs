@@ -1,5 +1,7 @@
 //! The check of a push against its guard, and the description of a violation.
 
+use trainyard_cluster_spec::Task;
+
 use crate::{BatchId, Gradients, Guard, unfit};
 
 /// Values that are checked together.
@@ -78,6 +80,19 @@ pub struct RejectedPush {
     pub batch: BatchId,
     /// Reason of the rejection.
     pub rejection: Rejection,
+}
+
+/// A session with rejected pushes among its latest ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejections {
+    /// Task of the session.
+    pub task: Task,
+    /// Number of the session.
+    pub session: u64,
+    /// Number of rejected pushes among its latest 64.
+    pub recent: u32,
+    /// Batches of the latest rejected pushes.
+    pub latest: Vec<BatchId>,
 }
 
 /// A value, or the norm, that violates the guard.

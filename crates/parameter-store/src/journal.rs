@@ -7,10 +7,9 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use trainyard_cluster_spec::Task;
 
-use crate::{BatchId, MicroBatch, RejectedPush, Rejection, Selection, ShardPosition};
+use crate::{BatchId, MicroBatch, RejectedPush, Rejection, Selection, ShardPosition, Written};
 
 /// Appends a prepared record, with the version that the change led to. It is called under a lock and must not wait.
 pub type AppendRecord = Box<dyn FnOnce(u64) + Send>;
@@ -26,15 +25,6 @@ pub trait Journal: Debug + Send + Sync {
 
     /// Marks the instant of a snapshot: a new part of the log begins here. It is called under a lock and must not wait.
     fn cut(&self, metadata: StoreMetadata);
-}
-
-/// The gradients of a push, encoded as they arrived.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Written {
-    /// The encoding, as numbered by the journal; 0 = little-endian `f32`.
-    pub encoding: i32,
-    /// The bytes.
-    pub pieces: Vec<Bytes>,
 }
 
 /// A change of the store.

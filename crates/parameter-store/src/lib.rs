@@ -10,6 +10,7 @@ mod batch_set;
 mod deduplication_window;
 mod dynamic;
 mod error;
+mod extent;
 mod gradients;
 mod guard;
 mod identity;
@@ -21,6 +22,7 @@ mod pending_pulls;
 mod reading;
 mod selection;
 mod sessions;
+mod shard_position;
 mod slice;
 mod snapshot;
 mod spread_map;
@@ -34,22 +36,23 @@ mod touched;
 pub use deduplication_window::WINDOW;
 pub use dynamic::DynamicStatus;
 pub use error::Error;
-pub use gradients::{GRADIENT_ABS_BOUND, Gradients, unfit};
-pub use guard::{Fault, Found, Look, RejectedPush, Rejection, zero_nonfinite};
+pub use gradients::{GRADIENT_ABS_BOUND, Gradients, Written, unfit};
+pub use guard::{Fault, Found, Look, RejectedPush, Rejection, Rejections, zero_nonfinite};
 pub use identity::{BatchId, Identity};
 pub use journal::{
     AppendRecord, Change, Journal, MicroBatchRecord, PushRecord, Replaced, SessionMetadata,
-    StoreMetadata, Written,
+    StoreMetadata,
 };
 pub use memory_budget::Held;
 pub use micro_batch::MicroBatch;
 pub use reading::Reading;
 pub use selection::Selection;
+pub use shard_position::ShardPosition;
 pub use snapshot::{Basis, Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
-    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections,
-    Restore, ShardPosition, SnapshotAt, State, Status, Store, TensorSource,
+    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Restore,
+    SnapshotAt, State, Status, Store, TensorSource,
 };
 pub use stripe::SliceValues;
 pub use trainyard_optimizer::{Guard, Nonfinite, Update};

@@ -9,8 +9,8 @@ use rayon::iter::{
 use trainyard_optimizer::{OptimizerConfig, SLOTS_MAX};
 use trainyard_variable::InitialRows;
 
+use crate::extent::Extent;
 use crate::memory_budget::grow;
-use crate::snapshot::Extent;
 use crate::stripe::{Rows, SliceValues, Stripe};
 use crate::sync::{AtomicU64, RwLock};
 use crate::touched::RowSet;

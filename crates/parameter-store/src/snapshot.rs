@@ -11,17 +11,6 @@ use crate::memory_budget::Reservation;
 use crate::slice::Slice;
 use crate::{ShardPosition, SliceValues};
 
-/// The rows that a snapshot reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// Every held row.
-    Whole,
-    /// Every held row. Later increments may be based on this snapshot.
-    Base,
-    /// The rows that have changed since the base.
-    Increment,
-}
-
 /// How a snapshot relates to earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Basis {

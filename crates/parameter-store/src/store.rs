@@ -4,7 +4,6 @@ mod build;
 mod closing;
 mod cut;
 mod memory_accounting;
-mod position;
 mod preparing;
 mod previous;
 mod push;
@@ -29,15 +28,15 @@ use crate::slice::Slice;
 use crate::steps::Steps;
 use crate::sync::{Mutex, RwLock};
 use crate::{
-    Basis, Change, Error, Guard, Identity, Journal, Reading, Selection, Snapshot, Ticket, Update,
+    Basis, Change, Error, Guard, Identity, Journal, Reading, Selection, ShardPosition, Snapshot,
+    Ticket, Update,
 };
 use build::BuildStanding;
 pub use cut::SnapshotAt;
-pub use position::ShardPosition;
 use previous::Previous;
 pub use request::{
-    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Rejections,
-    Restore, State, Status, TensorSource,
+    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Restore,
+    State, Status, TensorSource,
 };
 use tables::Tables;
 

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use trainyard_diagnostic::{Code, Diagnostic, not_built_help, suggest};
 
-#[cfg(not(feature = "hdfs"))]
-use crate::Location;
-use crate::Scheme;
+use crate::scheme::Scheme;
 
 /// A failed access to a remote file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -139,20 +137,6 @@ impl Error {
     /// Returns the storage error inside an I/O error, if there is one.
     pub fn of(error: &std::io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
-    }
-
-    /// Returns the error that this program was built without the feature for a location.
-    #[cfg(not(feature = "hdfs"))]
-    pub(crate) fn not_built(location: &Location) -> Self {
-        let feature = if location.scheme == Scheme::Hdfs {
-            "hdfs"
-        } else {
-            "object-stores"
-        };
-        Self::NotBuilt {
-            url: location.url.clone(),
-            feature,
-        }
     }
 
     fn code(&self) -> Code {

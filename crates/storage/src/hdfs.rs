@@ -13,8 +13,8 @@ use object_store::{Error as StoreError, ObjectStore, PutMode};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::executor::Executor;
+use crate::part::{PART_BYTES, part};
 use crate::retry::{ATTEMPT_MAX, backoff, fatal, shown};
-use crate::write::{PART_BYTES, part};
 use crate::{Error, Location};
 
 /// Retries of the HDFS client itself: enough to reach the active NameNode. [`crate::retry`] retries all other failures.

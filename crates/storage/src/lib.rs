@@ -11,6 +11,7 @@
 
 #[cfg(not(feature = "object-stores"))]
 mod absent;
+mod entry;
 mod error;
 #[cfg(feature = "object-stores")]
 mod executor;
@@ -19,11 +20,14 @@ mod file;
 mod hdfs;
 mod location;
 #[cfg(feature = "object-stores")]
+mod part;
+#[cfg(feature = "object-stores")]
 mod read_ahead;
 #[cfg(feature = "object-stores")]
 mod remote;
 #[cfg(feature = "object-stores")]
 mod retry;
+mod scheme;
 mod storage;
 #[cfg(feature = "object-stores")]
 mod store;
@@ -35,10 +39,12 @@ use absent as remote;
 #[cfg(not(feature = "object-stores"))]
 use absent as read_ahead;
 
+pub use entry::{Entry, Stamp};
 pub use error::Error;
 pub use file::File;
-pub use location::{Location, Scheme, is_remote};
-pub use storage::{Entry, Stamp, Storage};
+pub use location::{Location, is_remote};
+pub use scheme::Scheme;
+pub use storage::Storage;
 
 /// Ranges of a remote file that are requested at once.
 pub(crate) const RANGES_AT_ONCE: usize = 8;

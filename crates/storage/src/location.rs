@@ -2,49 +2,8 @@
 
 use std::path::Path;
 
-use crate::Error;
-
-/// Kind of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheme {
-    /// Amazon S3, and stores with the same protocol.
-    S3,
-    /// Google Cloud Storage.
-    Gs,
-    /// A web server.
-    Http,
-    /// The Hadoop file system.
-    Hdfs,
-}
-
-impl Scheme {
-    /// The names before `://`.
-    pub const NAMES: [&'static str; 6] = ["s3", "s3a", "gs", "http", "https", "hdfs"];
-
-    fn of(name: &str) -> Option<Self> {
-        match name {
-            "s3" | "s3a" => Some(Self::S3),
-            "gs" => Some(Self::Gs),
-            "http" | "https" => Some(Self::Http),
-            "hdfs" => Some(Self::Hdfs),
-            _ => None,
-        }
-    }
-
-    /// Returns advice on how to provide credentials.
-    pub(crate) fn credentials(self) -> &'static str {
-        match self {
-            Self::S3 => {
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket"
-            }
-            Self::Gs => {
-                "set GOOGLE_SERVICE_ACCOUNT to the path of a key file, or GOOGLE_SKIP_SIGNATURE=true for a public bucket"
-            }
-            Self::Http => "http files are read without credentials",
-            Self::Hdfs => "set HADOOP_CONF_DIR, and HADOOP_USER_NAME or a Kerberos ticket",
-        }
-    }
-}
+use crate::error::Error;
+use crate::scheme::Scheme;
 
 /// Returns whether a name is a URL and not a path.
 ///
@@ -124,6 +83,20 @@ impl Location {
             bucket,
             key,
         })
+    }
+
+    /// Returns the error that this program was built without the feature for the location.
+    #[cfg(not(feature = "hdfs"))]
+    pub(crate) fn not_built(&self) -> Error {
+        let feature = if self.scheme == Scheme::Hdfs {
+            "hdfs"
+        } else {
+            "object-stores"
+        };
+        Error::NotBuilt {
+            url: self.url.clone(),
+            feature,
+        }
     }
 
     /// Returns whether the location may match several files.

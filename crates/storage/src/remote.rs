@@ -15,7 +15,7 @@ use crate::executor::Executor;
 use crate::read_ahead::{Object, ReadAhead};
 use crate::retry::retry;
 use crate::store::{self, Client};
-use crate::{Error, Location, Scheme, Stamp, Storage};
+use crate::{Error, Location, Scheme, Stamp};
 
 /// Largest number of files below the folder of a pattern.
 const FILES_MAX: usize = 1 << 20;
@@ -54,13 +54,13 @@ struct Open {
     stores: HashMap<String, Client>,
 }
 
-impl Storage {
-    pub(crate) fn open_remote(&self, location: Location) -> Result<ReadAhead, Error> {
+impl Clients {
+    pub(crate) fn open(&self, location: Location) -> Result<ReadAhead, Error> {
         let (executor, object, _) = self.object(location)?;
         Ok(ReadAhead::new(executor, object))
     }
 
-    pub(crate) fn stamp_remote(&self, location: Location) -> Result<Stamp, Error> {
+    pub(crate) fn stamp(&self, location: Location) -> Result<Stamp, Error> {
         let (_, object, meta) = self.object(location)?;
         let modified = meta.last_modified.timestamp_nanos_opt().unwrap_or(0) as u64;
         let version = modified ^ object.mark.as_deref().map_or(0, fingerprint);
@@ -82,8 +82,8 @@ impl Storage {
             })?),
         };
         let asked = location.clone();
-        let deadline = self.clients.deadline;
-        let most = self.clients.files_max;
+        let deadline = self.deadline;
+        let most = self.files_max;
         let keys = self.wait(&executor, location, async move {
             retry(&asked, deadline, || {
                 let store = Arc::clone(&store);
@@ -119,7 +119,7 @@ impl Storage {
         let (executor, store) = self.store(&location)?;
         let store = store.objects;
         let asked = location.clone();
-        let deadline = self.clients.deadline;
+        let deadline = self.deadline;
         let client = Arc::clone(&store);
         let place = key.clone();
         let meta = self.wait(&executor, &location, async move {
@@ -159,18 +159,14 @@ impl Storage {
             key,
             bytes: meta.size,
             mark: meta.e_tag.clone(),
-            deadline: self.clients.deadline,
+            deadline: self.deadline,
         };
         Ok((executor, object, meta))
     }
 
     /// Returns the client of a location's store, and the executor.
     pub(crate) fn store(&self, location: &Location) -> Result<(Arc<Executor>, Client), Error> {
-        let mut open = self
-            .clients
-            .open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let executor = match &open.executor {
             Some(executor) => Arc::clone(executor),
             None => {
@@ -200,18 +196,16 @@ impl Storage {
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
         // The future itself keeps the deadline, at most twice.
-        executor
-            .wait(self.clients.deadline * 3, future)
-            .unwrap_or_else(|| {
-                let waited = self.clients.deadline * 3;
-                let reason = "no answer in time".to_owned();
-                Err(Error::Unreachable {
-                    url: location.url.clone(),
-                    waited,
-                    attempts: 1,
-                    reason,
-                })
+        executor.wait(self.deadline * 3, future).unwrap_or_else(|| {
+            let waited = self.deadline * 3;
+            let reason = "no answer in time".to_owned();
+            Err(Error::Unreachable {
+                url: location.url.clone(),
+                waited,
+                attempts: 1,
+                reason,
             })
+        })
     }
 }
 
@@ -269,13 +263,10 @@ mod tests {
             open.stores.insert(location.store.clone(), client);
         };
         hold(client);
-        let storage = Storage {
-            clients: clients.clone(),
-        };
-        assert_eq!(storage.list(&location).expect("listed").len(), 2);
+        assert_eq!(clients.list(&location).expect("listed").len(), 2);
         put("data/c.csv");
         hold(Client::writes(objects.fork()));
-        let refused = storage.list(&location).expect_err("one too many");
+        let refused = clients.list(&location).expect_err("one too many");
         assert!(
             refused
                 .to_string()

@@ -147,7 +147,7 @@ pub(crate) fn open(location: &Location, executor: &Executor) -> Result<Client, E
             }
         }
         #[cfg(not(feature = "hdfs"))]
-        Scheme::Hdfs => return Err(Error::not_built(location)),
+        Scheme::Hdfs => return Err(location.not_built()),
     })
 }
 

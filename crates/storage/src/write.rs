@@ -1,6 +1,5 @@
 //! Operations on objects of a store: put, conditional put, upload in parts, read, list and remove.
 
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +11,12 @@ use object_store::path::Path as Key;
 use object_store::{ObjectMeta, ObjectStoreExt as _, PutMode, PutPayload};
 
 use crate::executor::Executor;
-use crate::remote::key;
+use crate::part::{PART_BYTES, part};
+use crate::remote::{Clients, key};
 use crate::retry::retry;
 use crate::store::{Client, Writing};
-use crate::{Entry, Error, Location, Storage};
+use crate::{Entry, Error, Location};
 
-/// Bytes of a part of a large object. Stores require at least 5 MiB. A smaller object is written by one request.
-pub(crate) const PART_BYTES: u64 = 16 << 20;
 /// Most parts of an object (S3 and GCS).
 const PARTS_MAX: u64 = 10_000;
 /// Parts that are uploaded at once. An upload of a file takes 64 MiB of memory.
@@ -34,7 +32,7 @@ struct Place {
     key: Key,
 }
 
-impl Storage {
+impl Clients {
     fn place(&self, name: &Path) -> Result<Place, Error> {
         let location = Location::parse(&name.to_string_lossy())?;
         let (executor, client) = self.store(&location)?;
@@ -46,20 +44,11 @@ impl Storage {
         })
     }
 
-    /// Writes an object, or replaces it. Readers see the old object or the new one.
-    ///
-    /// # Errors
-    /// The store is read-only, denies access, or cannot be reached.
-    pub fn put(&self, name: &Path, bytes: Bytes) -> Result<(), Error> {
+    pub(crate) fn put(&self, name: &Path, bytes: Bytes) -> Result<(), Error> {
         self.put_as(name, bytes, PutMode::Overwrite).map(drop)
     }
 
-    /// Writes an object if there is none of that name. Returns `false` if there is one. It may be this one: if the
-    /// reply to a write is lost, the write is retried.
-    ///
-    /// # Errors
-    /// As [`Storage::put`].
-    pub fn put_if_absent(&self, name: &Path, bytes: Bytes) -> Result<bool, Error> {
+    pub(crate) fn put_if_absent(&self, name: &Path, bytes: Bytes) -> Result<bool, Error> {
         self.put_as(name, bytes, PutMode::Create)
     }
 
@@ -72,7 +61,7 @@ impl Storage {
         } = self.place(name)?;
         let writing = client.writing(&location)?;
         let asked = Arc::clone(&location);
-        let deadline = self.clients.deadline;
+        let deadline = self.deadline;
         self.wait(&executor, &location, async move {
             let put = || async {
                 let put = match &writing {
@@ -97,11 +86,12 @@ impl Storage {
         })
     }
 
-    /// Uploads a local file of `bytes` bytes, in parts if it is large. The object appears when it is complete.
-    ///
-    /// # Errors
-    /// As [`Storage::put`], inside an I/O error: see [`Error::of`]. Or the file cannot be read.
-    pub fn upload(&self, file: std::fs::File, bytes: u64, name: &Path) -> std::io::Result<()> {
+    pub(crate) fn upload(
+        &self,
+        file: std::fs::File,
+        bytes: u64,
+        name: &Path,
+    ) -> std::io::Result<()> {
         if bytes <= PART_BYTES {
             return Ok(self.put(name, part(&file, 0, bytes)?)?);
         }
@@ -131,9 +121,9 @@ impl Storage {
         let count = bytes.div_ceil(part_bytes);
         // Each part has its own deadline, and so have the begin and the end of the upload.
         let turns = u32::try_from(count.div_ceil(PARTS_AT_ONCE as u64) + 3).unwrap_or(u32::MAX);
-        let limit = self.clients.deadline.saturating_mul(turns);
+        let limit = self.deadline.saturating_mul(turns);
         let asked = Arc::clone(&location);
-        let deadline = self.clients.deadline;
+        let deadline = self.deadline;
         let sent = executor.wait(limit, async move {
             let asked = &*asked;
             let id = retry(asked, deadline, || store.create_multipart(&key)).await?;
@@ -201,20 +191,16 @@ impl Storage {
         } = to;
         // Each part has a deadline, and so have the begin and the end of the upload.
         let turns = u32::try_from(bytes.div_ceil(PART_BYTES) + 3).unwrap_or(u32::MAX);
-        let limit = self.clients.deadline.saturating_mul(turns);
+        let limit = self.deadline.saturating_mul(turns);
         let asked = Arc::clone(&location);
-        let deadline = self.clients.deadline;
+        let deadline = self.deadline;
         let sent = executor.wait(limit, async move {
             tree.send(&file, bytes, &key, &asked, deadline).await
         });
         sent.unwrap_or_else(|| Err(late(&location, limit).into()))
     }
 
-    /// Reads a whole object of at most `bytes_max` bytes; nothing if there is none.
-    ///
-    /// # Errors
-    /// The object is larger, the bucket does not exist, or the store denies access or cannot be reached.
-    pub fn read(&self, name: &Path, bytes_max: u64) -> Result<Option<Bytes>, Error> {
+    pub(crate) fn read(&self, name: &Path, bytes_max: u64) -> Result<Option<Bytes>, Error> {
         let Place {
             location,
             executor,
@@ -222,7 +208,7 @@ impl Storage {
             key,
         } = self.place(name)?;
         let asked = Arc::clone(&location);
-        let deadline = self.clients.deadline;
+        let deadline = self.deadline;
         let read = self.wait(&executor, &location, async move {
             let get = || async {
                 let found = client.objects.get(&key).await?;
@@ -249,11 +235,7 @@ impl Storage {
         }
     }
 
-    /// Returns the entries of a folder, ordered by name; none if the folder does not exist.
-    ///
-    /// # Errors
-    /// The bucket does not exist, or the store denies access or cannot be reached.
-    pub fn entries(&self, folder: &Path) -> Result<Vec<Entry>, Error> {
+    pub(crate) fn entries(&self, folder: &Path) -> Result<Vec<Entry>, Error> {
         let Place {
             location,
             executor,
@@ -261,7 +243,7 @@ impl Storage {
             key,
         } = self.place(folder)?;
         let asked = Arc::clone(&location);
-        let deadline = self.clients.deadline;
+        let deadline = self.deadline;
         let listed = self.wait(&executor, &location, async move {
             retry(&asked, deadline, || {
                 client.objects.list_with_delimiter(Some(&key))
@@ -288,11 +270,7 @@ impl Storage {
         Ok(found)
     }
 
-    /// Removes an object, and all objects below a folder of that name, `first` before the others.
-    ///
-    /// # Errors
-    /// As [`Storage::put`].
-    pub fn remove_all(&self, name: &Path, first: Option<&str>) -> Result<(), Error> {
+    pub(crate) fn remove_all(&self, name: &Path, first: Option<&str>) -> Result<(), Error> {
         let Place {
             location,
             executor,
@@ -301,7 +279,7 @@ impl Storage {
         } = self.place(name)?;
         let writing = client.writing(&location)?;
         let asked = Arc::clone(&location);
-        let deadline = self.clients.deadline;
+        let deadline = self.deadline;
         let first = first.map(|first| key.clone().join(first));
         self.wait(&executor, &location, async move {
             let asked = &*asked;
@@ -346,11 +324,4 @@ fn late(location: &Location, waited: Duration) -> Error {
         attempts: 1,
         reason,
     }
-}
-
-/// Reads a part of a local file.
-pub(crate) fn part(file: &std::fs::File, begin: u64, bytes: u64) -> std::io::Result<Bytes> {
-    let mut out = vec![0; bytes as usize];
-    file.read_exact_at(&mut out, begin)?;
-    Ok(out.into())
 }

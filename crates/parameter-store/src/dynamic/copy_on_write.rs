@@ -4,8 +4,8 @@
 //! has not been read is copied, as it was at that instant, before it changes.
 
 use super::state::State;
+use crate::extent::Extent;
 use crate::lru::{Lru, Timestamp};
-use crate::snapshot::Extent;
 use crate::spread_map::SpreadMap;
 use crate::touched::RowSet;
 

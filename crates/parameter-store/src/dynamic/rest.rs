@@ -7,8 +7,8 @@ use trainyard_variable::{DynamicRows, FirstRows, Idle, InitialRows, Slice, Varia
 
 use super::state::State;
 use super::{CANDIDATE_BYTES, Counts, DynamicSlice, ROW_BYTES};
+use crate::extent::Extent;
 use crate::lru::Timestamp;
-use crate::snapshot::Extent;
 use crate::sync::RwLock;
 use crate::{Error, SliceValues};
 

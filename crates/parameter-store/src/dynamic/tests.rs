@@ -9,7 +9,7 @@ use trainyard_variable::{
 
 use super::reading::{Reader, Step};
 use super::*;
-use crate::snapshot::Extent;
+use crate::extent::Extent;
 
 const WIDTH: usize = 2;
 const SEED: u64 = 5;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::{Awaited, Store, check_control};
 use crate::aggregation::Aggregation;
 use crate::dynamic::DynamicSlice;
+use crate::extent::Extent;
 use crate::memory_budget::Reservation;
-use crate::snapshot::{Extent, SnapshotPermit};
+use crate::snapshot::SnapshotPermit;
 use crate::{Basis, Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, State};
 
 /// Reply to a request for a snapshot at a version.

@@ -5,13 +5,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use trainyard_cluster_spec::Task;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Access, DynamicRows, FirstRows, Slice, VariableSpec};
 
 use crate::{
-    BatchId, DynamicStatus, Guard, Held, MicroBatch, Rejection, Selection, ShardPosition, Ticket,
-    Update,
+    BatchId, DynamicStatus, Guard, Held, MicroBatch, Rejection, Rejections, Selection,
+    ShardPosition, Ticket, Update,
 };
 
 /// The state of a parameter server.
@@ -87,19 +86,6 @@ pub struct Status {
     pub held: Held,
     /// Most bytes that may be held; not sent on the wire.
     pub memory_max: Option<u64>,
-}
-
-/// A session with rejected pushes among its latest ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejections {
-    /// Task of the session.
-    pub task: Task,
-    /// Number of the session.
-    pub session: u64,
-    /// Number of rejected pushes among its latest 64.
-    pub recent: u32,
-    /// Batches of the latest rejected pushes.
-    pub latest: Vec<BatchId>,
 }
 
 /// A chief's claim.

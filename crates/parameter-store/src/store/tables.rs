@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::dynamic::{DynamicSlice, DynamicStatus};
+use crate::extent::Extent;
 use crate::lru::Timestamp;
 use crate::selection::Resolved;
 use crate::slice::Scratch;
-use crate::snapshot::Extent;
 use crate::sync::RwLock;
 use crate::{Error, Gradients, Selection};
 

@@ -1,4 +1,4 @@
-//! Positions: how far the data shards have been applied.
+//! Positions of data shards: how far each has been applied.
 
 use std::ops::Range;
 
