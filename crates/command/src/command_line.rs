@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use trainyard_daemon::{LogFormat, finish, start_logging};
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model::{Build, Error, Model, any_of};
+use trainyard_model::{Build, Error, ExportOnnx, Model, any_of, exportable_of};
 use trainyard_run_config::Job;
 
 use crate::arguments::JobArguments;
@@ -98,6 +98,11 @@ impl Commands for NoCommands {
 /// `build` makes the model of a job. The exit code is 0, or that of the message printed last.
 pub fn main_with<M: Model>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
     main_with_commands::<NoCommands>(any_of(build))
+}
+
+/// Runs the command line, as [`main_with`], for a model of the program's own that can be exported as an ONNX graph.
+pub fn main_with_onnx<M: Model + ExportOnnx>(build: fn(&Job) -> Result<M, Error>) -> ExitCode {
+    main_with_commands::<NoCommands>(exportable_of(build))
 }
 
 /// As [`main_with`], with further commands.

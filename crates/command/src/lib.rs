@@ -32,7 +32,7 @@ mod transform;
 mod up;
 
 pub use arguments::{Format, JobArguments};
-pub use command_line::{Commands, main_with, main_with_commands};
+pub use command_line::{Commands, main_with, main_with_commands, main_with_onnx};
 pub use folder::Folder;
 pub use output::print;
 pub use up::{RUNTIME_THREADS, Supervisor, free_ports, resolve, share_of_cores, tasks, threads};

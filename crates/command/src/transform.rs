@@ -29,11 +29,12 @@ pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<D
     read_files(&mut job, &arguments.input);
     let work = || {
         let model = build(&job)?;
+        let graph = model.onnx()?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
         let mut out = Sink::open(arguments.output.as_deref(), &input.files)?;
         let dataset = Dataset::open(input, model.serving_schema().clone())?;
         for batch in dataset {
-            for row in model.graph_rows(&batch?)? {
+            for row in graph.graph_rows(&batch?)? {
                 out.write(&format!("{}\n", Value::Object(row)))?;
             }
             if out.is_closed() {

@@ -117,7 +117,7 @@ fn write(
             .into_iter()
             .map(|variable| variable.values)
             .collect();
-        let graph = model.to_onnx(&values, hashed)?;
+        let graph = model.onnx()?.to_onnx(&values, hashed)?;
         write_graph(&graph.file, folder)?;
         onnx = graph.describe();
     }

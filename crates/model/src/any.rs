@@ -9,16 +9,22 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::Job;
 use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
 
-use crate::{
-    Canned, Error, GraphRow, HashedColumns, Model, OnGradient, OnnxModel, Outcome, Prediction,
-    Scores,
-};
+use crate::{Canned, Error, ExportOnnx, Model, OnGradient, Outcome, Prediction, Scores};
 
 /// Type-erased features, buffers or metrics of a model.
 pub type Own = Box<dyn Any + Send>;
 
-/// A [`Model`] of any kind, with its associated types erased.
-pub type AnyModel = dyn Model<Features = Own, Scratch = Option<Own>, Metrics = Own>;
+/// A model with its associated types erased.
+pub trait ErasedModel: Model<Features = Own, Scratch = Option<Own>, Metrics = Own> {
+    /// Returns the interface that exports the model as an ONNX graph.
+    ///
+    /// # Errors
+    /// The model has none.
+    fn onnx(&self) -> Result<&dyn ExportOnnx, Error>;
+}
+
+/// A [`Model`] of any kind.
+pub type AnyModel = dyn ErasedModel;
 
 /// Builds the model of a job.
 pub type Build = &'static (dyn Fn(&Job) -> Result<Box<AnyModel>, Error> + Send + Sync);
@@ -26,9 +32,12 @@ pub type Build = &'static (dyn Fn(&Job) -> Result<Box<AnyModel>, Error> + Send +
 /// Builds the premade estimator that the job names.
 pub const PREMADE: Build = &|job| Ok(any(Canned::from_job(job)?));
 
-/// Erases the type of a model.
+/// Erases the type of a model. Of these, the premade estimators can be exported as ONNX graphs.
 pub fn any(model: impl Model) -> Box<AnyModel> {
-    Box::new(Hidden(model))
+    Box::new(Erased {
+        model,
+        onnx: premade,
+    })
 }
 
 /// Erases the type of the models that a function builds. The function is leaked, because a process has a single kind of
@@ -37,7 +46,31 @@ pub fn any_of<M: Model>(build: fn(&Job) -> Result<M, Error>) -> Build {
     Box::leak(Box::new(move |job: &Job| Ok(any(build(job)?))))
 }
 
-struct Hidden<M>(M);
+/// As [`any_of`], for custom models that can be exported as ONNX graphs.
+pub fn exportable_of<M: Model + ExportOnnx>(build: fn(&Job) -> Result<M, Error>) -> Build {
+    Box::leak(Box::new(move |job: &Job| {
+        let exportable: Box<AnyModel> = Box::new(Erased {
+            model: build(job)?,
+            onnx: |model| Ok(model),
+        });
+        Ok(exportable)
+    }))
+}
+
+/// Returns a premade estimator as a model that can be exported. Any other model cannot.
+fn premade<M: Model>(model: &M) -> Result<&dyn ExportOnnx, Error> {
+    let model: &dyn Any = model;
+    let premade = model.downcast_ref::<Canned>();
+    premade
+        .map(|premade| premade as &dyn ExportOnnx)
+        .ok_or(Error::NoGraph)
+}
+
+/// A model whose associated types are boxed.
+struct Erased<M> {
+    model: M,
+    onnx: fn(&M) -> Result<&dyn ExportOnnx, Error>,
+}
 
 /// Reason why a downcast cannot fail.
 const OWN: &str = "a model is given what it has made";
@@ -52,33 +85,39 @@ fn scratch<T: Send + Default + 'static>(held: &mut Option<Own>) -> &mut T {
         .expect(OWN)
 }
 
-impl<M: Model> Model for Hidden<M> {
+impl<M: Model> ErasedModel for Erased<M> {
+    fn onnx(&self) -> Result<&dyn ExportOnnx, Error> {
+        (self.onnx)(&self.model)
+    }
+}
+
+impl<M: Model> Model for Erased<M> {
     type Features = Own;
     type Scratch = Option<Own>;
     type Metrics = Own;
 
     fn variables(&self) -> &[VariableSpec] {
-        self.0.variables()
+        self.model.variables()
     }
 
     fn optimizers(&self) -> BTreeMap<String, OptimizerConfig> {
-        self.0.optimizers()
+        self.model.optimizers()
     }
 
     fn schema(&self) -> &Schema {
-        self.0.schema()
+        self.model.schema()
     }
 
     fn serving_schema(&self) -> &Schema {
-        self.0.serving_schema()
+        self.model.serving_schema()
     }
 
     fn features(&self, batch: &Batch) -> Result<Own, Error> {
-        Ok(Box::new(self.0.features(batch)?))
+        Ok(Box::new(self.model.features(batch)?))
     }
 
     fn reads(&self, features: &Own) -> Reads {
-        self.0.reads(own(features))
+        self.model.reads(own(features))
     }
 
     fn train(
@@ -88,7 +127,7 @@ impl<M: Model> Model for Hidden<M> {
         gradients: &mut Gradients,
         held: &mut Option<Own>,
     ) -> Result<Outcome, Error> {
-        self.0
+        self.model
             .train(own(features), values, gradients, scratch(held))
     }
 
@@ -100,12 +139,12 @@ impl<M: Model> Model for Hidden<M> {
         held: &mut Option<Own>,
         tell: &mut OnGradient<'_>,
     ) -> Result<Outcome, Error> {
-        self.0
+        self.model
             .train_telling(own(features), values, gradients, scratch(held), tell)
     }
 
     fn metrics(&self) -> Own {
-        Box::new(self.0.metrics())
+        Box::new(self.model.metrics())
     }
 
     fn evaluate(
@@ -116,12 +155,12 @@ impl<M: Model> Model for Hidden<M> {
         held: &mut Option<Own>,
     ) -> Result<(), Error> {
         let metrics = metrics.downcast_mut().expect(OWN);
-        self.0
+        self.model
             .evaluate(own(features), values, metrics, scratch(held))
     }
 
     fn scores(&self, metrics: &Own) -> Scores {
-        self.0.scores(own(metrics))
+        self.model.scores(own(metrics))
     }
 
     fn predict(
@@ -130,18 +169,10 @@ impl<M: Model> Model for Hidden<M> {
         values: &Values,
         held: &mut Option<Own>,
     ) -> Vec<BTreeMap<String, Prediction>> {
-        self.0.predict(own(features), values, scratch(held))
+        self.model.predict(own(features), values, scratch(held))
     }
 
     fn describe(&self) -> serde_json::Value {
-        self.0.describe()
-    }
-
-    fn to_onnx(&self, values: &Values, hashed: HashedColumns) -> Result<OnnxModel, Error> {
-        self.0.to_onnx(values, hashed)
-    }
-
-    fn graph_rows(&self, batch: &Batch) -> Result<Vec<GraphRow>, Error> {
-        self.0.graph_rows(batch)
+        self.model.describe()
     }
 }

@@ -14,7 +14,7 @@ use trainyard_variable::{
 
 use crate::cross_layer::{self, CrossLayers};
 use crate::factorization::Factorization;
-use crate::onnx::{self, GraphRow, HashedColumns, OnnxModel};
+use crate::onnx_limits::check_exporters;
 use crate::tower::{self, Tower};
 use crate::{
     Error, Head, HeadMetrics, InputLayer, LinearModel, Model, OnGradient, Outcome, Prediction,
@@ -98,7 +98,7 @@ impl Canned {
         let head = Head::new(&job.model, &job.input.label);
         let mut serving_schema = Schema::default();
         let columns = FeatureColumns::new(&job.features, &mut serving_schema);
-        onnx::check_exporters(job, &columns)?;
+        check_exporters(job, &columns)?;
         let mut schema = serving_schema.clone();
         let label_field = head.want(&mut schema);
         let want =
@@ -561,14 +561,6 @@ impl Model for Canned {
 
     fn describe(&self) -> serde_json::Value {
         self.description.clone()
-    }
-
-    fn to_onnx(&self, values: &Values, hashed: HashedColumns) -> Result<OnnxModel, Error> {
-        onnx::model(self, values, hashed)
-    }
-
-    fn graph_rows(&self, batch: &Batch) -> Result<Vec<GraphRow>, Error> {
-        onnx::rows(self, batch)
     }
 }
 

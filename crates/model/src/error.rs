@@ -113,7 +113,7 @@ impl From<Error> for Diagnostic {
                 }
             }
             Error::NoGraph => Self::error(Code::E6001, text)
-                .help("export safetensors, or implement Model::to_onnx and Model::graph_rows for the model"),
+                .help("export safetensors, or implement ExportOnnx for the model and start it with main_with_onnx"),
             Error::Values { .. } => Self::error(Code::E9001, text)
                 .help("read whole variables of a checkpoint that fits the model"),
             Error::Onnx(_) => Self::error(Code::E6001, text).help(

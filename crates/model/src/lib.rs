@@ -18,10 +18,11 @@ mod linear;
 pub mod metric;
 mod model;
 mod onnx;
+mod onnx_limits;
 mod table;
 mod tower;
 
-pub use any::{AnyModel, Build, Own, PREMADE, any, any_of};
+pub use any::{AnyModel, Build, ErasedModel, Own, PREMADE, any, any_of, exportable_of};
 pub use canned::{Canned, Example, Scratch, custom_optimizer};
 pub use error::Error;
 pub use head::{Head, HeadMetrics};
@@ -29,4 +30,4 @@ pub use input_fn::{Part, Shard, inline_options, input_options};
 pub use input_layer::InputLayer;
 pub use linear::LinearModel;
 pub use model::{Model, OnGradient, Outcome, Prediction, Scores};
-pub use onnx::{GraphInput, GraphRow, HashedColumns, OnnxModel, Source};
+pub use onnx::{ExportOnnx, GraphInput, GraphRow, HashedColumns, OnnxModel, Source};

@@ -7,7 +7,7 @@ use trainyard_input::{Batch, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
 
-use crate::{Error, GraphRow, HashedColumns, OnnxModel};
+use crate::Error;
 
 /// Metric values by TensorFlow's names.
 pub type Scores = BTreeMap<String, f64>;
@@ -125,21 +125,4 @@ pub trait Model: Send + Sync + 'static {
 
     /// Returns a description of the model for an exported signature, from which other programs can rebuild the model.
     fn describe(&self) -> serde_json::Value;
-
-    /// Returns the model as an ONNX graph that predicts with these values of whole variables.
-    ///
-    /// # Errors
-    /// The model has no graph (the default), or ONNX cannot express it.
-    fn to_onnx(&self, _values: &Values, _hashed: HashedColumns) -> Result<OnnxModel, Error> {
-        Err(Error::NoGraph)
-    }
-
-    /// Returns the inputs of the graph with [`HashedColumns::AsIds`] for each row of a batch, and the ids of every
-    /// categorical feature.
-    ///
-    /// # Errors
-    /// The model has no graph, or a value cannot be used.
-    fn graph_rows(&self, _batch: &Batch) -> Result<Vec<GraphRow>, Error> {
-        Err(Error::NoGraph)
-    }
 }

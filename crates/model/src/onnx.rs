@@ -5,7 +5,6 @@
 //! inputs that take ids.
 
 mod columns;
-mod hashing;
 mod head;
 mod inputs;
 mod layers;
@@ -16,15 +15,16 @@ mod rows;
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use trainyard_input::Batch;
 use trainyard_onnx::{File, Graph, IR_VERSION, ML_DOMAIN, ML_OPSET, Name, OPSET, Port};
 use trainyard_variable::Values;
 
+use crate::onnx_limits::{refuse, refuse_dynamic};
 use crate::{Canned, Error};
-pub(crate) use hashing::check_exporters;
 use inputs::Inputs;
 pub use inputs::{GraphInput, Source};
 use lookup::Bag;
-pub(crate) use rows::rows;
+use rows::rows;
 
 /// Treatment of features whose ids are hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,32 @@ pub enum HashedColumns {
     Refuse,
     /// Take their ids as inputs, `<feature>/ids`.
     AsIds,
+}
+
+/// A model that can be exported as an ONNX graph. The premade estimators can; a custom model need not.
+pub trait ExportOnnx {
+    /// Returns the model as an ONNX graph that predicts with these values of whole variables.
+    ///
+    /// # Errors
+    /// ONNX cannot express the model, a variable has another number of values, or the graph is too large.
+    fn to_onnx(&self, values: &Values, hashed: HashedColumns) -> Result<OnnxModel, Error>;
+
+    /// Returns the inputs of the graph with [`HashedColumns::AsIds`] for each row of a batch, and the ids of every
+    /// categorical feature.
+    ///
+    /// # Errors
+    /// ONNX cannot express the model, or a value cannot be used.
+    fn graph_rows(&self, batch: &Batch) -> Result<Vec<GraphRow>, Error>;
+}
+
+impl ExportOnnx for Canned {
+    fn to_onnx(&self, values: &Values, hashed: HashedColumns) -> Result<OnnxModel, Error> {
+        model(self, values, hashed)
+    }
+
+    fn graph_rows(&self, batch: &Batch) -> Result<Vec<GraphRow>, Error> {
+        rows(self, batch)
+    }
 }
 
 /// Inputs of a graph for one record: lists of values by name of the input.
@@ -81,14 +107,10 @@ struct Builder<'a> {
 ///
 /// # Errors
 /// ONNX cannot express a feature, a variable has another number of values, or the graph is too large for one file.
-pub(crate) fn model(
-    canned: &Canned,
-    values: &Values,
-    hashed: HashedColumns,
-) -> Result<OnnxModel, Error> {
-    hashing::refuse_dynamic(&canned.columns, None)?;
+fn model(canned: &Canned, values: &Values, hashed: HashedColumns) -> Result<OnnxModel, Error> {
+    refuse_dynamic(&canned.columns, None)?;
     if hashed == HashedColumns::Refuse {
-        hashing::refuse(&canned.columns, None)?;
+        refuse(&canned.columns, None)?;
     }
     for (place, spec) in canned.variables.iter().enumerate() {
         let wanted = spec.len();

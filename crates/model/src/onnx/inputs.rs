@@ -6,8 +6,9 @@ use serde_json::json;
 use trainyard_input::{Field, FieldKind};
 use trainyard_onnx::{Dimension, Port, Tensor};
 
-use super::{hashing, head};
+use super::head;
 use crate::Canned;
+use crate::onnx_limits::reason;
 
 /// Source of the values of an input.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,7 +104,7 @@ impl Inputs {
             .enumerate()
             .filter(|(_, column)| column.wide || column.deep.is_some());
         for (_, column) in used.clone() {
-            if hashing::reason(&column.config.kind).is_none() {
+            if reason(&column.config.kind).is_none() {
                 fields.extend(column.field());
                 fields.extend(column.operand_field());
             }
@@ -116,9 +117,7 @@ impl Inputs {
                 .any(|other| *other != field && schema[*other].name == schema[field].name);
             out.add_field(field, &schema[field], twice);
         }
-        for (place, column) in
-            used.filter(|(_, column)| hashing::reason(&column.config.kind).is_some())
-        {
+        for (place, column) in used.filter(|(_, column)| reason(&column.config.kind).is_some()) {
             // A feature that feeds two parts of the model has a single input of ids.
             let same = out.ids.iter().find(|(other, _)| {
                 let other = &columns.categorical[**other].config;

@@ -4,14 +4,15 @@ use serde_json::{Value, json};
 use trainyard_feature_column::Features;
 use trainyard_input::{Batch, Cells};
 
+use super::GraphRow;
 use super::inputs::{Inputs, Source};
-use super::{GraphRow, hashing};
+use crate::onnx_limits::{reason, refuse_dynamic};
 use crate::{Canned, Error};
 
 /// Returns the rows of a batch: a list of values for each input of the graph and, under `<feature>/ids`, the ids of
 /// each categorical feature that is not an input.
-pub(crate) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Error> {
-    hashing::refuse_dynamic(&canned.columns, None)?;
+pub(super) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Error> {
+    refuse_dynamic(&canned.columns, None)?;
     let inputs = Inputs::new(canned);
     let features = canned.columns.transform(batch)?;
     let row = |row: usize| {
@@ -36,7 +37,7 @@ pub(crate) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Erro
         }
         for (feature, column) in canned.columns.categorical.iter().enumerate() {
             let used = column.wide || column.deep.is_some();
-            if used && hashing::reason(&column.config.kind).is_none() {
+            if used && reason(&column.config.kind).is_none() {
                 let key = format!("{}/ids", column.name);
                 out.entry(key)
                     .or_insert_with(|| json!(ids(canned, &features, feature, row)));

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_feature_column::fingerprint64;
 use trainyard_input::{Batch, Bytes, Column, FieldKind, Position};
-use trainyard_model::{Canned, Error, HashedColumns, Model};
+use trainyard_model::{Canned, Error, ExportOnnx, HashedColumns, Model};
 use trainyard_run_config::Job;
 use trainyard_testing::Seed;
 use trainyard_variable::{Access, DynamicTable, Read, Values};

@@ -10,7 +10,7 @@ use prost::Message as _;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_feature_column::fingerprint64;
 use trainyard_input::{Batch, Dataset, Format, Options};
-use trainyard_model::{Canned, Error, HashedColumns, Model, OnnxModel};
+use trainyard_model::{Canned, Error, ExportOnnx, HashedColumns, Model, OnnxModel};
 use trainyard_onnx::{Dimension, GraphProto, ModelProto};
 use trainyard_run_config::Job;
 use trainyard_variable::Values;

@@ -1,4 +1,4 @@
-//! Checks for features that ONNX cannot express.
+//! The features that ONNX cannot express, and their refusal.
 
 use trainyard_feature_column::FeatureColumns;
 use trainyard_run_config::{ExportFormat, ExporterConfig, FeatureKind, Job};
@@ -6,7 +6,7 @@ use trainyard_run_config::{ExportFormat, ExporterConfig, FeatureKind, Job};
 use crate::Error;
 
 /// Returns why a graph cannot compute a feature, or `None` if it can.
-pub(super) fn reason(kind: &FeatureKind) -> Option<&'static str> {
+pub(crate) fn reason(kind: &FeatureKind) -> Option<&'static str> {
     match kind {
         FeatureKind::Hashed { .. } => Some("a hashed column needs FarmHash"),
         FeatureKind::Crossed { .. } => Some("a crossed column needs FarmHash"),
@@ -18,7 +18,7 @@ pub(super) fn reason(kind: &FeatureKind) -> Option<&'static str> {
 }
 
 /// Refuses columns that a graph cannot compute.
-pub(super) fn refuse(columns: &FeatureColumns, exporter: Option<&str>) -> Result<(), Error> {
+pub(crate) fn refuse(columns: &FeatureColumns, exporter: Option<&str>) -> Result<(), Error> {
     let used = columns
         .categorical
         .iter()
@@ -39,7 +39,7 @@ pub(super) fn refuse(columns: &FeatureColumns, exporter: Option<&str>) -> Result
 
 /// Refuses dynamic columns, even if hashed columns are taken as ids: the row of an id is known only with the
 /// checkpoint, and changes with it.
-pub(super) fn refuse_dynamic(
+pub(crate) fn refuse_dynamic(
     columns: &FeatureColumns,
     exporter: Option<&str>,
 ) -> Result<(), Error> {
