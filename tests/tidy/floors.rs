@@ -4,20 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 38] = [
+const FLOORS: [(&str, u8); 36] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
     ("onnx", 0),
-    ("tfrecord", 0),
+    ("tensorflow-formats", 0),
     ("write-ahead-log", 0),
     ("runtime", 0),
     ("storage", 0),
     ("input-options", 0),
     ("testing", 0),
     ("security", 1),
-    ("tensor-bundle", 1),
-    ("event-file", 1),
     ("variable", 1),
     ("optimizer", 1),
     ("input", 1),

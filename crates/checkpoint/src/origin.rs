@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_storage::is_remote;
-use trainyard_tensor_bundle::Bundle;
+use trainyard_tensorflow_formats::tensor_bundle::Bundle;
 use trainyard_variable::{DynamicRows, FirstRows};
 
 use crate::{Checkpoint, Error, TensorFiles, is_committed, latest_good};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use safetensors::tensor::Metadata;
 use serde::Deserialize;
 use trainyard_storage::{File, Storage, is_remote};
-use trainyard_tensor_bundle::{bf16_to_f32, f16_to_f32};
+use trainyard_tensorflow_formats::tensor_bundle::{bf16_to_f32, f16_to_f32};
 use trainyard_variable::{DynamicRows, FirstRows, Idle, Initializer};
 
 use crate::Error;

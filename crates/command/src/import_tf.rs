@@ -13,7 +13,7 @@ use serde_json::json;
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::{AnyModel, Build};
 use trainyard_run_config::Job;
-use trainyard_tensor_bundle::{Bundle, Values};
+use trainyard_tensorflow_formats::tensor_bundle::{Bundle, Values};
 use trainyard_variable::VariableSpec;
 
 use crate::arguments::Format;

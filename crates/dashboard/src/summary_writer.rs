@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 use trainyard_checkpoint::{Checkpoint, Error, send};
-use trainyard_event_file::{Event, EventWriter, Histogram};
 use trainyard_run_config::Job;
 use trainyard_runtime::apart;
 use trainyard_storage::is_remote;
+use trainyard_tensorflow_formats::event_file::{Event, EventWriter, Histogram};
 
 use crate::clock::Clock;
 
@@ -245,7 +245,7 @@ fn append(
     host: &str,
     clock: Clock,
     events: impl IntoIterator<Item = Event>,
-) -> Result<(), trainyard_event_file::Error> {
+) -> Result<(), trainyard_tensorflow_formats::event_file::Error> {
     for event in events {
         match writer {
             Some(writer) => writer.write(&event)?,
@@ -297,7 +297,7 @@ fn histograms(unix: f64, path: &Path) -> Result<Vec<Event>, Error> {
 mod tests {
     use std::time::SystemTime;
 
-    use trainyard_tfrecord::Records;
+    use trainyard_tensorflow_formats::tfrecord::Records;
 
     use super::*;
 

@@ -8,10 +8,10 @@ use std::time::SystemTime;
 
 use tracing::warn;
 use trainyard_checkpoint::{Checkpoint, send};
-use trainyard_event_file::{Error, Event, EventWriter};
 use trainyard_model::Scores;
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
+use trainyard_tensorflow_formats::event_file::{Error, Event, EventWriter};
 
 /// One event file in each folder of results, created with its first event.
 #[derive(Debug, Default)]

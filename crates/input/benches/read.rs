@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use trainyard_input::*;
-use trainyard_tfrecord::write_frame;
+use trainyard_tensorflow_formats::tfrecord::write_frame;
 
 const ROWS: u64 = 200_000;
 

@@ -1,8 +1,9 @@
 //! Attributes of a node.
 
-use crate::message::AttributeProto;
+use crate::generated::AttributeProto;
+use crate::generated::attribute_proto::AttributeType;
 
-/// Value of an attribute, with its number in `AttributeProto.AttributeType`.
+/// Value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
     /// A float.
@@ -21,23 +22,24 @@ pub fn attribute(name: &str, value: Attribute) -> AttributeProto {
         name: name.to_owned(),
         ..AttributeProto::default()
     };
-    out.r#type = match value {
+    let kind = match value {
         Attribute::Float(value) => {
             out.f = value;
-            1
+            AttributeType::Float
         }
         Attribute::Int(value) => {
             out.i = value;
-            2
+            AttributeType::Int
         }
         Attribute::Ints(values) => {
             out.ints = values;
-            7
+            AttributeType::Ints
         }
         Attribute::Strings(values) => {
             out.strings = values.into_iter().map(String::into_bytes).collect();
-            8
+            AttributeType::Strings
         }
     };
+    out.set_type(kind);
     out
 }

@@ -3,7 +3,8 @@
 use prost::Message as _;
 
 use crate::Error;
-use crate::message::{ModelProto, StringStringEntryProto, TensorProto};
+use crate::generated::tensor_proto::DataLocation;
+use crate::generated::{ModelProto, StringStringEntryProto, TensorProto};
 
 /// Least size of a table that is moved to the second file, in bytes.
 const TABLE_BYTES_MIN: usize = 1024;
@@ -55,7 +56,7 @@ fn point(tensor: &mut TensorProto, offset: usize, length: usize) {
         key: key.to_owned(),
         value,
     };
-    tensor.data_location = 1;
+    tensor.set_data_location(DataLocation::External);
     tensor.external_data = vec![
         entry("location", File::DATA.to_owned()),
         entry("offset", offset.to_string()),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::message::{
+use crate::generated::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
     ValueInfoProto,
 };
@@ -76,7 +76,7 @@ impl Graph {
             .iter()
             .flat_map(|value| value.to_le_bytes())
             .collect();
-        self.constant(name, Tensor::Float, shape, bytes, Vec::new())
+        self.constant(name, Tensor::Float, shape, numbers(bytes))
     }
 
     /// Adds a constant of doubles, row-major.
@@ -85,7 +85,7 @@ impl Graph {
             .iter()
             .flat_map(|value| value.to_le_bytes())
             .collect();
-        self.constant(name, Tensor::Double, shape, bytes, Vec::new())
+        self.constant(name, Tensor::Double, shape, numbers(bytes))
     }
 
     /// Adds a constant of integers, row-major.
@@ -94,7 +94,7 @@ impl Graph {
             .iter()
             .flat_map(|value| value.to_le_bytes())
             .collect();
-        self.constant(name, Tensor::Int64, shape, bytes, Vec::new())
+        self.constant(name, Tensor::Int64, shape, numbers(bytes))
     }
 
     /// Adds a constant of texts, row-major.
@@ -103,7 +103,11 @@ impl Graph {
             .iter()
             .map(|value| value.clone().into_bytes())
             .collect();
-        self.constant(name, Tensor::String, shape, Vec::new(), texts)
+        let values = TensorProto {
+            string_data: texts,
+            ..TensorProto::default()
+        };
+        self.constant(name, Tensor::String, shape, values)
     }
 
     /// Returns a constant with a list of integers, for axes and shapes. Equal lists share a constant.
@@ -121,28 +125,20 @@ impl Graph {
         name
     }
 
+    /// Adds a constant. `values` holds its elements.
     fn constant(
         &mut self,
         name: &str,
         tensor: Tensor,
         shape: &[usize],
-        raw_data: Vec<u8>,
-        string_data: Vec<Vec<u8>>,
+        values: TensorProto,
     ) -> Name {
         let name = self.unique(name);
-        let dims = shape.iter().map(|size| *size as i64).collect();
-        let data_type = tensor.number();
-        let external_data = Vec::new();
-        let data_location = 0;
-        let named = name.clone();
         self.initializers.push(TensorProto {
-            dims,
-            data_type,
-            string_data,
-            name: named,
-            raw_data,
-            external_data,
-            data_location,
+            dims: shape.iter().map(|size| *size as i64).collect(),
+            data_type: tensor.number(),
+            name: name.clone(),
+            ..values
         });
         Name(name)
     }
@@ -227,6 +223,14 @@ impl Graph {
             metadata_props: Vec::new(),
         };
         File::of(model, File::BYTES_MAX)
+    }
+}
+
+/// Returns elements that are numbers, little-endian.
+fn numbers(raw_data: Vec<u8>) -> TensorProto {
+    TensorProto {
+        raw_data,
+        ..TensorProto::default()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The crate exists so that a trained model can be exported as one file that any ONNX runtime loads. It knows nothing
 //! of training: [`Graph`] takes tensors and nodes, and gives a [`ModelProto`]. Files are written for [`IR_VERSION`],
-//! [`OPSET`] and [`ML_OPSET`], which onnxruntime reads since release 1.12.
+//! [`OPSET`] and [`ML_OPSET`], which onnxruntime reads since release 1.12. The messages are generated from `proto/onnx`
+//! and committed; `tests/generated.rs` generates them again.
 //!
 //! ```
 //! # fn main() -> Result<(), trainyard_onnx::Error> {
@@ -23,18 +24,20 @@ mod attribute;
 mod error;
 mod file;
 mod graph;
-mod message;
 mod port;
 
 pub use attribute::{Attribute, attribute};
 pub use error::Error;
 pub use file::File;
+pub use generated::{AttributeProto, GraphProto, ModelProto, ValueInfoProto};
 pub use graph::{Graph, Name};
-pub use message::{
-    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-    ShapeProto, StringStringEntryProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto,
-};
 pub use port::{Dimension, Port, Tensor};
+
+/// Generated messages of package `onnx`, limited to the fields that are written.
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+mod generated {
+    include!("generated/onnx.rs");
+}
 
 /// Version of the file format.
 pub const IR_VERSION: i64 = 8;

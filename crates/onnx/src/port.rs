@@ -1,21 +1,20 @@
 //! Inputs and outputs of a graph: names, types and shapes.
 
-use crate::message::{
-    DimensionProto, ShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, dimension_proto,
-    type_proto,
-};
+use crate::generated::tensor_proto::DataType;
+use crate::generated::tensor_shape_proto::{Dimension as DimensionProto, dimension};
+use crate::generated::{TensorShapeProto, TypeProto, ValueInfoProto, type_proto};
 
-/// Element types, with their numbers in `TensorProto.DataType`.
+/// Element types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tensor {
     /// 32-bit floats.
-    Float = 1,
+    Float,
     /// 64-bit integers.
-    Int64 = 7,
+    Int64,
     /// Texts.
-    String = 8,
+    String,
     /// 64-bit floats, used inside of a graph only.
-    Double = 11,
+    Double,
 }
 
 impl Tensor {
@@ -31,7 +30,13 @@ impl Tensor {
 
     /// Returns the number of the type in `TensorProto.DataType`.
     pub fn number(self) -> i32 {
-        self as i32
+        let number = match self {
+            Self::Float => DataType::Float,
+            Self::Int64 => DataType::Int64,
+            Self::String => DataType::String,
+            Self::Double => DataType::Double,
+        };
+        number.into()
     }
 }
 
@@ -71,16 +76,16 @@ impl Port {
     }
 
     pub(crate) fn value_info(&self) -> ValueInfoProto {
-        let dimension = |dimension: &Dimension| DimensionProto {
-            value: Some(match dimension {
-                Dimension::Fixed(size) => dimension_proto::Value::DimValue(*size as i64),
-                Dimension::Any(name) => dimension_proto::Value::DimParam(name.clone()),
+        let of = |length: &Dimension| DimensionProto {
+            value: Some(match length {
+                Dimension::Fixed(size) => dimension::Value::DimValue(*size as i64),
+                Dimension::Any(name) => dimension::Value::DimParam(name.clone()),
             }),
         };
-        let shape = ShapeProto {
-            dim: self.shape.iter().map(dimension).collect(),
+        let shape = TensorShapeProto {
+            dim: self.shape.iter().map(of).collect(),
         };
-        let tensor = TensorTypeProto {
+        let tensor = type_proto::Tensor {
             elem_type: self.tensor.number(),
             shape: Some(shape),
         };

@@ -3,9 +3,10 @@
 //! It is committed so that a build needs no protobuf compiler. After a change of `proto/`:
 //! `TRAINYARD_REGENERATE=1 cargo test -p trainyard-protocol --test generated`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use prost::Message as _;
+use trainyard_testing::generated;
 
 const SERVICES: [&str; 5] = [
     "parameter_service",
@@ -30,39 +31,8 @@ fn generate(folder: &Path) {
         .expect("a file is written");
 }
 
-fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let entries = std::fs::read_dir(folder).expect("the folder is read");
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("an entry is read").path())
-        .collect();
-    paths.sort();
-    let named = |path: PathBuf| {
-        let name = path
-            .file_name()
-            .expect("an entry has a name")
-            .to_string_lossy()
-            .into_owned();
-        (name, std::fs::read(&path).expect("a file is read"))
-    };
-    paths.into_iter().map(named).collect()
-}
-
 #[test]
 fn committed_code_is_what_the_definitions_give() {
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generated");
-    if std::env::var_os("TRAINYARD_REGENERATE").is_some() {
-        generate(&committed);
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    generate(folder.path());
-    let (committed, generated) = (files(&committed), files(folder.path()));
-    let names =
-        |files: &[(String, Vec<u8>)]| files.iter().map(|file| file.0.clone()).collect::<Vec<_>>();
-    assert_eq!(names(&committed), names(&generated));
-    for ((name, committed), (_, generated)) in committed.iter().zip(&generated) {
-        assert!(
-            committed == generated,
-            "{name} is not what proto/ gives: TRAINYARD_REGENERATE=1 cargo test -p trainyard-protocol --test generated"
-        );
-    }
+    generated::check(&committed, generate);
 }

@@ -1,7 +1,9 @@
-//! Support for the tests of several crates: the golden records of TensorFlow, and seeds that replay a failure.
+//! Support for the tests of several crates: the golden records of TensorFlow, seeds that replay a failure, and the
+//! comparison of generated code with its definitions.
 //!
 //! A dev-dependency only: no library or program links it.
 
+pub mod generated;
 mod golden;
 mod numbers;
 mod seed;

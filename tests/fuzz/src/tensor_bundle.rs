@@ -1,6 +1,6 @@
 //! TensorFlow's checkpoints: an index and a data file.
 
-use trainyard_tensor_bundle::Bundle;
+use trainyard_tensorflow_formats::tensor_bundle::Bundle;
 
 use crate::numbers::two;
 use crate::scratch;

@@ -9,7 +9,7 @@ use trainyard_checkpoint::{
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
 use trainyard_run_config::Job;
-use trainyard_tensor_bundle::Bundle;
+use trainyard_tensorflow_formats::tensor_bundle::Bundle;
 use trainyard_variable::{DynamicRows, VariableSpec};
 
 use super::order::InputOrder;

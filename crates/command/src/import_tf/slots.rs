@@ -1,7 +1,7 @@
 //! TensorFlow's names of optimizer slots in a checkpoint.
 
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_tensor_bundle::Bundle;
+use trainyard_tensorflow_formats::tensor_bundle::Bundle;
 
 /// Returns the possible names of a slot: first those of v1 optimizers (`<variable>/Ftrl`, `<variable>/Ftrl_1`), then
 /// those of Keras (`training/Ftrl/<variable>/accumulator`).

@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use trainyard_tfrecord::{FOOTER_BYTES, HEADER_BYTES, masked};
+use trainyard_tensorflow_formats::tfrecord::{FOOTER_BYTES, HEADER_BYTES, masked};
 
 use crate::Error;
 use crate::block::Block;

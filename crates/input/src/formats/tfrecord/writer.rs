@@ -1,6 +1,6 @@
 //! Writer of rows as `tf.train.Example` messages in TFRecord files.
 
-use trainyard_tfrecord::write_frame;
+use trainyard_tensorflow_formats::tfrecord::write_frame;
 
 use crate::layout::{float, int, text};
 use crate::output::{Output, cannot_write};

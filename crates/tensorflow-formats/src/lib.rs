@@ -1,0 +1,15 @@
+//! TensorFlow's file formats, without TensorFlow: TFRecord files, the event files of TensorBoard, and V2 checkpoints.
+//!
+//! The crate exists so that files of TensorFlow's programs can be read, and its programs read ours. The messages in
+//! these files are generated from the definitions in `proto/tensorflow` and committed; `tests/generated.rs` generates
+//! them again.
+
+pub mod event_file;
+pub mod tensor_bundle;
+pub mod tfrecord;
+
+/// Generated messages of package `tensorflow`, limited to the fields that are read or written.
+#[allow(missing_docs, unreachable_pub, dead_code, clippy::all)]
+pub(crate) mod generated {
+    include!("generated/tensorflow.rs");
+}
