@@ -10,7 +10,7 @@ use prost::Message as _;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_feature_column::fingerprint64;
 use trainyard_input::{Batch, Dataset, Format, Options};
-use trainyard_model::{Canned, Error, ExportOnnx, HashedColumns, Model, OnnxModel};
+use trainyard_model::{Canned, Error, ExportOnnx, HashedColumns, Model, OnnxModel, any};
 use trainyard_onnx::{Dimension, GraphProto, ModelProto};
 use trainyard_run_config::Job;
 use trainyard_variable::Values;
@@ -99,6 +99,19 @@ fn batch(model: &Canned, text: &str) -> Batch {
         .next()
         .unwrap()
         .unwrap()
+}
+
+#[test]
+fn a_premade_model_is_exported_behind_an_erased_type() {
+    let model = canned(&format!("{FEATURES}{MODEL}")).unwrap();
+    let values = values(&model);
+    let direct = model.to_onnx(&values, HashedColumns::Refuse).unwrap();
+    let erased = any(model);
+    let found = erased.onnx().unwrap();
+    assert_eq!(
+        found.to_onnx(&values, HashedColumns::Refuse).unwrap(),
+        direct
+    );
 }
 
 #[test]
