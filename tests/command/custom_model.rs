@@ -14,7 +14,7 @@ use trainyard_tests::program;
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn job() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/example-custom-models/mlp.toml")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/trainyard/examples/custom-mlp.toml")
 }
 
 fn run(program: &Path, command: &str, model_dir: &Path, more: &[&str]) -> Output {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 36] = [
+const FLOORS: [(&str, u8); 35] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
@@ -40,7 +40,6 @@ const FLOORS: [(&str, u8); 36] = [
     ("command", 9),
     ("benchmark", 10),
     ("trainyard", 11),
-    ("example-custom-models", 12),
 ];
 
 /// Crates of the lowest floor that others of it may use: messages, and the services of the system.

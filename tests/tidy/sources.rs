@@ -137,16 +137,7 @@ fn only_the_launcher_and_the_command_read_environment_and_signals() {
         .filter(|(name, _)| {
             name.starts_with("crates/")
                 && name.contains("/src/")
-                && !in_crate(
-                    name,
-                    &[
-                        "daemon",
-                        "command",
-                        "benchmark",
-                        "example-custom-models",
-                        "testing",
-                    ],
-                )
+                && !in_crate(name, &["daemon", "command", "benchmark", "testing"])
         })
         .flat_map(|(name, text)| holding(&name, &text, &words))
         .collect();
@@ -346,12 +337,7 @@ fn no_crate_file_or_constant_has_a_name_that_says_nothing() {
 trial!(exported_functions_and_constants_are_used_outside_of_their_crate);
 fn exported_functions_and_constants_are_used_outside_of_their_crate() {
     // What users link, and what tests draw from.
-    let faces = [
-        "trainyard",
-        "testing",
-        "autodiff-burn",
-        "example-custom-models",
-    ];
+    let faces = ["trainyard", "testing", "autodiff-burn"];
     let sources = sources();
     let words: Vec<(&str, BTreeSet<&str>)> = sources
         .iter()

@@ -77,10 +77,12 @@ fn text_speaks_of_the_project_alone() {
 
 trial!(the_page_on_custom_models_quotes_the_examples);
 fn the_page_on_custom_models_quotes_the_examples() {
-    let folder = root().join("crates").join("example-custom-models");
-    let quoted: Vec<String> = [".rs", ".toml"]
+    let folders = ["trainyard", "autodiff-burn"];
+    let folders = folders.map(|name| root().join("crates").join(name).join("examples"));
+    let quoted: Vec<String> = folders
         .iter()
-        .flat_map(|ending| files(&folder, ending))
+        .flat_map(|folder| [".rs", ".toml"].map(|ending| files(folder, ending)))
+        .flatten()
         .map(|path| read(&path))
         .collect();
     let page = read(&root().join("docs").join("custom-models.md"));

@@ -1,12 +1,15 @@
 //! Writes drawn digits as CSV: `make-digits [FOLDER]`, `runs/digits` by default.
 
+mod digit;
+
 use std::fs::File;
 use std::io::{BufWriter, Result, Write};
 use std::path::{Path, PathBuf};
 
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
-use trainyard_example_custom_models::{PIXELS, draw};
+
+use digit::{PIXELS, draw};
 
 /// Files, images in each, and seeds.
 const FILES: [(&str, usize, u64); 2] = [("train.csv", 10_000, 1), ("test.csv", 2_000, 2)];

@@ -4,9 +4,9 @@ use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
 /// Rows and columns of an image.
-pub const SIDE: usize = 28;
+pub(crate) const SIDE: usize = 28;
 /// Pixels of an image.
-pub const PIXELS: usize = SIDE * SIDE;
+pub(crate) const PIXELS: usize = SIDE * SIDE;
 
 /// Side of the square that a digit is drawn in, in pixels.
 const BOX: f32 = 20.0;
@@ -19,7 +19,7 @@ type Point = [f32; 2];
 ///
 /// # Panics
 /// It is no digit.
-pub fn draw(digit: u8, random: &mut ChaCha8Rng) -> [u8; PIXELS] {
+pub(crate) fn draw(digit: u8, random: &mut ChaCha8Rng) -> [u8; PIXELS] {
     let mut strokes = strokes(digit, random);
     deform(&mut strokes, random);
     let radius = random.random_range(0.5..1.6);

@@ -1,6 +1,6 @@
 //! A model by hand: a multilayer perceptron against the trait `Model`, with nothing else.
 //!
-//! `custom-mlp train crates/example-custom-models/mlp.toml`
+//! `custom-mlp train crates/trainyard/examples/custom-mlp.toml`
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -261,8 +261,8 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_finite_differences() {
-        let text = include_str!("../../mlp.toml");
-        let job = Job::parse(Path::new("mlp.toml"), text, &[]).expect("the shipped job");
+        let text = include_str!("custom-mlp.toml");
+        let job = Job::parse(Path::new("custom-mlp.toml"), text, &[]).expect("the shipped job");
         let model = Mlp::from_job(&job).expect("a model");
         let numbers = (0..12).map(|place| (place as f32 * 0.7).sin()).collect();
         let example = Example {

@@ -1,6 +1,6 @@
 //! A model by autodiff: a convolutional network of burn that reads 28 x 28 grey digits.
 //!
-//! `custom-cnn train crates/example-custom-models/cnn.toml`
+//! `custom-cnn train crates/autodiff-burn/examples/custom-cnn.toml`
 
 use std::process::ExitCode;
 
@@ -12,7 +12,11 @@ use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use trainyard::{Error, FeatureConfig, Job};
 use trainyard_autodiff_burn::{BurnModel, BurnNet};
-use trainyard_example_custom_models::{PIXELS, SIDE};
+
+/// Width and height of a picture, in pixels.
+const SIDE: usize = 28;
+/// Pixels of a picture.
+const PIXELS: usize = SIDE * SIDE;
 
 fn main() -> ExitCode {
     trainyard::main_with(BurnModel::<Cnn>::from_job)
