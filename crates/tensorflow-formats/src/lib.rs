@@ -9,7 +9,7 @@ pub mod tensor_bundle;
 pub mod tfrecord;
 
 /// Generated messages of package `tensorflow`, limited to the fields that are read or written.
-#[allow(missing_docs, unreachable_pub, dead_code, clippy::all)]
-pub(crate) mod generated {
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+pub mod generated {
     include!("generated/tensorflow.rs");
 }
