@@ -71,7 +71,7 @@ impl LinearModel {
     }
 
     /// Makes a linear part that has only a bias of this name.
-    pub fn bias_only(
+    pub(crate) fn bias_only(
         units: usize,
         name: String,
         optimizer_group: &str,

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::rule::{Rule, State};
 use crate::{
-    Adadelta, Adagrad, AdagradDa, Adam, Error, Ftrl, KerasMomentum, KerasRmsProp, LearningRate,
-    Momentum, ProximalAdagrad, ProximalSgd, RmsProp, Sgd, Slot, adam, rmsprop,
+    Adadelta, Adagrad, AdagradDa, Adam, Error, Ftrl, KerasRmsProp, LearningRate, Momentum,
+    ProximalAdagrad, ProximalSgd, RmsProp, Sgd, Slot, adam, momentum, rmsprop,
 };
 
 /// An update rule with its hyper-parameters, under TensorFlow's names and defaults.
@@ -20,7 +20,7 @@ pub enum OptimizerConfig {
     Momentum(Momentum),
     /// Momentum as Keras writes it.
     #[serde(rename = "keras_momentum")]
-    KerasMomentum(KerasMomentum),
+    KerasMomentum(Momentum),
     /// Adagrad.
     #[serde(rename = "adagrad")]
     Adagrad(Adagrad),
@@ -56,7 +56,10 @@ macro_rules! with_rule {
         match $config {
             OptimizerConfig::Sgd($rule) => $body,
             OptimizerConfig::Momentum($rule) => $body,
-            OptimizerConfig::KerasMomentum($rule) => $body,
+            OptimizerConfig::KerasMomentum($rule) => {
+                let $rule = &momentum::Keras($rule);
+                $body
+            }
             OptimizerConfig::Adagrad($rule) => $body,
             OptimizerConfig::AdagradDa($rule) => $body,
             OptimizerConfig::Adadelta($rule) => $body,
@@ -74,6 +77,26 @@ macro_rules! with_rule {
             OptimizerConfig::Ftrl($rule) => $body,
             OptimizerConfig::ProximalSgd($rule) => $body,
             OptimizerConfig::ProximalAdagrad($rule) => $body,
+        }
+    };
+}
+
+/// Evaluates an expression with `$parameters` bound to the hyper-parameters.
+macro_rules! with_parameters {
+    ($config:expr, $parameters:ident => $body:expr) => {
+        match $config {
+            OptimizerConfig::Sgd($parameters) => $body,
+            OptimizerConfig::Momentum($parameters) => $body,
+            OptimizerConfig::KerasMomentum($parameters) => $body,
+            OptimizerConfig::Adagrad($parameters) => $body,
+            OptimizerConfig::AdagradDa($parameters) => $body,
+            OptimizerConfig::Adadelta($parameters) => $body,
+            OptimizerConfig::Adam($parameters) => $body,
+            OptimizerConfig::RmsProp($parameters) => $body,
+            OptimizerConfig::KerasRmsProp($parameters) => $body,
+            OptimizerConfig::Ftrl($parameters) => $body,
+            OptimizerConfig::ProximalSgd($parameters) => $body,
+            OptimizerConfig::ProximalAdagrad($parameters) => $body,
         }
     };
 }
@@ -111,39 +134,13 @@ impl OptimizerConfig {
 
     /// Returns the learning rate.
     pub fn learning_rate(&self) -> &LearningRate {
-        match self {
-            Self::Sgd(rule) => &rule.learning_rate,
-            Self::Momentum(rule) => &rule.learning_rate,
-            Self::KerasMomentum(rule) => &rule.learning_rate,
-            Self::Adagrad(rule) => &rule.learning_rate,
-            Self::AdagradDa(rule) => &rule.learning_rate,
-            Self::Adadelta(rule) => &rule.learning_rate,
-            Self::Adam(rule) => &rule.learning_rate,
-            Self::RmsProp(rule) => &rule.learning_rate,
-            Self::KerasRmsProp(rule) => &rule.learning_rate,
-            Self::Ftrl(rule) => &rule.learning_rate,
-            Self::ProximalSgd(rule) => &rule.learning_rate,
-            Self::ProximalAdagrad(rule) => &rule.learning_rate,
-        }
+        with_parameters!(self, parameters => &parameters.learning_rate)
     }
 
     /// Returns the same rule with a learning rate `factor` times as high at every step (P. Goyal et al., "Accurate,
     /// Large Minibatch SGD", 2017: the linear scaling rule).
     pub fn with_learning_rate_times(mut self, factor: f32) -> Self {
-        let rate = match &mut self {
-            Self::Sgd(rule) => &mut rule.learning_rate,
-            Self::Momentum(rule) => &mut rule.learning_rate,
-            Self::KerasMomentum(rule) => &mut rule.learning_rate,
-            Self::Adagrad(rule) => &mut rule.learning_rate,
-            Self::AdagradDa(rule) => &mut rule.learning_rate,
-            Self::Adadelta(rule) => &mut rule.learning_rate,
-            Self::Adam(rule) => &mut rule.learning_rate,
-            Self::RmsProp(rule) => &mut rule.learning_rate,
-            Self::KerasRmsProp(rule) => &mut rule.learning_rate,
-            Self::Ftrl(rule) => &mut rule.learning_rate,
-            Self::ProximalSgd(rule) => &mut rule.learning_rate,
-            Self::ProximalAdagrad(rule) => &mut rule.learning_rate,
-        };
+        let rate = with_parameters!(&mut self, parameters => &mut parameters.learning_rate);
         *rate = rate.times(factor);
         self
     }

@@ -31,7 +31,7 @@ pub use error::Error;
 pub use ftrl::Ftrl;
 pub use guard::{Guard, Nonfinite};
 pub use learning_rate::{LearningRate, Schedule};
-pub use momentum::{KerasMomentum, Momentum};
+pub use momentum::Momentum;
 pub use proximal::{ProximalAdagrad, ProximalSgd};
 pub use rmsprop::{KerasRmsProp, RmsProp};
 pub use rule::{SLOTS_MAX, Slot};

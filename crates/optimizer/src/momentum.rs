@@ -20,25 +20,9 @@ pub struct Momentum {
     pub use_nesterov: bool,
 }
 
-/// `a = m a - lr g; v += a`, or `v += m a - lr g` with Nesterov (`tf.keras.optimizers.SGD`): the same as [`Momentum`]
-/// while the learning rate is constant.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct KerasMomentum {
-    /// Above 0.
-    pub learning_rate: LearningRate,
-    /// `m`, in [0, 1); 0.9 by default.
-    #[serde(default = "default_momentum")]
-    pub momentum: f32,
-    /// False by default.
-    #[serde(default)]
-    pub use_nesterov: bool,
-}
-
 fn default_momentum() -> f32 {
     0.9
 }
-
-const SLOTS: [Slot; 1] = [Slot::new("momentum", 0.0)];
 
 impl Rule<1> for Momentum {
     fn validate(&self) -> Result<(), Error> {
@@ -47,7 +31,7 @@ impl Rule<1> for Momentum {
     }
 
     fn slots(&self) -> [Slot; 1] {
-        SLOTS
+        [Slot::new("momentum", 0.0)]
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 1], &[f32]) {
@@ -68,20 +52,23 @@ impl Rule<1> for Momentum {
     }
 }
 
-impl Rule<1> for KerasMomentum {
+/// `a = m a - lr g; v += a`, or `v += m a - lr g` with Nesterov (`tf.keras.optimizers.SGD`): the same as [`Momentum`]
+/// while the learning rate is constant.
+pub(crate) struct Keras<'a>(pub(crate) &'a Momentum);
+
+impl Rule<1> for Keras<'_> {
     fn validate(&self) -> Result<(), Error> {
-        self.learning_rate.validate()?;
-        fraction("momentum", self.momentum)
+        self.0.validate()
     }
 
     fn slots(&self) -> [Slot; 1] {
-        SLOTS
+        self.0.slots()
     }
 
     fn kernel(&self, step: u64) -> impl Fn(&mut [f32], [&mut [f32]; 1], &[f32]) {
-        let rate = self.learning_rate.at(step);
-        let m = self.momentum;
-        let nesterov = self.use_nesterov;
+        let rate = self.0.learning_rate.at(step);
+        let m = self.0.momentum;
+        let nesterov = self.0.use_nesterov;
         #[inline(always)]
         move |values, [accumulator], gradient| {
             for ((value, a), g) in values.iter_mut().zip(accumulator).zip(gradient) {

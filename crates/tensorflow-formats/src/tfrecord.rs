@@ -5,6 +5,7 @@ mod checksum;
 mod frame;
 mod records;
 
-pub use checksum::{masked, unmasked};
+pub use checksum::masked;
+pub(crate) use checksum::unmasked;
 pub use frame::{FOOTER_BYTES, HEADER_BYTES, write_frame};
 pub use records::{Damaged, Records};

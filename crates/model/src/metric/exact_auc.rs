@@ -21,7 +21,7 @@ impl ExactAuc {
     }
 
     /// Returns the truths and weights of the examples, highest score first. Equal scores keep their order of arrival.
-    pub fn highest_first(&self) -> impl Iterator<Item = (bool, f64)> {
+    pub(crate) fn highest_first(&self) -> impl Iterator<Item = (bool, f64)> {
         let mut sorted: Vec<&(f32, bool, f32)> = self.examples.iter().collect();
         sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
         sorted

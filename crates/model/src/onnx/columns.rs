@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use trainyard_onnx::{Attribute, ML_DOMAIN, Name, Tensor, attribute};
+use trainyard_onnx::{Attribute, AttributeProto, Dimension, ML_DOMAIN, Name, Tensor, attribute};
 use trainyard_run_config::{FeatureKind, LOG_MIN, Normalizer, Numbers, Operand, Time};
 
 use super::Builder;
-use super::lookup::Bag;
+use super::lookup::{Bag, IdsPerRow};
 
 /// Placeholder for a value without id.
 const NONE: i64 = -1;
@@ -207,9 +207,12 @@ impl Builder<'_> {
         let given = input
             .map(|input| self.given[input].clone())
             .expect("a feature that is read has an input");
-        let single = input.is_some_and(|input| {
-            self.inputs.list[input].port.shape[1] == trainyard_onnx::Dimension::Fixed(1)
-        });
+        let width = input.map(|input| &self.inputs.list[input].port.shape[1]);
+        let per_row = if width == Some(&Dimension::Fixed(1)) {
+            IdsPerRow::One
+        } else {
+            IdsPerRow::Any
+        };
         let ids = match &column.config.kind {
             _ if self.inputs.ids.contains_key(&feature) => given,
             FeatureKind::Bucketized {
@@ -225,7 +228,14 @@ impl Builder<'_> {
                 default,
                 integers,
                 ..
-            } => self.listed(&scope, &given, values, *default, *integers),
+            } => {
+                let entries = if *integers {
+                    listed_integers(values)
+                } else {
+                    listed_texts(values)
+                };
+                self.listed(&scope, &given, entries, *default)
+            }
             FeatureKind::Identity {
                 buckets, default, ..
             } => self.identity(&scope, &given, *buckets, *default),
@@ -237,7 +247,7 @@ impl Builder<'_> {
         let weights = column
             .weights_field()
             .map(|field| self.given[self.inputs.fields[&field]].clone());
-        let bag = self.masked(&scope, &ids, weights, single);
+        let bag = self.masked(&scope, &ids, weights, per_row);
         self.bags.insert(feature, bag.clone());
         bag
     }
@@ -287,49 +297,16 @@ impl Builder<'_> {
         &mut self,
         scope: &str,
         given: &Name,
-        values: &[String],
+        [keys, ids]: [AttributeProto; 2],
         default: Option<u32>,
-        integers: bool,
     ) -> Name {
-        let ids = attribute(
-            "default_int64",
-            Attribute::Int(default.map_or(NONE, i64::from)),
-        );
-        let attributes = if integers {
-            let parsed = values.iter().enumerate();
-            let known: BTreeMap<i64, i64> = parsed
-                .filter_map(|(id, value)| Some((value.parse().ok()?, id as i64)))
-                .collect();
-            let known = known
-                .into_iter()
-                .filter(|(value, _)| *value != NONE)
-                .chain([(NONE, NONE)]);
-            let (keys, values): (Vec<i64>, Vec<i64>) = known.unzip();
-            [
-                attribute("keys_int64s", Attribute::Ints(keys)),
-                attribute("values_int64s", Attribute::Ints(values)),
-                ids,
-            ]
-        } else {
-            let known = values
-                .iter()
-                .cloned()
-                .zip(0..)
-                .filter(|(value, _)| !value.is_empty());
-            let (keys, values): (Vec<String>, Vec<i64>) =
-                known.chain([(String::new(), NONE)]).unzip();
-            [
-                attribute("keys_strings", Attribute::Strings(keys)),
-                attribute("values_int64s", Attribute::Ints(values)),
-                ids,
-            ]
-        };
+        let default = Attribute::Int(default.map_or(NONE, i64::from));
         self.graph.node_of(
             ML_DOMAIN,
             "LabelEncoder",
             &format!("{scope}/ids"),
             &[given],
-            attributes,
+            [keys, ids, attribute("default_int64", default)],
         )
     }
 
@@ -370,4 +347,35 @@ impl Builder<'_> {
             [],
         )
     }
+}
+
+/// Returns the whole numbers of a vocabulary and their ids. Of equal ones, the last counts.
+fn listed_integers(values: &[String]) -> [AttributeProto; 2] {
+    let parsed = values.iter().enumerate();
+    let known: BTreeMap<i64, i64> = parsed
+        .filter_map(|(id, value)| Some((value.parse().ok()?, id as i64)))
+        .collect();
+    let known = known
+        .into_iter()
+        .filter(|(value, _)| *value != NONE)
+        .chain([(NONE, NONE)]);
+    let (keys, ids): (Vec<i64>, Vec<i64>) = known.unzip();
+    [
+        attribute("keys_int64s", Attribute::Ints(keys)),
+        attribute("values_int64s", Attribute::Ints(ids)),
+    ]
+}
+
+/// Returns the texts of a vocabulary and their ids.
+fn listed_texts(values: &[String]) -> [AttributeProto; 2] {
+    let known = values
+        .iter()
+        .cloned()
+        .zip(0..)
+        .filter(|(value, _)| !value.is_empty());
+    let (keys, ids): (Vec<String>, Vec<i64>) = known.chain([(String::new(), NONE)]).unzip();
+    [
+        attribute("keys_strings", Attribute::Strings(keys)),
+        attribute("values_int64s", Attribute::Ints(ids)),
+    ]
 }

@@ -83,6 +83,15 @@ pub(super) struct Inputs {
     taken: BTreeSet<String>,
 }
 
+/// How the input of a field is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    /// By its column.
+    Plain,
+    /// By column and type: a column that is read with two types becomes two inputs.
+    Typed,
+}
+
 impl Inputs {
     pub(super) fn new(canned: &Canned) -> Self {
         let mut out = Self {
@@ -115,7 +124,8 @@ impl Inputs {
             let twice = fields
                 .iter()
                 .any(|other| *other != field && schema[*other].name == schema[field].name);
-            out.add_field(field, &schema[field], twice);
+            let naming = if twice { Naming::Typed } else { Naming::Plain };
+            out.add_field(field, &schema[field], naming);
         }
         for (place, column) in used.filter(|(_, column)| reason(&column.config.kind).is_some()) {
             // A feature that feeds two parts of the model has a single input of ids.
@@ -154,18 +164,17 @@ impl Inputs {
         out
     }
 
-    /// Adds a field. A column that is read with two types becomes two inputs, whose names contain the types.
-    fn add_field(&mut self, place: usize, field: &Field, twice: bool) {
+    /// Adds a field.
+    fn add_field(&mut self, place: usize, field: &Field, naming: Naming) {
         let (tensor, width) = match &field.kind {
             FieldKind::Float { width, .. } => (Tensor::Float, Some(*width)),
             FieldKind::Floats { .. } => (Tensor::Float, None),
             FieldKind::Int { separator, .. } => (Tensor::Int64, separator.is_none().then_some(1)),
             FieldKind::Bytes { separator } => (Tensor::String, separator.is_none().then_some(1)),
         };
-        let name = if twice {
-            format!("{}/{}", field.name, tensor.name())
-        } else {
-            field.name.clone()
+        let name = match naming {
+            Naming::Plain => field.name.clone(),
+            Naming::Typed => format!("{}/{}", field.name, tensor.name()),
         };
         let port = Port::matrix(self.unique(name), tensor, width);
         let input = self.push(GraphInput {

@@ -14,9 +14,15 @@ pub(super) struct Bag {
     mask: Name,
     /// Weights, or 0 for a missing id; absent = the mask.
     weights: Option<Name>,
-    /// Whether a row holds a single id.
-    single: bool,
+    per_row: IdsPerRow,
     scope: String,
+}
+
+/// Number of ids that a row of a feature holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IdsPerRow {
+    One,
+    Any,
 }
 
 impl Builder<'_> {
@@ -26,7 +32,7 @@ impl Builder<'_> {
         scope: &str,
         ids: &Name,
         weights: Option<Name>,
-        single: bool,
+        per_row: IdsPerRow,
     ) -> Bag {
         let graph = &mut self.graph;
         let zero = graph.list(&[0]);
@@ -52,7 +58,7 @@ impl Builder<'_> {
             ids,
             mask,
             weights,
-            single,
+            per_row,
             scope: scope.to_owned(),
         }
     }
@@ -65,7 +71,7 @@ impl Builder<'_> {
             (None, Combiner::Sum) => return bag.mask.clone(),
             (Some(weights), Combiner::Sum) => return weights.clone(),
             // The mean of a single vector is the vector.
-            (None, _) if bag.single => return bag.mask.clone(),
+            (None, _) if bag.per_row == IdsPerRow::One => return bag.mask.clone(),
             (None, _) => bag.mask.clone(),
             (Some(weights), _) => {
                 let zero = graph.floats(&format!("{scope}/zero"), &[1], &[0.0]);
@@ -126,7 +132,7 @@ impl Builder<'_> {
         let shares = self.shares(bag, combiner);
         let graph = &mut self.graph;
         let along = graph.list(&[1]);
-        if bag.single {
+        if bag.per_row == IdsPerRow::One {
             let ids = graph.node("Squeeze", &format!("{scope}/id"), &[&bag.ids, &along], []);
             let vectors = graph.node("Gather", &format!("{scope}/vectors"), &[table, &ids], []);
             return graph.node(

@@ -16,7 +16,7 @@ pub fn masked(bytes: &[u8]) -> u32 {
 /// Returns the crc32c of its masked form.
 #[inline]
 #[must_use]
-pub fn unmasked(stored: u32) -> u32 {
+pub(crate) fn unmasked(stored: u32) -> u32 {
     stored.wrapping_sub(MASK_DELTA).rotate_left(15)
 }
 
