@@ -43,8 +43,13 @@ pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnosti
     }
 }
 
-/// Keys of a job that determine the predictions.
-pub(crate) const OF_PREDICTIONS: [&str; 2] = ["feature", "model"];
+/// Keys of a job that determine the predictions, and what a class or a probability stands for.
+pub(crate) const OF_PREDICTIONS: [&str; 4] = [
+    "feature",
+    "model",
+    "input.label.vocabulary",
+    "input.label.positive",
+];
 
 /// Keys of a job that determine the scores of an evaluation.
 pub(crate) const OF_SCORES: [&str; 4] = ["feature", "model", "input.label", "input.weight_column"];
