@@ -196,9 +196,12 @@ fn generated_types_stay_behind_their_doors() {
         "random_work",
         "record",
         "recovery",
-        "rejection",
         "replay",
-        "wire",
+        "wire/guard",
+        "wire/identity",
+        "wire/selection",
+        "wire/status",
+        "wire/step",
     ];
     // A primary sends its log to its backup, and the chief tells both their roles.
     let replication = [

@@ -336,7 +336,6 @@ impl Chief {
             task: self.task,
             incarnation: self.incarnation,
             session: 0,
-            seq: 0,
         }
     }
 

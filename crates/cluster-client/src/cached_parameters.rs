@@ -1,10 +1,11 @@
 //! The parameters that a worker keeps from one pull to the next.
 
+use trainyard_parameter_store::Pull;
 use trainyard_variable::Values;
 
+use crate::Answer;
 use crate::Error;
 use crate::split::ShardPlan;
-use crate::{Answer, ShardPull};
 
 /// The values of a pull. The next pull into the same values leaves out whole slices that have not changed. Valid for
 /// one session.
@@ -50,7 +51,7 @@ impl CachedParameters {
         &mut self,
         peer: &str,
         plan: &ShardPlan,
-        pull: &ShardPull,
+        pull: &Pull,
         updates: &[u64],
         answer: &mut dyn Answer,
     ) -> Result<(), Error> {

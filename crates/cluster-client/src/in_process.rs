@@ -4,14 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trainyard_cluster_spec::Task;
-use trainyard_parameter_server::{
-    LocalServer, Plan, Saved, ServerStatus, SnapshotRequest, Stepped,
-};
-use trainyard_parameter_store::{Identity, Opened, Pull, Push};
+use trainyard_parameter_server::{LocalServer, Plan, Saved, ServerStatus, SnapshotRequest};
+use trainyard_parameter_store::{Identity, OpenSession, Opened, StepReply, StepRequest};
+use trainyard_protocol::payload::Encoding;
 
-use crate::answer::Answer;
-use crate::call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
-use crate::{Error, JobEnd, Preparation, ServerClient, ShardGradients};
+use crate::{Answer, Error, JobEnd, Preparation, ServerClient, ShardGradients};
 
 #[tonic::async_trait]
 impl ServerClient for LocalServer {
@@ -56,17 +53,19 @@ impl ServerClient for LocalServer {
     async fn open_session(
         &self,
         identity: Identity,
-        fingerprint: u64,
-        data_shard: u64,
+        request: &OpenSession,
     ) -> Result<Opened, Error> {
-        Ok(self.open_session(identity, fingerprint, data_shard)?)
+        Ok(self.open_session(identity, request)?)
     }
 
-    async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
-        let push = call.push.as_ref().map(|push| push_of(identity, push));
-        let pull = call.pull.as_ref().map(|pull| pull_of(identity, pull));
-        let Stepped { pushed, pulled } = self.apply(push, pull).await?;
-        Ok(ShardAnswer {
+    async fn step(
+        &self,
+        identity: Identity,
+        request: &StepRequest<Arc<ShardGradients>>,
+        _encoding: Encoding,
+    ) -> Result<StepReply<Box<dyn Answer>>, Error> {
+        let StepReply { pushed, pulled } = self.apply(&identity, request).await?;
+        Ok(StepReply {
             pushed,
             pulled: pulled.map(|(pulled, reading)| (pulled, Box::new(reading) as Box<dyn Answer>)),
         })
@@ -93,53 +92,4 @@ impl ServerClient for LocalServer {
     async fn finish(&self, identity: Identity, _reason: &str, _end: JobEnd) -> Result<(), Error> {
         Ok(self.finish(identity)?)
     }
-}
-
-fn push_of(identity: Identity, push: &ShardPush) -> (Identity, Push<'_, ShardGradients>) {
-    let ShardPush {
-        seq,
-        batch,
-        batches,
-        pulled_version,
-        micro_batch,
-        ref selection,
-        ref gradients,
-        rejected,
-    } = *push;
-    (
-        Identity { seq, ..identity },
-        Push {
-            batch,
-            batches,
-            pulled_version,
-            micro_batch,
-            selection: selection.clone(),
-            gradients: &**gradients,
-            rejected,
-        },
-    )
-}
-
-fn pull_of(identity: Identity, pull: &ShardPull) -> (Identity, Pull) {
-    let ShardPull {
-        seq,
-        ref selection,
-        ref known,
-        reserve_step,
-        at_least,
-        or_before,
-        half_applied,
-        ..
-    } = *pull;
-    (
-        Identity { seq, ..identity },
-        Pull {
-            selection: Arc::clone(selection),
-            known: known.clone(),
-            reserve_step,
-            at_least,
-            or_before,
-            half_applied,
-        },
-    )
 }

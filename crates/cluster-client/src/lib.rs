@@ -6,7 +6,6 @@
 
 mod answer;
 mod cached_parameters;
-mod call;
 mod channel;
 mod error;
 mod error_feedback;
@@ -23,7 +22,6 @@ mod split;
 
 pub use answer::Answer;
 pub use cached_parameters::CachedParameters;
-pub use call::{ShardAnswer, ShardCall, ShardPull, ShardPush};
 pub use channel::{channel, channel_in_turn, channel_over};
 pub use error::Error;
 pub use gradients::ShardGradients;

@@ -7,17 +7,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use trainyard_parameter_store::{BatchId, Identity, MicroBatch, Opened, Rejection, Ticket};
+use trainyard_parameter_store::{
+    self as store, BatchId, Identity, MicroBatch, OpenSession, Opened, Pull, PushHeader, Rejection,
+    StepReply, StepRequest, Ticket,
+};
 use trainyard_protocol::payload::Encoding;
 use trainyard_variable::{Gradients, Layout, Read, Reads};
 
 use crate::error_feedback::ErrorFeedback;
 use crate::retry::retry_noted;
 use crate::split::{ShardPlan, split};
-use crate::{
-    CachedParameters, Error, Outages, ServerClient, ShardAnswer, ShardCall, ShardGradients,
-    ShardPull, ShardPush, retry,
-};
+use crate::{Answer, CachedParameters, Error, Outages, ServerClient, ShardGradients, retry};
+
+/// The request of one round trip to one server.
+type Request = StepRequest<Arc<ShardGradients>>;
+/// The reply to a [`Request`].
+type Reply = StepReply<Box<dyn Answer>>;
 
 /// A planned step: the reads of its pull, which its push refers to.
 #[derive(Debug, Clone)]
@@ -137,6 +142,8 @@ pub struct Parameters {
     shards: Arc<[Arc<dyn ServerClient>]>,
     layout: Arc<Layout>,
     identity: Identity,
+    /// Sequence number of the latest step.
+    seq: u64,
     deadline: Duration,
     encoding: Encoding,
     error_feedback: ErrorFeedback,
@@ -146,8 +153,8 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Opens a session on every server. Returns the session with the lowest version, and with the first batch of
-    /// `data_shard` that has not been applied on every server.
+    /// Opens a session on every server. Returns the session with the lowest version, and with the first batch of its
+    /// data shard that has not been applied on every server.
     ///
     /// A call without a reply is repeated until `deadline`.
     ///
@@ -157,13 +164,12 @@ impl Parameters {
         shards: Vec<Arc<dyn ServerClient>>,
         layout: Arc<Layout>,
         identity: Identity,
-        fingerprint: u64,
-        data_shard: u64,
+        request: OpenSession,
         deadline: Duration,
     ) -> Result<(Self, Opened), Error> {
         let opened = shards.iter().map(|shard| {
-            retry(&identity, shard.name(), deadline, move || {
-                shard.open_session(identity, fingerprint, data_shard)
+            retry(&identity, shard.name(), deadline, || {
+                shard.open_session(identity, &request)
             })
         });
         let opened = try_join_all(opened).await?;
@@ -172,23 +178,18 @@ impl Parameters {
             version: first(|opened| opened.version),
             batches_applied: first(|opened| opened.batches_applied),
         };
-        let shards = shards.into();
-        let encoding = Encoding::Float32;
-        let error_feedback = ErrorFeedback::default();
-        let in_turn = false;
-        Ok((
-            Self {
-                shards,
-                layout,
-                identity,
-                deadline,
-                encoding,
-                error_feedback,
-                in_turn,
-                outages: Outages::default(),
-            },
-            next,
-        ))
+        let parameters = Self {
+            shards: shards.into(),
+            layout,
+            identity,
+            seq: request.seq,
+            deadline,
+            encoding: Encoding::Float32,
+            error_feedback: ErrorFeedback::default(),
+            in_turn: false,
+            outages: Outages::default(),
+        };
+        Ok((parameters, next))
     }
 
     /// Returns the session in the mode for stale-synchronous training. The first server knows the clock of each task.
@@ -214,12 +215,12 @@ impl Parameters {
 
     /// Returns the sequence number of the latest step.
     pub fn seq(&self) -> u64 {
-        self.identity.seq
+        self.seq
     }
 
     /// Plans the next step.
     pub fn plan(&mut self, reads: &Reads) -> Step {
-        self.identity.seq += 1;
+        self.seq += 1;
         let size = |(variable, read): (usize, &Read)| {
             let slices = &self.layout.slices[self.layout.of_variable(variable)];
             let width = slices.first().map_or(0, |slice| slice.width);
@@ -234,7 +235,7 @@ impl Parameters {
             }
         };
         let sizes = reads.iter().enumerate().map(size).collect();
-        let seq = self.identity.seq;
+        let seq = self.seq;
         let plans = split(&self.layout, reads);
         let versions = vec![0; self.shards.len()];
         Step {
@@ -260,8 +261,8 @@ impl Parameters {
 
     /// Drops a step that was pulled and will not be pushed. If it is the latest step, the next one reuses its number.
     pub fn take_back(&mut self, step: &Step) {
-        if self.identity.seq == step.seq {
-            self.identity.seq -= 1;
+        if self.seq == step.seq {
+            self.seq -= 1;
         }
     }
 
@@ -277,25 +278,25 @@ impl Parameters {
         pull: Option<(Step, CachedParameters)>,
     ) -> impl Future<Output = Result<Returned, Error>> + Send + use<> {
         let mut traffic = Traffic::default();
-        let mut calls = vec![ShardCall::default(); self.shards.len()];
+        let nothing = Request {
+            push: None,
+            pull: None,
+        };
+        let mut calls = vec![nothing; self.shards.len()];
         let mut shared = None;
         if let Some(push) = push {
-            let Push {
-                step,
-                batch,
-                batches,
-                micro_batch,
-                stores,
-                gradients,
-                rejected,
-            } = push;
-            let gradients = Arc::new(gradients);
+            let step = push.step;
+            let gradients = Arc::new(push.gradients);
             let silent = gradients
                 .iter()
                 .zip(&step.sizes)
                 .any(|(values, (size, _))| values.is_empty() && *size > 0);
             for (ps, (call, plan)) in calls.iter_mut().zip(step.plans).enumerate() {
-                if stores.as_ref().is_some_and(|stores| !stores.contains(&ps)) {
+                if push
+                    .stores
+                    .as_ref()
+                    .is_some_and(|stores| !stores.contains(&ps))
+                {
                     continue;
                 }
                 let plan = if silent {
@@ -313,18 +314,17 @@ impl Parameters {
                             .encode(self.encoding, &plan, &step.sizes, &gradients);
                     part = part.encoded(self.encoding, bytes);
                 }
-                let seq = step.seq;
-                let pulled_version = step.versions[ps];
-                let gradients = Arc::new(part);
-                call.push = Some(ShardPush {
-                    seq,
-                    batch,
-                    batches,
-                    pulled_version,
-                    micro_batch,
+                call.push = Some(store::Push {
+                    header: PushHeader {
+                        seq: step.seq,
+                        batch: push.batch,
+                        batches: push.batches,
+                        pulled_version: step.versions[ps],
+                        micro_batch: push.micro_batch,
+                        rejected: push.rejected,
+                    },
                     selection,
-                    gradients,
-                    rejected,
+                    gradients: Arc::new(part),
                 });
             }
             shared = Some(gradients);
@@ -344,41 +344,34 @@ impl Parameters {
             for (ps, (call, plan)) in calls.iter_mut().zip(&step.plans).enumerate() {
                 // The first server grants the ticket. The others are read in parallel, in case it is granted. A
                 // server with nothing to read is called too: the push refers to the selection of its pull.
-                let seq = step.seq;
-                let selection = Arc::clone(&plan.selection);
-                let reserve_step = ps == 0;
-                let known = held.known(&selection.whole);
-                let encoding = self.encoding;
-                let at_least = step.at_least.unwrap_or(0);
-                let or_before = step.at_least.is_some();
-                call.pull = Some(ShardPull {
-                    seq,
-                    selection,
-                    known,
-                    reserve_step,
-                    at_least,
-                    or_before,
+                call.pull = Some(Pull {
+                    seq: step.seq,
+                    selection: Arc::clone(&plan.selection),
+                    known: held.known(&plan.selection.whole),
+                    reserve_step: ps == 0,
+                    at_least: step.at_least.unwrap_or(0),
+                    or_before: step.at_least.is_some(),
                     half_applied: step.half_applied,
-                    encoding,
                 });
             }
             (step, held)
         });
-        let shards = Arc::clone(&self.shards);
-        let identity = self.identity;
-        let deadline = self.deadline;
-        let in_turn = self.in_turn && shards.len() > 1;
+        let servers = Servers {
+            shards: Arc::clone(&self.shards),
+            identity: self.identity,
+            deadline: self.deadline,
+            encoding: self.encoding,
+            outages: self.outages.clone(),
+        };
+        let in_turn = self.in_turn && self.shards.len() > 1;
         run(
-            shards,
-            identity,
-            deadline,
+            servers,
             Calls {
                 calls,
                 shared,
                 pull,
                 traffic,
                 in_turn,
-                outages: self.outages.clone(),
             },
         )
     }
@@ -386,110 +379,110 @@ impl Parameters {
 
 /// The calls of one round trip, and what they need.
 struct Calls {
-    calls: Vec<ShardCall>,
+    calls: Vec<Request>,
     shared: Option<Arc<Gradients>>,
     pull: Option<(Step, CachedParameters)>,
     traffic: Traffic,
     in_turn: bool,
-    outages: Outages,
 }
 
-/// Calls one server, and repeats the call until it is answered.
-async fn ask(
-    identity: &Identity,
-    deadline: Duration,
-    outages: &Outages,
-    shard: &dyn ServerClient,
-    call: &ShardCall,
-) -> Result<ShardAnswer, Error> {
-    if call.push.is_none() && call.pull.is_none() {
-        return Ok(ShardAnswer {
-            pushed: None,
-            pulled: None,
-        });
-    }
-    let answer = retry_noted(identity, shard.name(), deadline, outages, || {
-        shard.step(*identity, call)
-    })
-    .await;
-    if call.push.is_some() {
-        #[cfg(feature = "failpoints")]
-        fail::fail_point!("worker.between_ps_pushes");
-    }
-    answer
-}
-
-/// Pushes to all servers but the first, then makes the whole call to the first, then pulls from the others if the
-/// first has granted the ticket.
-async fn ask_in_turn(
-    identity: &Identity,
-    deadline: Duration,
-    outages: &Outages,
-    shards: &[Arc<dyn ServerClient>],
-    calls: &[ShardCall],
-) -> Result<Vec<ShardAnswer>, Error> {
-    let (Some((first, others)), Some((first_call, calls))) =
-        (shards.split_first(), calls.split_first())
-    else {
-        return Ok(Vec::new());
-    };
-    let pushes: Vec<_> = calls
-        .iter()
-        .map(|call| ShardCall {
-            push: call.push.clone(),
-            pull: None,
-        })
-        .collect();
-    let pushed = others
-        .iter()
-        .zip(&pushes)
-        .map(|(shard, call)| ask(identity, deadline, outages, &**shard, call));
-    let pushed = try_join_all(pushed).await?;
-    let mut answers = vec![ask(identity, deadline, outages, &**first, first_call).await?];
-    let granted = answers[0]
-        .pulled
-        .as_ref()
-        .is_none_or(|(pulled, _)| pulled.ticket == Ticket::Granted);
-    let reads = calls.iter().map(|call| ShardCall {
-        push: None,
-        pull: call.pull.clone().filter(|_| granted),
-    });
-    let reads: Vec<_> = reads.collect();
-    let read = others
-        .iter()
-        .zip(&reads)
-        .map(|(shard, call)| ask(identity, deadline, outages, &**shard, call));
-    let read = try_join_all(read).await?;
-    let both = pushed.into_iter().zip(read);
-    answers.extend(both.map(|(push, read)| ShardAnswer {
-        pushed: push.pushed,
-        pulled: read.pulled,
-    }));
-    Ok(answers)
-}
-
-async fn run(
+/// The servers of a round trip, and how they are called.
+struct Servers {
     shards: Arc<[Arc<dyn ServerClient>]>,
     identity: Identity,
     deadline: Duration,
-    work: Calls,
-) -> Result<Returned, Error> {
+    encoding: Encoding,
+    outages: Outages,
+}
+
+impl Servers {
+    /// Calls one server, and repeats the call until it is answered.
+    async fn ask(&self, shard: &dyn ServerClient, call: &Request) -> Result<Reply, Error> {
+        if call.push.is_none() && call.pull.is_none() {
+            return Ok(Reply {
+                pushed: None,
+                pulled: None,
+            });
+        }
+        let identity = self.identity;
+        let name = shard.name();
+        let answer = retry_noted(&identity, name, self.deadline, &self.outages, || {
+            shard.step(identity, call, self.encoding)
+        })
+        .await;
+        if call.push.is_some() {
+            #[cfg(feature = "failpoints")]
+            fail::fail_point!("worker.between_ps_pushes");
+        }
+        answer
+    }
+
+    /// Calls all servers at once.
+    async fn ask_all(&self, calls: &[Request]) -> Result<Vec<Reply>, Error> {
+        let asked = self
+            .shards
+            .iter()
+            .zip(calls)
+            .map(|(shard, call)| self.ask(&**shard, call));
+        try_join_all(asked).await
+    }
+
+    /// Pushes to all servers but the first, then makes the whole call to the first, then pulls from the others if the
+    /// first has granted the ticket.
+    async fn ask_in_turn(&self, calls: &[Request]) -> Result<Vec<Reply>, Error> {
+        let (Some((first, others)), Some((first_call, calls))) =
+            (self.shards.split_first(), calls.split_first())
+        else {
+            return Ok(Vec::new());
+        };
+        let pushes: Vec<_> = calls
+            .iter()
+            .map(|call| Request {
+                push: call.push.clone(),
+                pull: None,
+            })
+            .collect();
+        let pushed = others
+            .iter()
+            .zip(&pushes)
+            .map(|(shard, call)| self.ask(&**shard, call));
+        let pushed = try_join_all(pushed).await?;
+        let mut answers = vec![self.ask(&**first, first_call).await?];
+        let granted = answers[0]
+            .pulled
+            .as_ref()
+            .is_none_or(|(pulled, _)| pulled.ticket == Ticket::Granted);
+        let reads = calls.iter().map(|call| Request {
+            push: None,
+            pull: call.pull.clone().filter(|_| granted),
+        });
+        let reads: Vec<_> = reads.collect();
+        let read = others
+            .iter()
+            .zip(&reads)
+            .map(|(shard, call)| self.ask(&**shard, call));
+        let read = try_join_all(read).await?;
+        let both = pushed.into_iter().zip(read);
+        answers.extend(both.map(|(push, read)| Reply {
+            pushed: push.pushed,
+            pulled: read.pulled,
+        }));
+        Ok(answers)
+    }
+}
+
+async fn run(servers: Servers, work: Calls) -> Result<Returned, Error> {
     let Calls {
         calls,
         shared,
         pull,
         mut traffic,
         in_turn,
-        outages,
     } = work;
     let mut answers = if in_turn {
-        ask_in_turn(&identity, deadline, &outages, &shards, &calls).await?
+        servers.ask_in_turn(&calls).await?
     } else {
-        let asked = shards
-            .iter()
-            .zip(&calls)
-            .map(|(shard, call)| ask(&identity, deadline, &outages, &**shard, call));
-        try_join_all(asked).await?
+        servers.ask_all(&calls).await?
     };
     let pushed = shared.map(|gradients| {
         let pushed: Vec<_> = answers.iter().filter_map(|answer| answer.pushed).collect();
@@ -520,7 +513,7 @@ async fn run(
         (pulled.ticket, pulled.global_step, pulled.lead)
     });
     // A server whose job has ended during this call has read nothing, even if the first server granted the ticket.
-    let over = |answer: &ShardAnswer| matches!(&answer.pulled, Some((pulled, _)) if pulled.ticket == Ticket::Finished);
+    let over = |answer: &Reply| matches!(&answer.pulled, Some((pulled, _)) if pulled.ticket == Ticket::Finished);
     let versions = || answers.iter().filter_map(|answer| answer.pulled.as_ref());
     let together = step.at_least.is_none()
         || (versions().all(|(pulled, _)| pulled.ticket == Ticket::Granted)
@@ -544,10 +537,10 @@ async fn run(
             continue;
         };
         step.versions[ps] = pulled.version;
-        traffic.pulled_bytes += (answer.remaining() * pull.encoding.value_bytes()) as u64;
+        traffic.pulled_bytes += (answer.remaining() * servers.encoding.value_bytes()) as u64;
         if ticket == Ticket::Granted {
             held.take(
-                shards[ps].name(),
+                servers.shards[ps].name(),
                 &step.plans[ps],
                 pull,
                 &pulled.updates,

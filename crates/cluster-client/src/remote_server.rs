@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,29 +11,34 @@ use tonic::{Response, Status};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_parameter_server::wire::{
-    batch_from_wire, part_read_from_wire, position_from_wire, push_to_wire, selection_to_wire,
+    identity_to_wire, part_read_from_wire, progress_from_wire, pull_to_wire, pulled_from_wire,
+    push_to_wire, pushed_from_wire, status_from_wire,
 };
-use trainyard_parameter_server::{
-    Plan, Saved, ServerStatus, SnapshotRequest, prepare_request, rejection_from_wire,
-    rejection_to_wire,
-};
-use trainyard_parameter_store as store;
-use trainyard_parameter_store::{Identity, Opened, Pulled, Pushed, Ticket};
+use trainyard_parameter_server::{Plan, Saved, ServerStatus, SnapshotRequest, prepare_request};
+use trainyard_parameter_store::{Identity, OpenSession, Opened, Push, StepReply, StepRequest};
 use trainyard_protocol::Channel;
 use trainyard_protocol::framing::Outgoing;
-use trainyard_protocol::payload::Payload;
+use trainyard_protocol::payload::{Encoding, Payload};
 use trainyard_protocol::{Pool, Reason, convert, limits, unary_call, v1};
 use trainyard_runtime::Network;
 
 use crate::answer::ReceivedAnswer;
-use crate::call::{ShardAnswer, ShardCall, ShardPush};
 use crate::channel_over;
 use crate::gradients::GradientTensor;
 use crate::replica_routing::{Client, Replicas};
-use crate::{Error, JobEnd, Preparation, ServerClient};
+use crate::{Answer, Error, JobEnd, Preparation, ServerClient, ShardGradients};
 
 /// The method whose messages carry tensors.
 const STEP: &str = "/trainyard.v1.ParameterService/Step";
+
+/// Whether a push names its selection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Selections {
+    /// Only if its pull has not named it.
+    OfThePull,
+    /// Always.
+    Named,
+}
 
 /// A parameter server and the channel to it. With replication, one shard and the channels to both servers that have a
 /// replica of it.
@@ -102,122 +108,70 @@ impl RemoteServer {
                 client.status(request).await
             })
             .await?;
-        self.status_from_wire(&reply)
+        self.status_of(&reply)
     }
 
     async fn step_once(
         &self,
         identity: Identity,
-        call: &ShardCall,
-        named: bool,
-    ) -> Result<ShardAnswer, Error> {
-        let selection = |push: &ShardPush| match &push.selection {
-            None if named => Some(selection_to_wire(push.gradients.selection())),
-            selection => selection.as_deref().map(selection_to_wire),
+        request: &StepRequest<Arc<ShardGradients>>,
+        encoding: Encoding,
+        selections: Selections,
+    ) -> Result<StepReply<Box<dyn Answer>>, Error> {
+        let push = |push: &Push<Arc<ShardGradients>>| {
+            let selection = match (&push.selection, selections) {
+                (None, Selections::Named) => Some(push.gradients.selection()),
+                (selection, _) => selection.as_deref(),
+            };
+            let encoding = convert::encoding_to_wire(push.gradients.encoding());
+            push_to_wire(&push.header, selection, encoding.into())
         };
-        let push = call.push.as_ref().map(|push| v1::Push {
-            encoding: convert::encoding_to_wire(push.gradients.encoding()).into(),
-            rejected: push.rejected.as_ref().map(rejection_to_wire),
-            ..push_to_wire(
-                push.seq,
-                push.batch,
-                push.pulled_version,
-                push.micro_batch,
-                selection(push),
-            )
-        });
-        let pull = call.pull.as_ref().map(|pull| v1::Pull {
-            seq: pull.seq,
-            selection: Some(selection_to_wire(&pull.selection)),
-            reserve_step: pull.reserve_step,
-            known: pull.known.clone(),
-            encoding: convert::encoding_to_wire(pull.encoding).into(),
-            at_least: pull.at_least,
-            or_before: pull.or_before,
-            half_applied: pull.half_applied,
-        });
-        let identity = Some(identity_to_wire(&identity));
-        let request = v1::StepRequest {
-            identity,
-            push,
-            pull,
+        let message = v1::StepRequest {
+            identity: Some(identity_to_wire(&identity)),
+            push: request.push.as_ref().map(push),
+            pull: request
+                .pull
+                .as_ref()
+                .map(|pull| pull_to_wire(pull, encoding)),
             payload: Bytes::new(),
         };
-        let outgoing = call
+        let outgoing = request
             .push
             .as_ref()
             .map(|push| GradientTensor::new(&push.gradients, &self.pool));
-        let body = Body::new(Outgoing::request(&request, outgoing));
+        let body = Body::new(Outgoing::request(&message, outgoing));
         let (asked, replica) = self.replicas.current();
         let shard = Some(&self.replicas.shard);
         let most = limits::TENSOR_MESSAGE_BYTES_MAX;
         let reply = unary_call::call::<v1::StepReply>(&replica.channel, STEP, shard, body, most);
         let reply = timed(&replica.name, limits::CALL_TIMEOUT, reply).await;
         let (reply, payload) = self.replicas.look(asked, reply)?;
-        let missing = |what: &str| Error::Protocol {
+        let wrong = |message: String| Error::Protocol {
             peer: self.name.clone(),
-            message: format!("the answer must say what became of the {what}, it says nothing"),
+            message,
         };
-        let pushed = match (reply.pushed, &call.push) {
-            (Some(pushed), _) => {
-                let v1::Pushed {
-                    duplicate,
-                    version,
-                    global_step,
-                    staleness,
-                    stale,
-                    rejected,
-                } = pushed;
-                let rejected = rejected.as_ref().map(rejection_from_wire);
-                Some(Pushed {
-                    duplicate,
-                    stale,
-                    version,
-                    global_step,
-                    staleness,
-                    rejected,
-                })
-            }
-            (None, Some(_)) => return Err(missing("push")),
-            (None, None) => None,
+        let missing = |what: &str| {
+            wrong(format!(
+                "the answer must say what became of the {what}, it says nothing"
+            ))
         };
-        let Some(pull) = &call.pull else {
-            return Ok(ShardAnswer {
+        let pushed = reply.pushed.as_ref().map(pushed_from_wire);
+        if pushed.is_none() && request.push.is_some() {
+            return Err(missing("push"));
+        }
+        if request.pull.is_none() {
+            return Ok(StepReply {
                 pushed,
                 pulled: None,
             });
-        };
+        }
         let pulled = reply.pulled.ok_or_else(|| missing("pull"))?;
-        let ticket = match pulled.ticket() {
-            v1::Ticket::Wait => Ticket::Wait,
-            v1::Ticket::Finished => Ticket::Finished,
-            v1::Ticket::Granted | v1::Ticket::Unspecified => Ticket::Granted,
-        };
-        let payload = Payload::new(payload, pull.encoding).map_err(|error| Error::Protocol {
-            peer: self.name.clone(),
-            message: error.to_string(),
-        })?;
-        let v1::Pulled {
-            version,
-            global_step,
-            updates,
-            unchanged,
-            lead,
-            reached,
-            ..
-        } = pulled;
-        let answer = ReceivedAnswer::new(payload, unchanged);
-        let pulled = Pulled {
-            version,
-            reached,
-            global_step,
-            ticket,
-            lead,
-            updates,
-        };
-        Ok(ShardAnswer {
+        let payload = Payload::new(payload, encoding).map_err(|error| wrong(error.to_string()))?;
+        let (pulled, unchanged) = pulled_from_wire(pulled);
+        let values: Box<dyn Answer> = Box::new(ReceivedAnswer::new(payload, unchanged));
+        Ok(StepReply {
             pushed,
-            pulled: Some((pulled, Box::new(answer))),
+            pulled: Some((pulled, values)),
         })
     }
 
@@ -231,63 +185,14 @@ impl RemoteServer {
         self.replicas.look(asked, answer.map(Response::into_inner))
     }
 
-    fn status_from_wire(&self, reply: &v1::StatusReply) -> Result<ServerStatus, Error> {
-        let state = match reply.state() {
-            v1::PsState::Empty | v1::PsState::Unspecified => store::State::Empty,
-            v1::PsState::Preparing => store::State::Preparing,
-            v1::PsState::Prepared => store::State::Prepared,
-            v1::PsState::Open => store::State::Open,
-            v1::PsState::Draining => store::State::Draining,
-            v1::PsState::Finished => store::State::Finished,
-        };
-        let task = convert::task_from_wire(reply.task);
+    fn status_of(&self, reply: &v1::StatusReply) -> Result<ServerStatus, Error> {
         let expected = Task {
             role: trainyard_cluster_spec::Role::Ps,
             index: self.ps,
         };
-        if task.as_ref() != Ok(&expected) {
-            let message = match task {
-                Ok(task) => format!("it is {task}, the cluster spec says {expected}"),
-                Err(error) => error.to_string(),
-            };
-            return Err(Error::Protocol {
-                peer: self.name.clone(),
-                message,
-            });
-        }
-        let cluster_id = if reply.cluster_id.is_empty() {
-            None
-        } else {
-            convert::cluster_id_from_wire(&reply.cluster_id).ok()
-        };
-        let store = store::Status {
-            state,
-            cluster_id,
-            epoch: reply.cluster_epoch,
-            prepared_epoch: reply.prepared_epoch,
-            layout_fingerprint: reply.layout_fingerprint,
-            version: reply.version,
-            saved_version: None,
-            global_step: reply.global_step,
-            value_bytes: reply.value_bytes,
-            progress: reply.progress.map(progress_from_wire).unwrap_or_default(),
-            slowest_lane: reply.slowest_lane,
-            dynamic: Vec::new(),
-            held: store::Held::default(),
-            memory_max: None,
-            rejections: reply
-                .rejections
-                .iter()
-                .filter_map(rejections_from_wire)
-                .collect(),
-        };
-        let positions = reply.positions.iter().map(position_from_wire).collect();
-        Ok(ServerStatus {
-            store,
-            incarnation: reply.incarnation,
-            settings: reply.settings,
-            wants_checkpoint: reply.wants_checkpoint,
-            positions,
+        status_from_wire(reply, expected).map_err(|message| Error::Protocol {
+            peer: self.name.clone(),
+            message,
         })
     }
 }
@@ -344,7 +249,7 @@ impl ServerClient for RemoteServer {
                 client.claim(request).await
             })
             .await?;
-        self.status_from_wire(&reply)
+        self.status_of(&reply)
     }
 
     async fn prepare(&self, identity: Identity, plan: &Plan) -> Result<Preparation, Error> {
@@ -358,9 +263,7 @@ impl ServerClient for RemoteServer {
             })
             .await?;
         Ok(match reply.state() {
-            v1::PsState::Preparing => {
-                Preparation::UnderWay(reply.progress.map(progress_from_wire).unwrap_or_default())
-            }
+            v1::PsState::Preparing => Preparation::UnderWay(progress_from_wire(reply.progress)),
             _ => Preparation::Done(
                 reply
                     .parts_read
@@ -385,16 +288,13 @@ impl ServerClient for RemoteServer {
     async fn open_session(
         &self,
         identity: Identity,
-        layout_fingerprint: u64,
-        data_shard: u64,
+        request: &OpenSession,
     ) -> Result<Opened, Error> {
-        let seq = identity.seq;
-        let identity = Some(identity_to_wire(&identity));
         let request = v1::OpenSessionRequest {
-            identity,
-            layout_fingerprint,
-            data_shard,
-            seq,
+            identity: Some(identity_to_wire(&identity)),
+            layout_fingerprint: request.layout_fingerprint,
+            data_shard: request.data_shard,
+            seq: request.seq,
         };
         let reply = self
             .call(limits::CALL_TIMEOUT, |mut client| async move {
@@ -407,11 +307,17 @@ impl ServerClient for RemoteServer {
         })
     }
 
-    async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error> {
-        match self.step_once(identity, call, false).await {
+    async fn step(
+        &self,
+        identity: Identity,
+        request: &StepRequest<Arc<ShardGradients>>,
+        encoding: Encoding,
+    ) -> Result<StepReply<Box<dyn Answer>>, Error> {
+        let once = |selections| self.step_once(identity, request, encoding, selections);
+        match once(Selections::OfThePull).await {
             // The server has restarted and lost the selection of the pull.
             Err(error) if error.reason() == Some(Reason::Forgotten) => {
-                self.step_once(identity, call, true).await
+                once(Selections::Named).await
             }
             answer => answer,
         }
@@ -496,34 +402,4 @@ pub async fn timed<T>(
             })
         }
     }
-}
-
-fn identity_to_wire(identity: &Identity) -> v1::Identity {
-    v1::Identity {
-        cluster_id: convert::cluster_id_to_wire(identity.cluster_id),
-        cluster_epoch: identity.epoch,
-        task: Some(convert::task_to_wire(identity.task)),
-        incarnation: identity.incarnation,
-        session: identity.session,
-    }
-}
-
-fn progress_from_wire(progress: v1::Progress) -> store::Progress {
-    store::Progress {
-        done_bytes: progress.done_bytes,
-        total_bytes: progress.total_bytes,
-    }
-}
-
-/// Converts a message to rejections; `None` if it names no valid task.
-fn rejections_from_wire(told: &v1::Rejections) -> Option<store::Rejections> {
-    let latest = told.latest.iter().copied().map(batch_from_wire).collect();
-    let task = convert::task_from_wire(told.task).ok()?;
-    let session = told.session;
-    Some(store::Rejections {
-        task,
-        session,
-        recent: told.recent,
-        latest,
-    })
 }

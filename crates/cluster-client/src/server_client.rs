@@ -2,14 +2,15 @@
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::Arc;
 
 use trainyard_checkpoint::PartRead;
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_server::{Plan, Saved, ServerStatus, SnapshotRequest};
-use trainyard_parameter_store::{Identity, Opened, Progress};
+use trainyard_parameter_store::{Identity, OpenSession, Opened, Progress, StepReply, StepRequest};
+use trainyard_protocol::payload::Encoding;
 
-use crate::Error;
-use crate::call::{ShardAnswer, ShardCall};
+use crate::{Answer, Error, ShardGradients};
 
 /// Progress of a server that prepares its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,22 +83,27 @@ pub trait ServerClient: Debug + Send + Sync {
     /// The server refuses.
     async fn open(&self, identity: Identity) -> Result<(), Error>;
 
-    /// Opens a session of a worker. Returns the first batch of `data_shard` that has not been applied on this server.
+    /// Opens a session of a worker. Returns the first batch of its data shard that has not been applied on this server.
     ///
     /// # Errors
     /// The server refuses.
     async fn open_session(
         &self,
         identity: Identity,
-        fingerprint: u64,
-        data_shard: u64,
+        request: &OpenSession,
     ) -> Result<Opened, Error>;
 
-    /// Applies one step's gradients, then reads what a later step needs.
+    /// Applies one step's gradients, then reads what a later step needs. The values that are read travel in this
+    /// `encoding`.
     ///
     /// # Errors
     /// The server refuses, or its reply is invalid.
-    async fn step(&self, identity: Identity, call: &ShardCall) -> Result<ShardAnswer, Error>;
+    async fn step(
+        &self,
+        identity: Identity,
+        request: &StepRequest<Arc<ShardGradients>>,
+        encoding: Encoding,
+    ) -> Result<StepReply<Box<dyn Answer>>, Error>;
 
     /// Closes a session of `task`.
     ///

@@ -317,7 +317,7 @@ pub(crate) fn committed(
 }
 
 impl Journal for LogJournal {
-    fn prepare_record(&self, change: &Change<'_>) -> AppendRecord {
+    fn prepare_record(&self, change: &Change) -> AppendRecord {
         let log = Arc::clone(&self.log);
         let replication_log = Arc::clone(&self.replication_log);
         let entry = record::of_change(change);

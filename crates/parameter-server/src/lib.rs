@@ -17,7 +17,6 @@ mod prepare_request;
 pub mod random_work;
 pub mod record;
 pub mod recovery;
-mod rejection;
 pub mod replay;
 pub mod replication_log;
 mod restore;
@@ -26,7 +25,6 @@ pub mod wire;
 
 pub use error::Error;
 pub use gradients::WireGradients;
-pub use local_server::{LocalServer, Stepped};
+pub use local_server::LocalServer;
 pub use plan::{Plan, Saved, ServerStatus, SnapshotRequest};
 pub use prepare_request::{Slices, plan_of, prepare_request};
-pub use rejection::{rejection_from_wire, rejection_to_wire};

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use trainyard_checkpoint::PartRead;
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
-    Gradients, Identity, Opened, Pull, Pulled, Push, Pushed, Reading, Store, Ticket,
+    Gradients, Identity, OpenSession, Opened, Pulled, Reading, StepReply, StepRequest, Store,
+    Ticket,
 };
 use trainyard_protocol::{Reason, Refusal};
 
@@ -38,15 +39,6 @@ pub struct LocalServer {
     pub(crate) changed: watch::Sender<()>,
     /// Parts that were read of checkpoint tensors which other servers have read too.
     pub(crate) parts_read: Arc<Mutex<Vec<PartRead>>>,
-}
-
-/// Outcomes of a push and a pull.
-#[derive(Debug)]
-pub struct Stepped {
-    /// Outcome of the push, if there was one.
-    pub pushed: Option<Pushed>,
-    /// Outcome of the pull and its values, if there was one.
-    pub pulled: Option<(Pulled, Reading)>,
 }
 
 impl LocalServer {
@@ -135,42 +127,37 @@ impl LocalServer {
         self.check(self.store.open(&identity))
     }
 
-    /// Opens a session of a worker. Returns the first batch of `data_shard` that has not been applied on this server.
+    /// Opens a session of a worker. Returns the first batch of its data shard that has not been applied on this server.
     ///
     /// # Errors
     /// The store refuses.
-    pub fn open_session(
-        &self,
-        identity: Identity,
-        fingerprint: u64,
-        data_shard: u64,
-    ) -> Result<Opened, Error> {
-        self.check(self.store.open_session(&identity, fingerprint, data_shard))
+    pub fn open_session(&self, identity: Identity, request: &OpenSession) -> Result<Opened, Error> {
+        self.check(self.store.open_session(&identity, request))
     }
 
     /// Applies a push, then a pull. A pull that must wait is held for up to 250 ms.
     ///
     /// # Errors
     /// The push is refused and nothing was done, or the pull is refused and the push is applied.
-    pub async fn apply<G: Gradients + ?Sized>(
+    pub async fn apply<G: Gradients>(
         &self,
-        push: Option<(Identity, Push<'_, G>)>,
-        pull: Option<(Identity, Pull)>,
-    ) -> Result<Stepped, Error> {
+        identity: &Identity,
+        request: &StepRequest<G>,
+    ) -> Result<StepReply<Reading>, Error> {
         self.tell_time();
-        let worker = push.as_ref().map(|(identity, _)| *identity);
-        let pushed = push.map(|(identity, push)| self.store.push(&identity, &push));
+        let push = request.push.as_ref();
+        let pushed = push.map(|push| self.store.push(identity, push));
         let pushed = self.check(pushed.transpose())?;
-        if let (Some(worker), None) = (worker, &pull) {
+        if pushed.is_some() && request.pull.is_none() {
             // The push counts, even if the session or the job has ended since.
-            let _ = self.store.rest(&worker);
+            let _ = self.store.rest(identity);
         }
         if pushed.is_some() {
             // A duplicate also returns a ticket and advances a clock.
             self.changed.send_replace(());
         }
-        let Some((identity, pull)) = pull else {
-            return Ok(Stepped {
+        let Some(pull) = &request.pull else {
+            return Ok(StepReply {
                 pushed,
                 pulled: None,
             });
@@ -178,7 +165,7 @@ impl LocalServer {
         let until = Instant::now() + LONG_POLL_TIMEOUT;
         loop {
             let mut changed = self.changed.subscribe();
-            let pulled = match self.store.pull(&identity, &pull) {
+            let pulled = match self.store.pull(identity, pull) {
                 // The job ended with this push or right after it. The push counts, so the call is not refused.
                 Err(trainyard_parameter_store::Error::Ended) if pushed.is_some() => {
                     let (version, global_step) =
@@ -205,7 +192,7 @@ impl LocalServer {
                     .await
                     .is_err()
             {
-                return Ok(Stepped {
+                return Ok(StepReply {
                     pushed,
                     pulled: Some(pulled),
                 });

@@ -7,7 +7,7 @@ use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
 use trainyard_variable::{Access, Layout, Partitioner, Placement, Slice};
 
 use crate::Plan;
-use crate::rejection::{guard_from_wire, guard_to_wire};
+use crate::wire::{guard_from_wire, guard_to_wire};
 
 /// Slices, by number.
 pub type Slices = Vec<(u32, Slice)>;

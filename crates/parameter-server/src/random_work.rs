@@ -10,8 +10,8 @@ use trainyard_checkpoint::{Manifest, ShardRecord, begin, commit};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    Basis, BatchId, Claim, Identity, Journal, MicroBatch, Pull, Push, Selection, SnapshotTable,
-    Status, StoreMetadata, Update,
+    Basis, BatchId, Claim, Identity, Journal, MicroBatch, OpenSession, Pull, Push, PushHeader,
+    Selection, SnapshotTable, Status, StoreMetadata, Update,
 };
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
@@ -230,23 +230,22 @@ impl<'a> Worker<'a> {
         };
         let (plan, place, slices) = plan_of(&request, 0).expect("a plan");
         this.shard
-            .prepare_now(&this.identity(CHIEF, 0, 0), plan, place, slices)
+            .prepare_now(&this.identity(CHIEF, 0), plan, place, slices)
             .expect("it can be held");
         this.shard
             .store()
-            .open(&this.identity(CHIEF, 0, 0))
+            .open(&this.identity(CHIEF, 0))
             .expect("it is prepared");
         this
     }
 
-    fn identity(&self, task: Task, session: u64, seq: u64) -> Identity {
+    fn identity(&self, task: Task, session: u64) -> Identity {
         Identity {
             cluster_id: CLUSTER,
             epoch: self.epoch,
             task,
             incarnation: 1,
             session,
-            seq,
         }
     }
 
@@ -255,7 +254,7 @@ impl<'a> Worker<'a> {
             role: Role::Worker,
             index: task,
         };
-        self.identity(name, self.sessions[task], self.seqs[task] + 1)
+        self.identity(name, self.sessions[task])
     }
 
     /// Does one piece of work. A request that the store refuses changes nothing.
@@ -265,21 +264,20 @@ impl<'a> Worker<'a> {
             Act::OpenSession { task } => {
                 self.sessions[task] += 1;
                 self.seqs[task] = 0;
-                drop(store.open_session(
-                    &Identity {
-                        seq: 0,
-                        ..self.of(task)
-                    },
-                    9,
-                    0,
-                ));
+                let opening = OpenSession {
+                    seq: 0,
+                    layout_fingerprint: 9,
+                    data_shard: 0,
+                };
+                drop(store.open_session(&self.of(task), &opening));
             }
             Act::CloseSession { task } => {
                 let Identity { task, session, .. } = self.of(task);
-                drop(store.close_session(&self.identity(CHIEF, 0, 0), task, session));
+                drop(store.close_session(&self.identity(CHIEF, 0), task, session));
             }
             Act::Reserve { task, half_applied } => {
                 let pull = Pull {
+                    seq: self.seqs[task] + 1,
                     reserve_step: true,
                     half_applied,
                     ..Pull::default()
@@ -346,13 +344,16 @@ impl<'a> Worker<'a> {
             lanes: TASKS as u32,
         });
         let push = Push {
-            batch,
-            batches: 1,
-            pulled_version: version,
-            micro_batch,
+            header: PushHeader {
+                seq: self.seqs[task] + 1,
+                batch,
+                batches: 1,
+                pulled_version: version,
+                micro_batch,
+                rejected: None,
+            },
             selection: Some(Arc::new(selection)),
             gradients: &gradients[..],
-            rejected: None,
         };
         if self.shard.store().push(&identity, &push).is_ok() {
             self.seqs[task] += 1;
@@ -370,7 +371,7 @@ impl<'a> Worker<'a> {
         self.saves += 1;
         let folder = begin(self.model_dir, self.saves, "test", 0).expect("there is room");
         let saved = block_on(self.shard.save(
-            self.identity(CHIEF, 0, 0),
+            self.identity(CHIEF, 0),
             &folder,
             SnapshotRequest::default(),
         ))
@@ -433,7 +434,6 @@ pub fn image(shard: &LocalServer) -> Image {
         task: CHIEF,
         incarnation: 1,
         session: 0,
-        seq: 0,
     };
     let snapshot = store
         .snapshot(&identity, Basis::Whole)

@@ -1,22 +1,23 @@
 //! Conversion of changes to records of a log, and back.
 
+use std::sync::Arc;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{
-    BatchId, Change, MicroBatch, MicroBatchRecord, RejectedPush, Rejection, Replaced, Selection,
-    SessionMetadata, StoreMetadata,
+    BatchId, Change, MicroBatchRecord, Push, PushHeader, PushRecord, RejectedPush, Replaced,
+    SessionMetadata, StepId, StoreMetadata, Written,
 };
-use trainyard_protocol::payload::{Payload, float_bytes};
+use trainyard_protocol::payload::float_bytes;
 use trainyard_protocol::{convert, v1};
 use trainyard_write_ahead_log::Entry;
 
 use crate::WireGradients;
 use crate::wire::{
-    batch_from_wire, batch_to_wire, micro_batch_from_wire, position_from_wire, position_to_wire,
-    push_to_wire, selection_from_wire, selection_to_wire,
+    batch_from_wire, batch_to_wire, position_from_wire, position_to_wire, push_from_wire,
+    push_to_wire, rejection_from_wire, rejection_to_wire,
 };
-use crate::{rejection_from_wire, rejection_to_wire};
 
 /// Kinds of records.
 pub const HEAD: u16 = 1;
@@ -31,47 +32,51 @@ fn message(kind: u16, message: &impl prost::Message) -> Entry {
     Entry::new(kind, vec![message.encode_to_vec().into()])
 }
 
+fn ticket(step: StepId) -> v1::LoggedTicket {
+    v1::LoggedTicket {
+        task: Some(convert::task_to_wire(step.task)),
+        session: step.session,
+        seq: step.seq,
+    }
+}
+
+/// Returns the step that a ticket is for.
+///
+/// # Errors
+/// The ticket names no task.
+pub(crate) fn step_of(ticket: &v1::LoggedTicket) -> Result<StepId, String> {
+    Ok(StepId {
+        task: convert::task_from_wire(ticket.task).map_err(|error| error.to_string())?,
+        session: ticket.session,
+        seq: ticket.seq,
+    })
+}
+
 /// Returns the record of a change.
-pub(crate) fn of_change(change: &Change<'_>) -> Entry {
+pub(crate) fn of_change(change: &Change) -> Entry {
     use v1::logged_change::Change as Logged;
-    let ticket = |task: &Task, session: u64, seq: u64| v1::LoggedTicket {
-        task: Some(convert::task_to_wire(*task)),
-        session,
-        seq,
-    };
     let change = match change {
         Change::Claim { epoch } => Logged::Claim(*epoch),
         Change::Open => Logged::Open(true),
         Change::Finish => Logged::Finish(true),
-        Change::OpenSession { task, session, seq } => {
-            Logged::OpenSession(ticket(task, *session, *seq))
-        }
-        Change::CloseSession { task, session } => Logged::CloseSession(ticket(task, *session, 0)),
-        Change::Reserve { task, session, seq } => Logged::Reserve(ticket(task, *session, *seq)),
-        Change::ReserveBeyond { task, session, seq } => {
-            Logged::ReserveBeyond(ticket(task, *session, *seq))
-        }
-        Change::Use { task, session, seq } => Logged::Use(ticket(task, *session, *seq)),
+        Change::OpenSession(step) => Logged::OpenSession(ticket(*step)),
+        Change::CloseSession { task, session } => Logged::CloseSession(ticket(StepId {
+            task: *task,
+            session: *session,
+            seq: 0,
+        })),
+        Change::Reserve(step) => Logged::Reserve(ticket(*step)),
+        Change::ReserveBeyond(step) => Logged::ReserveBeyond(ticket(*step)),
+        Change::Use(step) => Logged::Use(ticket(*step)),
         Change::Rest { task } => Logged::Idle(convert::task_to_wire(*task)),
-        Change::Push(push) => {
-            let head = v1::LoggedPush {
-                task: Some(convert::task_to_wire(push.task)),
-                session: push.session,
-                push: Some(v1::Push {
-                    encoding: push.gradients.encoding,
-                    rejected: push.rejected.as_ref().map(rejection_to_wire),
-                    ..push_to_wire(
-                        push.seq,
-                        push.batch,
-                        push.pulled_version,
-                        push.micro_batch,
-                        Some(selection_to_wire(push.selection)),
-                    )
-                }),
-                batches: push.batches,
-                seconds: push.secs,
+        Change::Push(record) => {
+            let sender = v1::LoggedPush {
+                task: Some(convert::task_to_wire(record.task)),
+                session: record.session,
+                seconds: record.secs,
+                ..v1::LoggedPush::default()
             };
-            return with_values(PUSH, &head, push.gradients.pieces.clone());
+            return of_push(PUSH, sender, &record.push);
         }
     };
     message(
@@ -98,17 +103,36 @@ fn logged_rejection(push: &RejectedPush) -> v1::LoggedRejection {
     }
 }
 
-/// Returns a record of a message, preceded by its length, and values, which are not copied.
-fn with_values(kind: u16, head: &v1::LoggedPush, pieces: Vec<Bytes>) -> Entry {
+/// Returns the record of a push: a message that names it, preceded by the length of the message, and its values, which
+/// are not copied. `sender` is the message without the push.
+fn of_push(kind: u16, sender: v1::LoggedPush, push: &Push<Written>) -> Entry {
+    let selection = push.selection.as_deref();
+    let head = v1::LoggedPush {
+        push: Some(push_to_wire(
+            &push.header,
+            selection,
+            push.gradients.encoding,
+        )),
+        batches: push.header.batches,
+        ..sender
+    };
     let length = head.encoded_len();
     let mut front = BytesMut::with_capacity(4 + length);
     front.put_u32_le(length as u32);
     // The buffer has the capacity.
     let _ = head.encode(&mut front);
-    let mut parts = Vec::with_capacity(1 + pieces.len());
+    let mut parts = Vec::with_capacity(1 + push.gradients.pieces.len());
     parts.push(front.freeze());
-    parts.extend(pieces);
+    parts.extend(push.gradients.pieces.iter().cloned());
     Entry::new(kind, parts)
+}
+
+/// Returns values that follow a head, in the form of a push.
+fn written(values: &[f32]) -> Written {
+    Written {
+        encoding: 0,
+        pieces: vec![Bytes::copy_from_slice(float_bytes(values))],
+    }
 }
 
 /// The contents of a segment's head.
@@ -144,11 +168,6 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         seen: known.seen,
         rejected: known.rejected.iter().map(logged_rejection).collect(),
     };
-    let ticket = |&(task, session, seq): &(Task, u64, u64)| v1::LoggedTicket {
-        task: Some(convert::task_to_wire(task)),
-        session,
-        seq,
-    };
     let clock = |&(task, steps, rests): &(Task, u64, bool)| v1::LoggedClock {
         task: Some(convert::task_to_wire(task)),
         steps,
@@ -165,7 +184,7 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         seconds: *secs,
         sessions: sessions.iter().map(session).collect(),
         positions: positions.iter().cloned().map(position_to_wire).collect(),
-        tickets: tickets.iter().map(ticket).collect(),
+        tickets: tickets.iter().copied().map(ticket).collect(),
         clocks: clocks.iter().map(clock).collect(),
         parts: parts.len() as u32,
         replaced: replaced.is_some(),
@@ -180,23 +199,19 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         values,
     } in parts
     {
-        let push = Some(push_to_wire(
-            0,
-            *batch,
-            *version,
-            Some(*place),
-            Some(selection_to_wire(selection)),
-        ));
-        let head = v1::LoggedPush {
-            push,
-            batches: *batches,
-            ..v1::LoggedPush::default()
+        let push = Push {
+            header: PushHeader {
+                seq: 0,
+                batch: *batch,
+                batches: *batches,
+                pulled_version: *version,
+                micro_batch: Some(*place),
+                rejected: None,
+            },
+            selection: Some(Arc::clone(selection)),
+            gradients: written(values),
         };
-        entries.push(with_values(
-            PART,
-            &head,
-            vec![Bytes::copy_from_slice(float_bytes(values))],
-        ));
+        entries.push(of_push(PART, v1::LoggedPush::default(), &push));
     }
     if let Some(Replaced {
         version,
@@ -204,27 +219,23 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         values,
     }) = replaced
     {
-        let batch = BatchId {
-            pass: 0,
-            shard: 0,
-            batch: 0,
+        let push = Push {
+            header: PushHeader {
+                seq: 0,
+                batch: BatchId {
+                    pass: 0,
+                    shard: 0,
+                    batch: 0,
+                },
+                batches: 0,
+                pulled_version: *version,
+                micro_batch: None,
+                rejected: None,
+            },
+            selection: Some(Arc::clone(selection)),
+            gradients: written(values),
         };
-        let push = Some(push_to_wire(
-            0,
-            batch,
-            *version,
-            None,
-            Some(selection_to_wire(selection)),
-        ));
-        let head = v1::LoggedPush {
-            push,
-            ..v1::LoggedPush::default()
-        };
-        entries.push(with_values(
-            REPLACED,
-            &head,
-            vec![Bytes::copy_from_slice(float_bytes(values))],
-        ));
+        entries.push(of_push(REPLACED, v1::LoggedPush::default(), &push));
     }
     entries
 }
@@ -272,11 +283,7 @@ pub fn head(body: Bytes) -> Result<(v1::LoggedHead, StoreMetadata), String> {
         });
     }
     metadata.positions = head.positions.iter().map(position_from_wire).collect();
-    for ticket in &head.tickets {
-        metadata
-            .tickets
-            .push((task(ticket.task)?, ticket.session, ticket.seq));
-    }
+    metadata.tickets = head.tickets.iter().map(step_of).collect::<Result<_, _>>()?;
     for clock in &head.clocks {
         metadata
             .clocks
@@ -285,26 +292,12 @@ pub fn head(body: Bytes) -> Result<(v1::LoggedHead, StoreMetadata), String> {
     Ok((head, metadata))
 }
 
-/// A logged push.
-pub(crate) struct LoggedPush {
-    pub(crate) task: Option<v1::Task>,
-    pub(crate) session: u64,
-    pub(crate) seq: u64,
-    pub(crate) batch: BatchId,
-    pub(crate) batches: u32,
-    pub(crate) pulled_version: u64,
-    pub(crate) micro_batch: Option<MicroBatch>,
-    pub(crate) secs: u64,
-    pub(crate) rejected: Option<Rejection>,
-    pub(crate) selection: std::sync::Arc<Selection>,
-    pub(crate) gradients: WireGradients,
-}
-
-/// Decodes a push, a micro-batch of a step, or replaced values.
+/// Decodes a push, a micro-batch of a step, or replaced values. Returns the message without the push, and the push,
+/// whose selection is not absent.
 ///
 /// # Errors
 /// The bytes are none of these.
-pub(crate) fn push(body: &Bytes) -> Result<LoggedPush, String> {
+pub(crate) fn values(body: &Bytes) -> Result<(v1::LoggedPush, Push<WireGradients>), String> {
     let wrong = |what: &str| format!("a push that cannot be read: {what}");
     let (length, _) = body
         .split_first_chunk::<4>()
@@ -313,28 +306,28 @@ pub(crate) fn push(body: &Bytes) -> Result<LoggedPush, String> {
     if end > body.len() {
         return Err(wrong("it is longer than its record"));
     }
-    let head =
+    let mut head =
         v1::LoggedPush::decode(body.slice(4..end)).map_err(|error| wrong(&error.to_string()))?;
-    let push = head.push.ok_or_else(|| wrong("it names nothing"))?;
-    let encoding =
-        convert::encoding_from_wire(push.encoding).map_err(|error| wrong(&error.to_string()))?;
-    let values = Payload::new(vec![body.slice(end..)], encoding)
+    let push = head.push.take().ok_or_else(|| wrong("it names nothing"))?;
+    if push.selection.is_none() {
+        return Err(wrong("it names nothing"));
+    }
+    let mut push = push_from_wire(&push, vec![body.slice(end..)])
         .map_err(|error| wrong(&error.to_string()))?;
-    let named = push
-        .selection
-        .as_ref()
-        .ok_or_else(|| wrong("it names nothing"))?;
-    Ok(LoggedPush {
-        task: head.task,
-        session: head.session,
-        seq: push.seq,
-        batch: batch_from_wire(push.batch.unwrap_or_default()),
-        batches: head.batches,
-        pulled_version: push.pulled_version,
-        micro_batch: micro_batch_from_wire(&push),
-        secs: head.seconds,
-        rejected: push.rejected.as_ref().map(rejection_from_wire),
-        selection: selection_from_wire(named).map_err(|error| wrong(&error.to_string()))?,
-        gradients: WireGradients(values),
+    push.header.batches = head.batches;
+    Ok((head, push))
+}
+
+/// Decodes a push.
+///
+/// # Errors
+/// The bytes are not a push.
+pub(crate) fn push(body: &Bytes) -> Result<PushRecord<WireGradients>, String> {
+    let (sender, push) = values(body)?;
+    Ok(PushRecord {
+        task: convert::task_from_wire(sender.task).map_err(|error| error.to_string())?,
+        session: sender.session,
+        secs: sender.seconds,
+        push,
     })
 }

@@ -8,14 +8,15 @@ use prost::Message as _;
 use trainyard_checkpoint::{Error, absolute, is_committed};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_parameter_store::{
-    Claim, Gradients as _, Identity, MicroBatchRecord, Push, Replaced, State, StoreMetadata, Update,
+    Claim, Gradients as _, Identity, MicroBatchRecord, OpenSession, Replaced, State, StoreMetadata,
+    Update,
 };
 use trainyard_protocol::{convert, v1};
 
 use crate::LocalServer;
 use crate::journal::{LogState, committed};
 use crate::plan_of;
-use crate::record::{CHANGE, HEAD, LoggedPush, PART, PUSH, REPLACED, push};
+use crate::record::{self, CHANGE, HEAD, PART, PUSH, REPLACED, step_of};
 
 /// The origin of a log.
 #[derive(Debug, Clone, Copy)]
@@ -56,29 +57,23 @@ pub fn complete(
     kind: u16,
     body: &Bytes,
 ) -> Result<(), String> {
-    let given = push(body)?;
+    let (_, given) = record::values(body)?;
+    let header = given.header;
+    let selection = given.selection.unwrap_or_default();
     let values = given.gradients.copy();
-    let LoggedPush {
-        batch,
-        batches,
-        pulled_version,
-        micro_batch,
-        selection,
-        ..
-    } = given;
-    match (kind, micro_batch) {
+    match (kind, header.micro_batch) {
         (PART, Some(of)) if place < head.parts => {
             metadata.parts.push(MicroBatchRecord {
                 place: of,
-                batch,
-                batches,
+                batch: header.batch,
+                batches: header.batches,
                 selection,
                 values,
             });
         }
         (REPLACED, _) if place == head.parts => {
             metadata.replaced = Some(Replaced {
-                version: pulled_version,
+                version: header.pulled_version,
                 selection,
                 values,
             });
@@ -192,7 +187,6 @@ impl Replay {
                 index,
             },
             0,
-            0,
         );
         replay
             .shard
@@ -208,14 +202,13 @@ impl Replay {
         Ok(replay)
     }
 
-    fn identity(&self, task: Task, session: u64, seq: u64) -> Identity {
+    fn identity(&self, task: Task, session: u64) -> Identity {
         Identity {
             cluster_id: self.owner,
             epoch: self.log_state.epoch,
             task,
             incarnation: 0,
             session,
-            seq,
         }
     }
 
@@ -236,23 +229,13 @@ impl Replay {
     }
 
     fn push(&mut self, number: u64, body: &Bytes) -> Result<(), String> {
-        let logged = push(body)?;
-        let task = convert::task_from_wire(logged.task).map_err(|error| error.to_string())?;
-        let identity = self.identity(task, logged.session, logged.seq);
+        let logged = record::push(body)?;
+        let identity = self.identity(logged.task, logged.session);
         self.shard.store().set_clock(logged.secs);
-        let push = Push {
-            batch: logged.batch,
-            batches: logged.batches,
-            pulled_version: logged.pulled_version,
-            micro_batch: logged.micro_batch,
-            selection: Some(logged.selection),
-            gradients: &logged.gradients,
-            rejected: logged.rejected,
-        };
         let pushed = self
             .shard
             .store()
-            .push(&identity, &push)
+            .push(&identity, &logged.push)
             .map_err(|error| cannot(&error))?;
         let same = self.synchronous || pushed.version == number;
         if pushed.duplicate || !same {
@@ -268,16 +251,11 @@ impl Replay {
     fn change(&mut self, body: Bytes) -> Result<(), String> {
         use v1::logged_change::Change;
         let change = v1::LoggedChange::decode(body).map_err(|error| error.to_string())?;
-        let named = |ticket: v1::LoggedTicket| {
-            let task = convert::task_from_wire(ticket.task).map_err(|error| error.to_string())?;
-            Ok::<_, String>(self.identity(task, ticket.session, ticket.seq))
-        };
         let chief = self.identity(
             Task {
                 role: Role::Chief,
                 index: 0,
             },
-            0,
             0,
         );
         let made = match change.change.ok_or("a change that says nothing")? {
@@ -294,22 +272,29 @@ impl Replay {
             }
             Change::Finish(_) => self.shard.store().finish(&chief),
             Change::OpenSession(ticket) => {
-                let identity = named(ticket)?;
-                let fingerprint = self.shard.store().status().layout_fingerprint;
+                let step = step_of(&ticket)?;
+                let identity = self.identity(step.task, step.session);
+                let opening = OpenSession {
+                    seq: step.seq,
+                    layout_fingerprint: self.shard.store().status().layout_fingerprint,
+                    data_shard: 0,
+                };
                 self.shard
                     .store()
-                    .open_session(&identity, fingerprint, 0)
+                    .open_session(&identity, &opening)
                     .map(drop)
             }
             Change::CloseSession(ticket) => {
-                let Identity { task, session, .. } = named(ticket)?;
-                self.shard.store().close_session(&chief, task, session)
+                let step = step_of(&ticket)?;
+                self.shard
+                    .store()
+                    .close_session(&chief, step.task, step.session)
             }
-            Change::Reserve(ticket) => self.shard.store().reserve_again(&named(ticket)?),
+            Change::Reserve(ticket) => self.shard.store().reserve_again(step_of(&ticket)?),
             Change::ReserveBeyond(ticket) => {
-                self.shard.store().reserve_beyond_again(&named(ticket)?)
+                self.shard.store().reserve_beyond_again(step_of(&ticket)?)
             }
-            Change::Use(ticket) => self.shard.store().use_again(&named(ticket)?),
+            Change::Use(ticket) => self.shard.store().use_again(step_of(&ticket)?),
             Change::Idle(task) => {
                 let task =
                     convert::task_from_wire(Some(task)).map_err(|error| error.to_string())?;

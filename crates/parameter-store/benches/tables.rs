@@ -7,7 +7,8 @@ use std::time::Instant;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    BatchId, Claim, Guard, Identity, Prepare, Pull, Push, Selection, Store, Update,
+    BatchId, Claim, Guard, Identity, OpenSession, Prepare, Pull, Push, PushHeader, Selection,
+    Store, Update,
 };
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
 
@@ -18,7 +19,7 @@ const BATCH: u64 = 2_000;
 /// Values of a row.
 const WIDTH: usize = 16;
 
-fn identity(role: Role, seq: u64) -> Identity {
+fn identity(role: Role) -> Identity {
     let session = u64::from(role == Role::Worker);
     Identity {
         cluster_id: 1,
@@ -26,7 +27,6 @@ fn identity(role: Role, seq: u64) -> Identity {
         task: Task { role, index: 0 },
         incarnation: 1,
         session,
-        seq,
     }
 }
 
@@ -62,7 +62,7 @@ fn open(access: Access) -> Store {
         restore: None,
         first_values: None,
     };
-    let chief = identity(Role::Chief, 0);
+    let chief = identity(Role::Chief);
     store
         .claim(&Claim {
             cluster_id: 1,
@@ -71,8 +71,13 @@ fn open(access: Access) -> Store {
         .expect("claimed");
     store.prepare(&chief, prepare).expect("prepared");
     store.open(&chief).expect("open");
+    let opening = OpenSession {
+        seq: 0,
+        layout_fingerprint: 1,
+        data_shard: 0,
+    };
     store
-        .open_session(&identity(Role::Worker, 0), 1, 0)
+        .open_session(&identity(Role::Worker), &opening)
         .expect("a session");
     store
 }
@@ -133,12 +138,13 @@ fn main() {
                 (selection.rows, selection.row_sets) = (vec![(0, 0)], vec![rows]);
             }
             let pull = Pull {
+                seq: step + 1,
                 selection: Arc::new(selection),
                 known: Vec::new(),
                 reserve_step: true,
                 ..Pull::default()
             };
-            let worker = identity(Role::Worker, step + 1);
+            let worker = identity(Role::Worker);
             let started = Instant::now();
             let (_, mut reading) = store.pull(&worker, &pull).expect("a pull");
             values.resize(reading.remaining(), 0.0);
@@ -150,13 +156,16 @@ fn main() {
                 batch: step,
             };
             let push = Push {
-                batch,
-                batches: 1,
-                pulled_version: step,
-                micro_batch: None,
+                header: PushHeader {
+                    seq: step + 1,
+                    batch,
+                    batches: 1,
+                    pulled_version: step,
+                    micro_batch: None,
+                    rejected: None,
+                },
                 selection: None,
                 gradients: &values[..],
-                rejected: None,
             };
             store.push(&worker, &push).expect("a push");
             // The first steps fill the table.

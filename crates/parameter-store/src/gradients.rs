@@ -1,6 +1,6 @@
 //! Gradients of a push, in one piece of memory or in the pieces that a connection delivered.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use bytes::Bytes;
 
@@ -62,6 +62,36 @@ impl Gradients for [f32] {
 
     fn copy(&self) -> Vec<f32> {
         self.to_vec()
+    }
+}
+
+/// Gradients that a reference or a counted pointer leads to. A push refers to them, and copies nothing.
+impl<P> Gradients for P
+where
+    P: Deref<Target: Gradients> + Sync,
+{
+    fn values(&self) -> usize {
+        (**self).values()
+    }
+
+    fn unfit(&self) -> Option<usize> {
+        (**self).unfit()
+    }
+
+    fn rounding(&self) -> f32 {
+        (**self).rounding()
+    }
+
+    fn get<'a>(&'a self, place: Range<usize>, scratch: &'a mut Vec<f32>) -> &'a [f32] {
+        (**self).get(place, scratch)
+    }
+
+    fn copy(&self) -> Vec<f32> {
+        (**self).copy()
+    }
+
+    fn written(&self) -> Written {
+        (**self).written()
     }
 }
 

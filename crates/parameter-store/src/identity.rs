@@ -1,4 +1,4 @@
-//! The sender of a request, and the id of a batch.
+//! The sender of a request, the id of a step, and the id of a batch.
 
 use std::fmt;
 
@@ -16,6 +16,26 @@ pub struct Identity {
     /// Random number of a process start.
     pub incarnation: u64,
     /// Session number, granted by the chief and strictly increasing per task; 0 for the chief's control calls.
+    pub session: u64,
+}
+
+impl Identity {
+    /// Returns the id of a step of the sender's session.
+    pub fn step(&self, seq: u64) -> StepId {
+        StepId {
+            task: self.task,
+            session: self.session,
+            seq,
+        }
+    }
+}
+
+/// A step of a session: a ticket is for a step, and a push uses its sequence number up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StepId {
+    /// Task of the session.
+    pub task: Task,
+    /// Number of the session.
     pub session: u64,
     /// Sequence number per session and server, from 1; 0 for requests that are not counted.
     pub seq: u64,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use trainyard_cluster_spec::Task;
 
-use crate::{BatchId, MicroBatch, RejectedPush, Rejection, Selection, ShardPosition, Written};
+use crate::{BatchId, MicroBatch, Push, RejectedPush, Selection, ShardPosition, StepId, Written};
 
 /// Appends a prepared record, with the version that the change led to. It is called under a lock and must not wait.
 pub type AppendRecord = Box<dyn FnOnce(u64) + Send>;
@@ -17,7 +17,7 @@ pub type AppendRecord = Box<dyn FnOnce(u64) + Send>;
 /// Receives the changes of a store. A server acknowledges a change only after its record is safe.
 pub trait Journal: Debug + Send + Sync {
     /// Prepares the record of a change. For a push it is called before the lock that orders changes is taken.
-    fn prepare_record(&self, change: &Change<'_>) -> AppendRecord;
+    fn prepare_record(&self, change: &Change) -> AppendRecord;
 
     /// Begins a new log: the store has been prepared and keeps nothing from before. `prepared_epoch` identifies its new
     /// values.
@@ -29,7 +29,7 @@ pub trait Journal: Debug + Send + Sync {
 
 /// A change of the store.
 #[derive(Debug)]
-pub enum Change<'a> {
+pub enum Change {
     /// A chief claimed the store for a term.
     Claim {
         /// The term.
@@ -39,15 +39,8 @@ pub enum Change<'a> {
     Open,
     /// The job has ended.
     Finish,
-    /// A session was opened.
-    OpenSession {
-        /// Task of the session.
-        task: Task,
-        /// Number of the session.
-        session: u64,
-        /// Sequence number after which its numbers begin.
-        seq: u64,
-    },
+    /// A session was opened, whose sequence numbers begin after this one.
+    OpenSession(StepId),
     /// The sessions of a task were closed, up to this one.
     CloseSession {
         /// The task.
@@ -56,66 +49,31 @@ pub enum Change<'a> {
         session: u64,
     },
     /// A ticket was requested, whether it was granted or not.
-    Reserve {
-        /// The task.
-        task: Task,
-        /// Its session.
-        session: u64,
-        /// Sequence number of the step.
-        seq: u64,
-    },
+    Reserve(StepId),
     /// A ticket was granted for a batch that other servers have applied: it holds even beyond the last step.
-    ReserveBeyond {
-        /// The task.
-        task: Task,
-        /// Its session.
-        session: u64,
-        /// Sequence number of the step.
-        seq: u64,
-    },
+    ReserveBeyond(StepId),
     /// A push used up its sequence number, returned its ticket and changed nothing else.
-    Use {
-        /// The task.
-        task: Task,
-        /// Its session.
-        session: u64,
-        /// The sequence number.
-        seq: u64,
-    },
+    Use(StepId),
     /// A task is idle: it requests nothing for now.
     Rest {
         /// The task.
         task: Task,
     },
     /// A push was applied, or added to a synchronous step.
-    Push(PushRecord<'a>),
+    Push(PushRecord<Written>),
 }
 
 /// A push, with all that replay needs.
 #[derive(Debug)]
-pub struct PushRecord<'a> {
+pub struct PushRecord<G> {
     /// Task that pushed.
     pub task: Task,
     /// Its session.
     pub session: u64,
-    /// Sequence number of the push.
-    pub seq: u64,
-    /// See [`crate::Push::batch`].
-    pub batch: BatchId,
-    /// See [`crate::Push::batches`].
-    pub batches: u32,
-    /// See [`crate::Push::pulled_version`].
-    pub pulled_version: u64,
-    /// See [`crate::Push::micro_batch`].
-    pub micro_batch: Option<MicroBatch>,
     /// Seconds of training.
     pub secs: u64,
-    /// Why the values were rejected, if they were. A rejected push has an empty selection and no values.
-    pub rejected: Option<Rejection>,
-    /// Slices, rows and ids that the push updates.
-    pub selection: &'a Selection,
-    /// Gradients of the push.
-    pub gradients: Written,
+    /// The push with its selection. A push with rejected values has an empty selection and no values.
+    pub push: Push<G>,
 }
 
 /// The state of a store at one instant, without values and slots.
@@ -131,8 +89,8 @@ pub struct StoreMetadata {
     pub sessions: Vec<SessionMetadata>,
     /// Positions of the data shards.
     pub positions: Vec<ShardPosition>,
-    /// Outstanding tickets: task, session, sequence number.
-    pub tickets: Vec<(Task, u64, u64)>,
+    /// Steps with an outstanding ticket.
+    pub tickets: Vec<StepId>,
     /// Clocks of stale-synchronous training: task, finished steps, whether the task is idle.
     pub clocks: Vec<(Task, u64, bool)>,
     /// Micro-batches of the synchronous step in progress.

@@ -19,6 +19,7 @@ mod lru;
 mod memory_budget;
 mod micro_batch;
 mod pending_pulls;
+mod push;
 mod reading;
 mod selection;
 mod sessions;
@@ -38,21 +39,22 @@ pub use dynamic::DynamicStatus;
 pub use error::Error;
 pub use gradients::{GRADIENT_ABS_BOUND, Gradients, Written, unfit};
 pub use guard::{Fault, Found, Look, RejectedPush, Rejection, Rejections, zero_nonfinite};
-pub use identity::{BatchId, Identity};
+pub use identity::{BatchId, Identity, StepId};
 pub use journal::{
     AppendRecord, Change, Journal, MicroBatchRecord, PushRecord, Replaced, SessionMetadata,
     StoreMetadata,
 };
 pub use memory_budget::Held;
 pub use micro_batch::MicroBatch;
+pub use push::{Push, PushHeader};
 pub use reading::Reading;
 pub use selection::Selection;
 pub use shard_position::ShardPosition;
 pub use snapshot::{Basis, Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
-    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Restore,
-    SnapshotAt, State, Status, Store, TensorSource,
+    Claim, FirstValues, Lots, OpenSession, Opened, Prepare, Progress, Pull, Pulled, Pushed,
+    Restore, SnapshotAt, State, Status, StepReply, StepRequest, Store, TensorSource,
 };
 pub use stripe::SliceValues;
 pub use trainyard_optimizer::{Guard, Nonfinite, Update};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::Identity;
+use crate::StepId;
 use crate::selection::Resolved;
 
 /// Most pending pulls of a task. Beyond it, the oldest is forgotten.
@@ -17,38 +17,35 @@ pub(crate) struct PendingPulls {
 }
 
 impl PendingPulls {
-    /// Remembers the selection of the pull `identity.seq`.
-    pub(crate) fn remember(&mut self, identity: &Identity, resolved: Arc<Resolved>) {
-        if identity.session < self.session {
+    /// Remembers the selection of the pull of a step.
+    pub(crate) fn remember(&mut self, step: StepId, resolved: Arc<Resolved>) {
+        if step.session < self.session {
             // The pull waited for an earlier push while the task opened a new session.
             return;
         }
-        if self.session != identity.session {
+        if self.session != step.session {
             *self = Self {
-                session: identity.session,
+                session: step.session,
                 pulls: VecDeque::new(),
             };
         }
-        self.pulls.retain(|(seq, _)| *seq != identity.seq);
+        self.pulls.retain(|(seq, _)| *seq != step.seq);
         if self.pulls.len() == PULLS_MAX {
             self.pulls.pop_front();
         }
-        self.pulls.push_back((identity.seq, resolved));
+        self.pulls.push_back((step.seq, resolved));
     }
 
-    /// Returns the selection of the pull `identity.seq`.
-    pub(crate) fn recall(&self, identity: &Identity) -> Option<Arc<Resolved>> {
-        let mut pulls = self
-            .pulls
-            .iter()
-            .filter(|_| self.session == identity.session);
+    /// Returns the selection of the pull of a step.
+    pub(crate) fn recall(&self, step: StepId) -> Option<Arc<Resolved>> {
+        let mut pulls = self.pulls.iter().filter(|_| self.session == step.session);
         pulls
-            .find(|(seq, _)| *seq == identity.seq)
+            .find(|(seq, _)| *seq == step.seq)
             .map(|(_, resolved)| Arc::clone(resolved))
     }
 
     /// Forgets a pull whose push has been applied.
-    pub(crate) fn forget(&mut self, identity: &Identity) {
-        self.pulls.retain(|(seq, _)| *seq != identity.seq);
+    pub(crate) fn forget(&mut self, step: StepId) {
+        self.pulls.retain(|(seq, _)| *seq != step.seq);
     }
 }

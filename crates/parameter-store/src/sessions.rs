@@ -7,7 +7,7 @@ use trainyard_cluster_spec::Task;
 use crate::batch_set::{AHEAD_MAX, BatchSet};
 use crate::deduplication_window::{DeduplicationWindow, WINDOW};
 use crate::{
-    BatchId, Error, Identity, RejectedPush, Rejection, Rejections, SessionMetadata, ShardPosition,
+    BatchId, Error, RejectedPush, Rejection, Rejections, SessionMetadata, ShardPosition, StepId,
     StoreMetadata,
 };
 
@@ -40,26 +40,28 @@ pub(crate) enum Admission {
 }
 
 impl Sessions {
-    /// Opens a session whose sequence numbers follow `identity.seq`, and fences earlier sessions of its task. Opening
+    /// Opens a session whose sequence numbers follow `step.seq`, and fences earlier sessions of its task. Opening
     /// the current session again changes nothing.
     /// Returns whether anything changed.
-    pub(crate) fn open(&mut self, identity: &Identity) -> Result<bool, Error> {
-        let current = self.by_task.get(&identity.task).copied();
+    pub(crate) fn open(&mut self, step: StepId) -> Result<bool, Error> {
+        let current = self.by_task.get(&step.task).copied();
         match current {
-            Some(session) if session.number > identity.session => Err(self.fenced(identity)),
-            Some(session) if session.number == identity.session && !session.open => {
-                Err(self.fenced(identity))
+            Some(session) if session.number > step.session => {
+                Err(self.fenced(step.task, step.session))
             }
-            Some(session) if session.number == identity.session => Ok(false),
+            Some(session) if session.number == step.session && !session.open => {
+                Err(self.fenced(step.task, step.session))
+            }
+            Some(session) if session.number == step.session => Ok(false),
             _ => {
-                let pushes = DeduplicationWindow::behind(identity.seq);
+                let pushes = DeduplicationWindow::behind(step.seq);
                 let session = Session {
-                    number: identity.session,
+                    number: step.session,
                     open: true,
                     pushes,
                 };
-                self.by_task.insert(identity.task, session);
-                self.rejected.remove(&identity.task);
+                self.by_task.insert(step.task, session);
+                self.rejected.remove(&step.task);
                 Ok(true)
             }
         }
@@ -84,29 +86,29 @@ impl Sessions {
     }
 
     /// Checks that a request comes from the task's open session.
-    pub(crate) fn check(&self, identity: &Identity) -> Result<(), Error> {
-        match self.by_task.get(&identity.task) {
-            Some(session) if session.open && session.number == identity.session => Ok(()),
-            _ => Err(self.fenced(identity)),
+    pub(crate) fn check(&self, task: Task, session: u64) -> Result<(), Error> {
+        match self.by_task.get(&task) {
+            Some(known) if known.open && known.number == session => Ok(()),
+            _ => Err(self.fenced(task, session)),
         }
     }
 
     /// Decides whether a push is new or a duplicate, or refuses it.
-    pub(crate) fn admit(&self, identity: &Identity, batch: &BatchId) -> Result<Admission, Error> {
-        self.check(identity)?;
-        let session = &self.by_task[&identity.task];
-        if identity.seq == 0 {
+    pub(crate) fn admit(&self, step: StepId, batch: &BatchId) -> Result<Admission, Error> {
+        self.check(step.task, step.session)?;
+        let session = &self.by_task[&step.task];
+        if step.seq == 0 {
             return Err(Error::BadRequest(
                 "seq of a push must be at least 1, given 0".into(),
             ));
         }
-        if session.pushes.contains(identity.seq) || self.applied(batch) {
+        if session.pushes.contains(step.seq) || self.applied(batch) {
             return Ok(Admission::Duplicate);
         }
-        if identity.seq > session.pushes.most() {
+        if step.seq > session.pushes.most() {
             return Err(Error::SequenceGap {
                 most: session.pushes.most(),
-                given: identity.seq,
+                given: step.seq,
             });
         }
         let first = self.next_batch(batch.shard);
@@ -120,38 +122,38 @@ impl Sessions {
     }
 
     /// Uses up the sequence number of a push. Returns whether the number was unused.
-    pub(crate) fn consume(&mut self, identity: &Identity) -> bool {
-        let Some(session) = self.by_task.get_mut(&identity.task) else {
+    pub(crate) fn consume(&mut self, step: StepId) -> bool {
+        let Some(session) = self.by_task.get_mut(&step.task) else {
             return false;
         };
-        let fresh = !session.pushes.contains(identity.seq);
-        session.pushes.insert(identity.seq);
+        let fresh = !session.pushes.contains(step.seq);
+        session.pushes.insert(step.seq);
         fresh
     }
 
     /// Remembers that the values of a push were rejected, for as long as the push may be repeated. Its sequence number
     /// must have been used up.
-    pub(crate) fn reject(&mut self, identity: &Identity, batch: BatchId, rejection: Rejection) {
-        let Some(session) = self.by_task.get(&identity.task) else {
+    pub(crate) fn reject(&mut self, step: StepId, batch: BatchId, rejection: Rejection) {
+        let Some(session) = self.by_task.get(&step.task) else {
             return;
         };
         let (highest, _) = session.pushes.bits();
-        let rejected = self.rejected.entry(identity.task).or_default();
+        let rejected = self.rejected.entry(step.task).or_default();
         rejected.retain(|push| highest.saturating_sub(push.seq) < WINDOW);
         rejected.push(RejectedPush {
-            seq: identity.seq,
+            seq: step.seq,
             batch,
             rejection,
         });
     }
 
     /// Returns why the values of a push were rejected, if they were and the rejection is still remembered.
-    pub(crate) fn rejection(&self, identity: &Identity) -> Option<Rejection> {
+    pub(crate) fn rejection(&self, step: StepId) -> Option<Rejection> {
         let found = self
             .rejected
-            .get(&identity.task)?
+            .get(&step.task)?
             .iter()
-            .find(|push| push.seq == identity.seq);
+            .find(|push| push.seq == step.seq);
         found.map(|push| push.rejection)
     }
 
@@ -240,10 +242,10 @@ impl Sessions {
     }
 
     /// Returns whether the sequence number has been used up, by an applied push or otherwise.
-    pub(crate) fn used(&self, identity: &Identity) -> bool {
+    pub(crate) fn used(&self, step: StepId) -> bool {
         self.by_task
-            .get(&identity.task)
-            .is_some_and(|session| session.pushes.contains(identity.seq))
+            .get(&step.task)
+            .is_some_and(|session| session.pushes.contains(step.seq))
     }
 
     /// Returns the position of each data shard.
@@ -279,15 +281,12 @@ impl Sessions {
             .is_some_and(|(applied, _)| applied.contains(batch.batch))
     }
 
-    fn fenced(&self, identity: &Identity) -> Error {
-        let current = self
-            .by_task
-            .get(&identity.task)
-            .map_or(0, |session| session.number);
+    fn fenced(&self, task: Task, session: u64) -> Error {
+        let current = self.by_task.get(&task).map_or(0, |known| known.number);
         Error::Fenced {
-            task: identity.task,
+            task,
             current,
-            given: identity.session,
+            given: session,
         }
     }
 }

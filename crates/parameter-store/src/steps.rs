@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trainyard_cluster_spec::Task;
 
 use crate::staleness_clocks::Clocks;
-use crate::{Identity, StoreMetadata, Update};
+use crate::{StepId, StoreMetadata, Update};
 
 /// Reply to a request for a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub(crate) struct Steps {
     /// Last step; 0 = no bound.
     max: u64,
     update: Update,
-    outstanding: BTreeSet<(Task, u64, u64)>,
+    outstanding: BTreeSet<StepId>,
     /// Steps that were requested and must wait: for slower tasks, or for a ticket that another task may return.
-    waiting: BTreeSet<(Task, u64, u64)>,
+    waiting: BTreeSet<StepId>,
     clocks: Clocks,
 }
 
@@ -60,7 +60,7 @@ impl Steps {
     /// Excludes an idle task from the staleness bound, unless it holds a ticket. An idle task waits for input, so
     /// waiting for its clock could deadlock. Returns whether anything changed.
     pub(crate) fn rest(&mut self, task: Task) -> bool {
-        !self.outstanding.iter().any(|(owner, ..)| *owner == task) && self.clocks.rest(task)
+        !self.outstanding.iter().any(|step| step.task == task) && self.clocks.rest(task)
     }
 
     /// Removes all tasks, because their sessions have ended.
@@ -90,25 +90,24 @@ impl Steps {
         self.clocks.leave(task);
     }
 
-    /// Grants the session a ticket for its step `seq`. A repeated request gets the same ticket. Also returns whether
+    /// Grants a session a ticket for its step. A repeated request gets the same ticket. Also returns whether
     /// anything changed.
-    pub(crate) fn reserve(&mut self, identity: &Identity) -> (Ticket, bool) {
-        let key = (identity.task, identity.session, identity.seq);
-        if self.outstanding.contains(&key) {
+    pub(crate) fn reserve(&mut self, step: StepId) -> (Ticket, bool) {
+        if self.outstanding.contains(&step) {
             return (Ticket::Granted, false);
         }
         if self.has_ended() {
             return (Ticket::Finished, false);
         }
-        let joined = self.clocks.join(identity.task);
+        let joined = self.clocks.join(step.task);
         match self.update {
             // All micro-batches of a step are one global step. A late micro-batch is found stale when it is pushed.
             Update::Sync => {}
             Update::Async | Update::StaleSynchronous { .. } => {
                 let none_is_left =
                     self.max > 0 && self.global_step + (self.outstanding.len() as u64) >= self.max;
-                if none_is_left || self.would_overtake(key) {
-                    self.waiting.insert(key);
+                if none_is_left || self.would_overtake(step) {
+                    self.waiting.insert(step);
                     return (Ticket::Wait, joined);
                 }
             }
@@ -116,56 +115,50 @@ impl Steps {
         if let Update::StaleSynchronous {
             staleness_steps_max,
         } = self.update
-            && self.lead(identity) > staleness_steps_max
+            && self.lead(step) > staleness_steps_max
         {
-            self.waiting.insert(key);
+            self.waiting.insert(step);
             return (Ticket::Wait, joined);
         }
-        self.waiting.remove(&key);
-        self.outstanding.insert(key);
+        self.waiting.remove(&step);
+        self.outstanding.insert(step);
         (Ticket::Granted, true)
     }
 
-    /// Grants the session a ticket for its step `seq`, even beyond the last step and the staleness bound, because other
+    /// Grants a session a ticket for its step, even beyond the last step and the staleness bound, because other
     /// servers have already applied its batch.
-    pub(crate) fn reserve_beyond(&mut self, identity: &Identity) -> (Ticket, bool) {
-        let key = (identity.task, identity.session, identity.seq);
-        let joined = self.clocks.join(identity.task);
-        self.waiting.remove(&key);
-        (Ticket::Granted, self.outstanding.insert(key) || joined)
+    pub(crate) fn reserve_beyond(&mut self, step: StepId) -> (Ticket, bool) {
+        let joined = self.clocks.join(step.task);
+        self.waiting.remove(&step);
+        (Ticket::Granted, self.outstanding.insert(step) || joined)
     }
 
     /// Returns whether an earlier step of the same session is waiting. A session pushes its steps in order, so a step
     /// could never use the last ticket while an earlier one has none.
-    fn would_overtake(&self, (task, session, seq): (Task, u64, u64)) -> bool {
-        self.waiting
-            .range((task, session, 0)..(task, session, seq))
-            .next()
-            .is_some()
+    fn would_overtake(&self, step: StepId) -> bool {
+        let first = StepId { seq: 0, ..step };
+        self.waiting.range(first..step).next().is_some()
     }
 
     /// Returns by how many steps a task is ahead of the slowest live task when it begins this step.
-    pub(crate) fn lead(&self, identity: &Identity) -> u64 {
-        let this = (identity.task, identity.session, identity.seq);
+    pub(crate) fn lead(&self, step: StepId) -> u64 {
         // Earlier requests of the task count even if they wait, because the task must push them first.
         let before = self.outstanding.iter().chain(&self.waiting);
         let own = before
-            .filter(|ticket| ticket.0 == identity.task && **ticket < this)
+            .filter(|other| other.task == step.task && **other < step)
             .count();
-        self.clocks.lead(identity.task, own as u64)
+        self.clocks.lead(step.task, own as u64)
     }
 
     /// Returns whether the push holds a ticket.
-    pub(crate) fn holds(&self, identity: &Identity) -> bool {
-        self.outstanding
-            .contains(&(identity.task, identity.session, identity.seq))
+    pub(crate) fn holds(&self, step: StepId) -> bool {
+        self.outstanding.contains(&step)
     }
 
     /// Counts a push that is about to be applied. The clock of its task advances afterwards, by [`Steps::tick`].
-    pub(crate) fn advance(&mut self, identity: &Identity) {
-        let key = (identity.task, identity.session, identity.seq);
-        self.outstanding.remove(&key);
-        self.waiting.remove(&key);
+    pub(crate) fn advance(&mut self, step: StepId) {
+        self.outstanding.remove(&step);
+        self.waiting.remove(&step);
         self.global_step += 1;
     }
 
@@ -181,12 +174,11 @@ impl Steps {
 
     /// Takes a ticket back. The clock of the task advances, whether its own push was applied or another push of the
     /// same batch. Returns whether there was a ticket.
-    pub(crate) fn give_back(&mut self, identity: &Identity) -> bool {
-        let key = (identity.task, identity.session, identity.seq);
-        self.waiting.remove(&key);
-        let held = self.outstanding.remove(&key);
+    pub(crate) fn give_back(&mut self, step: StepId) -> bool {
+        self.waiting.remove(&step);
+        let held = self.outstanding.remove(&step);
         if held {
-            self.clocks.tick(identity.task);
+            self.clocks.tick(step.task);
         }
         held
     }
@@ -194,7 +186,7 @@ impl Steps {
     /// Takes back all tickets of a task's sessions below `session`.
     fn release_below(&mut self, task: Task, session: u64) {
         for steps in [&mut self.outstanding, &mut self.waiting] {
-            steps.retain(|&(owner, number, _)| owner != task || number >= session);
+            steps.retain(|step| step.task != task || step.session >= session);
         }
     }
 }
@@ -205,19 +197,20 @@ mod tests {
 
     use super::*;
 
-    fn step(seq: u64) -> Identity {
+    fn of(index: usize, seq: u64) -> StepId {
         let task = Task {
             role: Role::Worker,
-            index: 0,
+            index,
         };
-        Identity {
-            cluster_id: 1,
-            epoch: 1,
+        StepId {
             task,
-            incarnation: 1,
             session: 1,
             seq,
         }
+    }
+
+    fn step(seq: u64) -> StepId {
+        of(0, seq)
     }
 
     #[test]
@@ -229,61 +222,47 @@ mod tests {
                 staleness_steps_max: 0,
             },
         );
-        assert_eq!(steps.reserve(&step(1)).0, Ticket::Granted);
-        steps.advance(&step(1));
-        assert_eq!(steps.reserve(&step(2)).0, Ticket::Finished);
-        assert_eq!(steps.reserve_beyond(&step(2)), (Ticket::Granted, true));
+        assert_eq!(steps.reserve(step(1)).0, Ticket::Granted);
+        steps.advance(step(1));
+        assert_eq!(steps.reserve(step(2)).0, Ticket::Finished);
+        assert_eq!(steps.reserve_beyond(step(2)), (Ticket::Granted, true));
         assert_eq!(
-            steps.reserve_beyond(&step(2)),
+            steps.reserve_beyond(step(2)),
             (Ticket::Granted, false),
             "asked again"
         );
-        assert!(steps.holds(&step(2)));
+        assert!(steps.holds(step(2)));
         // The batch was missing on this server.
-        steps.advance(&step(2));
-        assert_eq!((steps.global_step(), steps.holds(&step(2))), (2, false));
+        steps.advance(step(2));
+        assert_eq!((steps.global_step(), steps.holds(step(2))), (2, false));
         // The batch was not missing on this server.
-        assert_eq!(steps.reserve_beyond(&step(3)).0, Ticket::Granted);
-        assert!(steps.give_back(&step(3)));
+        assert_eq!(steps.reserve_beyond(step(3)).0, Ticket::Granted);
+        assert!(steps.give_back(step(3)));
         assert_eq!(steps.global_step(), 2);
     }
 
     #[test]
     fn the_last_ticket_goes_to_the_first_step_that_waits_of_a_task_and_not_to_the_one_behind_it() {
-        let of = |index: usize, seq: u64| {
-            let task = Task {
-                role: Role::Worker,
-                index,
-            };
-            Identity {
-                cluster_id: 1,
-                epoch: 1,
-                task,
-                incarnation: 1,
-                session: 1,
-                seq,
-            }
-        };
         let mut steps = Steps::new(0, 1, Update::Async);
-        assert_eq!(steps.reserve(&of(1, 1)).0, Ticket::Granted);
-        assert_eq!(steps.reserve(&of(0, 1)).0, Ticket::Wait);
+        assert_eq!(steps.reserve(of(1, 1)).0, Ticket::Granted);
+        assert_eq!(steps.reserve(of(0, 1)).0, Ticket::Wait);
         // Another task has applied that batch, so the ticket is returned.
-        assert!(steps.give_back(&of(1, 1)));
+        assert!(steps.give_back(of(1, 1)));
         assert_eq!(
-            steps.reserve(&of(0, 2)).0,
+            steps.reserve(of(0, 2)).0,
             Ticket::Wait,
             "its first step waits: nothing behind it can be pushed"
         );
-        assert_eq!(steps.reserve(&of(0, 1)).0, Ticket::Granted);
-        steps.advance(&of(0, 1));
-        assert_eq!(steps.reserve(&of(0, 2)).0, Ticket::Finished);
+        assert_eq!(steps.reserve(of(0, 1)).0, Ticket::Granted);
+        steps.advance(of(0, 1));
+        assert_eq!(steps.reserve(of(0, 2)).0, Ticket::Finished);
         // A waiting step that is used up without a ticket blocks no other step.
         let mut steps = Steps::new(0, 1, Update::Async);
-        assert_eq!(steps.reserve(&of(1, 1)).0, Ticket::Granted);
-        assert_eq!(steps.reserve(&of(0, 1)).0, Ticket::Wait);
-        assert!(!steps.give_back(&of(0, 1)));
-        assert!(steps.give_back(&of(1, 1)));
-        assert_eq!(steps.reserve(&of(0, 2)).0, Ticket::Granted);
+        assert_eq!(steps.reserve(of(1, 1)).0, Ticket::Granted);
+        assert_eq!(steps.reserve(of(0, 1)).0, Ticket::Wait);
+        assert!(!steps.give_back(of(0, 1)));
+        assert!(steps.give_back(of(1, 1)));
+        assert_eq!(steps.reserve(of(0, 2)).0, Ticket::Granted);
     }
 
     #[test]
@@ -296,22 +275,22 @@ mod tests {
             },
         );
         steps.join(step(1).task, 1);
-        assert_eq!(steps.reserve(&step(1)).0, Ticket::Granted);
+        assert_eq!(steps.reserve(step(1)).0, Ticket::Granted);
         assert_eq!(
-            steps.reserve(&step(2)).0,
+            steps.reserve(step(2)).0,
             Ticket::Wait,
             "the first is under way"
         );
-        steps.advance(&step(1));
+        steps.advance(step(1));
         steps.tick(step(1).task);
         assert_eq!(
-            steps.reserve(&step(3)).0,
+            steps.reserve(step(3)).0,
             Ticket::Wait,
             "the second comes first"
         );
-        assert_eq!(steps.reserve(&step(2)).0, Ticket::Granted);
-        steps.advance(&step(2));
+        assert_eq!(steps.reserve(step(2)).0, Ticket::Granted);
+        steps.advance(step(2));
         steps.tick(step(2).task);
-        assert_eq!(steps.reserve(&step(3)).0, Ticket::Granted);
+        assert_eq!(steps.reserve(step(3)).0, Ticket::Granted);
     }
 }

@@ -35,8 +35,8 @@ use build::BuildStanding;
 pub use cut::SnapshotAt;
 use previous::Previous;
 pub use request::{
-    Claim, FirstValues, Lots, Opened, Prepare, Progress, Pull, Pulled, Push, Pushed, Restore,
-    State, Status, TensorSource,
+    Claim, FirstValues, Lots, OpenSession, Opened, Prepare, Progress, Pull, Pulled, Pushed,
+    Restore, State, Status, StepReply, StepRequest, TensorSource,
 };
 use tables::Tables;
 
@@ -264,37 +264,33 @@ impl Store {
         }
     }
 
-    /// Opens a worker's session, whose next sequence number is one more than that of `identity`. Returns the first
-    /// batch of `data_shard` that has not been applied here.
+    /// Opens a worker's session. Returns the first batch of its data shard that has not been applied here.
     ///
     /// # Errors
     /// Not open, another layout, or a session older than the task's latest.
     pub fn open_session(
         &self,
         identity: &Identity,
-        fingerprint: u64,
-        data_shard: u64,
+        request: &OpenSession,
     ) -> Result<Opened, Error> {
         let control = self.control.read();
         check_worker(&control, identity)?;
-        if fingerprint != control.layout_fingerprint {
+        if request.layout_fingerprint != control.layout_fingerprint {
             return Err(Error::OtherLayout {
                 current: control.layout_fingerprint,
-                given: fingerprint,
+                given: request.layout_fingerprint,
             });
         }
         let mut ledger = self.ledger.lock();
-        let fresh = ledger.sessions.open(identity)?;
+        let before_first = identity.step(request.seq);
+        let fresh = ledger.sessions.open(before_first)?;
         ledger.steps.join(identity.task, identity.session);
         if fresh {
-            let Identity {
-                task, session, seq, ..
-            } = *identity;
-            self.note(ledger.version, &Change::OpenSession { task, session, seq });
+            self.note(ledger.version, &Change::OpenSession(before_first));
         }
         Ok(Opened {
             version: ledger.version,
-            batches_applied: ledger.sessions.next_batch(data_shard),
+            batches_applied: ledger.sessions.next_batch(request.data_shard),
         })
     }
 
@@ -326,7 +322,7 @@ impl Store {
     pub fn rest(&self, identity: &Identity) -> Result<(), Error> {
         check_worker(&self.control.read(), identity)?;
         let mut ledger = self.ledger.lock();
-        ledger.sessions.check(identity)?;
+        ledger.sessions.check(identity.task, identity.session)?;
         if ledger.steps.rest(identity.task) {
             self.note(
                 ledger.version,
@@ -339,7 +335,7 @@ impl Store {
     }
 
     /// Reads slices and rows. Reads nothing before the version `at_least` is reached and, with `reserve_step`, the
-    /// ticket for `identity.seq` is granted.
+    /// ticket for the step is granted.
     ///
     /// # Errors
     /// Not open, or not the open session; slices or rows do not exist. In the last case the requested ticket is taken
@@ -350,12 +346,13 @@ impl Store {
             check_worker(&control, identity)?;
             control.update == Update::Sync
         };
+        let step = identity.step(pull.seq);
         let one_version = synchronous.then(|| self.step.read());
         let mut pulled = {
             let mut ledger = self.ledger.lock();
-            ledger.sessions.check(identity)?;
+            ledger.sessions.check(identity.task, identity.session)?;
             // The pull is a late copy and its step has been pushed, so a ticket would never be used.
-            let wanted = pull.reserve_step && !ledger.sessions.used(identity);
+            let wanted = pull.reserve_step && !ledger.sessions.used(step);
             let before = one_version.is_some()
                 && pull.or_before
                 && ledger.version == pull.at_least.saturating_add(1)
@@ -367,18 +364,15 @@ impl Store {
                 _ if ledger.version < pull.at_least => Ticket::Wait,
                 true => {
                     let (ticket, changed) = if pull.half_applied {
-                        ledger.steps.reserve_beyond(identity)
+                        ledger.steps.reserve_beyond(step)
                     } else {
-                        ledger.steps.reserve(identity)
+                        ledger.steps.reserve(step)
                     };
                     if changed {
-                        let Identity {
-                            task, session, seq, ..
-                        } = *identity;
                         let change = if pull.half_applied {
-                            Change::ReserveBeyond { task, session, seq }
+                            Change::ReserveBeyond(step)
                         } else {
-                            Change::Reserve { task, session, seq }
+                            Change::Reserve(step)
                         };
                         self.note(ledger.version, &change);
                     }
@@ -389,11 +383,7 @@ impl Store {
             let reached = ledger.version;
             let global_step = ledger.steps.global_step();
             let version = if before { pull.at_least } else { reached };
-            let lead = if wanted {
-                ledger.steps.lead(identity)
-            } else {
-                0
-            };
+            let lead = if wanted { ledger.steps.lead(step) } else { 0 };
             Pulled {
                 version,
                 reached,
@@ -412,7 +402,7 @@ impl Store {
             Err(error) => {
                 // The step that was just granted would never be pushed.
                 if pull.reserve_step {
-                    self.use_up(&mut self.ledger.lock(), identity);
+                    self.use_up(&mut self.ledger.lock(), step);
                 }
                 return Err(error);
             }
@@ -433,10 +423,10 @@ impl Store {
             reading.change(|wanted, values| previous.lay_over(wanted, values));
         }
         drop(one_version);
-        if identity.seq > 0 {
-            self.pending_pulls(identity.task)
+        if step.seq > 0 {
+            self.pending_pulls(step.task)
                 .lock()
-                .remember(identity, resolved);
+                .remember(step, resolved);
         }
         Ok((pulled, reading))
     }

@@ -9,8 +9,8 @@ use shuttle::thread;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    Basis, BatchId, Claim, Error, Guard, Identity, Prepare, Pull, Push, Reading, Selection, Store,
-    Ticket, Update,
+    Basis, BatchId, Claim, Error, Guard, Identity, OpenSession, Prepare, Pull, Push, PushHeader,
+    Reading, Selection, Store, Ticket, Update,
 };
 use trainyard_variable::{Access, Initializer, Slice, VariableSpec};
 
@@ -30,11 +30,10 @@ fn chief() -> Identity {
         task,
         incarnation: 1,
         session: 0,
-        seq: 0,
     }
 }
 
-fn worker(index: usize, session: u64, seq: u64) -> Identity {
+fn worker(index: usize, session: u64) -> Identity {
     let task = Task {
         role: Role::Worker,
         index,
@@ -45,7 +44,6 @@ fn worker(index: usize, session: u64, seq: u64) -> Identity {
         task,
         incarnation: 1,
         session,
-        seq,
     }
 }
 
@@ -94,6 +92,15 @@ fn open(dense: usize, global_step_max: u64) -> Arc<Store> {
     Arc::new(store)
 }
 
+/// A first session, whose task reads this data shard.
+fn opening(data_shard: u64) -> OpenSession {
+    OpenSession {
+        seq: 0,
+        layout_fingerprint: 1,
+        data_shard,
+    }
+}
+
 fn rows(rows: &[u32]) -> Arc<Selection> {
     Arc::new(Selection {
         rows: vec![(1, 0)],
@@ -104,6 +111,7 @@ fn rows(rows: &[u32]) -> Arc<Selection> {
 
 fn pull(store: &Store, identity: &Identity, selection: &Arc<Selection>) -> Result<Ticket, Error> {
     let pull = Pull {
+        seq: 1,
         selection: Arc::clone(selection),
         known: Vec::new(),
         reserve_step: true,
@@ -124,17 +132,17 @@ fn push(
         shard,
         batch,
     };
-    let micro_batch = None;
-    let selection = None;
-    let rejected = None;
     let push = Push {
-        batch,
-        batches: 1,
-        pulled_version: 0,
-        micro_batch,
-        selection,
+        header: PushHeader {
+            seq: 1,
+            batch,
+            batches: 1,
+            pulled_version: 0,
+            micro_batch: None,
+            rejected: None,
+        },
+        selection: None,
         gradients,
-        rejected,
     };
     store.push(identity, &push).map(|pushed| pushed.duplicate)
 }
@@ -159,9 +167,9 @@ fn a_batch_counts_once_whoever_sends_it_and_however_often() {
         let store = open(1, 0);
         let selection = rows(&[0, 2]);
         for index in 0..2 {
-            store.open_session(&worker(index, 1, 0), 1, 0).unwrap();
+            store.open_session(&worker(index, 1), &opening(0)).unwrap();
             assert_eq!(
-                pull(&store, &worker(index, 1, 1), &selection),
+                pull(&store, &worker(index, 1), &selection),
                 Ok(Ticket::Granted)
             );
         }
@@ -170,19 +178,13 @@ fn a_batch_counts_once_whoever_sends_it_and_however_often() {
             .map(|index| {
                 let store = Arc::clone(&store);
                 thread::spawn(move || {
-                    push(
-                        &store,
-                        &worker(index, 1, 1),
-                        0,
-                        0,
-                        &[-1.0, -2.0, -3.0, -4.0],
-                    )
+                    push(&store, &worker(index, 1), 0, 0, &[-1.0, -2.0, -3.0, -4.0])
                 })
             })
             .collect();
         let closing = {
             let store = Arc::clone(&store);
-            let task = worker(0, 1, 0).task;
+            let task = worker(0, 1).task;
             thread::spawn(move || store.close_session(&chief(), task, 1))
         };
         let outcomes: Vec<_> = threads
@@ -221,12 +223,12 @@ fn updates_add_up_and_a_checkpoint_sees_each_whole_or_not_at_all() {
                 let selection = Arc::clone(&selection);
                 thread::spawn(move || {
                     store
-                        .open_session(&worker(index, 1, 0), 1, index as u64)
+                        .open_session(&worker(index, 1), &opening(index as u64))
                         .unwrap();
-                    pull(&store, &worker(index, 1, 1), &selection).unwrap();
+                    pull(&store, &worker(index, 1), &selection).unwrap();
                     let gradients = vec![-1.0; DENSE + 4];
                     assert_eq!(
-                        push(&store, &worker(index, 1, 1), index as u64, 0, &gradients),
+                        push(&store, &worker(index, 1), index as u64, 0, &gradients),
                         Ok(false)
                     );
                 })
@@ -269,20 +271,20 @@ fn updates_add_up_and_a_checkpoint_sees_each_whole_or_not_at_all() {
 fn what_is_said_to_be_unchanged_is() {
     let run = || {
         let store = open(2, 0);
-        store.open_session(&worker(9, 1, 0), 1, 9).unwrap();
+        store.open_session(&worker(9, 1), &opening(9)).unwrap();
         let threads: Vec<_> = (0..2_usize)
             .map(|index| {
                 let store = Arc::clone(&store);
                 thread::spawn(move || {
                     store
-                        .open_session(&worker(index, 1, 0), 1, index as u64)
+                        .open_session(&worker(index, 1), &opening(index as u64))
                         .unwrap();
                     let selection = Arc::new(Selection {
                         whole: vec![0],
                         ..Selection::default()
                     });
-                    pull(&store, &worker(index, 1, 1), &selection).unwrap();
-                    push(&store, &worker(index, 1, 1), index as u64, 0, &[-1.0, -1.0]).unwrap();
+                    pull(&store, &worker(index, 1), &selection).unwrap();
+                    push(&store, &worker(index, 1), index as u64, 0, &[-1.0, -1.0]).unwrap();
                 })
             })
             .collect();
@@ -298,7 +300,7 @@ fn what_is_said_to_be_unchanged_is() {
                 known: known.clone(),
                 ..Pull::default()
             };
-            let (pulled, reading) = store.pull(&worker(9, 1, 0), &pull).unwrap();
+            let (pulled, reading) = store.pull(&worker(9, 1), &pull).unwrap();
             if reading.unchanged().is_empty() {
                 values = read_all(reading);
             }
@@ -328,11 +330,11 @@ fn the_last_step_is_never_overshot() {
                 thread::spawn(move || {
                     let selection = rows(&[0]);
                     store
-                        .open_session(&worker(index, 1, 0), 1, index as u64)
+                        .open_session(&worker(index, 1), &opening(index as u64))
                         .unwrap();
-                    let ticket = pull(&store, &worker(index, 1, 1), &selection).unwrap();
+                    let ticket = pull(&store, &worker(index, 1), &selection).unwrap();
                     if ticket == Ticket::Granted {
-                        push(&store, &worker(index, 1, 1), index as u64, 0, &[-1.0, -1.0]).unwrap();
+                        push(&store, &worker(index, 1), index as u64, 0, &[-1.0, -1.0]).unwrap();
                     }
                     ticket
                 })

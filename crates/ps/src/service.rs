@@ -15,16 +15,16 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_server::replication_log::NotCommitted;
 use trainyard_parameter_server::wire::{
-    batch_from_wire, batch_to_wire, micro_batch_from_wire, part_read_to_wire, position_to_wire,
-    selection_from_wire,
+    WireStep, identity_from_wire, part_read_to_wire, pulled_to_wire, pushed_to_wire,
+    status_to_wire, step_from_wire,
 };
 use trainyard_parameter_server::{
-    Error, LocalServer, SnapshotRequest, Stepped, WireGradients, plan_of, rejection_from_wire,
-    rejection_to_wire,
+    Error, LocalServer, ServerStatus, SnapshotRequest, WireGradients, plan_of,
 };
-use trainyard_parameter_store::{Identity, Opened, Pull, Push, Rejections, State, Ticket};
+use trainyard_parameter_store::{
+    Identity, OpenSession, Opened, Push, Pushed, ShardPosition, State, StepReply, Ticket,
+};
 use trainyard_protocol::framing::Tensor as _;
-use trainyard_protocol::payload::{Encoding, Payload};
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
 use trainyard_protocol::{Pool, Reason, Refusal, convert, shown, v1};
 use trainyard_runtime::blocking;
@@ -73,28 +73,10 @@ fn bad(message: impl ToString) -> Status {
 }
 
 fn identity(caller: Caller, identity: Option<v1::Identity>) -> Result<Identity, Status> {
-    let identity = identity.ok_or_else(|| bad("field `identity` must be set, given nothing"))?;
-    let task = convert::task_from_wire(identity.task).map_err(bad)?;
-    caller.speaks_as(task)?;
-    Ok(Identity {
-        cluster_id: convert::cluster_id_from_wire(&identity.cluster_id).map_err(bad)?,
-        epoch: identity.cluster_epoch,
-        task,
-        incarnation: identity.incarnation,
-        session: identity.session,
-        seq: 0,
-    })
-}
-
-fn rejections_to_wire(told: &Rejections) -> v1::Rejections {
-    let latest = told.latest.iter().copied().map(batch_to_wire).collect();
-    let task = Some(convert::task_to_wire(told.task));
-    v1::Rejections {
-        task,
-        session: told.session,
-        recent: told.recent,
-        latest,
+    if let Some(identity) = &identity {
+        caller.speaks_as(convert::task_from_wire(identity.task).map_err(bad)?)?;
     }
+    identity_from_wire(identity).map_err(bad)
 }
 
 fn as_status(error: Error) -> Status {
@@ -245,81 +227,10 @@ impl Service {
         let started = Instant::now();
         self.journal()?;
         let identity = identity(caller, request.identity)?;
-        let encoding = request.push.as_ref().map_or(0, |push| push.encoding);
-        let payload = Payload::new(payload, convert::encoding_from_wire(encoding).map_err(bad)?)
-            .map_err(bad)?;
-        let received = payload.bytes();
-        let gradients = WireGradients(payload);
-        let push = request.push.map(|push| -> Result<_, Status> {
-            let batch = push
-                .batch
-                .ok_or_else(|| bad("field `batch` must be set, given nothing"))?;
-            let batch = batch_from_wire(batch);
-            let micro_batch = micro_batch_from_wire(&push);
-            let pulled_version = push.pulled_version;
-            let gradients = &gradients;
-            let rejected = push.rejected.as_ref().map(rejection_from_wire);
-            let selection = push
-                .selection
-                .as_ref()
-                .map(selection_from_wire)
-                .transpose()
-                .map_err(bad)?;
-            let identity = Identity {
-                seq: push.seq,
-                ..identity
-            };
-            let push = Push {
-                batch,
-                batches: 1,
-                pulled_version,
-                micro_batch,
-                selection,
-                gradients,
-                rejected,
-            };
-            Ok((identity, push))
-        });
-        let mut encoding = Encoding::Float32;
-        let mut asked = false;
-        let pull = request.pull.map(|pull| -> Result<_, Status> {
-            encoding = convert::encoding_from_wire(pull.encoding).map_err(bad)?;
-            let selection = pull
-                .selection
-                .as_ref()
-                .map(selection_from_wire)
-                .transpose()
-                .map_err(bad)?
-                .unwrap_or_default();
-            let v1::Pull {
-                known,
-                reserve_step,
-                at_least,
-                or_before,
-                half_applied,
-                ..
-            } = pull;
-            asked = reserve_step;
-            let pulled = Pull {
-                selection,
-                known,
-                reserve_step,
-                at_least,
-                or_before,
-                half_applied,
-            };
-            Ok((
-                Identity {
-                    seq: pull.seq,
-                    ..identity
-                },
-                pulled,
-            ))
-        });
-        let push = push.transpose()?;
-        let pull = pull.transpose()?;
-        let batch = push.as_ref().map(|(_, push)| push.batch);
-        let Stepped { pushed, pulled } = self.answer(self.shard.apply(push, pull).await)?;
+        let WireStep { request, encoding } =
+            step_from_wire(request.push, request.pull, payload).map_err(bad)?;
+        let StepReply { pushed, pulled } =
+            self.answer(self.shard.apply(&identity, &request).await)?;
         if pushed.is_some() {
             #[cfg(feature = "failpoints")]
             fail::fail_point!("ps.push.after_apply_before_wal");
@@ -331,74 +242,51 @@ impl Service {
             fail::fail_point!("ps.push.after_wal_before_ack");
         }
         let mut applied = started;
-        if let Some(pushed) = pushed {
+        if let (Some(pushed), Some(push)) = (&pushed, &request.push) {
             applied = Instant::now();
-            self.telemetry.received_bytes.increment(received as u64);
             self.telemetry.apply_seconds.record(applied - started);
-            if pushed.stale {
-                self.telemetry.stale.increment(1);
-            } else if pushed.duplicate {
-                self.telemetry.duplicates.increment(1);
-            } else if let Some(rejection) = &pushed.rejected {
-                self.telemetry.rejected(rejection.fault);
-                let fault = rejection.fault.name();
-                let value = rejection.value();
-                let batch = batch.map(|batch| batch.to_string());
-                tracing::warn!(task = %identity.task, batch, fault, value, "refused the values of a push: its batch is done with, nothing else changed");
-            } else {
-                self.telemetry.pushes.increment(1);
-                self.telemetry
-                    .staleness_steps
-                    .record(pushed.staleness as f64);
-            }
+            self.count(identity.task, push, pushed);
         }
-        let pushed = pushed.map(|pushed| v1::Pushed {
-            duplicate: pushed.duplicate,
-            version: pushed.version,
-            global_step: pushed.global_step,
-            staleness: pushed.staleness,
-            stale: pushed.stale,
-            rejected: pushed.rejected.as_ref().map(rejection_to_wire),
-        });
-        let Some((pulled, reading)) = pulled else {
-            return Ok((
-                v1::StepReply {
-                    pushed,
-                    pulled: None,
-                    payload: Bytes::new(),
-                },
-                None,
-            ));
+        let mut reply = v1::StepReply {
+            pushed: pushed.as_ref().map(pushed_to_wire),
+            pulled: None,
+            payload: Bytes::new(),
         };
+        let Some((pulled, reading)) = pulled else {
+            return Ok((reply, None));
+        };
+        let asked = request.pull.is_some_and(|pull| pull.reserve_step);
         if asked && pulled.ticket == Ticket::Granted {
             self.telemetry.lead_steps.record(pulled.lead as f64);
         }
-        let ticket = match pulled.ticket {
-            Ticket::Granted => v1::Ticket::Granted,
-            Ticket::Wait => v1::Ticket::Wait,
-            Ticket::Finished => v1::Ticket::Finished,
-        };
-        let pulled = v1::Pulled {
-            version: pulled.version,
-            global_step: pulled.global_step,
-            ticket: ticket.into(),
-            updates: pulled.updates,
-            unchanged: reading.unchanged().to_vec(),
-            lead: pulled.lead,
-            reached: pulled.reached,
-        };
+        reply.pulled = Some(pulled_to_wire(pulled, reading.unchanged().to_vec()));
         let pool = self.pool.clone();
         let seconds = self.telemetry.read_seconds.clone();
         let tensor = AnswerTensor::new(reading, encoding, pool, applied, seconds);
         self.telemetry.sent_bytes.increment(tensor.bytes() as u64);
-        Ok((
-            v1::StepReply {
-                pushed,
-                pulled: Some(pulled),
-                payload: Bytes::new(),
-            },
-            Some(tensor),
-        ))
+        Ok((reply, Some(tensor)))
+    }
+
+    /// Records the metrics of a push.
+    fn count(&self, task: Task, push: &Push<WireGradients>, pushed: &Pushed) {
+        let received = push.gradients.0.bytes() as u64;
+        self.telemetry.received_bytes.increment(received);
+        if pushed.stale {
+            self.telemetry.stale.increment(1);
+        } else if pushed.duplicate {
+            self.telemetry.duplicates.increment(1);
+        } else if let Some(rejection) = &pushed.rejected {
+            self.telemetry.rejected(rejection.fault);
+            let fault = rejection.fault.name();
+            let value = rejection.value();
+            let batch = push.header.batch.to_string();
+            tracing::warn!(%task, batch, fault, value, "refused the values of a push: its batch is done with, nothing else changed");
+        } else {
+            self.telemetry.pushes.increment(1);
+            self.telemetry
+                .staleness_steps
+                .record(pushed.staleness as f64);
+        }
     }
 
     /// Converts an outcome of the shard to a reply, and counts refusals.
@@ -430,44 +318,22 @@ impl Service {
     }
 
     fn status_reply(&self) -> v1::StatusReply {
+        self.status_with(Vec::new())
+    }
+
+    fn status_with(&self, positions: Vec<ShardPosition>) -> v1::StatusReply {
         let journal = self.journal.borrow().clone().flatten();
         let store = self.shard.store().status();
         self.record(&store, journal.as_ref());
-        let state = match store.state {
-            State::Empty => v1::PsState::Empty,
-            State::Preparing => v1::PsState::Preparing,
-            State::Prepared => v1::PsState::Prepared,
-            State::Open => v1::PsState::Open,
-            State::Draining => v1::PsState::Draining,
-            State::Finished => v1::PsState::Finished,
-        };
-        v1::StatusReply {
-            state: state.into(),
-            task: Some(convert::task_to_wire(self.task)),
+        let status = ServerStatus {
+            store,
             incarnation: self.incarnation,
-            cluster_epoch: store.epoch,
-            cluster_id: store
-                .cluster_id
-                .map(convert::cluster_id_to_wire)
-                .unwrap_or_default(),
-            layout_fingerprint: store.layout_fingerprint,
-            version: store.version,
-            global_step: store.global_step,
-            value_bytes: store.value_bytes,
-            release: trainyard_protocol::RELEASE.into(),
-            slowest_lane: store.slowest_lane,
-            positions: Vec::new(),
-            parts_read: Vec::new(),
-            prepared_epoch: store.prepared_epoch,
             settings: journal.as_ref().map_or(0, |journal| journal.settings()),
             wants_checkpoint: journal
                 .is_some_and(|journal| journal.wants_checkpoint(self.log_bytes_max)),
-            rejections: store.rejections.iter().map(rejections_to_wire).collect(),
-            progress: (store.state == State::Preparing).then_some(v1::Progress {
-                done_bytes: store.progress.done_bytes,
-                total_bytes: store.progress.total_bytes,
-            }),
-        }
+            positions,
+        };
+        status_to_wire(status, self.task)
     }
 }
 
@@ -614,19 +480,11 @@ impl ParameterService for Service {
             }
         }
         let positions = if request.positions {
-            self.shard
-                .store()
-                .positions()
-                .into_iter()
-                .map(position_to_wire)
-                .collect()
+            self.shard.store().positions()
         } else {
             Vec::new()
         };
-        let reply = v1::StatusReply {
-            positions,
-            ..self.status_reply()
-        };
+        let reply = self.status_with(positions);
         // The chief may end the job because of this reply, so a restart must not undo it.
         self.commit().await?;
         Ok(Response::new(reply))
@@ -638,18 +496,17 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::OpenSessionReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = Identity {
-            seq: request.seq,
-            ..identity(caller, request.identity)?
-        };
+        let identity = identity(caller, request.identity)?;
         self.journal()?;
-        let opened =
-            self.shard
-                .open_session(identity, request.layout_fingerprint, request.data_shard);
+        let opening = OpenSession {
+            seq: request.seq,
+            layout_fingerprint: request.layout_fingerprint,
+            data_shard: request.data_shard,
+        };
         let Opened {
             version,
             batches_applied,
-        } = self.answer(opened)?;
+        } = self.answer(self.shard.open_session(identity, &opening))?;
         self.commit().await?;
         tracing::info!(task = %identity.task, session = identity.session, batches_applied, "session opened");
         let global_step = self.shard.store().status().global_step;

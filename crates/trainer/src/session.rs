@@ -11,7 +11,7 @@ use trainyard_checkpoint::JobPhase;
 use trainyard_cluster_client::{Error, Outages, Parameters, ServerClient, backoff};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Action, Waiting};
-use trainyard_parameter_store::{Identity, Opened};
+use trainyard_parameter_store::{Identity, OpenSession, Opened};
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_run_config::{Agreement, Sharding, Update};
 use trainyard_variable::Layout;
@@ -92,14 +92,16 @@ impl Session {
             task: config.task,
             incarnation: config.incarnation,
             session: joined.session,
-            seq: 0,
         };
         let opening = Parameters::open(
             shards.to_vec(),
             Arc::clone(layout),
             identity,
-            fingerprint,
-            data_shard(config, &joined),
+            OpenSession {
+                seq: 0,
+                layout_fingerprint: fingerprint,
+                data_shard: data_shard(config, &joined),
+            },
             config.connect_deadline,
         );
         let (parameters, opened) = tokio::select! {

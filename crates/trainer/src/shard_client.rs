@@ -208,7 +208,6 @@ impl ShardClient {
             task,
             incarnation,
             session,
-            seq: 0,
         };
         let name = self.coordinator.name();
         let gone = Notify::new();

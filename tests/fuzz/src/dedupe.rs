@@ -7,8 +7,8 @@ use std::sync::Arc;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{
-    BatchId, Claim, Fault, Guard, Identity, Prepare, Push, RejectedPush, Rejection, Selection,
-    SessionMetadata, ShardPosition, State, Store, StoreMetadata, Update,
+    BatchId, Claim, Fault, Guard, Identity, OpenSession, Prepare, Push, PushHeader, RejectedPush,
+    Rejection, Selection, SessionMetadata, ShardPosition, State, Store, StoreMetadata, Update,
 };
 use trainyard_variable::{Access, Initializer, Slice, VariableSpec};
 
@@ -63,21 +63,20 @@ fn store() -> Store {
     };
     let chief = Identity {
         session: 0,
-        ..identity(0, 0, 0)
+        ..identity(0, 0)
     };
     store.prepare(&chief, prepare).expect("it fits");
     store.open(&chief).expect("it is prepared");
     store
 }
 
-fn identity(index: usize, session: u64, seq: u64) -> Identity {
+fn identity(index: usize, session: u64) -> Identity {
     Identity {
         cluster_id: CLUSTER,
         epoch: 1,
         task: task(index),
         incarnation: 1,
         session,
-        seq,
     }
 }
 
@@ -150,10 +149,12 @@ fn ask(store: &Store, input: &mut Numbers<'_>) {
         if input.below(5) == 0 {
             let seq = input.wide();
             let next = sessions[index].saturating_add(1 + input.below(3) as u64);
-            if store
-                .open_session(&identity(index, next, seq), 9, 0)
-                .is_ok()
-            {
+            let opening = OpenSession {
+                seq,
+                layout_fingerprint: 9,
+                data_shard: 0,
+            };
+            if store.open_session(&identity(index, next), &opening).is_ok() {
                 sessions[index] = next;
             }
             continue;
@@ -172,16 +173,19 @@ fn ask(store: &Store, input: &mut Numbers<'_>) {
             ..Selection::default()
         }));
         let push = Push {
-            batch,
-            batches: 1,
-            pulled_version: 0,
-            micro_batch: None,
+            header: PushHeader {
+                seq,
+                batch,
+                batches: 1,
+                pulled_version: 0,
+                micro_batch: None,
+                rejected: None,
+            },
             selection,
             gradients: &values[..],
-            rejected: None,
         };
         let key = (index, sessions[index], seq);
-        match store.push(&identity(index, sessions[index], seq), &push) {
+        match store.push(&identity(index, sessions[index]), &push) {
             Ok(pushed) if !pushed.duplicate => {
                 assert!(used.insert(key), "a number counts once");
                 assert!(

@@ -22,7 +22,7 @@ fn write(plan: &Plan, shards: &[LocalServer], folder: &Path, step: u64, bases: &
             version: None,
             base: bases.name_for(ps),
         };
-        let saved = block_on(shard.save(identity(Role::Chief, 0, 0), folder, at));
+        let saved = block_on(shard.save(identity(Role::Chief, 0), folder, at));
         let record: ShardRecord =
             serde_json::from_str(&saved.expect("it is written").record).expect("a record");
         manifest.shards.push(record);

@@ -8,7 +8,9 @@ use trainyard_checkpoint::{Checkpoint, Manifest, ShardRecord, begin, commit};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_server::{LocalServer, Plan, SnapshotRequest};
-use trainyard_parameter_store::{BatchId, Claim, Guard, Identity, Push, Selection, Update};
+use trainyard_parameter_store::{
+    BatchId, Claim, Guard, Identity, OpenSession, Push, PushHeader, Selection, Update,
+};
 use trainyard_variable::{
     Access, DynamicTable, Initializer, Layout, Partitioner, Placement, VariableSpec,
 };
@@ -89,7 +91,7 @@ pub(crate) fn plan(variables: &[VariableSpec], servers: usize, input: &mut Numbe
     }
 }
 
-pub(crate) fn identity(role: Role, session: u64, seq: u64) -> Identity {
+pub(crate) fn identity(role: Role, session: u64) -> Identity {
     let task = Task { role, index: 0 };
     Identity {
         cluster_id: CLUSTER,
@@ -97,7 +99,6 @@ pub(crate) fn identity(role: Role, session: u64, seq: u64) -> Identity {
         task,
         incarnation: 1,
         session,
-        seq,
     }
 }
 
@@ -118,7 +119,7 @@ pub(crate) fn servers(plan: &Plan, count: usize) -> Vec<LocalServer> {
             .map(|(number, slice)| (number as u32, slice.clone()))
             .collect();
         shard
-            .prepare_now(&identity(Role::Chief, 0, 0), plan.clone(), ps, slices)
+            .prepare_now(&identity(Role::Chief, 0), plan.clone(), ps, slices)
             .expect("it fits");
         shard
     };
@@ -136,11 +137,16 @@ pub(crate) fn train(
 ) -> u64 {
     let store = shard.store();
     if done == 0 {
+        let opening = OpenSession {
+            seq: 0,
+            layout_fingerprint: plan.fingerprint,
+            data_shard: 0,
+        };
         store
-            .open(&identity(Role::Chief, 0, 0))
+            .open(&identity(Role::Chief, 0))
             .expect("it is prepared");
         store
-            .open_session(&identity(Role::Worker, 1, 0), plan.fingerprint, 0)
+            .open_session(&identity(Role::Worker, 1), &opening)
             .expect("it is open");
     }
     let last = done + 1 + input.below(3) as u64;
@@ -187,20 +193,24 @@ pub(crate) fn train(
         let gradients: Vec<f32> = (0..values + row_values + id_values)
             .map(|_| f32::from(input.byte()) / 64.0 - 2.0)
             .collect();
-        let identity = identity(Role::Worker, 1, seq);
-        store.reserve_again(&identity).expect("the session is open");
+        let identity = identity(Role::Worker, 1);
+        let ticket = store.reserve_again(identity.step(seq));
+        ticket.expect("the session is open");
         let push = Push {
-            batch: BatchId {
-                pass: 0,
-                shard: 0,
-                batch: seq - 1,
+            header: PushHeader {
+                seq,
+                batch: BatchId {
+                    pass: 0,
+                    shard: 0,
+                    batch: seq - 1,
+                },
+                batches: 1,
+                pulled_version: 0,
+                micro_batch: None,
+                rejected: None,
             },
-            batches: 1,
-            pulled_version: 0,
-            micro_batch: None,
             selection: Some(Arc::new(selection)),
             gradients: &gradients[..],
-            rejected: None,
         };
         assert!(!store.push(&identity, &push).expect("it fits").duplicate);
     }
@@ -213,7 +223,7 @@ fn save(plan: &Plan, shards: &[LocalServer], model_dir: &Path, step: u64) -> Pat
     for shard in shards {
         let saved = block_on(LocalServer::save(
             shard,
-            identity(Role::Chief, 0, 0),
+            identity(Role::Chief, 0),
             &folder,
             SnapshotRequest::default(),
         ));

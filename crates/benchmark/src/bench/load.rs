@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use trainyard_cluster_client::{Parameters, Push, RemoteServer, ServerClient, channel};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_store::{BatchId, Identity, Ticket};
+use trainyard_parameter_store::{BatchId, Identity, OpenSession, Ticket};
 use trainyard_run_config::Encoding;
 use trainyard_trainer::{Pipeline, beside, into_diagnostic};
 use trainyard_variable::{Access, Layout, Read, Reads, VariableSpec};
@@ -156,7 +156,6 @@ impl Worker {
             },
             incarnation: u64::from(std::process::id()),
             session: 1,
-            seq: 0,
         };
         let fingerprint = order.layout.fingerprint(&order.variables);
         let layout = Arc::new(order.layout.clone());
@@ -164,8 +163,11 @@ impl Worker {
             shards,
             layout,
             identity,
-            fingerprint,
-            index as u64,
+            OpenSession {
+                seq: 0,
+                layout_fingerprint: fingerprint,
+                data_shard: index as u64,
+            },
             REQUEST_TIMEOUT,
         )
         .await;

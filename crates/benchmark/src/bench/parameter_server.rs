@@ -239,7 +239,6 @@ async fn prepare(
         task,
         incarnation,
         session: 0,
-        seq: 0,
     };
     let shards = order.shards()?;
     let plan = Plan {

@@ -19,7 +19,6 @@ fn identity(role: Role, session: u64) -> Identity {
         task,
         incarnation: 1,
         session,
-        seq: 0,
     }
 }
 
@@ -74,8 +73,11 @@ async fn join(
         shards.to_vec(),
         layout,
         worker,
-        plan.fingerprint,
-        0,
+        OpenSession {
+            seq: 0,
+            layout_fingerprint: plan.fingerprint,
+            data_shard: 0,
+        },
         deadline,
     )
     .await;
@@ -150,25 +152,24 @@ async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_sam
         for (ps, shard) in shards.iter().enumerate().skip(1) {
             let plan = Arc::clone(&push.step.plans[ps]);
             let gradients = Arc::new(ShardGradients::new(Arc::clone(&gradients), plan));
-            let pulled_version = push.step.versions[ps];
-            let micro_batch = push.micro_batch;
-            let batch = push.batch;
-            let selection = None;
-            let push = ShardPush {
-                seq,
-                batch,
-                batches: 1,
-                pulled_version,
-                micro_batch,
-                selection,
+            let push = store::Push {
+                header: PushHeader {
+                    seq,
+                    batch: push.batch,
+                    batches: 1,
+                    pulled_version: push.step.versions[ps],
+                    micro_batch: push.micro_batch,
+                    rejected: None,
+                },
+                selection: None,
                 gradients,
-                rejected: None,
             };
-            let call = ShardCall {
+            let call = Request {
                 push: Some(push),
                 pull: None,
             };
-            shard.step(second.identity, &call).await.expect("pushed");
+            let pushed = shard.step(second.identity, &call, Encoding::Float32).await;
+            pushed.expect("pushed");
         }
         let waits = pull_at(&mut first, version + 1).await;
         assert_eq!((waits.ticket, waits.reached), (Ticket::Wait, version));

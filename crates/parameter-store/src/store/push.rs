@@ -11,7 +11,7 @@ use crate::sessions::Admission;
 use crate::slice::Scratch;
 use crate::{
     AppendRecord, Change, Error, Fault, Found, Gradients, Guard, Identity, MicroBatch, Nonfinite,
-    Push, PushRecord, Pushed, Rejection, Selection, Update, zero_nonfinite,
+    Push, PushHeader, PushRecord, Pushed, Rejection, Selection, StepId, Update, zero_nonfinite,
 };
 
 impl Store {
@@ -22,17 +22,13 @@ impl Store {
     /// Refused because of the term, session, sequence number or ticket; slices, rows or lengths do not fit; values are
     /// not finite, and the job halts on them. In the last case the sequence number is used up, so that the push is not
     /// repeated.
-    pub fn push<G: Gradients + ?Sized>(
-        &self,
-        identity: &Identity,
-        push: &Push<'_, G>,
-    ) -> Result<Pushed, Error> {
+    pub fn push<G: Gradients>(&self, identity: &Identity, push: &Push<G>) -> Result<Pushed, Error> {
         let (counts_steps, update, guard) = {
             let control = self.control.read();
             check_worker(&control, identity)?;
             (control.counts_steps, control.update, control.guard)
         };
-        let micro_batch = match (update, push.micro_batch) {
+        let micro_batch = match (update, push.header.micro_batch) {
             (Update::Sync, None) => {
                 return Err(Error::BadRequest(
                     "a synchronous push must name its lane, given none".to_owned(),
@@ -41,23 +37,38 @@ impl Store {
             (Update::Sync, micro_batch) => micro_batch,
             _ => None,
         };
+        let push = Push {
+            header: PushHeader {
+                micro_batch,
+                ..push.header
+            },
+            selection: push.selection.clone(),
+            gradients: &push.gradients,
+        };
+        let step = identity.step(push.header.seq);
         let _shared = self.cut.read();
-        let pending_pulls = self.pending_pulls(identity.task);
+        let pending_pulls = self.pending_pulls(step.task);
         let mut pending_pulls = pending_pulls.lock();
-        if self.ledger.lock().sessions.admit(identity, &push.batch)? == Admission::Duplicate {
-            return Ok(self.duplicate(identity, push.pulled_version, micro_batch.is_some()));
+        if self
+            .ledger
+            .lock()
+            .sessions
+            .admit(step, &push.header.batch)?
+            == Admission::Duplicate
+        {
+            return Ok(self.duplicate(step, &push.header));
         }
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::NotReady("it is about to end"));
         }
-        let pushed = match push.rejected {
-            Some(rejection) => self.reject(identity, push, micro_batch, rejection)?,
+        let pushed = match push.header.rejected {
+            Some(rejection) => self.reject(step, &push.header, rejection)?,
             None => {
                 let resolved = match &push.selection {
                     Some(selection) => Arc::new(self.resolve(selection)?),
                     None => pending_pulls
-                        .recall(identity)
-                        .ok_or(Error::Forgotten { seq: identity.seq })?,
+                        .recall(step)
+                        .ok_or(Error::Forgotten { seq: step.seq })?,
                 };
                 check_length(&resolved, push.gradients)?;
                 let kept = micro_batch.is_some_and(|place| place.lanes > 1);
@@ -70,177 +81,149 @@ impl Store {
                     },
                 )?;
                 match find(&guard, push.gradients) {
-                    None => self.take_in(identity, push, micro_batch, resolved, counts_steps)?,
+                    None => self.take_in(step, &push, resolved, counts_steps)?,
                     Some(Found {
                         fault: Fault::Nonfinite,
                         ..
                     }) if guard.nonfinite == Nonfinite::Zero => {
                         let mut values = push.gradients.copy();
                         zero_nonfinite(&mut values);
-                        let gradients = values.as_slice();
-                        let Push {
-                            batch,
-                            batches,
-                            pulled_version,
-                            ..
-                        } = *push;
-                        let selection = push.selection.clone();
-                        let rejected = None;
                         let push = Push {
-                            batch,
-                            batches,
-                            pulled_version,
-                            micro_batch,
-                            selection,
-                            gradients,
-                            rejected,
+                            header: push.header,
+                            selection: push.selection,
+                            gradients: values.as_slice(),
                         };
-                        match find(&guard, gradients) {
-                            None => {
-                                self.take_in(identity, &push, micro_batch, resolved, counts_steps)?
-                            }
+                        match find(&guard, push.gradients) {
+                            None => self.take_in(step, &push, resolved, counts_steps)?,
                             Some(found) => {
-                                self.refuse(identity, &push, micro_batch, &resolved, guard, found)?
+                                self.refuse(step, &push.header, &resolved, guard, found)?
                             }
                         }
                     }
-                    Some(found) => {
-                        self.refuse(identity, push, micro_batch, &resolved, guard, found)?
-                    }
+                    Some(found) => self.refuse(step, &push.header, &resolved, guard, found)?,
                 }
             }
         };
-        pending_pulls.forget(identity);
+        pending_pulls.forget(step);
         Ok(pushed)
     }
 
     /// Applies a push whose values have passed the guard, or adds it to its synchronous step.
-    fn take_in<G: Gradients + ?Sized>(
+    fn take_in<G: Gradients>(
         &self,
-        identity: &Identity,
-        push: &Push<'_, G>,
-        micro_batch: Option<MicroBatch>,
+        step: StepId,
+        push: &Push<G>,
         resolved: Arc<Resolved>,
         counts_steps: bool,
     ) -> Result<Pushed, Error> {
-        match micro_batch {
-            Some(place) => self.contribute(identity, push, place, resolved),
-            None => self.update(identity, push, &resolved, counts_steps),
+        match push.header.micro_batch {
+            Some(place) => self.contribute(step, push, place, resolved),
+            None => self.update(step, push, &resolved, counts_steps),
         }
     }
 
     /// Handles a push that violates the guard, as the job requires.
-    fn refuse<G: Gradients + ?Sized>(
+    fn refuse(
         &self,
-        identity: &Identity,
-        push: &Push<'_, G>,
-        micro_batch: Option<MicroBatch>,
+        step: StepId,
+        header: &PushHeader,
         resolved: &Resolved,
         guard: Guard,
         found: Found,
     ) -> Result<Pushed, Error> {
         let rejection = place(resolved, found);
         if found.fault == Fault::Nonfinite && guard.nonfinite == Nonfinite::Halt {
-            self.use_up(&mut self.ledger.lock(), identity);
+            self.use_up(&mut self.ledger.lock(), step);
             let variables = Arc::clone(&self.variables.read());
             let name = |variable: usize| variables.get(variable).map(|spec| spec.name.as_str());
-            let task = identity.task;
-            let batch = push.batch;
-            let what = rejection.describe(name);
-            return Err(Error::NotFinite { task, batch, what });
+            return Err(Error::NotFinite {
+                task: step.task,
+                batch: header.batch,
+                what: rejection.describe(name),
+            });
         }
-        self.reject(identity, push, micro_batch, rejection)
+        self.reject(step, header, rejection)
     }
 
     /// Finishes a batch whose values were rejected, here or by its worker: it counts as done and changes nothing. A
     /// micro-batch of a synchronous step counts as zeros, so that no worker waits for it.
-    fn reject<G: Gradients + ?Sized>(
+    fn reject(
         &self,
-        identity: &Identity,
-        push: &Push<'_, G>,
-        micro_batch: Option<MicroBatch>,
+        step: StepId,
+        header: &PushHeader,
         rejection: Rejection,
     ) -> Result<Pushed, Error> {
-        let Push {
-            batch,
-            batches,
-            pulled_version,
-            ..
-        } = *push;
-        let (gradients, rejected): (&[f32], _) = (&[], Some(rejection));
-        let selection = Some(Arc::<Selection>::default());
         let empty = Push {
-            batch,
-            batches,
-            pulled_version,
-            micro_batch,
-            selection,
-            gradients,
-            rejected,
+            header: PushHeader {
+                rejected: Some(rejection),
+                ..*header
+            },
+            selection: Some(Arc::<Selection>::default()),
+            gradients: &[][..],
         };
-        if let Some(place) = micro_batch {
-            return self.contribute(identity, &empty, place, Arc::default());
+        let header = &empty.header;
+        if let Some(place) = header.micro_batch {
+            return self.contribute(step, &empty, place, Arc::default());
         }
-        let record = self.prepare_record(identity, &empty, None, &Resolved::default());
+        let record = self.prepare_record(step, &empty, &Resolved::default());
         let mut ledger = self.ledger.lock();
-        if ledger.sessions.admit(identity, &batch)? == Admission::Duplicate {
+        if ledger.sessions.admit(step, &header.batch)? == Admission::Duplicate {
             drop(ledger);
-            return Ok(self.duplicate(identity, pulled_version, false));
+            return Ok(self.duplicate(step, header));
         }
-        ledger.sessions.consume(identity);
-        ledger.sessions.reject(identity, batch, rejection);
-        ledger.sessions.record(&batch, batches);
+        ledger.sessions.consume(step);
+        ledger.sessions.reject(step, header.batch, rejection);
+        ledger.sessions.record(&header.batch, header.batches);
         // A rejected push has a version of its own, so that a checkpoint without it is known to lack it.
         ledger.version += 1;
-        ledger.steps.give_back(identity);
+        ledger.steps.give_back(step);
         if let Some(take) = record {
             take(ledger.version);
         }
-        let version = ledger.version;
-        let global_step = ledger.steps.global_step();
-        let staleness = (version - 1).saturating_sub(pulled_version);
         Ok(Pushed {
             duplicate: false,
             stale: false,
-            version,
-            global_step,
-            staleness,
-            rejected,
+            version: ledger.version,
+            global_step: ledger.steps.global_step(),
+            staleness: (ledger.version - 1).saturating_sub(header.pulled_version),
+            rejected: header.rejected,
         })
     }
 
     /// Applies a push that is an update of its own.
-    fn update<G: Gradients + ?Sized>(
+    fn update<G: Gradients>(
         &self,
-        identity: &Identity,
-        push: &Push<'_, G>,
+        step: StepId,
+        push: &Push<G>,
         resolved: &Resolved,
         counts_steps: bool,
     ) -> Result<Pushed, Error> {
-        let record = self.prepare_record(identity, push, None, resolved);
+        let record = self.prepare_record(step, push, resolved);
         let pushed = {
             let mut ledger = self.ledger.lock();
             // Since the first check, the session may have been closed, and the batch applied by another task.
-            if ledger.sessions.admit(identity, &push.batch)? == Admission::Duplicate {
+            if ledger.sessions.admit(step, &push.header.batch)? == Admission::Duplicate {
                 drop(ledger);
-                return Ok(self.duplicate(identity, push.pulled_version, false));
+                return Ok(self.duplicate(step, &push.header));
             }
-            if counts_steps && !ledger.steps.holds(identity) {
+            if counts_steps && !ledger.steps.holds(step) {
                 return Err(Error::NoTicket {
-                    task: identity.task,
-                    seq: identity.seq,
+                    task: step.task,
+                    seq: step.seq,
                 });
             }
-            ledger.sessions.consume(identity);
-            ledger.sessions.record(&push.batch, push.batches);
+            ledger.sessions.consume(step);
+            ledger
+                .sessions
+                .record(&push.header.batch, push.header.batches);
             ledger.version += 1;
             if counts_steps {
-                ledger.steps.advance(identity);
+                ledger.steps.advance(step);
             }
             if let Some(take) = record {
                 take(ledger.version);
             }
-            let staleness = (ledger.version - 1).saturating_sub(push.pulled_version);
+            let staleness = (ledger.version - 1).saturating_sub(push.header.pulled_version);
             let global_step = ledger.steps.global_step();
             let version = ledger.version;
             Pushed {
@@ -252,23 +235,23 @@ impl Store {
                 rejected: None,
             }
         };
-        self.apply(pushed.version, resolved, push.gradients);
+        self.apply(pushed.version, resolved, &push.gradients);
         if counts_steps {
             // The clock advances only now, so that tasks which it allows to continue read the changes of this step.
-            self.ledger.lock().steps.tick(identity.task);
+            self.ledger.lock().steps.tick(step.task);
         }
         Ok(pushed)
     }
 
     /// Adds a micro-batch to a synchronous step, and applies the step if it was the last one.
-    fn contribute<G: Gradients + ?Sized>(
+    fn contribute<G: Gradients>(
         &self,
-        identity: &Identity,
-        push: &Push<'_, G>,
+        step: StepId,
+        push: &Push<G>,
         place: MicroBatch,
         resolved: Arc<Resolved>,
     ) -> Result<Pushed, Error> {
-        let record = self.prepare_record(identity, push, Some(place), &resolved);
+        let record = self.prepare_record(step, push, &resolved);
         // The gradients of a step with one lane are applied without a copy.
         let values = if place.lanes > 1 {
             push.gradients.copy()
@@ -278,38 +261,39 @@ impl Store {
         let mut aggregation = self.aggregation.lock();
         let pushed = {
             let mut ledger = self.ledger.lock();
-            let taken = ledger.version > push.pulled_version || aggregation.holds(place.lane);
-            if ledger.sessions.admit(identity, &push.batch)? == Admission::Duplicate || taken {
+            let taken =
+                ledger.version > push.header.pulled_version || aggregation.holds(place.lane);
+            if ledger.sessions.admit(step, &push.header.batch)? == Admission::Duplicate || taken {
                 drop(ledger);
-                return Ok(self.duplicate(identity, push.pulled_version, true));
+                return Ok(self.duplicate(step, &push.header));
             }
-            if ledger.version < push.pulled_version {
+            if ledger.version < push.header.pulled_version {
                 let most = ledger.version;
-                let given = push.pulled_version;
+                let given = push.header.pulled_version;
                 let message =
                     format!("the step of a synchronous push must be at most {most}, given {given}");
                 return Err(Error::BadRequest(message));
             }
             let bytes = values.len() as u64 * 4;
             let part = MicroBatchGradients {
-                batch: push.batch,
-                batches: push.batches,
+                batch: push.header.batch,
+                batches: push.header.batches,
                 resolved,
                 values,
             };
             let complete = aggregation.put(place, part)? == Put::Complete;
             self.memory_budget.parts.fetch_add(bytes, Ordering::Relaxed);
-            ledger.sessions.consume(identity);
-            if let Some(rejection) = push.rejected {
-                ledger.sessions.reject(identity, push.batch, rejection);
+            ledger.sessions.consume(step);
+            if let Some(rejection) = push.header.rejected {
+                ledger.sessions.reject(step, push.header.batch, rejection);
             }
-            ledger.steps.give_back(identity);
+            ledger.steps.give_back(step);
             if let Some(take) = record {
                 take(ledger.version);
             }
             let version = ledger.version;
             let global_step = ledger.steps.global_step();
-            let rejected = push.rejected;
+            let rejected = push.header.rejected;
             let pushed = Pushed {
                 duplicate: false,
                 stale: false,
@@ -353,15 +337,15 @@ impl Store {
             }
         };
         match &values {
-            Some(values) => self.apply(pushed.version, &resolved, values.as_slice()),
-            None => self.apply(pushed.version, &resolved, push.gradients),
+            Some(values) => self.apply(pushed.version, &resolved, &values.as_slice()),
+            None => self.apply(pushed.version, &resolved, &push.gradients),
         }
         self.cut_if_awaited(pushed.version, &aggregation);
         drop(alone);
         Ok(pushed)
     }
 
-    fn apply<G: Gradients + ?Sized>(&self, version: u64, resolved: &Resolved, gradients: &G) {
+    fn apply<G: Gradients>(&self, version: u64, resolved: &Resolved, gradients: &G) {
         let mut begin = 0;
         let mut scratch = Scratch::default();
         for slice in &resolved.whole {
@@ -393,15 +377,17 @@ impl Store {
     }
 
     /// Returns the reply to a push that changes nothing: it was applied before, or another task was faster.
-    fn duplicate(&self, identity: &Identity, pulled_version: u64, synchronous: bool) -> Pushed {
+    fn duplicate(&self, step: StepId, header: &PushHeader) -> Pushed {
+        let pulled_version = header.pulled_version;
         let mut ledger = self.ledger.lock();
-        let stale =
-            synchronous && !ledger.sessions.used(identity) && ledger.version > pulled_version;
+        let stale = header.micro_batch.is_some()
+            && !ledger.sessions.used(step)
+            && ledger.version > pulled_version;
         // A batch that another session has applied needs no step of this session.
-        self.use_up(&mut ledger, identity);
+        self.use_up(&mut ledger, step);
         let version = ledger.version;
         let global_step = ledger.steps.global_step();
-        let rejected = ledger.sessions.rejection(identity);
+        let rejected = ledger.sessions.rejection(step);
         let staleness = version.saturating_sub(pulled_version);
         Pushed {
             duplicate: true,
@@ -414,46 +400,38 @@ impl Store {
     }
 
     /// Uses up a sequence number, and takes its ticket back.
-    pub(super) fn use_up(&self, ledger: &mut Ledger, identity: &Identity) {
-        let held = ledger.steps.give_back(identity);
-        let fresh = ledger.sessions.consume(identity);
+    pub(super) fn use_up(&self, ledger: &mut Ledger, step: StepId) {
+        let held = ledger.steps.give_back(step);
+        let fresh = ledger.sessions.consume(step);
         if held || fresh {
-            let Identity {
-                task, session, seq, ..
-            } = *identity;
-            self.note(ledger.version, &Change::Use { task, session, seq });
+            self.note(ledger.version, &Change::Use(step));
         }
     }
 
     /// Prepares the record of a push before a lock is taken for which others wait.
-    fn prepare_record<G: Gradients + ?Sized>(
+    fn prepare_record<G: Gradients>(
         &self,
-        identity: &Identity,
-        push: &Push<'_, G>,
-        micro_batch: Option<MicroBatch>,
+        step: StepId,
+        push: &Push<G>,
         resolved: &Resolved,
     ) -> Option<AppendRecord> {
-        let Identity {
-            task, session, seq, ..
-        } = *identity;
         let journal = self.journal.read();
-        Some(journal.as_ref()?.prepare_record(&Change::Push(PushRecord {
-            task,
-            session,
-            seq,
-            batch: push.batch,
-            batches: push.batches,
-            pulled_version: push.pulled_version,
-            micro_batch,
+        let journal = journal.as_ref()?;
+        let record = PushRecord {
+            task: step.task,
+            session: step.session,
             secs: self.clock(),
-            rejected: push.rejected,
-            selection: &resolved.selection,
-            gradients: push.gradients.written(),
-        })))
+            push: Push {
+                header: push.header,
+                selection: Some(Arc::clone(&resolved.selection)),
+                gradients: push.gradients.written(),
+            },
+        };
+        Some(journal.prepare_record(&Change::Push(record)))
     }
 }
 
-fn check_length<G: Gradients + ?Sized>(resolved: &Resolved, gradients: &G) -> Result<(), Error> {
+fn check_length<G: Gradients>(resolved: &Resolved, gradients: &G) -> Result<(), Error> {
     let expected: usize = resolved.lengths().map(|(_, length)| length).sum();
     match gradients.values() {
         given if given == expected => Ok(()),

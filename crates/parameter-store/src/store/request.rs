@@ -9,8 +9,8 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Access, DynamicRows, FirstRows, Slice, VariableSpec};
 
 use crate::{
-    BatchId, DynamicStatus, Guard, Held, MicroBatch, Rejection, Rejections, Selection,
-    ShardPosition, Ticket, Update,
+    DynamicStatus, Guard, Held, Push, Rejection, Rejections, Selection, ShardPosition, Ticket,
+    Update,
 };
 
 /// The state of a parameter server.
@@ -252,6 +252,17 @@ pub(super) fn holds_changed_rows(spec: &VariableSpec, rule: &OptimizerConfig) ->
     spec.access == Access::Rows && !rule.moves_all_rows() && spec.width() > 0
 }
 
+/// A request to open a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenSession {
+    /// Sequence number before that of the first step; 0 for a new session.
+    pub seq: u64,
+    /// Fingerprint of the layout that the task has computed.
+    pub layout_fingerprint: u64,
+    /// Data shard that the task reads.
+    pub data_shard: u64,
+}
+
 /// Reply to the opening of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
@@ -264,6 +275,9 @@ pub struct Opened {
 /// A pull.
 #[derive(Debug, Clone, Default)]
 pub struct Pull {
+    /// Sequence number of the step, from 1: the push of the same number may leave its selection out. 0 = a read without
+    /// a step.
+    pub seq: u64,
     /// Slices, rows and ids to read.
     pub selection: Arc<Selection>,
     /// For each whole slice, the number of updates of the values that the reader has. A slice that still has this
@@ -298,23 +312,22 @@ pub struct Pulled {
     pub updates: Vec<u64>,
 }
 
-/// One step's gradients for one store.
+/// A push, a pull, or a push and then a pull, which sees the pushed gradients: one round trip to one store.
+#[derive(Debug, Clone)]
+pub struct StepRequest<G> {
+    /// Gradients of a step.
+    pub push: Option<Push<G>>,
+    /// Parameters that a later step reads.
+    pub pull: Option<Pull>,
+}
+
+/// Reply to a [`StepRequest`]. `V` gives the values of the pull.
 #[derive(Debug)]
-pub struct Push<'a, G: ?Sized> {
-    /// The batch that the gradients were computed from, or the first of several.
-    pub batch: BatchId,
-    /// Number of consecutive batches that the gradients are of; at least 1.
-    pub batches: u32,
-    /// Version that was pulled.
-    pub pulled_version: u64,
-    /// Micro-batch of its step, under synchronous updates.
-    pub micro_batch: Option<MicroBatch>,
-    /// Slices, rows and ids to update; absent = those that the pull of this step's `seq` read.
-    pub selection: Option<Arc<Selection>>,
-    /// Gradients, in the order of the selection.
-    pub gradients: &'a G,
-    /// Why the worker has rejected its own gradients, if it has. They are then not checked.
-    pub rejected: Option<Rejection>,
+pub struct StepReply<V> {
+    /// Outcome of the push, if there was one.
+    pub pushed: Option<Pushed>,
+    /// Outcome of the pull and its values, if there was one.
+    pub pulled: Option<(Pulled, V)>,
 }
 
 /// Reply to a push.

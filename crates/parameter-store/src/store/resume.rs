@@ -8,7 +8,7 @@ use trainyard_cluster_spec::Task;
 use super::{Control, Ledger, Store, previous::Previous};
 use crate::aggregation::{MicroBatchGradients, Put};
 use crate::lru::Timestamp;
-use crate::{Change, Error, Identity, Journal, MicroBatchRecord, State, StoreMetadata};
+use crate::{Change, Error, Journal, MicroBatchRecord, State, StepId, StoreMetadata};
 
 /// Most updates of a slice between two starts of a process. After a restart, the counts of updates are therefore higher
 /// than any count that a reader has.
@@ -104,11 +104,11 @@ impl Store {
     ///
     /// # Errors
     /// Its session is not open.
-    pub fn use_again(&self, identity: &Identity) -> Result<(), Error> {
+    pub fn use_again(&self, step: StepId) -> Result<(), Error> {
         let mut ledger = self.ledger.lock();
-        ledger.sessions.check(identity)?;
-        ledger.steps.give_back(identity);
-        ledger.sessions.consume(identity);
+        ledger.sessions.check(step.task, step.session)?;
+        ledger.steps.give_back(step);
+        ledger.sessions.consume(step);
         Ok(())
     }
 
@@ -116,10 +116,10 @@ impl Store {
     ///
     /// # Errors
     /// Its session is not open.
-    pub fn reserve_again(&self, identity: &Identity) -> Result<(), Error> {
+    pub fn reserve_again(&self, step: StepId) -> Result<(), Error> {
         let mut ledger = self.ledger.lock();
-        ledger.sessions.check(identity)?;
-        ledger.steps.reserve(identity);
+        ledger.sessions.check(step.task, step.session)?;
+        ledger.steps.reserve(step);
         Ok(())
     }
 
@@ -127,10 +127,10 @@ impl Store {
     ///
     /// # Errors
     /// Its session is not open.
-    pub fn reserve_beyond_again(&self, identity: &Identity) -> Result<(), Error> {
+    pub fn reserve_beyond_again(&self, step: StepId) -> Result<(), Error> {
         let mut ledger = self.ledger.lock();
-        ledger.sessions.check(identity)?;
-        ledger.steps.reserve_beyond(identity);
+        ledger.sessions.check(step.task, step.session)?;
+        ledger.steps.reserve_beyond(step);
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Store {
     }
 
     /// Reports a change to the journal, if there is one. The caller holds the lock that orders the change.
-    pub(super) fn note(&self, version: u64, change: &Change<'_>) {
+    pub(super) fn note(&self, version: u64, change: &Change) {
         if let Some(journal) = &*self.journal.read() {
             journal.prepare_record(change)(version);
         }

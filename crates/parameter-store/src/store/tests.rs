@@ -32,11 +32,10 @@ fn chief(epoch: u64) -> Identity {
         task,
         incarnation: 1,
         session: 0,
-        seq: 0,
     }
 }
 
-fn worker(index: usize, session: u64, seq: u64) -> Identity {
+fn worker(index: usize, session: u64) -> Identity {
     let task = Task {
         role: Role::Worker,
         index,
@@ -47,7 +46,15 @@ fn worker(index: usize, session: u64, seq: u64) -> Identity {
         task,
         incarnation: 2,
         session,
-        seq,
+    }
+}
+
+/// A first session, whose task reads this data shard.
+fn opening(data_shard: u64) -> OpenSession {
+    OpenSession {
+        seq: 0,
+        layout_fingerprint: FINGERPRINT,
+        data_shard,
     }
 }
 
@@ -187,61 +194,70 @@ fn read(store: &Store, identity: &Identity) -> Vec<f32> {
     read_all(store.pull(identity, &pull).unwrap().1)
 }
 
-fn reserve(store: &Store, identity: &Identity) -> Ticket {
+fn reserve(store: &Store, identity: &Identity, seq: u64) -> Ticket {
     let pull = Pull {
+        seq,
         reserve_step: true,
         ..Pull::default()
     };
     store.pull(identity, &pull).unwrap().0.ticket
 }
 
-fn push_of<'a>(batch: BatchId, selection: Selection, gradients: &'a [f32]) -> Push<'a, [f32]> {
-    Push {
+/// An asynchronous push, computed from the first values.
+fn header(seq: u64, batch: BatchId) -> PushHeader {
+    PushHeader {
+        seq,
         batch,
         batches: 1,
         pulled_version: 0,
         micro_batch: None,
+        rejected: None,
+    }
+}
+
+fn push_of(seq: u64, batch: BatchId, selection: Selection, gradients: &[f32]) -> Push<&[f32]> {
+    Push {
+        header: header(seq, batch),
         selection: Some(Arc::new(selection)),
         gradients,
-        rejected: None,
     }
 }
 
 fn push(
     store: &Store,
     identity: &Identity,
+    seq: u64,
     batch: BatchId,
     gradients: &[f32],
 ) -> Result<Pushed, Error> {
     store.push(
         identity,
-        &push_of(batch, Selection::clone(&select(&[3])), gradients),
+        &push_of(seq, batch, Selection::clone(&select(&[3])), gradients),
     )
 }
 
 fn step(
     store: &Store,
     identity: &Identity,
+    seq: u64,
     batch: BatchId,
     gradients: &[f32],
 ) -> Result<Pushed, Error> {
-    assert_eq!(reserve(store, identity), Ticket::Granted);
-    push(store, identity, batch, gradients)
+    assert_eq!(reserve(store, identity, seq), Ticket::Granted);
+    push(store, identity, seq, batch, gradients)
 }
 
 #[test]
 fn push_updates_whole_slices_and_rows() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    let pushed = step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    let pushed = step(&store, &worker(0, 1), 1, batch(0, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
     assert_eq!(
         (pushed.version, pushed.global_step, pushed.duplicate),
         (1, 1, false)
     );
     assert_eq!(
-        read(&store, &worker(0, 1, 0)),
+        read(&store, &worker(0, 1)),
         [-1.0, -2.0, 0.0, 0.0, -3.0, -4.0]
     );
 }
@@ -256,18 +272,20 @@ fn a_rule_that_moves_all_rows_moves_those_of_parts_that_a_batch_does_not_name() 
         optimizers,
         ..prepare(0)
     });
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    step(&store, &worker(0, 1, 1), batch(0, 0), &[0.0, 0.0, 1.0, 1.0]).unwrap();
-    let before = read(&store, &worker(0, 1, 0));
-    assert_eq!(reserve(&store, &worker(0, 1, 2)), Ticket::Granted);
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    step(&store, &worker(0, 1), 1, batch(0, 0), &[0.0, 0.0, 1.0, 1.0]).unwrap();
+    let before = read(&store, &worker(0, 1));
+    assert_eq!(reserve(&store, &worker(0, 1), 2), Ticket::Granted);
     let nothing = Push {
-        pulled_version: 1,
-        ..push_of(batch(0, 1), Selection::default(), &[])
+        header: PushHeader {
+            pulled_version: 1,
+            ..header(2, batch(0, 1))
+        },
+        selection: Some(Arc::default()),
+        gradients: &[][..],
     };
-    store.push(&worker(0, 1, 2), &nothing).unwrap();
-    let after = read(&store, &worker(0, 1, 0));
+    store.push(&worker(0, 1), &nothing).unwrap();
+    let after = read(&store, &worker(0, 1));
     // Row 3 has a first moment, row 2 has none.
     assert!(
         after[4] < before[4] - 0.01 && after[5] < before[5] - 0.01,
@@ -279,43 +297,35 @@ fn a_rule_that_moves_all_rows_moves_those_of_parts_that_a_batch_does_not_name() 
 #[test]
 fn repeated_seq_is_a_duplicate_and_changes_nothing() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
-    let again = push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    step(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]).unwrap();
+    let again = push(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]).unwrap();
     assert_eq!(
         (again.duplicate, again.version, again.global_step),
         (true, 1, 1)
     );
-    assert_eq!(read(&store, &worker(0, 1, 0))[0], -1.0);
+    assert_eq!(read(&store, &worker(0, 1))[0], -1.0);
 }
 
 #[test]
 fn repeated_batch_of_another_session_is_a_duplicate() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 5)
-        .unwrap();
-    step(&store, &worker(0, 1, 1), batch(5, 0), &[1.0; 4]).unwrap();
-    let next = store
-        .open_session(&worker(0, 2, 0), FINGERPRINT, 5)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(5)).unwrap();
+    step(&store, &worker(0, 1), 1, batch(5, 0), &[1.0; 4]).unwrap();
+    let next = store.open_session(&worker(0, 2), &opening(5)).unwrap();
     assert_eq!(
         next.batches_applied, 1,
         "the restarted worker goes on where the data was applied"
     );
-    let again = step(&store, &worker(0, 2, 1), batch(5, 0), &[1.0; 4]).unwrap();
+    let again = step(&store, &worker(0, 2), 1, batch(5, 0), &[1.0; 4]).unwrap();
     assert_eq!((again.duplicate, again.global_step), (true, 1));
 }
 
 #[test]
 fn lower_session_is_fenced() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 2, 0), FINGERPRINT, 0)
-        .unwrap();
-    let refused = push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]);
+    store.open_session(&worker(0, 2), &opening(0)).unwrap();
+    let refused = push(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]);
     assert!(
         matches!(
             refused,
@@ -328,23 +338,19 @@ fn lower_session_is_fenced() {
         "{refused:?}"
     );
     assert!(matches!(
-        store.open_session(&worker(0, 1, 0), FINGERPRINT, 0),
+        store.open_session(&worker(0, 1), &opening(0)),
         Err(Error::Fenced { .. })
     ));
-    assert_eq!(read(&store, &worker(0, 2, 0))[0], 0.0);
+    assert_eq!(read(&store, &worker(0, 2))[0], 0.0);
 }
 
 #[test]
 fn closed_session_is_fenced_and_returns_its_tickets() {
     let store = open_store(1);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    store
-        .open_session(&worker(1, 1, 0), FINGERPRINT, 1)
-        .unwrap();
-    assert_eq!(reserve(&store, &worker(0, 1, 1)), Ticket::Granted);
-    assert_eq!(reserve(&store, &worker(1, 1, 1)), Ticket::Wait);
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    store.open_session(&worker(1, 1), &opening(1)).unwrap();
+    assert_eq!(reserve(&store, &worker(0, 1), 1), Ticket::Granted);
+    assert_eq!(reserve(&store, &worker(1, 1), 1), Ticket::Wait);
     store
         .close_session(
             &chief(1),
@@ -356,18 +362,16 @@ fn closed_session_is_fenced_and_returns_its_tickets() {
         )
         .unwrap();
     assert!(matches!(
-        push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]),
+        push(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]),
         Err(Error::Fenced { .. })
     ));
-    assert_eq!(reserve(&store, &worker(1, 1, 1)), Ticket::Granted);
+    assert_eq!(reserve(&store, &worker(1, 1), 1), Ticket::Granted);
 }
 
 #[test]
 fn lower_epoch_is_refused_everywhere() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     store
         .claim(&Claim {
             cluster_id: CLUSTER,
@@ -379,7 +383,7 @@ fn lower_epoch_is_refused_everywhere() {
         given: 1,
     };
     assert_eq!(
-        push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]),
+        push(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]),
         Err(stale.clone())
     );
     assert_eq!(store.open(&chief(1)), Err(stale.clone()));
@@ -403,14 +407,14 @@ fn another_cluster_is_refused() {
     let store = open_store(0);
     let stranger = Identity {
         cluster_id: 8,
-        ..worker(0, 1, 1)
+        ..worker(0, 1)
     };
     let other = Error::OtherCluster {
         current: CLUSTER,
         given: 8,
     };
     assert_eq!(
-        push(&store, &stranger, batch(0, 0), &[1.0; 4]),
+        push(&store, &stranger, 1, batch(0, 0), &[1.0; 4]),
         Err(other.clone())
     );
     assert_eq!(
@@ -425,7 +429,13 @@ fn another_cluster_is_refused() {
 #[test]
 fn another_layout_is_refused() {
     let store = open_store(0);
-    let refused = store.open_session(&worker(0, 1, 0), 1, 0);
+    let refused = store.open_session(
+        &worker(0, 1),
+        &OpenSession {
+            layout_fingerprint: 1,
+            ..opening(0)
+        },
+    );
     assert_eq!(
         refused,
         Err(Error::OtherLayout {
@@ -438,10 +448,8 @@ fn another_layout_is_refused() {
 #[test]
 fn sequence_gap_is_refused() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    let refused = push(&store, &worker(0, 1, 65), batch(0, 0), &[1.0; 4]);
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    let refused = push(&store, &worker(0, 1), 65, batch(0, 0), &[1.0; 4]);
     assert_eq!(
         refused,
         Err(Error::SequenceGap {
@@ -454,27 +462,24 @@ fn sequence_gap_is_refused() {
 #[test]
 fn a_pull_of_what_is_not_there_gives_its_ticket_back() {
     let store = open_store(1);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    store
-        .open_session(&worker(1, 1, 0), FINGERPRINT, 1)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    store.open_session(&worker(1, 1), &opening(1)).unwrap();
     let selection = Arc::new(Selection {
         whole: vec![9],
         ..Selection::default()
     });
     let bad = Pull {
+        seq: 1,
         selection,
         reserve_step: true,
         ..Pull::default()
     };
     assert!(matches!(
-        store.pull(&worker(0, 1, 1), &bad),
+        store.pull(&worker(0, 1), &bad),
         Err(Error::BadRequest(_))
     ));
     assert_eq!(
-        reserve(&store, &worker(1, 1, 1)),
+        reserve(&store, &worker(1, 1), 1),
         Ticket::Granted,
         "nobody else has the last step"
     );
@@ -483,11 +488,9 @@ fn a_pull_of_what_is_not_there_gives_its_ticket_back() {
 #[test]
 fn bad_rows_and_lengths_change_nothing() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    let identity = worker(0, 1, 1);
-    reserve(&store, &identity);
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    let identity = worker(0, 1);
+    reserve(&store, &identity, 1);
     let good = Selection::clone(&select(&[3]));
     let of_rows = |row_sets: &[&[u32]]| Selection {
         row_sets: row_sets.iter().map(|rows| rows.to_vec()).collect(),
@@ -517,7 +520,7 @@ fn bad_rows_and_lengths_change_nothing() {
     for (selection, values) in bad {
         let refused = store.push(
             &identity,
-            &push_of(batch(0, 0), selection.clone(), &vec![1.0; values]),
+            &push_of(1, batch(0, 0), selection.clone(), &vec![1.0; values]),
         );
         assert!(
             matches!(refused, Err(Error::BadRequest(_))),
@@ -525,11 +528,11 @@ fn bad_rows_and_lengths_change_nothing() {
         );
     }
     assert!(
-        read(&store, &worker(0, 1, 0))
+        read(&store, &worker(0, 1))
             .iter()
             .all(|&value| value == 0.0)
     );
-    let good = push_of(batch(0, 0), good, &[1.0; 4]);
+    let good = push_of(1, batch(0, 0), good, &[1.0; 4]);
     assert!(
         !store.push(&identity, &good).unwrap().duplicate,
         "the good push still counts"
@@ -541,34 +544,34 @@ fn the_last_step_is_never_overshot() {
     let store = open_store(3);
     for index in 0..3 {
         store
-            .open_session(&worker(index, 1, 0), FINGERPRINT, index as u64)
+            .open_session(&worker(index, 1), &opening(index as u64))
             .unwrap();
     }
-    step(&store, &worker(0, 1, 1), batch(0, 0), &[0.0; 4]).unwrap();
-    assert_eq!(reserve(&store, &worker(0, 1, 2)), Ticket::Granted);
+    step(&store, &worker(0, 1), 1, batch(0, 0), &[0.0; 4]).unwrap();
+    assert_eq!(reserve(&store, &worker(0, 1), 2), Ticket::Granted);
     assert_eq!(
-        reserve(&store, &worker(0, 1, 2)),
+        reserve(&store, &worker(0, 1), 2),
         Ticket::Granted,
         "asking again is the same ticket"
     );
-    assert_eq!(reserve(&store, &worker(1, 1, 1)), Ticket::Granted);
-    assert_eq!(reserve(&store, &worker(2, 1, 1)), Ticket::Wait);
-    let refused = push(&store, &worker(2, 1, 1), batch(2, 0), &[0.0; 4]);
+    assert_eq!(reserve(&store, &worker(1, 1), 1), Ticket::Granted);
+    assert_eq!(reserve(&store, &worker(2, 1), 1), Ticket::Wait);
+    let refused = push(&store, &worker(2, 1), 1, batch(2, 0), &[0.0; 4]);
     assert!(
         matches!(refused, Err(Error::NoTicket { .. })),
         "{refused:?}"
     );
-    push(&store, &worker(0, 1, 2), batch(0, 1), &[0.0; 4]).unwrap();
-    push(&store, &worker(1, 1, 1), batch(1, 0), &[0.0; 4]).unwrap();
-    assert_eq!(reserve(&store, &worker(2, 1, 1)), Ticket::Finished);
+    push(&store, &worker(0, 1), 2, batch(0, 1), &[0.0; 4]).unwrap();
+    push(&store, &worker(1, 1), 1, batch(1, 0), &[0.0; 4]).unwrap();
+    assert_eq!(reserve(&store, &worker(2, 1), 1), Ticket::Finished);
     assert_eq!(store.status().global_step, 3);
 }
 
 #[test]
 fn nobody_trains_before_open_or_after_the_end() {
     let store = Store::new(0);
-    let identity = worker(0, 1, 0);
-    let early = store.open_session(&identity, FINGERPRINT, 0);
+    let identity = worker(0, 1);
+    let early = store.open_session(&identity, &opening(0));
     assert!(matches!(early, Err(Error::NotReady(_))), "{early:?}");
     store
         .claim(&Claim {
@@ -579,14 +582,14 @@ fn nobody_trains_before_open_or_after_the_end() {
     assert!(matches!(store.open(&chief(1)), Err(Error::NotReady(_))));
     store.prepare(&chief(1), prepare(0)).unwrap();
     assert!(matches!(
-        store.open_session(&identity, FINGERPRINT, 0),
+        store.open_session(&identity, &opening(0)),
         Err(Error::NotReady(_))
     ));
     store.open(&chief(1)).unwrap();
-    store.open_session(&identity, FINGERPRINT, 0).unwrap();
+    store.open_session(&identity, &opening(0)).unwrap();
     store.finish(&chief(1)).unwrap();
     assert_eq!(
-        push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]),
+        push(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]),
         Err(Error::Ended)
     );
 }
@@ -721,21 +724,19 @@ fn restored(from: &Copy, request: Prepare<'_>) -> Store {
 #[test]
 fn restored_store_goes_on_with_values_counters_and_data() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 4)
-        .unwrap();
-    step(&store, &worker(0, 1, 1), batch(4, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
+    store.open_session(&worker(0, 1), &opening(4)).unwrap();
+    step(&store, &worker(0, 1), 1, batch(4, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
     let snapshot = copy(&store);
     let restored = restored(&snapshot, prepare(0));
     assert_eq!(
         restored
-            .open_session(&worker(0, 1, 0), FINGERPRINT, 4)
+            .open_session(&worker(0, 1), &opening(4))
             .unwrap()
             .batches_applied,
         1
     );
     assert_eq!(copy(&restored), snapshot);
-    let again = step(&restored, &worker(0, 1, 1), batch(4, 0), &[1.0; 4]).unwrap();
+    let again = step(&restored, &worker(0, 1), 1, batch(4, 0), &[1.0; 4]).unwrap();
     assert!(
         again.duplicate,
         "a batch inside the checkpoint is not applied again"
@@ -754,13 +755,13 @@ fn ledger_is_exact_under_concurrent_workers_and_repeated_pushes() {
             scope.spawn(move || {
                 let shard = index as u64;
                 store
-                    .open_session(&worker(index, 1, 0), FINGERPRINT, shard)
+                    .open_session(&worker(index, 1), &opening(shard))
                     .unwrap();
                 for seq in 1..=pushes {
-                    let identity = worker(index, 1, seq);
-                    step(&store, &identity, batch(shard, seq - 1), &[1.0; 4]).unwrap();
+                    let identity = worker(index, 1);
+                    step(&store, &identity, seq, batch(shard, seq - 1), &[1.0; 4]).unwrap();
                     assert!(
-                        push(&store, &identity, batch(shard, seq - 1), &[1.0; 4])
+                        push(&store, &identity, seq, batch(shard, seq - 1), &[1.0; 4])
                             .unwrap()
                             .duplicate
                     );
@@ -770,7 +771,7 @@ fn ledger_is_exact_under_concurrent_workers_and_repeated_pushes() {
     });
     let total = -((workers as u64 * pushes) as f32);
     assert_eq!(
-        read(&store, &worker(0, 1, 0)),
+        read(&store, &worker(0, 1)),
         [total, total, 0.0, 0.0, total, total]
     );
     assert_eq!(store.status().global_step, workers as u64 * pushes);
@@ -779,14 +780,12 @@ fn ledger_is_exact_under_concurrent_workers_and_repeated_pushes() {
 #[test]
 fn snapshot_sees_each_push_whole_or_not_at_all() {
     let store = Arc::new(open_store(0));
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     std::thread::scope(|scope| {
         let writer = Arc::clone(&store);
         scope.spawn(move || {
             for seq in 1..=500 {
-                step(&writer, &worker(0, 1, seq), batch(0, seq - 1), &[1.0; 4]).unwrap();
+                step(&writer, &worker(0, 1), seq, batch(0, seq - 1), &[1.0; 4]).unwrap();
             }
         });
         for _ in 0..50 {
@@ -809,10 +808,8 @@ fn a_snapshot_is_of_its_instant_and_there_is_one_at_a_time() {
             optimizers,
             ..prepare(0)
         });
-        store
-            .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-            .unwrap();
-        step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
+        store.open_session(&worker(0, 1), &opening(0)).unwrap();
+        step(&store, &worker(0, 1), 1, batch(0, 0), &[1.0, 2.0, 3.0, 4.0]).unwrap();
         let then = copy(&store);
         let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
         let refused = store.snapshot(&chief(1), Basis::Whole).map(|_| ());
@@ -821,7 +818,7 @@ fn a_snapshot_is_of_its_instant_and_there_is_one_at_a_time() {
             Err(Error::NotReady("it writes another checkpoint"))
         );
         for seq in 2..5 {
-            step(&store, &worker(0, 1, seq), batch(0, seq - 1), &[1.0; 4]).unwrap();
+            step(&store, &worker(0, 1), seq, batch(0, seq - 1), &[1.0; 4]).unwrap();
         }
         assert_eq!(Copy::of(snapshot), then, "{kind}");
         let now = copy(&store);
@@ -833,10 +830,8 @@ fn a_snapshot_is_of_its_instant_and_there_is_one_at_a_time() {
 fn the_store_knows_whether_its_latest_checkpoint_holds_every_push() {
     let store = open_store(0);
     assert_eq!(store.status().saved_version, None);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    step(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]).unwrap();
     store.saved(1, 1);
     assert_eq!(store.status().saved_version, Some(store.status().version));
     store.saved(1, 9);
@@ -845,23 +840,21 @@ fn the_store_knows_whether_its_latest_checkpoint_holds_every_push() {
         Some(1),
         "it has no such version"
     );
-    step(&store, &worker(0, 1, 2), batch(0, 1), &[1.0; 4]).unwrap();
+    step(&store, &worker(0, 1), 2, batch(0, 1), &[1.0; 4]).unwrap();
     assert!(store.status().saved_version < Some(store.status().version));
 }
 
 #[test]
 fn a_server_that_ends_behind_its_last_checkpoint_takes_no_push_in_any_more() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    let pushed = step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    let pushed = step(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]).unwrap();
     assert!(!store.close_if_saved(), "nothing is saved");
     store.saved(1, 1);
     assert!(store.close_if_saved());
-    let refused = step(&store, &worker(0, 1, 2), batch(0, 1), &[1.0; 4]);
+    let refused = step(&store, &worker(0, 1), 2, batch(0, 1), &[1.0; 4]);
     assert_eq!(refused, Err(Error::NotReady("it is about to end")));
-    let again = push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    let again = push(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]).unwrap();
     assert!(
         again.duplicate && again.version == pushed.version,
         "what counts is still answered for"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use trainyard_cluster_client::{CachedParameters, Parameters, Push, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_store::{BatchId, Identity, MicroBatch};
+use trainyard_parameter_store::{BatchId, MicroBatch, OpenSession};
 
 use super::gradient_reducer::GradientReducer;
 use super::row_pushes::RowPushes;
@@ -73,16 +73,16 @@ pub(super) async fn steps(
     let mut shards = vec![own];
     shards.extend_from_slice(tables);
     // The session continues, and so do its sequence numbers.
-    let identity = Identity {
+    let opening = OpenSession {
         seq: session.parameters.seq(),
-        ..session.identity
+        layout_fingerprint: fingerprint,
+        data_shard: 0,
     };
     let opening = Parameters::open(
         shards,
         Arc::clone(layout),
-        identity,
-        fingerprint,
-        0,
+        session.identity,
+        opening,
         config.connect_deadline,
     );
     let (parameters, _) = opening.await?;

@@ -30,9 +30,7 @@ fn prepare_table(table: DynamicTable) -> Prepare<'static> {
 
 pub(super) fn open_table(table: DynamicTable) -> Store {
     let store = open_prepared(prepare_table(table));
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     store
 }
 
@@ -50,11 +48,11 @@ fn read_ids(store: &Store, ids: &[u64]) -> Vec<f32> {
         selection: Arc::new(select_ids(ids)),
         ..Pull::default()
     };
-    read_all(store.pull(&worker(0, 1, 0), &pull).unwrap().1)
+    read_all(store.pull(&worker(0, 1), &pull).unwrap().1)
 }
 
 pub(super) fn push_ids(store: &Store, seq: u64, ids: &[u64]) -> Result<Pushed, Error> {
-    assert_eq!(reserve(store, &worker(0, 1, seq)), Ticket::Granted);
+    assert_eq!(reserve(store, &worker(0, 1), seq), Ticket::Granted);
     let gradients = vec![1.0; ids.len() * 2];
     let selection = if ids.is_empty() {
         Selection::default()
@@ -62,8 +60,8 @@ pub(super) fn push_ids(store: &Store, seq: u64, ids: &[u64]) -> Result<Pushed, E
         select_ids(ids)
     };
     store.push(
-        &worker(0, 1, seq),
-        &push_of(batch(0, seq - 1), selection, &gradients),
+        &worker(0, 1),
+        &push_of(seq, batch(0, seq - 1), selection, &gradients),
     )
 }
 
@@ -115,8 +113,8 @@ fn a_repeated_push_is_no_sighting() {
 #[test]
 fn ids_that_do_not_fit_change_nothing() {
     let store = open_table(DynamicTable::KEEP_ALL);
-    let identity = worker(0, 1, 1);
-    reserve(&store, &identity);
+    let identity = worker(0, 1);
+    reserve(&store, &identity, 1);
     let good = select_ids(&[3, 5]);
     let bad = [
         (
@@ -154,7 +152,7 @@ fn ids_that_do_not_fit_change_nothing() {
     for (selection, values) in bad {
         let refused = store.push(
             &identity,
-            &push_of(batch(0, 0), selection.clone(), &vec![1.0; values]),
+            &push_of(1, batch(0, 0), selection.clone(), &vec![1.0; values]),
         );
         assert!(
             matches!(refused, Err(Error::BadRequest(_))),
@@ -162,7 +160,7 @@ fn ids_that_do_not_fit_change_nothing() {
         );
     }
     assert_eq!((held(&store).rows, held(&store).gradients_dropped), (0, 0));
-    let good = push_of(batch(0, 0), good, &[1.0; 4]);
+    let good = push_of(1, batch(0, 0), good, &[1.0; 4]);
     assert!(
         !store.push(&identity, &good).unwrap().duplicate,
         "the good push still counts"
@@ -172,13 +170,9 @@ fn ids_that_do_not_fit_change_nothing() {
 #[test]
 fn a_push_that_is_not_finite_is_no_sighting() {
     let store = open_table(DynamicTable::KEEP_ALL);
-    reserve(&store, &worker(0, 1, 1));
-    let push = push_of(batch(0, 0), select_ids(&[3]), &[1.0, f32::INFINITY]);
-    let refused = store
-        .push(&worker(0, 1, 1), &push)
-        .unwrap()
-        .rejected
-        .unwrap();
+    reserve(&store, &worker(0, 1), 1);
+    let push = push_of(1, batch(0, 0), select_ids(&[3]), &[1.0, f32::INFINITY]);
+    let refused = store.push(&worker(0, 1), &push).unwrap().rejected.unwrap();
     assert_eq!(
         (refused.variable, refused.position, refused.value()),
         (Some(1), 1, f32::INFINITY)
@@ -263,9 +257,7 @@ fn a_restored_table_goes_on_with_rows_sightings_and_times() {
     );
     assert_eq!((rows.idle[0].secs, rows.candidates[0].idle.pushes), (59, 2));
     let restored = restored(&snapshot, prepare_table(table));
-    restored
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    restored.open_session(&worker(0, 1), &opening(0)).unwrap();
     assert_eq!(copy(&restored), snapshot);
     assert_eq!(
         read_ids(&restored, &[1, 2, 3]),
@@ -300,17 +292,13 @@ fn an_answer_beyond_a_message_is_refused() {
     prepare.slices[1].1.width = 1 << 16;
     store.prepare(&chief(1), prepare).unwrap();
     store.open(&chief(1)).unwrap();
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     let ids: Vec<u64> = (0..1025).collect();
     let pull = Pull {
         selection: Arc::new(select_ids(&ids)),
         ..Pull::default()
     };
-    let refused = store
-        .pull(&worker(0, 1, 0), &pull)
-        .map(|(pulled, _)| pulled);
+    let refused = store.pull(&worker(0, 1), &pull).map(|(pulled, _)| pulled);
     assert_eq!(
         refused,
         Err(Error::TooLarge {

@@ -116,11 +116,11 @@ fn push_rows(store: &Store, seq: u64, rows: &[u32], gradient: &[f32]) {
         row_sets: vec![rows.to_vec()],
         ..Selection::default()
     };
-    assert_eq!(reserve(store, &worker(0, 1, seq)), Ticket::Granted);
+    assert_eq!(reserve(store, &worker(0, 1), seq), Ticket::Granted);
     store
         .push(
-            &worker(0, 1, seq),
-            &push_of(batch(0, seq - 1), selection, gradient),
+            &worker(0, 1),
+            &push_of(seq, batch(0, seq - 1), selection, gradient),
         )
         .unwrap();
 }
@@ -135,14 +135,12 @@ fn pull_rows(store: &Store, rows: &[u32]) -> Vec<f32> {
         selection: Arc::new(selection),
         ..Pull::default()
     };
-    read_all(store.pull(&worker(0, 1, 0), &pull).unwrap().1)
+    read_all(store.pull(&worker(0, 1), &pull).unwrap().1)
 }
 
 fn open(seed: u64) -> Store {
     let store = open_prepared(request(seed));
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     store
 }
 
@@ -299,7 +297,7 @@ proptest! {
                     // The job has another seed by now.
                     let request = request(99);
                     store = open_prepared(Prepare { restore: Some(restore), ..request });
-                    store.open_session(&worker(0, 1, 0), FINGERPRINT, 1).unwrap();
+                    store.open_session(&worker(0, 1), &opening(1)).unwrap();
                     seq = 0;
                 }
             }

@@ -9,9 +9,7 @@ fn open_guarded(guard: Guard, update: Update) -> Store {
         ..prepare(2)
     });
     for task in 0..2 {
-        store
-            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
-            .unwrap();
+        store.open_session(&worker(task, 1), &opening(0)).unwrap();
     }
     store
 }
@@ -29,16 +27,20 @@ fn part(store: &Store, task: usize, gradients: &[f32], rejected: Option<Rejectio
         lanes: 2,
     });
     let push = push_of(
+        1,
         batch(0, task as u64),
         Selection::clone(&select(&[3])),
         gradients,
     );
     store
         .push(
-            &worker(task, 1, 1),
+            &worker(task, 1),
             &Push {
-                micro_batch,
-                rejected,
+                header: PushHeader {
+                    micro_batch,
+                    rejected,
+                    ..push.header
+                },
                 ..push
             },
         )
@@ -50,7 +52,8 @@ fn a_refused_push_changes_nothing_and_its_batch_is_done_with() {
     let store = open_guarded(REJECT, Update::Async);
     let pushed = step(
         &store,
-        &worker(0, 1, 1),
+        &worker(0, 1),
+        1,
         batch(0, 0),
         &[1.0, 1.0, 1.0, f32::NAN],
     )
@@ -67,29 +70,29 @@ fn a_refused_push_changes_nothing_and_its_batch_is_done_with() {
         "no step was applied"
     );
     assert!(
-        read(&store, &worker(0, 1, 0))
+        read(&store, &worker(0, 1))
             .iter()
             .all(|&value| value == 0.0)
     );
     // The push is repeated because its reply was lost. Its gradients are not checked again.
-    let again = push(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    let again = push(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]).unwrap();
     assert_eq!(
         (again.duplicate, again.rejected, again.version),
         (true, Some(rejection), 1)
     );
     // No other task needs to compute the batch.
-    let other = step(&store, &worker(1, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    let other = step(&store, &worker(1, 1), 1, batch(0, 0), &[1.0; 4]).unwrap();
     assert_eq!((other.duplicate, other.rejected), (true, None));
     assert_eq!(store.positions()[0].batch, 1);
     // Both steps of the job are still left.
     assert_eq!(
-        step(&store, &worker(0, 1, 2), batch(0, 1), &[1.0; 4])
+        step(&store, &worker(0, 1), 2, batch(0, 1), &[1.0; 4])
             .unwrap()
             .global_step,
         1
     );
     assert_eq!(
-        step(&store, &worker(1, 1, 2), batch(0, 2), &[1.0; 4])
+        step(&store, &worker(1, 1), 2, batch(0, 2), &[1.0; 4])
             .unwrap()
             .global_step,
         2
@@ -99,7 +102,7 @@ fn a_refused_push_changes_nothing_and_its_batch_is_done_with() {
 #[test]
 fn what_a_worker_has_refused_itself_is_done_with_everywhere() {
     let store = open_guarded(REJECT, Update::Async);
-    assert_eq!(reserve(&store, &worker(0, 1, 1)), Ticket::Granted);
+    assert_eq!(reserve(&store, &worker(0, 1), 1), Ticket::Granted);
     let rejection = Rejection {
         fault: Fault::Norm,
         variable: None,
@@ -107,15 +110,19 @@ fn what_a_worker_has_refused_itself_is_done_with_everywhere() {
         bits: 9.0_f32.to_bits(),
     };
     let told = Push {
-        rejected: Some(rejection),
-        ..push_of(batch(0, 0), Selection::default(), &[])
+        header: PushHeader {
+            rejected: Some(rejection),
+            ..header(1, batch(0, 0))
+        },
+        selection: Some(Arc::default()),
+        gradients: &[][..],
     };
     assert_eq!(
-        store.push(&worker(0, 1, 1), &told).unwrap().rejected,
+        store.push(&worker(0, 1), &told).unwrap().rejected,
         Some(rejection)
     );
     assert_eq!(
-        store.push(&worker(0, 1, 1), &told).unwrap().rejected,
+        store.push(&worker(0, 1), &told).unwrap().rejected,
         Some(rejection)
     );
     assert_eq!(
@@ -133,7 +140,7 @@ fn values_and_norms_above_their_bounds_are_refused() {
     };
     let store = open_guarded(guard, Update::Async);
     let push = |seq: u64, gradients: &[f32]| {
-        step(&store, &worker(0, 1, seq), batch(0, seq - 1), gradients)
+        step(&store, &worker(0, 1), seq, batch(0, seq - 1), gradients)
             .unwrap()
             .rejected
     };
@@ -150,7 +157,7 @@ fn values_and_norms_above_their_bounds_are_refused() {
         None,
         "a bound may be reached"
     );
-    assert_eq!(read(&store, &worker(0, 1, 0))[..2], [-4.0, -3.0]);
+    assert_eq!(read(&store, &worker(0, 1))[..2], [-4.0, -3.0]);
 }
 
 #[test]
@@ -162,15 +169,16 @@ fn values_that_are_not_finite_become_zero_where_the_job_says_so() {
     };
     let store = open_guarded(guard, Update::Async);
     let gradients = [1.0, f32::INFINITY, f32::NAN, 2.0];
-    let pushed = step(&store, &worker(0, 1, 1), batch(0, 0), &gradients).unwrap();
+    let pushed = step(&store, &worker(0, 1), 1, batch(0, 0), &gradients).unwrap();
     assert_eq!((pushed.rejected, pushed.global_step), (None, 1));
     assert_eq!(
-        read(&store, &worker(0, 1, 0)),
+        read(&store, &worker(0, 1)),
         [-1.0, 0.0, 0.0, 0.0, 0.0, -2.0]
     );
     let pushed = step(
         &store,
-        &worker(0, 1, 2),
+        &worker(0, 1),
+        2,
         batch(0, 1),
         &[f32::NAN, 5.0, 0.0, 0.0],
     )
@@ -193,7 +201,8 @@ fn a_job_that_halts_is_told_task_batch_variable_and_value() {
     );
     let refused = step(
         &store,
-        &worker(0, 1, 1),
+        &worker(0, 1),
+        1,
         batch(0, 3),
         &[1.0, 1.0, f32::NEG_INFINITY, 1.0],
     )
@@ -206,12 +215,12 @@ fn a_job_that_halts_is_told_task_batch_variable_and_value() {
     ];
     assert!(all.iter().all(|part| text.contains(part)), "{text}");
     assert!(
-        read(&store, &worker(0, 1, 0))
+        read(&store, &worker(0, 1))
             .iter()
             .all(|&value| value == 0.0)
     );
     assert!(
-        push(&store, &worker(0, 1, 1), batch(0, 3), &[1.0; 4])
+        push(&store, &worker(0, 1), 1, batch(0, 3), &[1.0; 4])
             .unwrap()
             .duplicate,
         "its number is used up"
@@ -243,7 +252,7 @@ fn a_refused_part_of_a_synchronous_step_holds_nobody_up() {
         );
         // The rejected micro-batch counts as zeros in the mean.
         assert_eq!(
-            read(&store, &worker(0, 1, 0)),
+            read(&store, &worker(0, 1)),
             [-1.0, -1.0, 0.0, 0.0, -2.0, -2.0]
         );
         assert_eq!(store.positions()[0].batch, 2);
@@ -260,17 +269,15 @@ fn it_is_told_whose_pushes_are_refused_how_often_and_of_which_batches() {
         guard: REJECT,
         ..prepare(0)
     });
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     for seq in 1..=20_u64 {
         let value = if seq % 2 == 0 { f32::NAN } else { 1.0 };
-        step(&store, &worker(0, 1, seq), batch(0, seq - 1), &[value; 4]).unwrap();
+        step(&store, &worker(0, 1), seq, batch(0, seq - 1), &[value; 4]).unwrap();
     }
     let told = store.status().rejections;
     assert_eq!(
         (told.len(), told[0].task, told[0].session, told[0].recent),
-        (1, worker(0, 1, 0).task, 1, 10)
+        (1, worker(0, 1).task, 1, 10)
     );
     assert_eq!(
         told[0]
@@ -282,12 +289,10 @@ fn it_is_told_whose_pushes_are_refused_how_often_and_of_which_batches() {
     );
     // Rejections before the window do not count.
     for seq in 21..=76 {
-        step(&store, &worker(0, 1, seq), batch(0, seq - 1), &[1.0; 4]).unwrap();
+        step(&store, &worker(0, 1), seq, batch(0, seq - 1), &[1.0; 4]).unwrap();
     }
     assert_eq!(store.status().rejections[0].recent, 4);
-    store
-        .open_session(&worker(0, 2, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 2), &opening(0)).unwrap();
     assert_eq!(
         store.status().rejections,
         [],

@@ -68,18 +68,17 @@ fn a_table_that_does_not_fit_opens_and_a_push_that_would_make_it_too_large_is_re
         .prepare(&chief(1), prepare_sized(100, 1_000_000_000))
         .unwrap();
     store.open(&chief(1)).unwrap();
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     let push = |seq: u64, rows: &[u32]| {
         let gradients = vec![1.0; 100 + 2 * rows.len()];
         let push = push_of(
+            seq,
             batch(0, seq - 1),
             Selection::clone(&select(rows)),
             &gradients,
         );
-        assert_eq!(reserve(&store, &worker(0, 1, seq)), Ticket::Granted);
-        store.push(&worker(0, 1, seq), &push)
+        assert_eq!(reserve(&store, &worker(0, 1), seq), Ticket::Granted);
+        store.push(&worker(0, 1), &push)
     };
     let far: Vec<u32> = (0..10).map(|place| place * 90_000_000).collect();
     push(1, &far).unwrap();
@@ -147,17 +146,16 @@ fn a_checkpoint_of_tables_takes_room_until_it_is_written() {
 #[test]
 fn a_push_waits_for_a_checkpoint_where_there_is_no_room_to_set_aside() {
     let store = open_prepared(prepare_sized(100, 8));
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     let push = |seq: u64| {
         let push = push_of(
+            seq,
             batch(0, seq - 1),
             Selection::clone(&select(&[3])),
             &[1.0; 102],
         );
-        assert_eq!(reserve(&store, &worker(0, 1, seq)), Ticket::Granted);
-        store.push(&worker(0, 1, seq), &push)
+        assert_eq!(reserve(&store, &worker(0, 1), seq), Ticket::Granted);
+        store.push(&worker(0, 1), &push)
     };
     push(1).unwrap();
     let held = store.held().total();
@@ -192,9 +190,7 @@ fn parts_of_a_step_are_held_until_it_is_whole() {
         ..prepare(0)
     });
     for task in 0..2 {
-        store
-            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
-            .unwrap();
+        store.open_session(&worker(task, 1), &opening(0)).unwrap();
     }
     let push = |task: usize| {
         let micro_batch = Some(MicroBatch {
@@ -202,14 +198,18 @@ fn parts_of_a_step_are_held_until_it_is_whole() {
             lanes: 2,
         });
         let push = push_of(
+            1,
             batch(0, task as u64),
             Selection::clone(&select(&[3])),
             &[1.0; 4],
         );
         store.push(
-            &worker(task, 1, 1),
+            &worker(task, 1),
             &Push {
-                micro_batch,
+                header: PushHeader {
+                    micro_batch,
+                    ..push.header
+                },
                 ..push
             },
         )

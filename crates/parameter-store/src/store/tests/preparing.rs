@@ -113,9 +113,7 @@ fn a_store_that_is_being_restored_answers_and_says_how_far_it_has_come() {
         assert_eq!(store.positions(), []);
         let refused = [
             store.open(&chief(1)).unwrap_err(),
-            store
-                .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-                .unwrap_err(),
+            store.open_session(&worker(0, 1), &opening(0)).unwrap_err(),
             store.snapshot(&chief(1), Basis::Whole).unwrap_err(),
             store.prepare(&chief(1), prepare(0)).unwrap_err(),
         ];
@@ -201,10 +199,8 @@ fn a_job_that_ends_while_a_store_is_being_restored_has_ended_for_it() {
 #[test]
 fn a_snapshot_alone_is_no_checkpoint() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    step(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]).unwrap();
     drop(store.snapshot(&chief(1), Basis::Whole).unwrap());
     assert!(
         !store.close_if_saved(),

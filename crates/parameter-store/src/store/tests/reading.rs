@@ -10,9 +10,7 @@ fn open_large() -> Store {
         .iter_mut()
         .for_each(|spec| spec.initializer = Initializer::GlorotUniform);
     let store = open_prepared(request);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     store
 }
 
@@ -24,7 +22,7 @@ fn an_answer_read_bit_by_bit_is_the_answer_read_at_once() {
         selection: select(&rows),
         ..Pull::default()
     };
-    let at_once = read_all(store.pull(&worker(0, 1, 0), &pull).unwrap().1);
+    let at_once = read_all(store.pull(&worker(0, 1), &pull).unwrap().1);
     let Copy { slices, .. } = copy(&store);
     let table = &slices[1].1.values;
     let expected = slices[0]
@@ -34,7 +32,7 @@ fn an_answer_read_bit_by_bit_is_the_answer_read_at_once() {
         .chain(rows.iter().flat_map(|row| &table[*row as usize * 2..][..2]));
     assert!(at_once.iter().eq(expected));
     for room in [2, 3, 1001, 65_536, 200_000] {
-        let (_, mut reading) = store.pull(&worker(0, 1, 0), &pull).unwrap();
+        let (_, mut reading) = store.pull(&worker(0, 1), &pull).unwrap();
         let mut bits = Vec::new();
         let mut buffer = vec![0.0; room];
         while reading.remaining() > 0 {
@@ -50,16 +48,14 @@ fn an_answer_read_bit_by_bit_is_the_answer_read_at_once() {
 #[test]
 fn whole_slices_that_nobody_updated_are_not_read_again() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     let pull = |known: Vec<u64>| {
         let pull = Pull {
             selection: select(&[2]),
             known,
             ..Pull::default()
         };
-        store.pull(&worker(0, 1, 0), &pull).unwrap()
+        store.pull(&worker(0, 1), &pull).unwrap()
     };
     let (first, reading) = pull(Vec::new());
     assert_eq!((reading.unchanged(), reading.remaining()), (&[][..], 4));
@@ -71,7 +67,7 @@ fn whole_slices_that_nobody_updated_are_not_read_again() {
     );
     assert_eq!(read_all(reading), [0.0, 0.0]);
     assert_eq!(second.updates, first.updates);
-    step(&store, &worker(0, 1, 1), batch(0, 0), &[1.0; 4]).unwrap();
+    step(&store, &worker(0, 1), 1, batch(0, 0), &[1.0; 4]).unwrap();
     let (third, reading) = pull(first.updates.clone());
     assert_eq!((reading.unchanged(), reading.remaining()), (&[][..], 4));
     assert!(third.updates > first.updates);
@@ -81,44 +77,39 @@ fn whole_slices_that_nobody_updated_are_not_read_again() {
 #[test]
 fn a_push_that_names_nothing_updates_what_its_pull_read() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     for (seq, rows) in [(1, &[2][..]), (2, &[3])] {
         let pull = Pull {
+            seq,
             selection: select(rows),
             known: Vec::new(),
             reserve_step: true,
             ..Pull::default()
         };
-        store.pull(&worker(0, 1, seq), &pull).unwrap();
+        store.pull(&worker(0, 1), &pull).unwrap();
     }
     let apply = |seq: u64, gradients: &[f32]| {
         let batch = batch(0, seq);
         store.push(
-            &worker(0, 1, seq),
+            &worker(0, 1),
             &Push {
-                batch,
-                batches: 1,
-                pulled_version: 0,
-                micro_batch: None,
+                header: header(seq, batch),
                 selection: None,
                 gradients,
-                rejected: None,
             },
         )
     };
     apply(2, &[0.0, 0.0, 5.0, 6.0]).unwrap();
     apply(1, &[1.0, 2.0, 3.0, 4.0]).unwrap();
     assert_eq!(
-        read(&store, &worker(0, 1, 0)),
+        read(&store, &worker(0, 1)),
         [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]
     );
     assert!(
         apply(1, &[1.0; 4]).unwrap().duplicate,
         "sent again, it needs no memory of its pull"
     );
-    reserve(&store, &worker(0, 1, 4));
+    reserve(&store, &worker(0, 1), 4);
     let refused = apply(3, &[1.0; 4]);
     assert!(
         matches!(refused, Err(Error::Forgotten { seq: 3 })),
@@ -126,25 +117,20 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
     );
     // A session cannot use the pulls of an earlier one.
     let pull = Pull {
+        seq: 5,
         selection: select(&[2]),
         known: Vec::new(),
         reserve_step: true,
         ..Pull::default()
     };
-    store.pull(&worker(0, 1, 5), &pull).unwrap();
-    store
-        .open_session(&worker(0, 2, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.pull(&worker(0, 1), &pull).unwrap();
+    store.open_session(&worker(0, 2), &opening(0)).unwrap();
     let push = Push {
-        batch: batch(0, 9),
-        batches: 1,
-        pulled_version: 0,
-        micro_batch: None,
+        header: header(5, batch(0, 9)),
         selection: None,
         gradients: &[1.0; 4][..],
-        rejected: None,
     };
-    let refused = store.push(&worker(0, 2, 5), &push);
+    let refused = store.push(&worker(0, 2), &push);
     assert!(
         matches!(refused, Err(Error::Forgotten { seq: 5 })),
         "{refused:?}"
@@ -154,11 +140,9 @@ fn a_push_that_names_nothing_updates_what_its_pull_read() {
 #[test]
 fn a_checkpoint_knows_batches_that_came_before_their_turn() {
     let store = open_store(0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 4)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(4)).unwrap();
     for (seq, number) in [(1, 0), (3, 2)] {
-        step(&store, &worker(0, 1, seq), batch(4, number), &[1.0; 4]).unwrap();
+        step(&store, &worker(0, 1), seq, batch(4, number), &[1.0; 4]).unwrap();
     }
     let snapshot = copy(&store);
     let ahead = std::iter::once(2..3).collect();
@@ -174,18 +158,18 @@ fn a_checkpoint_knows_batches_that_came_before_their_turn() {
     let restored = restored(&snapshot, prepare(0));
     assert_eq!(
         restored
-            .open_session(&worker(0, 1, 0), FINGERPRINT, 4)
+            .open_session(&worker(0, 1), &opening(4))
             .unwrap()
             .batches_applied,
         1
     );
     assert!(
-        !step(&restored, &worker(0, 1, 1), batch(4, 1), &[1.0; 4])
+        !step(&restored, &worker(0, 1), 1, batch(4, 1), &[1.0; 4])
             .unwrap()
             .duplicate
     );
     assert!(
-        step(&restored, &worker(0, 1, 2), batch(4, 2), &[1.0; 4])
+        step(&restored, &worker(0, 1), 2, batch(4, 2), &[1.0; 4])
             .unwrap()
             .duplicate
     );

@@ -23,14 +23,15 @@ fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
             let store = &store;
             scope.spawn(move || {
                 store
-                    .open_session(&worker(index, 1, 0), FINGERPRINT, index as u64)
+                    .open_session(&worker(index, 1), &opening(index as u64))
                     .unwrap();
                 let selection = select(&rows_of(index));
                 let mut gradients = vec![-1.0; DENSE];
                 gradients.resize(DENSE + rows_of(index).len() * 2, -(index as f32 + 1.0));
                 for seq in 1..=STEPS {
-                    let identity = worker(index, 1, seq);
+                    let identity = worker(index, 1);
                     let pull = Pull {
+                        seq,
                         selection: Arc::clone(&selection),
                         known: Vec::new(),
                         reserve_step: true,
@@ -41,13 +42,9 @@ fn a_ledger_of_whole_numbers_is_exact_under_eight_workers() {
                     drop(read_all(reading));
                     let batch = batch(index as u64, seq - 1);
                     let push = Push {
-                        batch,
-                        batches: 1,
-                        pulled_version: 0,
-                        micro_batch: None,
+                        header: header(seq, batch),
                         selection: None,
                         gradients: &gradients[..],
-                        rejected: None,
                     };
                     // The push is sent twice, as after a lost reply.
                     assert!(!store.push(&identity, &push).unwrap().duplicate);

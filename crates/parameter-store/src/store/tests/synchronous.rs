@@ -15,25 +15,27 @@ fn open_with(update: Update, global_step_max: u64) -> Store {
 fn contribute(
     store: &Store,
     identity: &Identity,
+    seq: u64,
     (step, lane, lanes): (u64, u32, u32),
     rows: &[u32],
     gradients: &[f32],
 ) -> Result<Pushed, Error> {
     let push = Push {
-        batch: batch(0, step * u64::from(lanes) + u64::from(lane)),
-        batches: 1,
-        pulled_version: step,
-        micro_batch: Some(MicroBatch { lane, lanes }),
+        header: PushHeader {
+            pulled_version: step,
+            micro_batch: Some(MicroBatch { lane, lanes }),
+            ..header(seq, batch(0, step * u64::from(lanes) + u64::from(lane)))
+        },
         selection: Some(select(rows)),
         gradients,
-        rejected: None,
     };
     store.push(identity, &push)
 }
 
 /// Requests a ticket at a version.
-fn ask(store: &Store, identity: &Identity, at_least: u64) -> Pulled {
+fn ask(store: &Store, identity: &Identity, seq: u64, at_least: u64) -> Pulled {
     let pull = Pull {
+        seq,
         selection: select(&[2, 3]),
         at_least,
         reserve_step: true,
@@ -46,13 +48,12 @@ fn ask(store: &Store, identity: &Identity, at_least: u64) -> Pulled {
 fn the_parts_of_a_step_are_one_update_their_mean() {
     let store = open_with(Update::Sync, 0);
     for task in 0..2 {
-        store
-            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
-            .unwrap();
+        store.open_session(&worker(task, 1), &opening(0)).unwrap();
     }
     let first = contribute(
         &store,
-        &worker(1, 1, 1),
+        &worker(1, 1),
+        1,
         (0, 1, 2),
         &[3],
         &[2.0, 0.0, 8.0, 8.0],
@@ -63,14 +64,15 @@ fn the_parts_of_a_step_are_one_update_their_mean() {
         (0, 0, false)
     );
     assert_eq!(
-        read(&store, &worker(0, 1, 0)),
+        read(&store, &worker(0, 1)),
         [0.0; 6],
         "nothing moves before all are there"
     );
-    assert_eq!(ask(&store, &worker(1, 1, 2), 1).ticket, Ticket::Wait);
+    assert_eq!(ask(&store, &worker(1, 1), 2, 1).ticket, Ticket::Wait);
     let last = contribute(
         &store,
-        &worker(0, 1, 1),
+        &worker(0, 1),
+        1,
         (0, 0, 2),
         &[2],
         &[4.0, 2.0, 6.0, 6.0],
@@ -79,10 +81,10 @@ fn the_parts_of_a_step_are_one_update_their_mean() {
     assert_eq!((last.version, last.global_step), (1, 1));
     // Rows that only one micro-batch names count as zeros in the other.
     assert_eq!(
-        read(&store, &worker(0, 1, 0)),
+        read(&store, &worker(0, 1)),
         [-3.0, -1.0, -3.0, -3.0, -4.0, -4.0]
     );
-    assert_eq!(ask(&store, &worker(1, 1, 2), 1).ticket, Ticket::Granted);
+    assert_eq!(ask(&store, &worker(1, 1), 2, 1).ticket, Ticket::Granted);
     assert_eq!(store.status().slowest_lane, Some(0));
 }
 
@@ -90,25 +92,23 @@ fn the_parts_of_a_step_are_one_update_their_mean() {
 fn copies_of_a_part_count_once_and_those_that_come_late_are_stale() {
     let store = open_with(Update::Sync, 0);
     for task in 0..3 {
-        store
-            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
-            .unwrap();
+        store.open_session(&worker(task, 1), &opening(0)).unwrap();
     }
     let gradients = [2.0, 2.0, 2.0, 2.0];
-    contribute(&store, &worker(0, 1, 1), (0, 0, 2), &[2], &gradients).unwrap();
-    let copy = contribute(&store, &worker(2, 1, 1), (0, 0, 2), &[2], &gradients).unwrap();
+    contribute(&store, &worker(0, 1), 1, (0, 0, 2), &[2], &gradients).unwrap();
+    let copy = contribute(&store, &worker(2, 1), 1, (0, 0, 2), &[2], &gradients).unwrap();
     assert_eq!((copy.duplicate, copy.stale, copy.version), (true, false, 0));
-    contribute(&store, &worker(1, 1, 1), (0, 1, 2), &[2], &gradients).unwrap();
-    let late = contribute(&store, &worker(2, 1, 2), (0, 1, 2), &[2], &gradients).unwrap();
+    contribute(&store, &worker(1, 1), 1, (0, 1, 2), &[2], &gradients).unwrap();
+    let late = contribute(&store, &worker(2, 1), 2, (0, 1, 2), &[2], &gradients).unwrap();
     assert_eq!(
         (late.duplicate, late.stale, late.version, late.staleness),
         (true, true, 1, 1)
     );
     // A repeated message is a duplicate, and not stale.
-    let again = contribute(&store, &worker(1, 1, 1), (0, 1, 2), &[2], &gradients).unwrap();
+    let again = contribute(&store, &worker(1, 1), 1, (0, 1, 2), &[2], &gradients).unwrap();
     assert_eq!((again.duplicate, again.stale), (true, false));
     assert_eq!(
-        read(&store, &worker(0, 1, 0)),
+        read(&store, &worker(0, 1)),
         [-2.0, -2.0, -2.0, -2.0, 0.0, 0.0]
     );
     assert_eq!(store.status().version, 1);
@@ -117,9 +117,7 @@ fn copies_of_a_part_count_once_and_those_that_come_late_are_stale() {
 #[test]
 fn parts_that_do_not_fit_change_nothing() {
     let store = open_with(Update::Sync, 0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     let gradients = [2.0; 4];
     for (place, rule) in [
         ((0, 2, 2), "lane must be below 2"),
@@ -132,19 +130,19 @@ fn parts_that_do_not_fit_change_nothing() {
             "step of a synchronous push must be at most 0, given 3",
         ),
     ] {
-        let refused = contribute(&store, &worker(0, 1, 1), place, &[2], &gradients).unwrap_err();
+        let refused = contribute(&store, &worker(0, 1), 1, place, &[2], &gradients).unwrap_err();
         assert!(refused.to_string().contains(rule), "{refused}");
     }
-    let unnamed = push(&store, &worker(0, 1, 1), batch(0, 0), &gradients).unwrap_err();
+    let unnamed = push(&store, &worker(0, 1), 1, batch(0, 0), &gradients).unwrap_err();
     assert!(
         unnamed.to_string().contains("must name its lane"),
         "{unnamed}"
     );
-    contribute(&store, &worker(0, 1, 1), (0, 0, 2), &[2], &gradients).unwrap();
-    let other = contribute(&store, &worker(0, 1, 2), (0, 2, 3), &[2], &gradients).unwrap_err();
+    contribute(&store, &worker(0, 1), 1, (0, 0, 2), &[2], &gradients).unwrap();
+    let other = contribute(&store, &worker(0, 1), 2, (0, 2, 3), &[2], &gradients).unwrap_err();
     assert!(other.to_string().contains("has 2 lanes"), "{other}");
     assert_eq!(
-        (store.status().version, read(&store, &worker(0, 1, 0))),
+        (store.status().version, read(&store, &worker(0, 1))),
         (0, vec![0.0; 6])
     );
 }
@@ -152,21 +150,17 @@ fn parts_that_do_not_fit_change_nothing() {
 #[test]
 fn a_synchronous_job_ends_at_its_last_step() {
     let store = open_with(Update::Sync, 1);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
-    assert_eq!(ask(&store, &worker(0, 1, 1), 0).ticket, Ticket::Granted);
-    contribute(&store, &worker(0, 1, 1), (0, 0, 1), &[2], &[1.0; 4]).unwrap();
-    assert_eq!(ask(&store, &worker(0, 1, 2), 1).ticket, Ticket::Finished);
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    assert_eq!(ask(&store, &worker(0, 1), 1, 0).ticket, Ticket::Granted);
+    contribute(&store, &worker(0, 1), 1, (0, 0, 1), &[2], &[1.0; 4]).unwrap();
+    assert_eq!(ask(&store, &worker(0, 1), 2, 1).ticket, Ticket::Finished);
     assert_eq!(store.status().global_step, 1);
 }
 
 #[test]
 fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
     let store = open_with(Update::Sync, 0);
-    store
-        .open_session(&worker(0, 1, 0), FINGERPRINT, 0)
-        .unwrap();
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
     assert!(matches!(
         store.snapshot_at(&chief(1), 2, Basis::Whole).unwrap(),
         SnapshotAt::NotYet
@@ -174,7 +168,8 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
     for step in 0..4 {
         contribute(
             &store,
-            &worker(0, 1, step + 1),
+            &worker(0, 1),
+            step + 1,
             (step, 0, 1),
             &[2],
             &[1.0; 4],
@@ -208,29 +203,27 @@ fn nobody_runs_ahead_of_the_slowest_by_more_than_the_bound() {
     );
     for task in 0..2 {
         store
-            .open_session(&worker(task, 1, 0), FINGERPRINT, task as u64)
+            .open_session(&worker(task, 1), &opening(task as u64))
             .unwrap();
     }
-    assert_eq!(ask(&store, &worker(1, 1, 1), 0).ticket, Ticket::Granted);
+    assert_eq!(ask(&store, &worker(1, 1), 1, 0).ticket, Ticket::Granted);
     for seq in 1..=3 {
-        let pulled = ask(&store, &worker(0, 1, seq), 0);
+        let pulled = ask(&store, &worker(0, 1), seq, 0);
         assert_eq!((pulled.ticket, pulled.lead), (Ticket::Granted, seq - 1));
-        push(&store, &worker(0, 1, seq), batch(0, seq - 1), &[0.0; 4]).unwrap();
+        push(&store, &worker(0, 1), seq, batch(0, seq - 1), &[0.0; 4]).unwrap();
     }
-    assert_eq!(ask(&store, &worker(0, 1, 4), 0).ticket, Ticket::Wait);
-    step(&store, &worker(1, 1, 1), batch(1, 0), &[0.0; 4]).unwrap();
-    assert_eq!(ask(&store, &worker(0, 1, 4), 0).ticket, Ticket::Granted);
-    push(&store, &worker(0, 1, 4), batch(0, 3), &[0.0; 4]).unwrap();
-    assert_eq!(ask(&store, &worker(0, 1, 5), 0).ticket, Ticket::Wait);
+    assert_eq!(ask(&store, &worker(0, 1), 4, 0).ticket, Ticket::Wait);
+    step(&store, &worker(1, 1), 1, batch(1, 0), &[0.0; 4]).unwrap();
+    assert_eq!(ask(&store, &worker(0, 1), 4, 0).ticket, Ticket::Granted);
+    push(&store, &worker(0, 1), 4, batch(0, 3), &[0.0; 4]).unwrap();
+    assert_eq!(ask(&store, &worker(0, 1), 5, 0).ticket, Ticket::Wait);
     // No task waits for the slow task, which has left. A task that joins later starts at the slowest clock.
     store
-        .close_session(&chief(1), worker(1, 1, 0).task, 1)
+        .close_session(&chief(1), worker(1, 1).task, 1)
         .unwrap();
-    assert_eq!(ask(&store, &worker(0, 1, 5), 0).ticket, Ticket::Granted);
-    store
-        .open_session(&worker(2, 1, 0), FINGERPRINT, 2)
-        .unwrap();
-    assert_eq!(ask(&store, &worker(2, 1, 1), 0).ticket, Ticket::Granted);
+    assert_eq!(ask(&store, &worker(0, 1), 5, 0).ticket, Ticket::Granted);
+    store.open_session(&worker(2, 1), &opening(2)).unwrap();
+    assert_eq!(ask(&store, &worker(2, 1), 1, 0).ticket, Ticket::Granted);
 }
 
 #[test]
@@ -242,27 +235,25 @@ fn nobody_waits_for_a_task_that_has_no_data() {
         0,
     );
     for task in 0..3 {
-        store
-            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
-            .unwrap();
+        store.open_session(&worker(task, 1), &opening(0)).unwrap();
     }
     // The third task has never requested a step, and the second requests no further one.
-    step(&store, &worker(1, 1, 1), batch(0, 0), &[0.0; 4]).unwrap();
-    store.rest(&worker(1, 1, 0)).unwrap();
+    step(&store, &worker(1, 1), 1, batch(0, 0), &[0.0; 4]).unwrap();
+    store.rest(&worker(1, 1)).unwrap();
     for seq in 1..=5 {
-        step(&store, &worker(0, 1, seq), batch(0, seq), &[0.0; 4]).unwrap();
+        step(&store, &worker(0, 1), seq, batch(0, seq), &[0.0; 4]).unwrap();
     }
     // The task continues at the clock of the others.
-    assert_eq!(ask(&store, &worker(1, 1, 2), 0).ticket, Ticket::Granted);
+    assert_eq!(ask(&store, &worker(1, 1), 2, 0).ticket, Ticket::Granted);
     let ahead = |seq| {
-        let pulled = ask(&store, &worker(0, 1, seq), 0);
+        let pulled = ask(&store, &worker(0, 1), seq, 0);
         (pulled.ticket, pulled.lead)
     };
     assert_eq!(ahead(6), (Ticket::Granted, 0));
     assert_eq!(ahead(7), (Ticket::Granted, 1));
     assert_eq!(ahead(8).0, Ticket::Wait);
     // A task with a step in progress is not idle.
-    store.rest(&worker(1, 1, 0)).unwrap();
+    store.rest(&worker(1, 1)).unwrap();
     assert_eq!(ahead(8).0, Ticket::Wait);
 }
 
@@ -270,9 +261,7 @@ fn nobody_waits_for_a_task_that_has_no_data() {
 fn the_values_before_the_latest_step_can_be_read_for_a_part_that_others_miss() {
     let store = open_with(Update::Sync, 0);
     for task in 0..2 {
-        store
-            .open_session(&worker(task, 1, 0), FINGERPRINT, 0)
-            .unwrap();
+        store.open_session(&worker(task, 1), &opening(0)).unwrap();
     }
     let pull = |at_least, or_before| Pull {
         selection: select(&[2, 3]),
@@ -282,7 +271,15 @@ fn the_values_before_the_latest_step_can_be_read_for_a_part_that_others_miss() {
         ..Pull::default()
     };
     let values = |seq, pull: &Pull| {
-        let (pulled, mut reading) = store.pull(&worker(1, 1, seq), pull).unwrap();
+        let (pulled, mut reading) = store
+            .pull(
+                &worker(1, 1),
+                &Pull {
+                    seq,
+                    ..pull.clone()
+                },
+            )
+            .unwrap();
         let mut values = vec![0.0; reading.remaining()];
         reading.read(&mut values);
         (pulled.ticket, pulled.version, pulled.reached, values)
@@ -294,7 +291,8 @@ fn the_values_before_the_latest_step_can_be_read_for_a_part_that_others_miss() {
             let gradients = [1.0, 2.0, 3.0 + lane as f32, 4.0];
             contribute(
                 &store,
-                &worker(0, 1, 2 * step + u64::from(lane) + 1),
+                &worker(0, 1),
+                2 * step + u64::from(lane) + 1,
                 (step, lane, 2),
                 &[row],
                 &gradients,
@@ -330,23 +328,23 @@ proptest! {
         let expected = open_with(Update::Sync, 0);
         let given = open_with(Update::Sync, 0);
         for task in 0..5 {
-            expected.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
-            given.open_session(&worker(task, 1, 0), FINGERPRINT, 0).unwrap();
+            expected.open_session(&worker(task, 1), &opening(0)).unwrap();
+            given.open_session(&worker(task, 1), &opening(0)).unwrap();
         }
         let mut seqs = [0; 5];
         for (task, lane) in order {
             let step = given.status().version;
             seqs[task] += 1;
-            let identity = worker(task, 1, seqs[task]);
-            contribute(&given, &identity, (step, lane, 3), &[row(step, lane)], &gradient(step, lane)).unwrap();
+            let identity = worker(task, 1);
+            contribute(&given, &identity, seqs[task], (step, lane, 3), &[row(step, lane)], &gradient(step, lane)).unwrap();
         }
         for step in 0..given.status().version {
             for lane in 0..3 {
-                let identity = worker(0, 1, step * 3 + u64::from(lane) + 1);
-                contribute(&expected, &identity, (step, lane, 3), &[row(step, lane)], &gradient(step, lane)).unwrap();
+                let identity = worker(0, 1);
+                contribute(&expected, &identity, step * 3 + u64::from(lane) + 1, (step, lane, 3), &[row(step, lane)], &gradient(step, lane)).unwrap();
             }
         }
-        let bits = |store: &Store| read(store, &worker(0, 1, 0)).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        let bits = |store: &Store| read(store, &worker(0, 1)).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
         prop_assert_eq!(bits(&expected), bits(&given));
     }
 }

@@ -1,4 +1,4 @@
-//! Guards and rejections, to and from messages.
+//! Guards and rejections as messages.
 
 use trainyard_parameter_store::{Fault, Guard, Nonfinite, Rejection};
 use trainyard_protocol::v1;
@@ -33,7 +33,7 @@ pub(crate) fn guard_from_wire(guard: Option<v1::Guard>) -> Guard {
 }
 
 /// Converts a rejection to a message.
-pub fn rejection_to_wire(rejection: &Rejection) -> v1::Rejection {
+pub(crate) fn rejection_to_wire(rejection: &Rejection) -> v1::Rejection {
     let Rejection {
         fault,
         variable,
@@ -54,7 +54,7 @@ pub fn rejection_to_wire(rejection: &Rejection) -> v1::Rejection {
 }
 
 /// Converts a message to a rejection.
-pub fn rejection_from_wire(rejection: &v1::Rejection) -> Rejection {
+pub(crate) fn rejection_from_wire(rejection: &v1::Rejection) -> Rejection {
     let fault = match rejection.fault() {
         v1::ValueFault::Unspecified | v1::ValueFault::Nonfinite => Fault::Nonfinite,
         v1::ValueFault::Norm => Fault::Norm,
