@@ -23,6 +23,8 @@ use crate::limits::{CALL_TIMEOUT, MESSAGE_SILENCE_MAX};
 pub(crate) const PAYLOAD_TAG: u64 = 15 << 3 | 2;
 /// Length of the gRPC prefix: compression flag and message length.
 pub(crate) const PREFIX_BYTES: usize = 5;
+/// Most bytes of the tag and the length of a payload.
+const PAYLOAD_HEAD_BYTES_MAX: usize = 11;
 const COMPRESSED: &str = "compressed messages are not taken here";
 
 /// A tensor that is encoded while it is sent, piece by piece, so that only the pieces that the connection accepts are
@@ -64,8 +66,16 @@ pub struct Outgoing {
     tensor: Option<Box<dyn Tensor>>,
     /// Number of bytes that remain to be sent.
     left: usize,
-    /// Whether the trailers of a reply remain to be sent.
-    trailers: bool,
+    end: End,
+}
+
+/// What follows the payload of an outgoing message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Nothing, after a request, or once the trailers have been sent.
+    Nothing,
+    /// The trailers of success, after a reply.
+    Trailers,
 }
 
 impl std::fmt::Debug for Outgoing {
@@ -77,30 +87,17 @@ impl std::fmt::Debug for Outgoing {
 impl Outgoing {
     /// Returns a request with these fields and this payload. The payload in `fields` must be empty.
     pub fn request(fields: &impl Message, payload: impl Tensor) -> Self {
-        Self::new(fields, payload, false)
+        Self::new(fields, payload, End::Nothing)
     }
 
     /// Returns a reply with these fields and this payload, and the trailers of success.
     pub fn reply(fields: &impl Message, payload: impl Tensor) -> Self {
-        Self::new(fields, payload, true)
+        Self::new(fields, payload, End::Trailers)
     }
 
-    fn new(fields: &impl Message, payload: impl Tensor, trailers: bool) -> Self {
-        let length = fields.encoded_len();
+    fn new(fields: &impl Message, payload: impl Tensor, end: End) -> Self {
         let bytes = payload.bytes();
-        let tensor = match bytes {
-            0 => 0,
-            bytes => 1 + prost::length_delimiter_len(bytes) + bytes,
-        };
-        let mut front = BytesMut::with_capacity(PREFIX_BYTES + length + 11);
-        front.put_u8(0);
-        front.put_u32((length + tensor) as u32);
-        // Encoding cannot fail, because the buffer grows.
-        let _ = fields.encode(&mut front);
-        if bytes > 0 {
-            front.put_u8(PAYLOAD_TAG as u8);
-            let _ = prost::encode_length_delimiter(bytes, &mut front);
-        }
+        let front = front(fields, bytes, 0).freeze();
         let left = front.len() + bytes;
         let tensor: Option<Box<dyn Tensor>> = if bytes > 0 {
             Some(Box::new(payload))
@@ -108,12 +105,32 @@ impl Outgoing {
             None
         };
         Self {
-            front: Some(front.freeze()),
+            front: Some(front),
             tensor,
             left,
-            trailers,
+            end,
         }
     }
+}
+
+/// Returns a message up to its payload of so many `bytes`: prefix, fields, and tag and length of the payload. The buffer
+/// has `room` for so many bytes of the payload.
+pub(crate) fn front(fields: &impl Message, bytes: usize, room: usize) -> BytesMut {
+    let length = fields.encoded_len();
+    let tensor = match bytes {
+        0 => 0,
+        bytes => 1 + prost::length_delimiter_len(bytes) + bytes,
+    };
+    let mut front = BytesMut::with_capacity(PREFIX_BYTES + length + PAYLOAD_HEAD_BYTES_MAX + room);
+    front.put_u8(0);
+    front.put_u32((length + tensor) as u32);
+    // Encoding cannot fail, because the buffer grows.
+    let _ = fields.encode(&mut front);
+    if bytes > 0 {
+        front.put_u8(PAYLOAD_TAG as u8);
+        let _ = prost::encode_length_delimiter(bytes, &mut front);
+    }
+    front
 }
 
 impl Body for Outgoing {
@@ -132,7 +149,8 @@ impl Body for Outgoing {
         if self.left > 0 {
             return Poll::Ready(Some(Err(Status::internal("a tensor ended early"))));
         }
-        if std::mem::take(&mut self.trailers) {
+        if self.end == End::Trailers {
+            self.end = End::Nothing;
             let trailers = HeaderMap::from_iter([(
                 tonic::codegen::http::HeaderName::from_static("grpc-status"),
                 HeaderValue::from_static("0"),
@@ -143,7 +161,7 @@ impl Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0 && !self.trailers
+        self.left == 0 && self.end == End::Nothing
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -4,12 +4,12 @@
 
 use std::collections::VecDeque;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes};
 use http_body_util::BodyExt as _;
 use prost::Message;
 use tonic::Status;
 
-use crate::framing::{PAYLOAD_TAG, PREFIX_BYTES, Pieces, split};
+use crate::framing::{Pieces, front, split};
 
 /// Largest payload that is copied after its fields, in bytes, so that one frame carries both.
 const JOINED_BYTES_MAX: usize = 1024;
@@ -22,23 +22,8 @@ pub fn message(fields: &impl Message, payload: impl IntoIterator<Item = Bytes>) 
         .filter(|piece| !piece.is_empty())
         .collect();
     let bytes: usize = pieces.iter().map(Bytes::len).sum();
-    let length = fields.encoded_len();
-    let tensor = if bytes == 0 {
-        0
-    } else {
-        1 + prost::length_delimiter_len(bytes) + bytes
-    };
     let joined = bytes <= JOINED_BYTES_MAX;
-    let mut front =
-        BytesMut::with_capacity(PREFIX_BYTES + length + 11 + if joined { bytes } else { 0 });
-    front.put_u8(0);
-    front.put_u32((length + tensor) as u32);
-    // Encoding cannot fail, because the buffer grows.
-    let _ = fields.encode(&mut front);
-    if bytes > 0 {
-        front.put_u8(PAYLOAD_TAG as u8);
-        let _ = prost::encode_length_delimiter(bytes, &mut front);
-    }
+    let mut front = front(fields, bytes, if joined { bytes } else { 0 });
     if joined {
         pieces.drain(..).for_each(|piece| front.put(piece));
     }
