@@ -30,6 +30,15 @@ struct Latest {
     outcome: Outcome,
 }
 
+/// The values that a request has made, when it is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// The store still has them.
+    Held,
+    /// The store has never had them, or others since.
+    Gone,
+}
+
 /// Effect of a request to prepare.
 #[derive(Debug)]
 pub(crate) enum Asked {
@@ -40,12 +49,11 @@ pub(crate) enum Asked {
 }
 
 impl PreparationWork {
-    /// Begins the requested preparation, unless it is running or done. `still_holds`: the store still has the values
-    /// that this request has made.
+    /// Begins the requested preparation, unless it is running, or done and its values are held.
     pub(crate) fn ask<W: Future<Output = Result<(), Status>> + Send + 'static>(
         &self,
         request: &v1::PrepareRequest,
-        still_holds: bool,
+        made: Made,
         begin: impl FnOnce() -> W,
     ) -> Asked {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +61,7 @@ impl PreparationWork {
             let same = known.request == *request;
             let outcome = known.outcome.clone();
             let under_way = outcome.borrow().is_none() && outcome.has_changed().is_ok();
-            let done = still_holds && matches!(*outcome.borrow(), Some(Ok(())));
+            let done = made == Made::Held && matches!(*outcome.borrow(), Some(Ok(())));
             match (under_way, same) {
                 (true, false) => return Asked::After(outcome),
                 (true, true) => return Asked::Joined(outcome),
@@ -141,7 +149,7 @@ mod tests {
         let preparation = PreparationWork::default();
         let work = Arc::new(Work::default());
         for _ in 0..3 {
-            let mut outcome = joined(preparation.ask(&request(1), false, || work.begin()));
+            let mut outcome = joined(preparation.ask(&request(1), Made::Gone, || work.begin()));
             assert_eq!(
                 within(LONG_POLL_TIMEOUT, &mut outcome)
                     .await
@@ -149,20 +157,22 @@ mod tests {
                 None
             );
         }
-        let mut outcome = joined(preparation.ask(&request(1), false, || work.begin()));
+        let mut outcome = joined(preparation.ask(&request(1), Made::Gone, || work.begin()));
         work.end.notify_one();
         assert_eq!(
             within(LONG_POLL_TIMEOUT, &mut outcome).await.expect("done"),
             Some(())
         );
         // A late copy of the request changes nothing, as long as the store has the values that it made.
-        let mut late = joined(preparation.ask(&request(1), true, || work.begin()));
+        let mut late = joined(preparation.ask(&request(1), Made::Held, || work.begin()));
         assert_eq!(
             within(LONG_POLL_TIMEOUT, &mut late).await.expect("done"),
             Some(())
         );
         assert_eq!(work.begun.load(Ordering::Relaxed), 1);
-        drop(joined(preparation.ask(&request(1), false, || work.begin())));
+        drop(joined(
+            preparation.ask(&request(1), Made::Gone, || work.begin()),
+        ));
         assert_eq!(
             work.begun.load(Ordering::Relaxed),
             2,
@@ -174,8 +184,11 @@ mod tests {
     async fn another_request_waits_until_the_one_under_way_has_ended() {
         let preparation = PreparationWork::default();
         let work = Arc::new(Work::default());
-        drop(joined(preparation.ask(&request(1), false, || work.begin())));
-        let Asked::After(mut before) = preparation.ask(&request(2), false, || work.begin()) else {
+        drop(joined(
+            preparation.ask(&request(1), Made::Gone, || work.begin()),
+        ));
+        let Asked::After(mut before) = preparation.ask(&request(2), Made::Gone, || work.begin())
+        else {
             panic!("two at once");
         };
         work.end.notify_one();
@@ -183,7 +196,9 @@ mod tests {
             within(LONG_POLL_TIMEOUT, &mut before).await.expect("done"),
             Some(())
         );
-        drop(joined(preparation.ask(&request(2), false, || work.begin())));
+        drop(joined(
+            preparation.ask(&request(2), Made::Gone, || work.begin()),
+        ));
         assert_eq!(work.begun.load(Ordering::Relaxed), 2);
     }
 
@@ -195,7 +210,7 @@ mod tests {
             ..Work::default()
         });
         let mut outcomes =
-            [(); 2].map(|()| joined(preparation.ask(&request(1), false, || work.begin())));
+            [(); 2].map(|()| joined(preparation.ask(&request(1), Made::Gone, || work.begin())));
         work.end.notify_one();
         for outcome in &mut outcomes {
             let told = within(LONG_POLL_TIMEOUT, outcome)
@@ -203,7 +218,9 @@ mod tests {
                 .expect_err("it cannot be read");
             assert_eq!(told.message(), "it cannot be read");
         }
-        drop(joined(preparation.ask(&request(1), true, || work.begin())));
+        drop(joined(
+            preparation.ask(&request(1), Made::Held, || work.begin()),
+        ));
         assert_eq!(work.begun.load(Ordering::Relaxed), 2);
     }
 
@@ -211,7 +228,7 @@ mod tests {
     async fn work_that_panics_is_no_wait_for_ever() {
         let preparation = PreparationWork::default();
         let panics = || async { panic!("expected") };
-        let mut outcome = joined(preparation.ask(&request(1), false, panics));
+        let mut outcome = joined(preparation.ask(&request(1), Made::Gone, panics));
         let told = within(LONG_POLL_TIMEOUT, &mut outcome)
             .await
             .expect_err("it panics");

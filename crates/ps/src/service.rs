@@ -30,7 +30,7 @@ use trainyard_protocol::{Pool, Reason, Refusal, convert, shown, v1};
 use trainyard_runtime::blocking;
 
 use crate::answer::AnswerTensor;
-use crate::preparation::{Asked, LONG_POLL_TIMEOUT, PreparationWork, within};
+use crate::preparation::{Asked, LONG_POLL_TIMEOUT, Made, PreparationWork, within};
 use crate::telemetry::Telemetry;
 
 /// The service of one shard.
@@ -61,8 +61,15 @@ pub(crate) struct Service {
 #[derive(Debug)]
 struct ChiefHeard {
     at: Instant,
-    /// Whether this call was `save_shard`: the chief is then writing a checkpoint.
-    saves: bool,
+    call: ChiefCall,
+}
+
+/// A call by which the chief shows that it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChiefCall {
+    Status,
+    /// The chief writes a checkpoint.
+    SaveShard,
 }
 
 /// The journal, once the server has read its log. The inner `None` means that there is no log.
@@ -110,7 +117,7 @@ impl Service {
             claimant: watch::Sender::new(None),
             chief: Mutex::new(ChiefHeard {
                 at: Instant::now(),
-                saves: false,
+                call: ChiefCall::Status,
             }),
             unready: Mutex::new("reads its log".to_owned()),
             log_bytes_max: context.job.parameter_servers.log_bytes_max,
@@ -128,7 +135,7 @@ impl Service {
     /// other calls meanwhile.
     pub(crate) fn chief_silence(&self) -> Duration {
         let chief = self.chief.lock().unwrap_or_else(PoisonError::into_inner);
-        if chief.saves {
+        if chief.call == ChiefCall::SaveShard {
             Duration::ZERO
         } else {
             chief.at.elapsed()
@@ -157,11 +164,11 @@ impl Service {
         Err(Refusal::new(Reason::OtherCluster, message).into())
     }
 
-    fn hear_chief(&self, saves: bool) {
+    fn hear_chief(&self, call: ChiefCall) {
         let mut chief = self.chief.lock().unwrap_or_else(PoisonError::into_inner);
         *chief = ChiefHeard {
             at: Instant::now(),
-            saves,
+            call,
         };
     }
 
@@ -214,6 +221,17 @@ impl Service {
             }),
             None => Ok(()),
         }
+    }
+
+    /// Makes a change of the shard: not before the server has read its log, and acknowledged only once it is committed.
+    ///
+    /// # Errors
+    /// The log is still being read, the shard refuses, or the change is not committed.
+    async fn change<T>(&self, change: impl Future<Output = Result<T, Error>>) -> Result<T, Status> {
+        self.journal()?;
+        let made = self.answer(change.await)?;
+        self.commit().await?;
+        Ok(made)
     }
 
     /// Applies the push of a step, whose payload arrives separately, and begins the reply to its pull. Returns the
@@ -298,9 +316,9 @@ impl Service {
     }
 
     /// Refuses callers of another term than the one that has claimed the shard.
-    fn check_chief(&self, identity: &Identity) -> Result<(), Status> {
+    fn of_chief(&self, identity: &Identity) -> Result<(), Error> {
         let checked = self.shard.store().check_chief(identity);
-        self.answer(checked.map_err(|error| Error::refused(&self.task.to_string(), &error)))
+        checked.map_err(|error| Error::refused(&self.task.to_string(), &error))
     }
 
     /// Records the metrics of the server's status. Without this they would change only at status requests.
@@ -310,7 +328,10 @@ impl Service {
     }
 
     fn record(&self, store: &trainyard_parameter_store::Status, journal: Option<&Arc<LogJournal>>) {
-        self.telemetry.record(store, self.task.index == 0);
+        self.telemetry.record(store);
+        if self.task.index == 0 {
+            self.telemetry.record_global_step(store.global_step);
+        }
         if let Some(journal) = journal {
             self.telemetry
                 .record_log(journal.bytes(), self.log_bytes_max, journal.free());
@@ -359,13 +380,10 @@ impl ParameterService for Service {
         if self.journal.borrow().is_none() {
             self.claimant.send_replace(Some(identity.cluster_id));
         }
-        self.journal()?;
         let model_dir = Path::new(&request.model_dir);
-        self.answer(
-            self.shard
-                .claim(identity, request.cluster_fingerprint, model_dir),
-        )?;
-        self.commit().await?;
+        let fingerprint = request.cluster_fingerprint;
+        self.change(async { self.shard.claim(identity, fingerprint, model_dir) })
+            .await?;
         Ok(Response::new(self.status_reply()))
     }
 
@@ -378,7 +396,7 @@ impl ParameterService for Service {
         let identity = identity(caller, request.identity.clone())?;
         let (plan, place, slices) = plan_of(&request, self.task.index)?;
         let journal = self.journal()?;
-        self.check_chief(&identity)?;
+        self.answer(self.of_chief(&identity))?;
         let store = self.shard.store().status();
         if store.prepared_epoch == identity.epoch
             && matches!(store.state, State::Open | State::Draining | State::Finished)
@@ -389,7 +407,11 @@ impl ParameterService for Service {
         let until = Instant::now() + LONG_POLL_TIMEOUT;
         let mut outcome = loop {
             // A term has one preparation, so values prepared in this term are those of this request.
-            let still_holds = self.shard.store().status().prepared_epoch == identity.epoch;
+            let made = if self.shard.store().status().prepared_epoch == identity.epoch {
+                Made::Held
+            } else {
+                Made::Gone
+            };
             let begin = || {
                 let shard = self.shard.clone();
                 let plan = plan.clone();
@@ -422,7 +444,7 @@ impl ParameterService for Service {
                     Ok(())
                 }
             };
-            match self.preparation.ask(&request, still_holds, begin) {
+            match self.preparation.ask(&request, made, begin) {
                 Asked::Joined(outcome) => break outcome,
                 Asked::After(mut other) => {
                     // The chief of an earlier term began the other preparation and no longer waits for it.
@@ -459,9 +481,7 @@ impl ParameterService for Service {
             Caller::of(request.extensions()),
             request.into_inner().identity,
         )?;
-        self.journal()?;
-        self.answer(self.shard.open(identity))?;
-        self.commit().await?;
+        self.change(async { self.shard.open(identity) }).await?;
         Ok(Response::new(self.status_reply()))
     }
 
@@ -474,7 +494,7 @@ impl ParameterService for Service {
         let request = request.into_inner();
         // Anyone may ask. Only the chief knows which checkpoints are committed.
         if caller.may_be_chief() {
-            self.hear_chief(false);
+            self.hear_chief(ChiefCall::Status);
             if let Some(version) = request.saved_version {
                 self.shard.store().saved(request.cluster_epoch, version);
             }
@@ -497,7 +517,6 @@ impl ParameterService for Service {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         let identity = identity(caller, request.identity)?;
-        self.journal()?;
         let opening = OpenSession {
             seq: request.seq,
             layout_fingerprint: request.layout_fingerprint,
@@ -506,8 +525,9 @@ impl ParameterService for Service {
         let Opened {
             version,
             batches_applied,
-        } = self.answer(self.shard.open_session(identity, &opening))?;
-        self.commit().await?;
+        } = self
+            .change(async { self.shard.open_session(identity, &opening) })
+            .await?;
         tracing::info!(task = %identity.task, session = identity.session, batches_applied, "session opened");
         let global_step = self.shard.store().status().global_step;
         Ok(Response::new(v1::OpenSessionReply {
@@ -545,9 +565,9 @@ impl ParameterService for Service {
         let request = request.into_inner();
         let identity = identity(caller, request.identity)?;
         let task = convert::task_from_wire(request.task).map_err(bad)?;
-        self.journal()?;
-        self.answer(self.shard.close_session(identity, task, request.session))?;
-        self.commit().await?;
+        let session = request.session;
+        self.change(async { self.shard.close_session(identity, task, session) })
+            .await?;
         tracing::info!(%task, session = request.session, "session closed");
         Ok(Response::new(self.status_reply()))
     }
@@ -560,21 +580,17 @@ impl ParameterService for Service {
         let started = Instant::now();
         let request = request.into_inner();
         let identity = identity(caller, request.identity)?;
-        self.journal()?;
-        self.hear_chief(true);
-        let saved = self.answer(
-            self.shard
-                .save(
-                    identity,
-                    Path::new(&request.directory),
-                    SnapshotRequest {
-                        version: request.at_version,
-                        base: request.base,
-                    },
-                )
-                .await,
-        )?;
-        self.commit().await?;
+        let directory = Path::new(&request.directory);
+        let at = SnapshotRequest {
+            version: request.at_version,
+            base: request.base,
+        };
+        let saved = self
+            .change(async {
+                self.hear_chief(ChiefCall::SaveShard);
+                self.shard.save(identity, directory, at).await
+            })
+            .await?;
         self.telemetry.save_seconds.record(started.elapsed());
         Ok(Response::new(v1::SaveShardReply {
             record: saved.record,
@@ -589,17 +605,15 @@ impl ParameterService for Service {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         let identity = identity(caller, request.identity)?;
-        let journal = self.journal()?;
         if request.failed {
-            self.check_chief(&identity)?;
-            self.commit().await?;
+            self.change(async { self.of_chief(&identity) }).await?;
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.get_or_insert_with(|| shown(&request.reason));
             drop(failed);
             return Ok(Response::new(self.status_reply()));
         }
-        self.answer(self.shard.finish(identity))?;
-        self.commit().await?;
+        self.change(async { self.shard.finish(identity) }).await?;
+        let journal = self.journal()?;
         if let Some(Err(error)) = journal.map(|journal| journal.clear()) {
             tracing::warn!(%error, "the log of a job that has ended stays: it may be removed by hand");
         }

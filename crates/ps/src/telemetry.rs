@@ -141,11 +141,13 @@ impl Telemetry {
         }
     }
 
-    /// Records the status of the store. `counts_steps`: this store counts the global steps.
-    pub(crate) fn record(&self, status: &Status, counts_steps: bool) {
-        if counts_steps {
-            gauge!("trainyard_global_step").set(status.global_step as f64);
-        }
+    /// Records the global step, of the store that counts the steps.
+    pub(crate) fn record_global_step(&self, global_step: u64) {
+        gauge!("trainyard_global_step").set(global_step as f64);
+    }
+
+    /// Records the status of the store.
+    pub(crate) fn record(&self, status: &Status) {
         gauge!("trainyard_ps_value_bytes").set(status.value_bytes as f64);
         gauge!("trainyard_cluster_epoch").set(status.epoch as f64);
         for (kind, bytes) in status.held.kinds() {
