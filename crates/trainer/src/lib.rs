@@ -44,8 +44,8 @@ use batch_source::BatchSource;
 pub use compute::beside;
 pub use coordinator::{
     Coordinator, GrantedShard, GroupAssignment, GroupStart, HeartbeatReply, HeartbeatRequest,
-    JobState, JoinGroupReply, JoinGroupRequest, LeaveReason, NextShardReply, NextShardRequest,
-    RegisterReply, RegisterRequest, RemoteCoordinator, StepTotals,
+    JobState, JoinGroupReply, JoinGroupRequest, LeaveReason, LeaveRequest, NextShardReply,
+    NextShardRequest, RegisterReply, RegisterRequest, RemoteCoordinator, StepTotals,
 };
 pub use layout::{check_cluster, plan, scale_learning_rates};
 use outcome::job_failed;

@@ -1,0 +1,129 @@
+//! Requests to join the allreduce group, the chief's replies, and their messages.
+
+use std::path::PathBuf;
+
+use trainyard_cluster_spec::Task;
+use trainyard_protocol::convert::{self, Invalid};
+use trainyard_protocol::v1;
+
+use super::heartbeat::{HeartbeatRequest, held};
+
+/// A request to join the allreduce group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JoinGroupRequest {
+    /// Heartbeat of the requesting task.
+    pub heartbeat: HeartbeatRequest,
+    /// Generation of the task's former group; 0 = none.
+    pub generation: u64,
+}
+
+impl From<JoinGroupRequest> for v1::JoinGroupRequest {
+    fn from(request: JoinGroupRequest) -> Self {
+        Self {
+            heartbeat: Some(request.heartbeat.into()),
+            generation: request.generation,
+        }
+    }
+}
+
+impl TryFrom<v1::JoinGroupRequest> for JoinGroupRequest {
+    type Error = Invalid;
+
+    fn try_from(request: v1::JoinGroupRequest) -> Result<Self, Invalid> {
+        Ok(Self {
+            heartbeat: held(request.heartbeat)?,
+            generation: request.generation,
+        })
+    }
+}
+
+/// Reply to a request to join the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JoinGroupReply {
+    /// The group has been formed.
+    Assigned(GroupAssignment),
+    /// Other members are missing. The task must ask again.
+    Waits {
+        /// Names of the missing members.
+        waiting_for: Vec<String>,
+    },
+}
+
+/// The assignment of a task to a process group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupAssignment {
+    /// Generation of the group, from 1. It grows each time the group is formed.
+    pub generation: u64,
+    /// Rank of the requesting task.
+    pub rank: usize,
+    /// Members by rank: tasks and their addresses.
+    pub members: Vec<(Task, String)>,
+    /// Number of lanes of a step.
+    pub lanes: u32,
+    /// The state from which members without parameters start.
+    pub start: GroupStart,
+}
+
+/// The state from which a group without parameters starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupStart {
+    /// Checkpoint; absent = initial values.
+    pub checkpoint: Option<PathBuf>,
+    /// Whether the data positions of the checkpoint are ignored.
+    pub forget_positions: bool,
+}
+
+impl From<JoinGroupReply> for v1::JoinGroupReply {
+    fn from(reply: JoinGroupReply) -> Self {
+        let group = match reply {
+            JoinGroupReply::Waits { waiting_for } => {
+                return Self {
+                    waiting_for,
+                    ..Self::default()
+                };
+            }
+            JoinGroupReply::Assigned(group) => group,
+        };
+        let member = |(task, address)| v1::Member {
+            task: Some(convert::task_to_wire(task)),
+            address,
+        };
+        let checkpoint = group.start.checkpoint;
+        Self {
+            generation: group.generation,
+            rank: group.rank as u32,
+            members: group.members.into_iter().map(member).collect(),
+            waiting_for: Vec::new(),
+            checkpoint: checkpoint
+                .map(|path| path.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            forget_positions: group.start.forget_positions,
+            lanes: group.lanes,
+        }
+    }
+}
+
+impl TryFrom<v1::JoinGroupReply> for JoinGroupReply {
+    type Error = Invalid;
+
+    fn try_from(reply: v1::JoinGroupReply) -> Result<Self, Invalid> {
+        if reply.generation == 0 {
+            return Ok(Self::Waits {
+                waiting_for: reply.waiting_for,
+            });
+        }
+        let member =
+            |member: v1::Member| Ok((convert::task_from_wire(member.task)?, member.address));
+        let members = reply.members.into_iter().map(member);
+        Ok(Self::Assigned(GroupAssignment {
+            generation: reply.generation,
+            rank: reply.rank as usize,
+            members: members.collect::<Result<_, Invalid>>()?,
+            lanes: reply.lanes,
+            start: GroupStart {
+                checkpoint: (!reply.checkpoint.is_empty()).then(|| reply.checkpoint.into()),
+                forget_positions: reply.forget_positions,
+            },
+        }))
+    }
+}
