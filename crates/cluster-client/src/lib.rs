@@ -26,7 +26,7 @@ pub use channel::{channel, channel_in_turn, channel_over};
 pub use error::Error;
 pub use gradients::ShardGradients;
 pub use outages::{OnOutage, Outages};
-pub use parameters::{Parameters, PulledStep, Push, PushedStep, Returned, Step, Traffic};
+pub use parameters::{Parameters, PulledStep, Push, Returned, Step, Traffic};
 pub use preparation::prepare;
 pub use remote_server::{RemoteServer, timed};
 pub use retry::{backoff, retry};

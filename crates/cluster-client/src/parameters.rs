@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use trainyard_parameter_store::{
-    self as store, BatchId, Identity, MicroBatch, OpenSession, Opened, Pull, PushHeader, Rejection,
-    StepReply, StepRequest, Ticket,
+    self as store, BatchId, Identity, MicroBatch, OpenSession, Opened, Pull, PushHeader, Pushed,
+    Rejection, StepReply, StepRequest, Ticket,
 };
 use trainyard_protocol::payload::Encoding;
 use trainyard_variable::{Gradients, Layout, Read, Reads};
@@ -78,23 +78,6 @@ pub struct PulledStep {
     pub held: CachedParameters,
 }
 
-/// Reply to the push of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PushedStep {
-    /// Whether every server had applied the batch before.
-    pub duplicate: bool,
-    /// Whether the push came too late for its synchronous step.
-    pub stale: bool,
-    /// Global step after the push.
-    pub global_step: u64,
-    /// Lowest version of the servers after the push.
-    pub version: u64,
-    /// Staleness of the push at `ps:0`: pushes of others between its pull and itself.
-    pub staleness: u64,
-    /// Why a server has rejected the gradients that it got, if one has.
-    pub rejected: Option<Rejection>,
-}
-
 /// Bytes of values moved, for telemetry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
@@ -128,8 +111,8 @@ pub struct Push {
 /// Outcome of a call.
 #[derive(Debug)]
 pub struct Returned {
-    /// Outcome of the push, and its gradients for reuse of their memory.
-    pub pushed: Option<(PushedStep, Gradients)>,
+    /// Outcome of the push on all servers, and its gradients for reuse of their memory.
+    pub pushed: Option<(Pushed, Gradients)>,
     /// Outcome of the pull.
     pub pulled: Option<PulledStep>,
     /// Bytes that were moved.
@@ -486,20 +469,9 @@ async fn run(servers: Servers, work: Calls) -> Result<Returned, Error> {
     };
     let pushed = shared.map(|gradients| {
         let pushed: Vec<_> = answers.iter().filter_map(|answer| answer.pushed).collect();
-        let first = pushed.first();
-        PushedStep {
-            duplicate: pushed.iter().all(|pushed| pushed.duplicate),
-            stale: pushed.iter().any(|pushed| pushed.stale),
-            global_step: first.map_or(0, |first| first.global_step),
-            version: pushed
-                .iter()
-                .map(|pushed| pushed.version)
-                .min()
-                .unwrap_or(0),
-            staleness: first.map_or(0, |first| first.staleness),
-            rejected: pushed.iter().find_map(|pushed| pushed.rejected),
-        }
-        .with(gradients)
+        // The gradients are lost if the connection still holds them.
+        let gradients = Arc::try_unwrap(gradients).unwrap_or_default();
+        (of_all(&pushed), gradients)
     });
     let Some((mut step, mut held)) = pull else {
         return Ok(Returned {
@@ -562,10 +534,21 @@ async fn run(servers: Servers, work: Calls) -> Result<Returned, Error> {
     })
 }
 
-impl PushedStep {
-    /// Returns the outcome with the gradients, or without them if the connection still holds them.
-    fn with(self, gradients: Arc<Gradients>) -> (Self, Gradients) {
-        (self, Arc::try_unwrap(gradients).unwrap_or_default())
+/// Returns the outcome of a push to all servers: a duplicate if it was one everywhere, stale if it was so anywhere. The
+/// version is the lowest one; the first server counts the steps and the staleness.
+fn of_all(pushed: &[Pushed]) -> Pushed {
+    let first = pushed.first();
+    Pushed {
+        duplicate: pushed.iter().all(|pushed| pushed.duplicate),
+        stale: pushed.iter().any(|pushed| pushed.stale),
+        version: pushed
+            .iter()
+            .map(|pushed| pushed.version)
+            .min()
+            .unwrap_or(0),
+        global_step: first.map_or(0, |first| first.global_step),
+        staleness: first.map_or(0, |first| first.staleness),
+        rejected: pushed.iter().find_map(|pushed| pushed.rejected),
     }
 }
 

@@ -331,3 +331,62 @@ pub(crate) fn push(body: &Bytes) -> Result<PushRecord<WireGradients>, String> {
         push,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use trainyard_cluster_spec::Role;
+    use trainyard_parameter_store::{Gradients as _, MicroBatch, Selection};
+
+    use super::*;
+
+    /// The record of a push as every server has written it so far: a length, a `LoggedPush`, and the values.
+    const RECORD: &str = "330000000a040802100110051a250807120410031809180622130a0104120a0a08010000000500\
+        00001a0208022801300138032002280b0000803f";
+
+    /// A server reads the log that an earlier build has written, so the bytes of a record stay.
+    #[test]
+    fn the_record_of_a_push_is_made_of_the_same_bytes_as_ever() {
+        let push = Push {
+            header: PushHeader {
+                seq: 7,
+                batch: BatchId {
+                    pass: 0,
+                    shard: 3,
+                    batch: 9,
+                },
+                batches: 2,
+                pulled_version: 6,
+                micro_batch: Some(MicroBatch { lane: 1, lanes: 3 }),
+                rejected: None,
+            },
+            selection: Some(Arc::new(Selection {
+                whole: vec![4],
+                rows: vec![(2, 0)],
+                row_sets: vec![vec![1, 5]],
+                ..Selection::default()
+            })),
+            gradients: Written {
+                encoding: 1,
+                pieces: vec![Bytes::copy_from_slice(&1.0_f32.to_le_bytes())],
+            },
+        };
+        let task = Task {
+            role: Role::Worker,
+            index: 1,
+        };
+        let expected = (push.header, push.selection.clone());
+        let entry = of_change(&Change::Push(PushRecord {
+            task,
+            session: 5,
+            secs: 11,
+            push,
+        }));
+        let body = entry.parts().concat();
+        let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((entry.kind(), hex.as_str()), (PUSH, RECORD));
+        let again = super::push(&body.into()).expect("a push");
+        assert_eq!((again.task, again.session, again.secs), (task, 5, 11));
+        assert_eq!((again.push.header, again.push.selection), expected);
+        assert_eq!(again.push.gradients.copy(), [1.0]);
+    }
+}

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{info, warn};
-use trainyard_cluster_client::{PushedStep, Traffic};
+use trainyard_cluster_client::Traffic;
 use trainyard_input::Position;
+use trainyard_parameter_store::Pushed;
 use trainyard_parameter_store::{BatchId, Rejection};
 
 use crate::Config;
@@ -100,7 +101,7 @@ impl<'a> StepMetrics<'a> {
     }
 
     /// Records a pushed step.
-    pub(crate) fn count(&mut self, pushed: &PushedStep, sent: Sent) {
+    pub(crate) fn count(&mut self, pushed: &Pushed, sent: Sent) {
         #[cfg(feature = "failpoints")]
         fail::fail_point!("worker.after_ack");
         let outcome = &mut *self.outcome;
