@@ -1,6 +1,6 @@
 //! The parameters that a worker keeps from one pull to the next.
 
-use trainyard_parameter_store::Pull;
+use trainyard_parameter_store::{Pull, Pulled};
 use trainyard_variable::Values;
 
 use crate::Answer;
@@ -52,8 +52,7 @@ impl CachedParameters {
         peer: &str,
         plan: &ShardPlan,
         pull: &Pull,
-        updates: &[u64],
-        answer: &mut dyn Answer,
+        (pulled, mut answer): (Pulled, Box<dyn Answer>),
     ) -> Result<(), Error> {
         let wrong = |message: String| Error::Protocol {
             peer: peer.to_owned(),
@@ -89,7 +88,7 @@ impl CachedParameters {
             }
         }
         for (place, number) in plan.selection.whole.iter().enumerate() {
-            self.updates[*number as usize] = updates.get(place).copied().unwrap_or(0);
+            self.updates[*number as usize] = pulled.updates.get(place).copied().unwrap_or(0);
         }
         Ok(())
     }

@@ -456,7 +456,7 @@ impl Servers {
 
 async fn run(servers: Servers, work: Calls) -> Result<Returned, Error> {
     let Calls {
-        calls,
+        mut calls,
         shared,
         pull,
         mut traffic,
@@ -469,7 +469,8 @@ async fn run(servers: Servers, work: Calls) -> Result<Returned, Error> {
     };
     let pushed = shared.map(|gradients| {
         let pushed: Vec<_> = answers.iter().filter_map(|answer| answer.pushed).collect();
-        // The gradients are lost if the connection still holds them.
+        // The requests hold the gradients, too. They are lost if the connection still holds them.
+        calls.iter_mut().for_each(|call| call.push = None);
         let gradients = Arc::try_unwrap(gradients).unwrap_or_default();
         (of_all(&pushed), gradients)
     });
@@ -505,19 +506,14 @@ async fn run(servers: Servers, work: Calls) -> Result<Returned, Error> {
         ticket => ticket,
     };
     for (ps, (answer, call)) in answers.iter_mut().zip(&calls).enumerate() {
-        let (Some((pulled, mut answer)), Some(pull)) = (answer.pulled.take(), &call.pull) else {
+        let (Some(reply), Some(pull)) = (answer.pulled.take(), &call.pull) else {
             continue;
         };
+        let (pulled, values) = &reply;
         step.versions[ps] = pulled.version;
-        traffic.pulled_bytes += (answer.remaining() * servers.encoding.value_bytes()) as u64;
+        traffic.pulled_bytes += (values.remaining() * servers.encoding.value_bytes()) as u64;
         if ticket == Ticket::Granted {
-            held.take(
-                servers.shards[ps].name(),
-                &step.plans[ps],
-                pull,
-                &pulled.updates,
-                &mut *answer,
-            )?;
+            held.take(servers.shards[ps].name(), &step.plans[ps], pull, reply)?;
         }
     }
     Ok(Returned {
