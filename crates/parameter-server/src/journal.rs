@@ -9,26 +9,8 @@ use trainyard_parameter_store::{AppendRecord, Change, Journal, StoreMetadata};
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::{EarlierSegments, Entry, Error, Log, Origin};
 
-use crate::record::{self, Head};
-use crate::replication_log::{NotCommitted, ReplicationLog};
-
-/// The part of a segment's head that is not the store's metadata.
-#[derive(Debug, Clone, Default)]
-pub struct LogState {
-    /// The request that prepared the store.
-    pub prepare: v1::PrepareRequest,
-    /// Term that has claimed the store.
-    pub epoch: u64,
-    /// Whether the store has been opened to workers.
-    pub open: bool,
-    /// Number of recoveries of the store.
-    pub restarts: u64,
-    /// Prepared epoch; 0 = not prepared.
-    pub prepared_epoch: u64,
-    /// Segments that begin at a cut whose checkpoint may not be committed yet: number of the segment, version of the
-    /// store.
-    pub cuts: Vec<(u64, u64)>,
-}
+use crate::record::{self, Head, LogState};
+use crate::replication_log::{NotCommitted, ReplicationLog, SegmentStart};
 
 /// Writes the changes of a store to a log.
 #[derive(Debug)]
@@ -136,13 +118,11 @@ impl LogJournal {
         if let Some(log_state) = log_state {
             *own = log_state;
         }
-        let number = self.replication_log.follow(
-            &self.log,
-            self.origin(own.prepared_epoch),
+        let start = SegmentStart {
+            origin: self.origin(own.prepared_epoch),
             earlier,
-            changes,
-            head,
-        );
+        };
+        let number = self.replication_log.follow(&self.log, start, changes, head);
         if earlier == EarlierSegments::Kept && number > 0 {
             own.cuts.push((number, version));
         }
@@ -351,34 +331,19 @@ impl Journal for LogJournal {
             prepared_epoch,
             ..LogState::default()
         };
-        let LogState {
-            prepare,
-            epoch,
-            open,
-            restarts,
-            ..
-        } = &*log_state;
-        let epoch = *epoch;
-        let open = *open;
-        let restarts = *restarts;
-        let metadata = &metadata;
         let entries = |changes| {
             record::of_head(&Head {
-                prepare,
-                epoch,
-                open,
-                restarts,
+                log_state: &log_state,
                 prepared_only: true,
                 changes,
-                metadata,
+                metadata: &metadata,
             })
         };
-        self.replication_log.begin(
-            &self.log,
-            self.origin(prepared_epoch),
-            EarlierSegments::Obsolete,
-            entries,
-        );
+        let start = SegmentStart {
+            origin: self.origin(prepared_epoch),
+            earlier: EarlierSegments::Obsolete,
+        };
+        self.replication_log.begin(&self.log, start, entries);
     }
 
     fn cut(&self, metadata: StoreMetadata) {
@@ -386,36 +351,20 @@ impl Journal for LogJournal {
         if log_state.prepared_epoch == 0 {
             return;
         }
-        let LogState {
-            prepare,
-            epoch,
-            open,
-            restarts,
-            prepared_epoch,
-            ..
-        } = &*log_state;
-        let epoch = *epoch;
-        let open = *open;
-        let restarts = *restarts;
-        let metadata = &metadata;
         let entries = |changes| {
             record::of_head(&Head {
-                prepare,
-                epoch,
-                open,
-                restarts,
+                log_state: &log_state,
                 prepared_only: false,
                 changes,
-                metadata,
+                metadata: &metadata,
             })
         };
+        let start = SegmentStart {
+            origin: self.origin(log_state.prepared_epoch),
+            earlier: EarlierSegments::Kept,
+        };
         let bytes = self.bytes();
-        let number = self.replication_log.begin(
-            &self.log,
-            self.origin(*prepared_epoch),
-            EarlierSegments::Kept,
-            entries,
-        );
+        let number = self.replication_log.begin(&self.log, start, entries);
         if number > 0 {
             self.covered_bytes.store(bytes, Ordering::Relaxed);
             log_state.cuts.push((number, metadata.version));

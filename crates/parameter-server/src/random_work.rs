@@ -17,7 +17,8 @@ use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
 use trainyard_write_ahead_log::{Durability, Folder, Log};
 
-use crate::journal::{LogJournal, LogState};
+use crate::journal::LogJournal;
+use crate::record::LogState;
 use crate::{LocalServer, SnapshotRequest, plan_of};
 
 /// The cluster.

@@ -135,12 +135,28 @@ fn written(values: &[f32]) -> Written {
     }
 }
 
+/// The part of a segment's head that is not the store's metadata.
+#[derive(Debug, Clone, Default)]
+pub struct LogState {
+    /// The request that prepared the store.
+    pub prepare: v1::PrepareRequest,
+    /// Term that has claimed the store.
+    pub epoch: u64,
+    /// Whether the store has been opened to workers.
+    pub open: bool,
+    /// Number of recoveries of the store.
+    pub restarts: u64,
+    /// Prepared epoch; 0 = not prepared.
+    pub prepared_epoch: u64,
+    /// Segments that begin at a cut whose checkpoint may not be committed yet: number of the segment, version of the
+    /// store.
+    pub cuts: Vec<(u64, u64)>,
+}
+
 /// The contents of a segment's head.
 pub(crate) struct Head<'a> {
-    pub(crate) prepare: &'a v1::PrepareRequest,
-    pub(crate) epoch: u64,
-    pub(crate) open: bool,
-    pub(crate) restarts: u64,
+    pub(crate) log_state: &'a LogState,
+    /// Whether the values are those that the store was prepared with, so that no later checkpoint is needed.
     pub(crate) prepared_only: bool,
     /// Changes since the log was begun.
     pub(crate) changes: u64,
@@ -174,10 +190,10 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         idle: rests,
     };
     let first = v1::LoggedHead {
-        prepare: Some(head.prepare.clone()),
-        cluster_epoch: head.epoch,
-        open: head.open,
-        restarts: head.restarts,
+        prepare: Some(head.log_state.prepare.clone()),
+        cluster_epoch: head.log_state.epoch,
+        open: head.log_state.open,
+        restarts: head.log_state.restarts,
         version: *version,
         prepared_only: head.prepared_only,
         global_step: *global_step,

@@ -19,7 +19,7 @@ use trainyard_write_ahead_log::{
 };
 
 use crate::LocalServer;
-use crate::journal::LogState;
+use crate::record::LogState;
 use crate::record::{HEAD, head};
 use crate::replay::{Replay, Source, base, complete};
 
@@ -140,7 +140,12 @@ pub fn recover(
     let mut cuts = Vec::new();
     while place > 0 {
         place -= 1;
-        let Some(found) = begin(&segments[place], place + 1 == segments.len(), expected)? else {
+        let Some(found) = begin(
+            &segments[place],
+            Position::of(place, segments.len()),
+            expected,
+        )?
+        else {
             // The head was never complete, so nothing in this segment was acknowledged.
             let segment = segments.remove(place);
             torn += segment.bytes;
@@ -234,12 +239,33 @@ pub fn io(file: &SegmentFile) -> impl Fn(std::io::Error) -> Problem {
     }
 }
 
+/// The position of a segment in its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// Other segments follow, so this one is whole.
+    Earlier,
+    /// The server may have died while it wrote this one.
+    Last,
+}
+
+impl Position {
+    /// Returns the position of the segment at `place` of `count`.
+    pub fn of(place: usize, count: usize) -> Self {
+        if place + 1 == count {
+            Self::Last
+        } else {
+            Self::Earlier
+        }
+    }
+}
+
 /// Reads the head of a segment; `None` if it is torn, which only the last segment may be.
 pub fn begin(
     file: &SegmentFile,
-    is_last: bool,
+    position: Position,
     expected: Expected<'_>,
 ) -> Result<Option<Begun>, Problem> {
+    let is_last = position == Position::Last;
     let mut reader = match file.read() {
         Ok(reader) => reader,
         Err(trainyard_write_ahead_log::Error::NoSegment { .. })

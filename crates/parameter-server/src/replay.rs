@@ -14,8 +14,9 @@ use trainyard_parameter_store::{
 use trainyard_protocol::{convert, v1};
 
 use crate::LocalServer;
-use crate::journal::{LogState, committed};
+use crate::journal::committed;
 use crate::plan_of;
+use crate::record::LogState;
 use crate::record::{self, CHANGE, HEAD, PART, PUSH, REPLACED, step_of};
 
 /// The origin of a log.

@@ -99,6 +99,15 @@ pub struct Subscription {
     pub changes: u64,
 }
 
+/// The beginning of a segment of a log.
+#[derive(Debug, Clone, Copy)]
+pub struct SegmentStart {
+    /// Origin of the log.
+    pub origin: Origin,
+    /// What becomes of the segments before it.
+    pub earlier: EarlierSegments,
+}
+
 /// Orders the items of a log, and passes them to a subscriber.
 #[derive(Debug)]
 pub struct ReplicationLog {
@@ -149,10 +158,10 @@ impl ReplicationLog {
     pub fn begin(
         &self,
         log: &Log,
-        origin: Origin,
-        earlier: EarlierSegments,
+        start: SegmentStart,
         head: impl FnOnce(u64) -> Vec<Entry>,
     ) -> u64 {
+        let SegmentStart { origin, earlier } = start;
         let mut state = self.locked();
         if state.closed {
             return 0;
@@ -177,15 +186,8 @@ impl ReplicationLog {
     }
 
     /// As [`ReplicationLog::begin`], for the log of a backup. `changes` is the number of changes before the segment.
-    pub fn follow(
-        &self,
-        log: &Log,
-        origin: Origin,
-        earlier: EarlierSegments,
-        changes: u64,
-        head: Vec<Entry>,
-    ) -> u64 {
-        let number = self.begin(log, origin, earlier, |_| head);
+    pub fn follow(&self, log: &Log, start: SegmentStart, changes: u64, head: Vec<Entry>) -> u64 {
+        let number = self.begin(log, start, |_| head);
         self.locked().changes = changes;
         number
     }

@@ -8,6 +8,15 @@ use trainyard_write_ahead_log::{Durability, EarlierSegments, Folder};
 
 use super::*;
 
+const START: SegmentStart = SegmentStart {
+    origin: Origin {
+        owner: 0,
+        member: 0,
+        prepared_epoch: 0,
+    },
+    earlier: EarlierSegments::Obsolete,
+};
+
 fn log(folder: &Path) -> Log {
     Log::open(
         Folder::open(folder).expect("it is free"),
@@ -25,15 +34,10 @@ fn begun(folder: &Path) -> (Log, Arc<ReplicationLog>) {
     let log = log(folder);
     let replication_log = Arc::new(ReplicationLog::new(None));
     replication_log.add(&log, record(1));
-    replication_log.begin(
-        &log,
-        Origin::default(),
-        EarlierSegments::Obsolete,
-        |changes| {
-            assert_eq!(changes, 0, "what came before is dropped");
-            vec![record(0)]
-        },
-    );
+    replication_log.begin(&log, START, |changes| {
+        assert_eq!(changes, 0, "what came before is dropped");
+        vec![record(0)]
+    });
     (log, replication_log)
 }
 
@@ -104,12 +108,7 @@ async fn a_feed_that_is_closed_has_nothing_settled_and_takes_nothing_in() {
         Err(NotCommitted::Deposed)
     ));
     replication_log.add(&log, record(1));
-    assert_eq!(
-        replication_log.begin(&log, Origin::default(), EarlierSegments::Obsolete, |_| {
-            Vec::new()
-        }),
-        0
-    );
+    assert_eq!(replication_log.begin(&log, START, |_| { Vec::new() }), 0);
     assert_eq!(replication_log.end(), end);
 }
 

@@ -96,11 +96,13 @@ impl Store {
                         match find(&guard, push.gradients) {
                             None => self.take_in(step, &push, resolved, counts_steps)?,
                             Some(found) => {
-                                self.refuse(step, &push.header, &resolved, guard, found)?
+                                self.refuse(step, &push.header, guard, place(&resolved, found))?
                             }
                         }
                     }
-                    Some(found) => self.refuse(step, &push.header, &resolved, guard, found)?,
+                    Some(found) => {
+                        self.refuse(step, &push.header, guard, place(&resolved, found))?
+                    }
                 }
             }
         };
@@ -127,12 +129,10 @@ impl Store {
         &self,
         step: StepId,
         header: &PushHeader,
-        resolved: &Resolved,
         guard: Guard,
-        found: Found,
+        rejection: Rejection,
     ) -> Result<Pushed, Error> {
-        let rejection = place(resolved, found);
-        if found.fault == Fault::Nonfinite && guard.nonfinite == Nonfinite::Halt {
+        if rejection.fault == Fault::Nonfinite && guard.nonfinite == Nonfinite::Halt {
             self.use_up(&mut self.ledger.lock(), step);
             let variables = Arc::clone(&self.variables.read());
             let name = |variable: usize| variables.get(variable).map(|spec| spec.name.as_str());

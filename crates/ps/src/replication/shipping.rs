@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 use trainyard_parameter_server::record::{HEAD, head};
-use trainyard_parameter_server::recovery::{Expected, Problem, begin, damaged, io};
+use trainyard_parameter_server::recovery::{Expected, Position, Problem, begin, damaged, io};
 use trainyard_parameter_server::replay::{base, is_change};
 use trainyard_parameter_server::replication_log::Item;
 use trainyard_protocol::{limits, v1};
@@ -113,7 +113,7 @@ pub(crate) fn send_log(
     let segments = SegmentFile::all(folder)?;
     let mut begun = None;
     for (place, segment) in segments.iter().enumerate().rev() {
-        let Some(found) = begin(segment, place + 1 == segments.len(), expected)? else {
+        let Some(found) = begin(segment, Position::of(place, segments.len()), expected)? else {
             continue;
         };
         if base(
