@@ -1,11 +1,14 @@
-//! Every key that the sections of a job file and of a cluster file know, asked of the readers themselves: a key that none
-//! of them knows is answered with those that they do know, and a kind that does not exist with those that do.
+//! Every key of a job file and of a cluster file.
+//!
+//! The keys of most sections are declared. Where they depend on a kind, the readers are asked: a key that none of them
+//! knows is answered with the keys that they know, and a kind that does not exist with the kinds that do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use trainyard_cluster_spec::ClusterSpec;
-use trainyard_run_config::Job;
+use trainyard_diagnostic::{Key, Takes};
+use trainyard_run_config::{Job, keys};
 
 /// A key, and a name of a kind, that no section knows.
 const UNKNOWN: &str = "qqqqqqqq";
@@ -73,7 +76,7 @@ pub(crate) fn known() -> Known {
         known: &mut known,
         visited: BTreeSet::new(),
     };
-    search.section(&[], "", "");
+    search.declared(&keys(), "", "");
     cluster_file(&mut known.keys);
     known
 }
@@ -156,21 +159,47 @@ struct Search<'a> {
     visited: BTreeSet<String>,
 }
 
+fn below(parent: &str, key: &str) -> String {
+    if parent.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{parent}.{key}")
+    }
+}
+
 impl Search<'_> {
+    /// Takes in declared keys of the section at `path`, which is called `name`.
+    fn declared(&mut self, keys: &[Key], path: &str, name: &str) {
+        for key in keys {
+            let child = below(path, key.name);
+            let child_name = below(name, key.name);
+            match &key.takes {
+                Takes::Table(keys) => self.declared(keys, &child, &child_name),
+                Takes::Tables(keys) => self.declared(keys, &format!("{child}.0"), &child_name),
+                Takes::AnyTable => self.table(&[], &child, &child_name),
+                Takes::AnyTables => self.table(&[], &format!("{child}.0"), &child_name),
+                Takes::Choice(names) | Takes::Choices(names) => {
+                    let names = names.iter().map(|name| (*name).to_owned()).collect();
+                    self.known.choices.insert(child_name.clone(), names);
+                    self.known.keys.insert(child_name);
+                }
+                Takes::Flag
+                | Takes::Integer { .. }
+                | Takes::Number(_)
+                | Takes::Text
+                | Takes::Texts
+                | Takes::TextTable => drop(self.known.keys.insert(child_name)),
+            }
+        }
+    }
+
     /// Takes in the keys of the section at `path`, which is called `name`.
     fn section(&mut self, context: &[String], path: &str, name: &str) {
         let keys =
             keys_of(context, path).unwrap_or_else(|| panic!("the keys of [{path}] are not told"));
         for key in keys {
-            let join = |parent: &str| {
-                if parent.is_empty() {
-                    key.clone()
-                } else {
-                    format!("{parent}.{key}")
-                }
-            };
-            let child = join(path);
-            let child_name = join(name);
+            let child = below(path, &key);
+            let child_name = below(name, &key);
             match form(context, &child) {
                 Form::Value => self.value(context, &child, &child_name),
                 Form::Array => self.table(context, &format!("{child}.0"), &child_name),

@@ -37,7 +37,9 @@ pub enum Takes {
     Choices(Vec<&'static str>),
     /// A table with these keys.
     Table(Vec<Key>),
-    /// A table whose keys depend on its kind, or are chosen by the user.
+    /// A table of texts, whose keys the user chooses.
+    TextTable,
+    /// A table whose keys depend on its kind.
     AnyTable,
     /// Tables with these keys.
     Tables(Vec<Key>),

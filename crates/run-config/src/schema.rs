@@ -60,6 +60,9 @@ fn value(takes: &Takes) -> Value {
         Takes::Choice(names) => json!({ "enum": names }),
         Takes::Choices(names) => one_or_list(&json!({ "enum": names })),
         Takes::Table(keys) => table(keys),
+        Takes::TextTable => {
+            json!({ "type": "object", "additionalProperties": { "type": "string" } })
+        }
         Takes::AnyTable => json!({ "type": "object" }),
         Takes::Tables(keys) => json!({ "type": "array", "items": table(keys) }),
         Takes::AnyTables => json!({ "type": "array", "items": { "type": "object" } }),
