@@ -34,6 +34,9 @@ max_steps = 1
 kind = "best"
 "#;
 
+/// Setting of a model that has an optimizer of its own.
+const CUSTOM_MODEL: &str = "model={kind=\"custom_classifier\"}";
+
 /// What a section is called here whose keys depend on its kind. The optimizers of all parts of a model are read alike.
 fn by_kind(path: &str) -> Option<&'static str> {
     match path {
@@ -176,6 +179,9 @@ impl Search<'_> {
             match &key.takes {
                 Takes::Table(keys) => self.declared(keys, &child, &child_name),
                 Takes::Tables(keys) => self.declared(keys, &format!("{child}.0"), &child_name),
+                Takes::AnyTable if child == "model.optimizer" => {
+                    self.table(&[CUSTOM_MODEL.to_owned()], &child, &child_name)
+                }
                 Takes::AnyTable => self.table(&[], &child, &child_name),
                 Takes::AnyTables => self.table(&[], &format!("{child}.0"), &child_name),
                 Takes::Choice(names) | Takes::Choices(names) => {
@@ -186,6 +192,8 @@ impl Search<'_> {
                 Takes::Flag
                 | Takes::Integer { .. }
                 | Takes::Number(_)
+                | Takes::Integers { .. }
+                | Takes::Numbers
                 | Takes::Text
                 | Takes::Texts
                 | Takes::TextTable => drop(self.known.keys.insert(child_name)),

@@ -27,6 +27,15 @@ pub enum Takes {
     },
     /// A finite number.
     Number(Bound),
+    /// A list of whole numbers, each from `least` to `most`.
+    Integers {
+        /// Least value.
+        least: u64,
+        /// Largest value.
+        most: u64,
+    },
+    /// A list of numbers.
+    Numbers,
     /// A text.
     Text,
     /// One text, or a list of texts.

@@ -335,6 +335,35 @@ impl<T: Whole> Form for Integer<T> {
     }
 }
 
+/// A list of whole numbers.
+#[derive(Debug)]
+pub struct Integers(RangeInclusive<u64>);
+
+/// Returns the form of lists of whole numbers of a range.
+pub fn integers(range: RangeInclusive<u64>) -> Integers {
+    Integers(range)
+}
+
+impl Form for Integers {
+    type Value = Vec<usize>;
+
+    fn get(&self, section: &Section<'_>, key: &'static str) -> Option<Vec<usize>> {
+        let numbers = section.integers(key, self.0.clone())?;
+        Some(numbers.into_iter().map(usize::of).collect())
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Integers {
+            least: *self.0.start(),
+            most: *self.0.end(),
+        }
+    }
+
+    fn toml(&self, value: &Vec<usize>) -> String {
+        format!("{value:?}")
+    }
+}
+
 /// A finite number.
 #[derive(Debug)]
 pub struct Number(Bound);

@@ -25,8 +25,8 @@ section! {
     }
 }
 
-/// Returns the keys of a job file. The tables of `[[feature]]` and `[model]`, of optimizers, clipping and partitioners
-/// depend on their kinds; their readers alone know their keys.
+/// Returns the keys of a job file. The tables of `[[feature]]`, optimizers, clipping and partitioners depend on their
+/// kinds; their readers alone know their keys.
 pub fn keys() -> Vec<Key> {
     let mut keys = TopKeys::keys();
     keys.extend([
@@ -41,7 +41,11 @@ pub fn keys() -> Vec<Key> {
             "input of training and evaluation",
         ),
         required("feature", Takes::AnyTables, "feature columns"),
-        required("model", Takes::AnyTable, "the model"),
+        required(
+            "model",
+            Takes::Table(crate::section::model::keys()),
+            "the model",
+        ),
         table("train", Takes::Table(TrainSpec::keys()), "end of training"),
         table(
             "eval",

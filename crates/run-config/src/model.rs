@@ -192,6 +192,14 @@ pub enum LossReduction {
     SumOverBatchSize,
 }
 
+impl LossReduction {
+    /// Every reduction with its name in a job file.
+    pub const NAMES: [(&'static str, Self); 2] = [
+        ("sum", Self::Sum),
+        ("sum_over_batch_size", Self::SumOverBatchSize),
+    ];
+}
+
 /// Loss of a classifier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -213,6 +221,22 @@ pub enum LossConfig {
 }
 
 impl LossConfig {
+    /// Default exponent of the focal loss, as in Keras.
+    pub const GAMMA: f32 = 2.0;
+
+    /// Every loss with its name in a job file, with default parameters.
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("cross_entropy", Self::CrossEntropy),
+        (
+            "focal",
+            Self::Focal {
+                gamma: Self::GAMMA,
+                alpha: None,
+            },
+        ),
+        ("hinge", Self::Hinge),
+    ];
+
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -229,6 +253,15 @@ pub enum Defaults {
     Tensorflow1,
     /// Mean loss; the deep part's Adagrad has learning rate 0.001 and epsilon 1e-7 (`tf.estimator`).
     Tensorflow2,
+}
+
+impl Defaults {
+    /// Every set with its name in a job file.
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("trainyard", Self::Trainyard),
+        ("tensorflow1", Self::Tensorflow1),
+        ("tensorflow2", Self::Tensorflow2),
+    ];
 }
 
 /// Activation functions between dense layers (`tf.nn`).

@@ -52,6 +52,11 @@ fn value(takes: &Takes) -> Value {
         Takes::Integer { least, most } => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
+        Takes::Integers { least, most } => {
+            let item = json!({ "type": "integer", "minimum": least, "maximum": most });
+            json!({ "type": "array", "items": item })
+        }
+        Takes::Numbers => json!({ "type": "array", "items": { "type": "number" } }),
         Takes::Number(Bound::None) => json!({ "type": "number" }),
         Takes::Number(Bound::Positive) => json!({ "type": "number", "exclusiveMinimum": 0 }),
         Takes::Number(Bound::NotNegative) => json!({ "type": "number", "minimum": 0 }),

@@ -1,6 +1,6 @@
 //! `[model]`: the premade estimator, its head and its optimizers.
 
-use trainyard_diagnostic::{Code, Diagnostic, Section};
+use trainyard_diagnostic::{Bound, Code, Diagnostic, Key, Section, Takes, section};
 
 use super::optimizer;
 use crate::{
@@ -12,174 +12,211 @@ use crate::{
 const UNITS_MAX: u64 = 1 << 20;
 /// Most buckets of a calibration.
 const CALIBRATION_BUCKETS_MAX: u64 = 1000;
-/// Default exponent of the focal loss, as in Keras.
-const FOCAL_GAMMA: f32 = 2.0;
+/// Most cross layers.
+const CROSS_LAYERS_MAX: u64 = 64;
 /// Most classes, and most numbers of a label.
 const CLASSES_MAX: u64 = 1 << 24;
 
+section! {
+    /// Keys of `[model]`.
+    #[derive(Debug)]
+    pub(crate) struct ModelKeys {
+        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_` or `dcn_`, then `classifier`,
+        /// `regressor` or `estimator`. `custom_classifier`, `custom_regressor`, `custom_estimator`: the program
+        /// supplies the model ([custom-models.md](custom-models.md)), `[[feature]]` is optional, and the keys are those
+        /// of a deep part
+        kind: Option<ModelKind> = choice("model", &ModelKind::NAMES).required_or_invalid("\"dnn_classifier\"");
+        /// for an `_estimator`: `binary` `multi_class` `multi_label` `regression` `poisson` `logistic_regression`
+        head: Option<HeadKind> = choice("head", &HeadKind::NAMES).optional_or_invalid("required with it");
+        /// number of classes
+        n_classes: Option<usize> = integer(2..=CLASSES_MAX).optional("2, or the length of the label's vocabulary");
+        /// number of values that a regression predicts
+        label_dimension: usize = integer(1..=CLASSES_MAX).or(1);
+        /// probabilities at which accuracy, precision, recall and F1 score are reported
+        thresholds: Option<Vec<f32>> = custom(read_thresholds, || Takes::Numbers, "").or_invalid(Vec::new()).said("none");
+        /// a list of counts, for example `[1, 5]`: `precision_at_k/5` and `recall_at_k/5` measure how many of the 5
+        /// highest predictions are correct, counted over all records (`tf.compat.v1.metrics.precision_at_k`,
+        /// `recall_at_k`). With `multi_class` and `multi_label` they are the highest among the classes of a record.
+        /// With a `binary` head they are the highest among the records of each group, so `eval.group_auc_column` is
+        /// required
+        top_k: Vec<usize> = integers(1..=CLASSES_MAX).or(Vec::new()).said("none");
+        /// `binary`: number of buckets of predicted probabilities, of equal width, 1 to 1000. For each bucket that has
+        /// records, evaluations report `calibration/0.2_to_0.3/prediction_mean`, `/label_mean` and `/share` (of the
+        /// weight). They also report `calibration_error`, the mean distance between prediction and label (Guo et al.
+        /// 2017)
+        calibration_buckets: usize = integer(1..=CALIBRATION_BUCKETS_MAX).or(0).said("none");
+        /// numbers of the classes, from 0, that a `multi_label` head reports individually
+        classes_for_class_based_metrics: Vec<usize> = integers(0..=CLASSES_MAX).or(Vec::new()).said("none");
+        /// for heads with classes. `cross_entropy`. `focal`: cross entropy times (1 - p)^`focal_gamma`, where p is the
+        /// probability of the true class (Lin et al. 2017, `tf.keras.losses.BinaryFocalCrossentropy`). `hinge`: max(0,
+        /// 1 - y x) of the logit x and y = 1 or -1, for `binary` only; its predictions are not probabilities
+        /// (`tf.keras.losses.Hinge`). Evaluations report the loss as `average_loss`
+        loss: Option<LossConfig> = choice("loss", &LossConfig::NAMES).or_invalid(LossConfig::CrossEntropy);
+        /// for `focal`: >= 0
+        focal_gamma: Option<f32> = custom(read_gamma, || Takes::Number(Bound::NotNegative), "2").or_invalid(LossConfig::GAMMA);
+        /// for `focal` with `binary` and `multi_label`: weight of positives, 0 to 1; negatives have weight 1 - alpha
+        focal_alpha: Option<f32> = custom(read_alpha, || Takes::Number(Bound::NotNegative), "").optional_or_invalid("both 1");
+        /// `binary` and `multi_class`: weight of an example in training by its class, one number >= 0 for each class in
+        /// class order, `[1.0, 5.0]` (`class_weight` of `tf.keras.Model.fit`). Evaluations do not use these weights.
+        /// They shift the predicted probabilities
+        class_weights: Option<Vec<f32>> = custom(read_class_weights, || Takes::Numbers, "").or_invalid(Vec::new()).said("1 each");
+        /// `sum`, or `sum_over_batch_size`
+        loss_reduction: Option<LossReduction> = choice("loss reduction", &LossReduction::NAMES).or_invalid(LossReduction::SumOverBatchSize);
+        /// `trainyard`, `tensorflow1` (summed loss) or `tensorflow2` (deep learning rate 0.001, epsilon 1e-7)
+        defaults: Option<Defaults> = choice("set of defaults", &Defaults::NAMES).or_invalid(Defaults::Trainyard);
+        /// widths of the hidden layers
+        hidden_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("required with dense layers; none in `dcn_*` and custom models");
+        /// `relu` `relu6` `leaky_relu` `elu` `selu` `tanh` `sigmoid` `softplus` `softsign` `swish` `linear`
+        activation: Option<Activation> = choice("activation", &Activation::NAMES).or_invalid(Activation::Relu);
+        /// share of the outputs of a hidden layer that training drops
+        dropout: Option<f32> = custom(read_dropout, || Takes::Number(Bound::NotNegative), "0").or_invalid(0.0);
+        /// batch normalisation after each hidden layer
+        batch_norm: bool = flag().or(false);
+        /// `dcn_*`: number of cross layers below the dense layers
+        cross_layers: usize = integer(1..=CROSS_LAYERS_MAX).or(2);
+        /// linear part: `sum`, `mean` or `sqrtn` over the ids of a row
+        sparse_combiner: Option<Combiner> = choice("combiner", &Combiner::NAMES).or_invalid(Combiner::Sum);
+        /// optimizer of the linear part
+        linear_optimizer: Option<OptimizerSection> = custom(read_linear_optimizer, || Takes::AnyTable, "")
+            .optional_or_invalid("FTRL");
+        /// optimizer of the deep part
+        dnn_optimizer: Option<OptimizerSection> = custom(read_optimizer, || Takes::AnyTable, "")
+            .optional_or_invalid("Adagrad");
+    }
+}
+
+section! {
+    /// Further keys of custom models. For other models they are unknown, and the message suggests the nearest key.
+    #[derive(Debug)]
+    pub(crate) struct CustomModelKeys {
+        /// optimizer of a custom model
+        optimizer: Option<OptimizerSection> = custom(read_optimizer, || Takes::AnyTable, "")
+            .optional_or_invalid("Adagrad");
+    }
+}
+
+/// Returns the keys of `[model]`.
+pub(crate) fn keys() -> Vec<Key> {
+    let mut keys = ModelKeys::keys();
+    keys.extend(CustomModelKeys::keys());
+    keys
+}
+
 pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
-    if section.node("kind").is_none() {
-        section.missing("kind", "\"dnn_classifier\"");
-    }
-    let kind = section
-        .node("kind")
-        .and_then(|_| section.choice("kind", "model", &ModelKind::NAMES));
-    let head = read_choice(&section, "head", "head", &HeadKind::NAMES);
-    let hidden_units = section.integers("hidden_units", 1..=UNITS_MAX);
-    let n_classes = section.integer("n_classes", 2..=CLASSES_MAX);
-    let label_dimension = section.integer("label_dimension", 1..=CLASSES_MAX);
-    let thresholds = read_thresholds(&section);
-    let classes = section.integers("classes_for_class_based_metrics", 0..=CLASSES_MAX);
-    let top_k = section.integers("top_k", 1..=CLASSES_MAX);
-    let calibration_buckets = section.integer("calibration_buckets", 1..=CALIBRATION_BUCKETS_MAX);
-    let loss = read_loss(&section);
-    let class_weights = read_class_weights(&section);
-    let reductions = [
-        ("sum", LossReduction::Sum),
-        ("sum_over_batch_size", LossReduction::SumOverBatchSize),
-    ];
-    let reduction = read_choice(&section, "loss_reduction", "loss reduction", &reductions);
-    let known = [
-        ("trainyard", Defaults::Trainyard),
-        ("tensorflow1", Defaults::Tensorflow1),
-        ("tensorflow2", Defaults::Tensorflow2),
-    ];
-    let defaults = read_choice(&section, "defaults", "set of defaults", &known);
-    let activation = read_choice(&section, "activation", "activation", &Activation::NAMES);
-    let combiner = read_choice(&section, "sparse_combiner", "combiner", &Combiner::NAMES);
-    let dropout = section.single("dropout");
-    if let Some(dropout) = dropout.filter(|dropout| !(0.0..1.0).contains(dropout)) {
-        section.fail(
-            Code::E1002,
-            "dropout",
-            format!("dropout must be >= 0 and < 1, given {dropout}"),
-        );
-    }
-    let batch_norm = section.flag("batch_norm");
-    let cross_layers = section.integer("cross_layers", 1..=64);
-    let linear_optimizer = read_optimizer(&section, "linear_optimizer", "ftrl");
-    let dnn_optimizer = read_optimizer(&section, "dnn_optimizer", "adagrad");
-    // Only custom models have this key. For other models it is unknown, and the message suggests the nearest key.
-    let optimizer = if kind.is_some_and(ModelKind::is_custom) {
-        read_optimizer(&section, "optimizer", "adagrad")
+    let keys = ModelKeys::read_keys(&section)?;
+    let loss = loss(&section, &keys);
+    let optimizer = if keys.kind.is_some_and(ModelKind::is_custom) {
+        CustomModelKeys::read_keys(&section)?.optimizer
     } else {
-        Some(None)
+        None
     };
-    if let Some(kind) = kind {
+    if let Some(kind) = keys.kind {
         check_keys(&section, kind);
     }
+    // An absent key may be `None`; a key that is there may not.
+    let is_invalid =
+        |key: &str, found: bool| !found && section.keys().any(|present| present == key);
+    let invalid = is_invalid("head", keys.head.is_some())
+        || is_invalid("linear_optimizer", keys.linear_optimizer.is_some())
+        || is_invalid("dnn_optimizer", keys.dnn_optimizer.is_some())
+        || (keys.kind.is_some_and(ModelKind::is_custom)
+            && is_invalid("optimizer", optimizer.is_some()));
+    let reduction_is_given = section.node("loss_reduction").is_some();
     section.finish();
-    let kind = kind?;
-    let head = match (kind.goal, head?) {
-        (Goal::Classifier, _) if n_classes.is_some_and(|classes| classes > 2) => {
+    if invalid {
+        return None;
+    }
+    let kind = keys.kind?;
+    let head = match kind.goal {
+        Goal::Classifier if keys.n_classes.is_some_and(|classes| classes > 2) => {
             HeadKind::MultiClass
         }
         // More than two names of the label make it a multi-class head: see `settle`.
-        (Goal::Classifier, _) => HeadKind::Binary,
-        (Goal::Regressor, _) => HeadKind::Regression,
-        (Goal::Estimator, head) => head.unwrap_or(HeadKind::Binary),
+        Goal::Classifier => HeadKind::Binary,
+        Goal::Regressor => HeadKind::Regression,
+        Goal::Estimator => keys.head.unwrap_or(HeadKind::Binary),
     };
-    let defaults = defaults?.unwrap_or(Defaults::Trainyard);
-    let usual = match defaults {
-        Defaults::Tensorflow1 => LossReduction::Sum,
-        Defaults::Trainyard | Defaults::Tensorflow2 => LossReduction::SumOverBatchSize,
-    };
+    let defaults = keys.defaults?;
+    let reduction = keys.loss_reduction?;
     Some(ModelConfig {
         kind,
         head,
-        hidden_units: hidden_units
-            .unwrap_or_default()
-            .into_iter()
-            .map(|units| units as usize)
-            .collect(),
+        hidden_units: keys.hidden_units,
         // 0 stands for "not given" until `settle` has seen the label.
-        n_classes: n_classes.unwrap_or(0) as usize,
-        label_dimension: label_dimension.unwrap_or(1) as usize,
-        thresholds: thresholds?,
-        classes_for_class_based_metrics: classes
-            .unwrap_or_default()
-            .into_iter()
-            .map(|class| class as usize)
-            .collect(),
-        top_k: top_k
-            .unwrap_or_default()
-            .into_iter()
-            .map(|count| count as usize)
-            .collect(),
-        calibration_buckets: calibration_buckets.unwrap_or(0) as usize,
+        n_classes: keys.n_classes.unwrap_or(0),
+        label_dimension: keys.label_dimension,
+        thresholds: keys.thresholds?,
+        classes_for_class_based_metrics: keys.classes_for_class_based_metrics,
+        top_k: keys.top_k,
+        calibration_buckets: keys.calibration_buckets,
         loss: loss?,
-        class_weights: class_weights?,
-        loss_reduction: reduction?.unwrap_or(usual),
+        class_weights: keys.class_weights?,
+        loss_reduction: match defaults {
+            Defaults::Tensorflow1 if !reduction_is_given => LossReduction::Sum,
+            _ => reduction,
+        },
         defaults,
-        activation: activation?.unwrap_or(Activation::Relu),
-        dropout: dropout.unwrap_or(0.0),
-        batch_norm: batch_norm.unwrap_or(false),
+        activation: keys.activation?,
+        dropout: keys.dropout.unwrap_or(0.0),
+        batch_norm: keys.batch_norm,
         cross_layers: match kind.family {
-            Family::Dcn => cross_layers.unwrap_or(2) as usize,
+            Family::Dcn => keys.cross_layers,
             _ => 0,
         },
-        sparse_combiner: combiner?.unwrap_or(Combiner::Sum),
-        linear_optimizer: linear_optimizer?,
-        dnn_optimizer: dnn_optimizer?,
-        optimizer: optimizer?,
+        sparse_combiner: keys.sparse_combiner?,
+        linear_optimizer: keys.linear_optimizer,
+        dnn_optimizer: keys.dnn_optimizer,
+        optimizer,
     })
 }
 
-/// Reads a choice. Returns `Some(None)` if the key is absent, and `None` if it is invalid.
-#[allow(clippy::option_option)]
-fn read_choice<T: Copy>(
-    section: &Section<'_>,
-    key: &'static str,
-    what: &str,
-    known: &[(&str, T)],
-) -> Option<Option<T>> {
-    match section.node(key) {
-        None => Some(None),
-        Some(_) => section.choice(key, what, known).map(Some),
-    }
+fn read_linear_optimizer(section: &Section<'_>, key: &'static str) -> Option<OptimizerSection> {
+    optimizer::read(section.section(key)?, "ftrl")
 }
 
-#[allow(clippy::option_option)]
-fn read_optimizer(
-    section: &Section<'_>,
-    key: &'static str,
-    default: &str,
-) -> Option<Option<OptimizerSection>> {
-    match section.node(key) {
-        None => Some(None),
-        Some(_) => optimizer::read(section.section(key)?, default).map(Some),
-    }
+fn read_optimizer(section: &Section<'_>, key: &'static str) -> Option<OptimizerSection> {
+    optimizer::read(section.section(key)?, "adagrad")
 }
 
-fn read_loss(section: &Section<'_>) -> Option<LossConfig> {
-    let gamma = section.single("focal_gamma");
-    let alpha = section.single("focal_alpha");
-    if let Some(gamma) = gamma.filter(|gamma| *gamma < 0.0) {
-        section.fail(
-            Code::E1002,
-            "focal_gamma",
-            format!("focal_gamma must be >= 0, given {gamma}"),
-        );
+fn read_dropout(section: &Section<'_>, key: &'static str) -> Option<f32> {
+    let dropout = section.single(key)?;
+    if !(0.0..1.0).contains(&dropout) {
+        let message = format!("dropout must be >= 0 and < 1, given {dropout}");
+        section.fail(Code::E1002, key, message);
+        return None;
     }
-    if let Some(alpha) = alpha.filter(|alpha| !(0.0..=1.0).contains(alpha)) {
-        section.fail(
-            Code::E1002,
-            "focal_alpha",
-            format!("focal_alpha must be between 0 and 1, given {alpha}"),
-        );
+    Some(dropout)
+}
+
+fn read_gamma(section: &Section<'_>, key: &'static str) -> Option<f32> {
+    let gamma = section.single(key)?;
+    if gamma < 0.0 {
+        let message = format!("focal_gamma must be >= 0, given {gamma}");
+        section.fail(Code::E1002, key, message);
+        return None;
     }
-    let known = [
-        ("cross_entropy", LossConfig::CrossEntropy),
-        (
-            "focal",
-            LossConfig::Focal {
-                gamma: gamma.unwrap_or(FOCAL_GAMMA),
-                alpha,
-            },
-        ),
-        ("hinge", LossConfig::Hinge),
-    ];
-    let loss = read_choice(section, "loss", "loss", &known)?.unwrap_or_default();
+    Some(gamma)
+}
+
+fn read_alpha(section: &Section<'_>, key: &'static str) -> Option<f32> {
+    let alpha = section.single(key)?;
+    if !(0.0..=1.0).contains(&alpha) {
+        let message = format!("focal_alpha must be between 0 and 1, given {alpha}");
+        section.fail(Code::E1002, key, message);
+        return None;
+    }
+    Some(alpha)
+}
+
+/// Returns the loss with its parameters, and reports parameters of other losses.
+fn loss(section: &Section<'_>, keys: &ModelKeys) -> Option<LossConfig> {
+    let loss = match keys.loss? {
+        LossConfig::Focal { .. } => LossConfig::Focal {
+            gamma: keys.focal_gamma.unwrap_or(LossConfig::GAMMA),
+            alpha: keys.focal_alpha,
+        },
+        other => other,
+    };
     if !matches!(loss, LossConfig::Focal { .. }) {
         for key in ["focal_gamma", "focal_alpha"]
             .into_iter()
@@ -195,12 +232,9 @@ fn read_loss(section: &Section<'_>) -> Option<LossConfig> {
     Some(loss)
 }
 
-fn read_class_weights(section: &Section<'_>) -> Option<Vec<f32>> {
-    if section.node("class_weights").is_none() {
-        return Some(Vec::new());
-    }
+fn read_class_weights(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>> {
     let weights: Vec<f32> = section
-        .numbers("class_weights")?
+        .numbers(key)?
         .into_iter()
         .map(|number| number as f32)
         .collect();
@@ -210,7 +244,7 @@ fn read_class_weights(section: &Section<'_>) -> Option<Vec<f32>> {
     {
         section.fail(
             Code::E1002,
-            "class_weights",
+            key,
             format!("class_weights must be >= 0, given {bad}"),
         );
         return None;
@@ -218,12 +252,9 @@ fn read_class_weights(section: &Section<'_>) -> Option<Vec<f32>> {
     Some(weights)
 }
 
-fn read_thresholds(section: &Section<'_>) -> Option<Vec<f32>> {
-    if section.node("thresholds").is_none() {
-        return Some(Vec::new());
-    }
+fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>> {
     let thresholds: Vec<f32> = section
-        .numbers("thresholds")?
+        .numbers(key)?
         .into_iter()
         .map(|number| number as f32)
         .collect();
@@ -233,7 +264,7 @@ fn read_thresholds(section: &Section<'_>) -> Option<Vec<f32>> {
     {
         section.fail(
             Code::E1002,
-            "thresholds",
+            key,
             format!("thresholds must lie between 0 and 1, given {bad}"),
         );
         return None;

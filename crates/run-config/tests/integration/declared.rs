@@ -62,6 +62,7 @@ fn rows(keys: &[Key], prefix: &str) -> String {
                 rows.push_str(&self::rows(label, "label."))
             }
             _ if ["train", "eval", "guard"].contains(&key.name) => {}
+            Takes::AnyTable if key.name.ends_with("optimizer") => {}
             _ => rows.push_str(&row(&[name], key.meaning, &key.preset.shown())),
         }
     }
@@ -85,7 +86,7 @@ fn rows_of_evaluations() -> String {
 }
 
 /// Returns the headings of the page whose tables come from the declared keys, with the rows.
-fn tables() -> [(&'static str, String); 8] {
+fn tables() -> [(&'static str, String); 9] {
     let top: Vec<Key> = keys()
         .into_iter()
         .filter(|key| key.takes == Takes::Text)
@@ -105,6 +106,7 @@ fn tables() -> [(&'static str, String); 8] {
             "### `[input.train]` and `[input.eval]`",
             rows(&keys_at("input.train"), ""),
         ),
+        ("### `[model]`", rows(&keys_at("model"), "")),
         (
             "### `[train]`, `[eval]`, `[[evaluation]]`, `[[exporter]]`",
             of_training,
