@@ -455,18 +455,3 @@ async fn a_peer_that_takes_a_call_and_never_answers_is_given_up_at_the_deadline(
     );
     assert_eq!(begun.elapsed().as_secs(), 8, "it is looked at every 2 s");
 }
-
-#[tokio::test]
-async fn the_memory_of_gradients_comes_back_for_the_next_step() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut parameters = open(folder.path()).await;
-    let pulled = pull_at(&mut parameters, 0).await;
-    let push = Push {
-        micro_batch: None,
-        ..part(pulled, 0, 0)
-    };
-    let memory = push.gradients[0].as_ptr();
-    let returned = parameters.call(Some(push), None).await.expect("pushed");
-    let (_, gradients) = returned.pushed.expect("a push");
-    assert_eq!(gradients[0].as_ptr(), memory);
-}
