@@ -8,10 +8,10 @@ use std::process::Stdio;
 
 use trainyard::{Access, Initializer, VariableSpec};
 use trainyard_checkpoint::{
-    Bases, Checkpoint, HeldView, InMemory, JobPhase, JobState, Keep, Manifest, OtherRows,
-    PositionRecord, ShardState, SliceView, begin, claim_epoch, commit, latest_good, retain, sweep,
-    write_shard,
+    Bases, Checkpoint, HeldView, InMemory, Keep, Manifest, OtherRows, PositionRecord, ShardState,
+    SliceView, begin, claim_epoch, commit, latest_good, retain, sweep, write_shard,
 };
+use trainyard_model_dir::{JobPhase, JobState};
 
 use crate::Draw;
 use trace::{Call, calls, strace};
@@ -142,7 +142,7 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
     retain(model_dir, Keep::newest(KEEP))?;
     let phase = JobPhase::Running;
     let reason = "training".to_owned();
-    JobState {
+    let state = JobState {
         phase,
         global_step: step,
         reason,
@@ -150,8 +150,8 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
         epochs: None,
         early_stopping: None,
         finished_before: false,
-    }
-    .write(model_dir)
+    };
+    Ok(state.write(model_dir)?)
 }
 
 /// Whether a checkpoint holds what [`save`] has written.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use trainyard_checkpoint::{cluster_id, latest_good};
+use trainyard_checkpoint::latest_good;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_diagnostic::Code;
+use trainyard_model_dir::cluster_id;
 use trainyard_tests::Account;
 use turmoil::{Builder, Sim};
 

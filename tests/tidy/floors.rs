@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 35] = [
+const FLOORS: [(&str, u8); 36] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
@@ -19,6 +19,7 @@ const FLOORS: [(&str, u8); 35] = [
     ("variable", 1),
     ("optimizer", 1),
     ("input", 1),
+    ("model-dir", 1),
     ("run-config", 2),
     ("feature-column", 3),
     ("protocol", 2),

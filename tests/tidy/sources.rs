@@ -150,7 +150,7 @@ fn time_is_read_from_the_clock_of_the_runtime() {
     let threads = [
         "crates/write-ahead-log/src/folder.rs",
         "crates/write-ahead-log/src/log.rs",
-        "crates/checkpoint/src/claim.rs",
+        "crates/model-dir/src/claim.rs",
         "crates/security/src/credentials.rs",
         "crates/command/src/progress.rs",
     ];

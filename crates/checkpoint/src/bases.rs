@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use trainyard_model_dir::ModelDir;
+
 use crate::writer::link_base;
 use crate::{Error, Manifest, ShardRecord};
 
@@ -31,6 +33,15 @@ impl Bases {
             files: Vec::new(),
             increments: 0,
             are_possible: true,
+        }
+    }
+
+    /// Returns the state before the first checkpoint in a model directory. A bucket has no links.
+    pub fn of(model_dir: &Path) -> Self {
+        if ModelDir::is_bucket(model_dir) {
+            Self::without_links()
+        } else {
+            Self::none_yet()
         }
     }
 

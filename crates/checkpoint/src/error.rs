@@ -7,37 +7,9 @@ use trainyard_diagnostic::{Code, Diagnostic};
 /// A failed operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file operation failed.
-    #[error("cannot {action} {}", path.display())]
-    Io {
-        /// The action that failed: `write`, `rename`, ...
-        action: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// The error of the system.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A file differs from its manifest.
-    #[error("{} is damaged: {what}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Place, expected and found value.
-        what: String,
-    },
-    /// A small file of the model directory holds an invalid value.
-    #[error("{} holds `{}`, expected {expected}", path.display(), found.escape_default())]
-    Note {
-        /// The file.
-        path: PathBuf,
-        /// Content of the file.
-        found: String,
-        /// Expected content.
-        expected: &'static str,
-        /// Advice to the user.
-        cure: &'static str,
-    },
+    /// An operation on the model directory failed.
+    #[error(transparent)]
+    ModelDir(#[from] trainyard_model_dir::Error),
     /// The disk has too little space.
     #[error("not enough space for a checkpoint in {}: need {need} bytes, {free} are free", path.display())]
     Space {
@@ -47,27 +19,6 @@ pub enum Error {
         need: u64,
         /// Bytes free.
         free: u64,
-    },
-    /// An access to an object store failed.
-    #[error(transparent)]
-    Store(#[from] trainyard_storage::Error),
-    /// Another chief has claimed the model directory since.
-    #[error("the checkpoint of epoch {epoch} is not committed: epoch {highest} has been claimed in {}", path.display())]
-    Deposed {
-        /// The model directory.
-        path: PathBuf,
-        /// Term of the checkpoint.
-        epoch: u64,
-        /// The highest claimed term.
-        highest: u64,
-    },
-    /// Another run uses the model directory.
-    #[error("{} is in use by another run: {by}", path.display())]
-    InUse {
-        /// The model directory.
-        path: PathBuf,
-        /// Description of the other run.
-        by: String,
     },
     /// The checkpoint lacks rows of a variable or slot.
     #[error("{} holds no `{tensor}` for rows {begin}..{end}", path.display())]
@@ -93,66 +44,38 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| match trainyard_storage::Error::of(&source) {
-            Some(error) => Self::Store(error.clone()),
-            None => Self::Io {
-                action,
-                path,
-                source,
-            },
-        }
+        let failed = trainyard_model_dir::Error::io(action, path);
+        move |source| failed(source).into()
     }
 
     /// Returns whether the files are damaged or missing. Otherwise they could not be accessed, and a retry may succeed.
     pub fn is_of_files(&self) -> bool {
         match self {
-            Self::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-            Self::Damaged { .. }
-            | Self::Note { .. }
-            | Self::Absent { .. }
-            | Self::Lacking { .. } => true,
-            Self::Store(trainyard_storage::Error::Missing { .. }) => true,
-            Self::Store(_) | Self::Space { .. } | Self::Deposed { .. } | Self::InUse { .. } => {
-                false
-            }
+            Self::ModelDir(error) => error.is_of_files(),
+            Self::Absent { .. } | Self::Lacking { .. } => true,
+            Self::Space { .. } => false,
         }
     }
 
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
-        Self::Damaged {
-            path: path.to_owned(),
-            what: what.into(),
-        }
+        trainyard_model_dir::Error::damaged(path, what).into()
+    }
+}
+
+impl From<trainyard_storage::Error> for Error {
+    fn from(error: trainyard_storage::Error) -> Self {
+        Self::ModelDir(error.into())
     }
 }
 
 impl From<Error> for Diagnostic {
     fn from(error: Error) -> Self {
-        let mut text = error.to_string();
-        if let Some(source) = std::error::Error::source(&error) {
-            text = format!("{text}: {source}");
-        }
+        let text = error.to_string();
         match error {
-            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-                Self::error(Code::E1202, text)
-                    .help("give this user the right to the folder, or choose another model_dir")
-            }
-            Error::Io { .. } => {
-                Self::error(Code::E3003, text).help("check the disk and the folder model_dir")
-            }
-            Error::Damaged { .. } => Self::error(Code::E3001, text)
-                .help("restore the file from a copy, or remove the folder"),
-            Error::Note { cure, .. } => Self::error(Code::E3001, text).help(cure),
+            Error::ModelDir(error) => error.into(),
             Error::Space { .. } => {
                 Self::error(Code::E3006, text).help("free space, or choose another model_dir")
             }
-            Error::Store(error) => error.into(),
-            Error::Deposed { .. } => {
-                Self::error(Code::E2009, text).help("another chief has taken over: this one ends")
-            }
-            Error::InUse { .. } => Self::error(Code::E2008, text)
-                .help("wait for its end, stop it, or give this run another model_dir"),
             Error::Absent { .. } | Error::Lacking { .. } => {
                 Self::error(Code::E3002, text).help("use the job that wrote the checkpoint")
             }

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use crate::bucket::Bucket;
+use trainyard_model_dir::{FILE_BYTES_MAX, ModelDir};
+
 use crate::manifest::{FORMAT_VERSION, INCREMENT_FORMAT_VERSION};
-use crate::model_dir::MANIFEST;
 use crate::{Error, Manifest};
 
-/// Largest manifest, in bytes.
-pub(crate) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+/// Name of the manifest in a checkpoint's folder.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// Name that the manifest of a damaged checkpoint gets in a bucket.
+pub(crate) const DAMAGED: &str = "damaged.json";
 /// Format of manifests without a checksum. It is still read.
 const UNSEALED_FORMAT_VERSION: u32 = 1;
 /// Format of checkpoints that hold every row. It is still read.
@@ -40,7 +42,7 @@ pub(crate) fn write(manifest: &Manifest, path: &Path) -> Result<Vec<u8>, Error> 
 /// The file is not a regular file, is too large, has another format, or is damaged.
 pub(crate) fn read(checkpoint: &Path) -> Result<Manifest, Error> {
     let path = checkpoint.join(MANIFEST);
-    if let Some(bucket) = Bucket::of(checkpoint)? {
+    if let Some(bucket) = ModelDir::at(checkpoint)?.bucket() {
         let text = bucket
             .read(MANIFEST)?
             .ok_or_else(|| Error::damaged(&path, "it does not exist"))?;
@@ -51,10 +53,10 @@ pub(crate) fn read(checkpoint: &Path) -> Result<Manifest, Error> {
         return Err(Error::damaged(&path, "it is not a regular file"));
     }
     let length = metadata.len();
-    if length > MANIFEST_BYTES_MAX {
+    if length > FILE_BYTES_MAX {
         return Err(Error::damaged(
             &path,
-            format!("{length} bytes, at most {MANIFEST_BYTES_MAX} are read"),
+            format!("{length} bytes, at most {FILE_BYTES_MAX} are read"),
         ));
     }
     let text = std::fs::read(&path).map_err(Error::io("read", &path))?;

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::ModelDir;
+use trainyard_model_dir::durable::rename;
 
-use crate::bucket::Bucket;
-use crate::durable::rename;
-use crate::model_dir::{DAMAGED, MANIFEST, UNREADABLE};
+use crate::committed::UNREADABLE;
+use crate::manifest_file::{DAMAGED, MANIFEST};
 use crate::{Checkpoint, Error, Found, list};
 
 /// Returns the newest checkpoint of which every byte is verified.
@@ -92,14 +93,14 @@ fn rename_damaged(
         // The checkpoint could not be accessed, so its state is unknown.
         return Err(error);
     }
-    let aside = match Bucket::of(&found.path)? {
+    let aside = match ModelDir::at(&found.path)? {
         // Without a manifest, the folder is not a checkpoint.
-        Some(bucket) => {
+        ModelDir::Bucket(bucket) => {
             bucket.put(DAMAGED, bucket.read(MANIFEST)?.unwrap_or_default())?;
             bucket.remove(MANIFEST)?;
             found.path.join(DAMAGED)
         }
-        None => {
+        ModelDir::Folder(_) => {
             let aside = free_name(model_dir, found.step);
             rename(&found.path, &aside)?;
             aside

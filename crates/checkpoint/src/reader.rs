@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use trainyard_storage::{File, Storage, is_remote};
 
 use crate::manifest::{ShardRecord, TensorRecord};
-use crate::model_dir::MANIFEST;
+use crate::manifest_file::MANIFEST;
 use crate::{Error, Manifest, manifest_file};
 
 pub(crate) use held_rows::RUNS;

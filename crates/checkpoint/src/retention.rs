@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use trainyard_storage::is_remote;
+use trainyard_model_dir::{Evaluated, ModelDir};
 
-use crate::bucket::Bucket;
-use crate::model_dir::{
-    DAMAGED, MANIFEST, UNREADABLE, attempts, list, state_name, write_state_file,
-};
-use crate::{Checkpoint, Error, Evaluated, Found, Manifest, ShardRecord, files};
+use crate::committed::{UNREADABLE, attempts, list, state_name, write_state_file};
+use crate::manifest_file::{DAMAGED, MANIFEST};
+use crate::{Checkpoint, Error, Found, Manifest, ShardRecord};
 
 /// Suffix of the pin files, which name the readers of a checkpoint.
 const PIN_SUFFIX: &str = ".pin";
@@ -22,7 +20,7 @@ pub struct Pin(PathBuf);
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        drop(files::remove(&self.0));
+        drop(trainyard_model_dir::remove(&self.0));
     }
 }
 
@@ -31,12 +29,9 @@ impl Drop for Pin {
 /// # Errors
 /// The file cannot be written, or the checkpoint has been removed.
 pub fn pin(checkpoint: &Path, owner: &str) -> Result<Pin, Error> {
-    let path = checkpoint.join(format!("{owner}{PIN_SUFFIX}"));
-    match Bucket::of(checkpoint)? {
-        Some(bucket) => bucket.put(&format!("{owner}{PIN_SUFFIX}"), b"".as_slice())?,
-        None => std::fs::write(&path, b"").map_err(Error::io("write", &path))?,
-    }
-    Ok(Pin(path))
+    let name = format!("{owner}{PIN_SUFFIX}");
+    ModelDir::at(checkpoint)?.mark(&name)?;
+    Ok(Pin(checkpoint.join(name)))
 }
 
 fn pinned(checkpoint: &Path) -> Result<bool, Error> {
@@ -44,7 +39,7 @@ fn pinned(checkpoint: &Path) -> Result<bool, Error> {
         let age = written.and_then(|time| time.elapsed().ok());
         age.is_none_or(|age| age.as_secs() < PIN_SECONDS_MAX)
     };
-    if let Some(bucket) = Bucket::of(checkpoint)? {
+    if let Some(bucket) = ModelDir::at(checkpoint)?.bucket() {
         let mut pins = bucket
             .entries("")?
             .into_iter()
@@ -168,9 +163,9 @@ pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
 
 /// Removes a checkpoint. A partly removed checkpoint must never look complete.
 fn remove(model_dir: &Path, found: &Found) -> Result<(), Error> {
-    match Bucket::of(&found.path)? {
-        Some(bucket) => bucket.remove_all(Some(MANIFEST)),
-        None => {
+    match ModelDir::at(&found.path)? {
+        ModelDir::Bucket(bucket) => Ok(bucket.remove_all(Some(MANIFEST))?),
+        ModelDir::Folder(_) => {
             let away = model_dir.join(format!("tmp.{}.removed", found.step));
             drop(std::fs::remove_dir_all(&away));
             std::fs::rename(&found.path, &away).map_err(Error::io("rename", &found.path))?;
@@ -210,7 +205,7 @@ pub fn remove_after(model_dir: &Path, step: u64) -> Result<Option<Vec<u64>>, Err
 /// # Errors
 /// A folder cannot be read or removed.
 pub fn sweep(model_dir: &Path) -> Result<(), Error> {
-    if is_remote(model_dir) {
+    if ModelDir::is_bucket(model_dir) {
         return Ok(());
     }
     let entries = match std::fs::read_dir(model_dir) {
@@ -244,7 +239,7 @@ pub fn sweep(model_dir: &Path) -> Result<(), Error> {
 /// # Errors
 /// The bucket cannot be read or written.
 pub fn sweep_before(model_dir: &Path, epoch: u64) -> Result<(), Error> {
-    let Some(bucket) = Bucket::of(model_dir)? else {
+    let Some(bucket) = ModelDir::at(model_dir)?.bucket() else {
         return Ok(());
     };
     // model.ckpt-STEP.EPOCH-INCARNATION-NUMBER

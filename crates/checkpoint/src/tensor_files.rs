@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use safetensors::tensor::Metadata;
 use serde::Deserialize;
+use trainyard_model_dir::{names, read};
 use trainyard_storage::{File, Storage, is_remote};
 use trainyard_tensorflow_formats::tensor_bundle::{bf16_to_f32, f16_to_f32};
 use trainyard_variable::{DynamicRows, FirstRows, Idle, Initializer};
 
 use crate::Error;
-use crate::files::{names, read};
 
 /// Extension of a file of named tensors.
 const SAFETENSORS: &str = "safetensors";

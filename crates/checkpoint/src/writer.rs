@@ -6,19 +6,18 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use trainyard_model_dir::durable::{exchange, flush_folder, rename, write_and_flush};
+use trainyard_model_dir::{Bucket, ModelDir, encode, refuse_if_deposed};
 use trainyard_variable::FirstRows;
 
-use crate::bucket::Bucket;
-use crate::claim::{EPOCHS, claimed_by_nobody_later};
-use crate::durable::{exchange, flush_folder, rename, write_and_flush};
-use crate::files::encode;
+use crate::committed::{PREFIX, list, state_name, step_folder, write_state_file};
 use crate::flushing::{Flusher, let_go_up_to};
-use crate::model_dir::{MANIFEST, PREFIX, list, state_name, step_folder, write_state_file};
+use crate::manifest_file::MANIFEST;
 use crate::reader::RUNS;
 use crate::table::{IDS, integers_of};
 use crate::{
     Checkpoint, Dtype, Error, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TableView,
-    TensorRecord, manifest_file, records,
+    TensorRecord, manifest_file,
 };
 
 /// Bytes of one read while a file is read back.
@@ -261,7 +260,7 @@ pub fn begin(
     attempt: &str,
     bytes_expected: u64,
 ) -> Result<PathBuf, Error> {
-    if let Some(bucket) = Bucket::of(model_dir)? {
+    if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
         // The keys of the standard library's hashes are random, so no other attempt has this name.
         let number = RandomState::new().build_hasher().finish();
         return Ok(bucket
@@ -290,15 +289,15 @@ pub fn begin(
 
 /// Removes the folder of a checkpoint that will not be committed. Errors are ignored.
 pub fn abandon(folder: &Path) {
-    match Bucket::of(folder) {
+    match ModelDir::at(folder) {
         // A folder with a manifest is committed, even if a later operation failed. The next chief sweeps what remains.
-        Ok(Some(bucket)) => {
+        Ok(ModelDir::Bucket(bucket)) => {
             let bucket = bucket.hastily();
             if matches!(bucket.bytes(MANIFEST), Ok(None)) {
                 drop(bucket.remove_all(None));
             }
         }
-        Ok(None) => drop(std::fs::remove_dir_all(folder)),
+        Ok(ModelDir::Folder(_)) => drop(std::fs::remove_dir_all(folder)),
         Err(_) => {}
     }
 }
@@ -315,7 +314,7 @@ pub fn write_shard(
     tables: &[TableView<'_>],
 ) -> Result<ShardRecord, Error> {
     let file_name = format!("shard-{}-of-{}.safetensors", state.ps, state.num_ps);
-    let bucket = Bucket::of(folder)?;
+    let bucket = ModelDir::at(folder)?.bucket();
     let path = match bucket {
         Some(_) => format!(
             "the temporary file (TMPDIR says where) of {}",
@@ -481,7 +480,7 @@ pub fn write_shard(
 /// # Errors
 /// The file cannot be read, or differs from what was written.
 pub fn read_back(folder: &Path, shard: &ShardRecord) -> Result<(), Error> {
-    if Bucket::of(folder)?.is_some() {
+    if ModelDir::is_bucket(folder) {
         return Ok(());
     }
     let path = folder.join(&shard.file);
@@ -540,7 +539,7 @@ pub(crate) fn link_base(
 /// A file is missing or has another size, a write fails, or another chief has claimed a later term. The folder then
 /// keeps its temporary name.
 pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Checkpoint, Error> {
-    if let Some(bucket) = Bucket::of(model_dir)? {
+    if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
         return commit_in(&bucket, folder, manifest);
     }
     for shard in manifest.files() {
@@ -567,7 +566,7 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
     let target = model_dir.join(step_folder(manifest.global_step));
     // A chief that was suspended may have a successor, and must not replace the successor's checkpoint of the same
     // step.
-    let _claimed = claimed_by_nobody_later(model_dir, manifest.cluster_epoch)?;
+    let _claimed = refuse_if_deposed(model_dir, manifest.cluster_epoch)?;
     if target.exists() && exchange(folder, &target)? {
         // An earlier term has saved the same step. Its checkpoint, now under the temporary name, is removed.
         abandon(folder);
@@ -594,8 +593,9 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
 /// Commits a checkpoint in a bucket, where the manifest makes the folder a checkpoint. No other chief writes to this
 /// folder, so the manifest may be written again if a reply is lost.
 fn commit_in(bucket: &Bucket, folder: &Path, manifest: &Manifest) -> Result<Checkpoint, Error> {
-    let own =
-        Bucket::of(folder)?.ok_or_else(|| Error::damaged(folder, "it is not in the bucket"))?;
+    let own = ModelDir::at(folder)?
+        .bucket()
+        .ok_or_else(|| Error::damaged(folder, "it is not in the bucket"))?;
     for shard in &manifest.shards {
         let length = own.bytes(&shard.file)?;
         if length != Some(shard.bytes) {
@@ -609,18 +609,7 @@ fn commit_in(bucket: &Bucket, folder: &Path, manifest: &Manifest) -> Result<Chec
             ));
         }
     }
-    let epoch = manifest.cluster_epoch;
-    let highest = records::latest(bucket, EPOCHS)?;
-    if let Some(highest) = highest
-        .map(|latest| latest.number)
-        .filter(|highest| *highest > epoch)
-    {
-        return Err(Error::Deposed {
-            path: bucket.path().to_owned(),
-            epoch,
-            highest,
-        });
-    }
+    refuse_if_deposed(bucket.path(), manifest.cluster_epoch)?;
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.before_manifest");
     own.put(

@@ -15,21 +15,20 @@ use tokio::sync::watch::Sender;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
-use trainyard_checkpoint::{
-    Bases, JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, claim_epoch_as,
-    sweep, write_atomically,
-};
+use trainyard_checkpoint::{Bases, claim_epoch_as, sweep};
 use trainyard_cluster_client::{Error, JobEnd, ServerClient, retry};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Watchdog};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Error as InputError;
 use trainyard_model::{AnyModel, Part, Shard, input_options};
+use trainyard_model_dir::{
+    JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, write_atomically,
+};
 use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::Identity;
 use trainyard_run_config::{Agreement, Job};
 use trainyard_runtime::{apart, blocking};
-use trainyard_storage::is_remote;
 use trainyard_trainer::{Hold, JobState, Looked, Mirror, OnStep, Outcome, StatusCallback};
 
 use evaluated::Evaluated;
@@ -198,11 +197,7 @@ async fn from_beginning_to_end(
         saved_step: None,
         saved_versions: Vec::new(),
         saved_at: Instant::now(),
-        bases: if is_remote(&lead.job.model_dir) {
-            Bases::without_links()
-        } else {
-            Bases::none_yet()
-        },
+        bases: Bases::of(&lead.job.model_dir),
         version: 0,
         versions: vec![0; lead.shards.len()],
         server_bytes: vec![0; lead.shards.len()],
@@ -222,8 +217,7 @@ async fn from_beginning_to_end(
     lead.check_columns().await?;
     lead.tell_epoch();
     lead.recall(&run);
-    // In a bucket, only a chief with a term writes the marker.
-    if !is_remote(&lead.job.model_dir) {
+    if !JobMarker::is_of_a_term(&lead.job.model_dir) {
         lead.mark(&run, JobPhase::Running, "starting");
     }
     sweep(&lead.job.model_dir)?;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trainyard_checkpoint::{encode, write_atomically};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::{encode, write_atomically};
 
 /// The results of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
 use tracing::warn;
-use trainyard_checkpoint::{
-    Evaluated, EvaluatorMark, Leader, RunLock, Runner, cluster_id, known_cluster_id,
-};
 use trainyard_cluster_client::{RemoteServer, ServerClient};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build};
+use trainyard_model_dir::{
+    Evaluated, EvaluatorMark, Leader, RunKind, RunLock, Runner, cluster_id, known_cluster_id,
+};
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
 use trainyard_run_config::{Agreement, Job, Sharding, Update};
@@ -69,8 +69,12 @@ impl Chief {
             process_id: std::process::id(),
             started_unix_secs: context.started_unix_secs(),
         };
-        let alone = servers == 0 && context.cluster.standbys.is_empty();
-        let run_lock = RunLock::take(&job.model_dir, alone, &runner)?;
+        let kind = if servers == 0 && context.cluster.standbys.is_empty() {
+            RunKind::Alone
+        } else {
+            RunKind::Cluster
+        };
+        let run_lock = RunLock::take(&job.model_dir, kind, &runner)?;
         let id = cluster_id(&job.model_dir, uuid::Uuid::new_v4().as_u128())?;
         let trains = |task: &Task| match task.role {
             Role::Chief => job.strategy.chief_trains,

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
-use trainyard_checkpoint::{Bases, Keep, Manifest, abandon, absolute, begin, commit, retain};
+use trainyard_checkpoint::{Bases, Keep, Manifest, abandon, begin, commit, retain};
 use trainyard_cluster_client::{Error, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::absolute;
 use trainyard_parameter_server::{Plan, Saved, SnapshotRequest};
 use trainyard_parameter_store::{Identity, State};
 use trainyard_protocol::Reason;

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
-use trainyard_checkpoint::{JobPhase, JobRecord, JobState, Leader, cluster_id};
 use trainyard_cluster_client::channel_over;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{CancellationToken, Context};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::{Interval, JobPhase, JobRecord, JobState, Leader, cluster_id};
 use trainyard_run_config::Agreement;
-use trainyard_storage::is_remote;
 use trainyard_trainer::RemoteCoordinator;
 
 use trainyard_coordinator::{ElectionStep, LeaderElection};
 
 /// Interval between polls of the model directory.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Interval between polls of a bucket, where each poll costs several requests.
-const BUCKET_POLL_INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Interval = Interval {
+    folder: Duration::from_millis(100),
+    bucket: Duration::from_secs(1),
+};
 /// Time within which a host refuses a connection to a port on which nothing listens.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -35,11 +35,7 @@ pub(crate) async fn wait_for_leadership(
     let own = context.cluster.address(context.task).unwrap_or_default();
     let folder = &context.job.model_dir;
     let several = !context.cluster.standbys.is_empty();
-    let look = if is_remote(folder) {
-        BUCKET_POLL_INTERVAL
-    } else {
-        POLL_INTERVAL
-    };
+    let look = POLL_INTERVAL.of(folder);
     let first = context.task.index == 0;
     if !first {
         // A problem with listening is reported now, and not when this chief has to lead.

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use trainyard_checkpoint::{Checkpoint, JobPhase, JobState, list, misfit};
+use trainyard_checkpoint::{Checkpoint, list, misfit};
 use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic, Severity};
 use trainyard_input::{Alike, BadRow, Checked};
 use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
+use trainyard_model_dir::{JobPhase, JobState};
 use trainyard_run_config::{Job, LabelConfig};
 use trainyard_storage::is_remote;
 

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use trainyard_checkpoint::{Checkpoint, JobPhase, JobState, Manifest, is_committed, list};
+use trainyard_checkpoint::{Checkpoint, Manifest, is_committed, list};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::{JobPhase, JobState};
 use trainyard_run_config::Job;
 
 use crate::arguments::Format;

@@ -16,11 +16,11 @@ use scaling::Scaling;
 use serde::Deserialize;
 pub use supervisor::Supervisor;
 use tracing::{info, warn};
-use trainyard_checkpoint::RunLock;
 use trainyard_chief::Report;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::RunLock;
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::check_cluster;
 
@@ -272,7 +272,7 @@ fn parsed<T>(
     parse: impl Fn(&[u8]) -> serde_json::Result<T>,
 ) -> Result<Option<T>, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let text = trainyard_checkpoint::read(path).map_err(|error| wrong(&error))?;
+    let text = trainyard_model_dir::read(path).map_err(|error| wrong(&error))?;
     text.map(|text| parse(&text).map_err(|error| wrong(&error)))
         .transpose()
 }

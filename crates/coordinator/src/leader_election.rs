@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trainyard_checkpoint::Leader;
+use trainyard_model_dir::Leader;
 
 /// Silence of the leading chief after which a standby chief leads: the leader's supervisor has had the time to restart
 /// it. For a chief that is silent but not known to be dead, the silence begins when its connection breaks, after 4.5 s.

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
-use trainyard_checkpoint::{Error, encode, names, read, remove, write_atomically};
-use trainyard_storage::is_remote;
+use trainyard_model_dir::{Error, create_folder, encode, names, read, remove, write_atomically};
 
 /// Folder of the maps in the model directory.
 const FOLDER: &str = "shard_map";
@@ -103,15 +102,7 @@ impl ShardMap {
     /// The file cannot be written.
     pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
         let folder = model_dir.join(FOLDER);
-        if !is_remote(&folder)
-            && let Err(source) = std::fs::create_dir_all(&folder)
-        {
-            return Err(Error::Io {
-                action: "create",
-                path: folder,
-                source,
-            });
-        }
+        create_folder(&folder)?;
         let path = folder.join(format!("{:020}.json", self.cluster_epoch));
         write_atomically(&path, &encode(self, &path)?)?;
         for (epoch, path) in files(model_dir)? {

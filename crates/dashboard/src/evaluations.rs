@@ -1,12 +1,9 @@
 //! The evaluator's results, read from the model directory: the chief has no connection to the evaluator.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use serde_json::Value;
-use trainyard_checkpoint::read;
-use trainyard_storage::is_remote;
+use trainyard_model_dir::{Error, read_tail};
 
 /// Bytes that are read from the end of the file.
 const TAIL_BYTES: u64 = 256 << 10;
@@ -17,21 +14,9 @@ const RESULTS_MAX: usize = 256;
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn evaluations(folder: &Path) -> std::io::Result<Vec<Value>> {
-    if is_remote(folder) {
-        let text = read(&folder.join("metrics.jsonl")).map_err(std::io::Error::other)?;
-        return Ok(latest(&text.unwrap_or_default(), 0));
-    }
-    let mut file = match File::open(folder.join("metrics.jsonl")) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        opened => opened?,
-    };
-    let length = file.metadata()?.len();
-    let begin = length.saturating_sub(TAIL_BYTES);
-    file.seek(SeekFrom::Start(begin))?;
-    let mut bytes = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-    Ok(latest(&bytes, begin))
+pub fn evaluations(folder: &Path) -> Result<Vec<Value>, Error> {
+    let tail = read_tail(&folder.join("metrics.jsonl"), TAIL_BYTES)?;
+    Ok(tail.map_or(Vec::new(), |(bytes, begin)| latest(&bytes, begin)))
 }
 
 /// Returns the latest results of a text that begins at byte `begin` of the file.

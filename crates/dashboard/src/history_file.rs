@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use trainyard_checkpoint::{Error, read, write_atomically};
 use trainyard_cluster_spec::Task;
+use trainyard_model_dir::{Error, read, write_atomically};
 
 use crate::run_history::{Curves, RUN_SERIES, TASK_SERIES};
 use crate::time_series::Point;

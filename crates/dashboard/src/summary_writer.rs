@@ -12,10 +12,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{debug, warn};
-use trainyard_checkpoint::{Checkpoint, Error, send};
+use trainyard_checkpoint::{Checkpoint, Error};
 use trainyard_run_config::Job;
 use trainyard_runtime::apart;
-use trainyard_storage::is_remote;
 use trainyard_tensorflow_formats::event_file::{Event, EventWriter, Histogram};
 
 use crate::clock::Clock;
@@ -227,13 +226,9 @@ async fn write(mut notes: mpsc::Receiver<Note>, folder: PathBuf, model_dir: Path
 
 /// Copies the event file into the model directory, if that is a bucket: an object cannot be appended to.
 fn show(writer: Option<&EventWriter>, model_dir: &Path) {
-    let Some(file) = writer
-        .map(EventWriter::path)
-        .filter(|_| is_remote(model_dir))
-    else {
-        return;
-    };
-    if let Err(error) = send(file, &model_dir.join(file.file_name().unwrap_or_default())) {
+    if let Some(file) = writer.map(EventWriter::path)
+        && let Err(error) = trainyard_model_dir::show(file, model_dir)
+    {
         warn!(%error, "the event file could not be copied: TensorBoard will show the latest \
             events after the next checkpoint");
     }

@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use tracing::warn;
-use trainyard_checkpoint::{Checkpoint, send};
+use trainyard_checkpoint::Checkpoint;
 use trainyard_model::Scores;
+use trainyard_model_dir::show;
 use trainyard_run_config::Job;
-use trainyard_storage::is_remote;
 use trainyard_tensorflow_formats::event_file::{Error, Event, EventWriter};
 
 /// One event file in each folder of results, created with its first event.
@@ -30,17 +30,8 @@ impl Events {
             // The next event starts a new file.
             writers.remove(&folder);
         }
-        // An object cannot be appended to: in a bucket, the whole file is written again.
-        if let Some(file) = writers
-            .get(&folder)
-            .map(EventWriter::path)
-            .filter(|_| is_remote(&job.model_dir))
-            && let Err(error) = send(
-                file,
-                &job.model_dir
-                    .join(name)
-                    .join(file.file_name().unwrap_or_default()),
-            )
+        if let Some(file) = writers.get(&folder).map(EventWriter::path)
+            && let Err(error) = show(file, &job.model_dir.join(name))
         {
             warn!(%error, "TensorBoard will not show this evaluation before the next");
         }

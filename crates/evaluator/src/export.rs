@@ -5,11 +5,11 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use trainyard_checkpoint::{Checkpoint, names, send, write_atomically};
+use trainyard_checkpoint::Checkpoint;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, HashedColumns, Scores};
+use trainyard_model_dir::{ModelDir, names, send, write_atomically};
 use trainyard_run_config::{ExportForm, ExportFormat};
-use trainyard_storage::is_remote;
 use trainyard_variable::Values;
 
 use crate::exported::Exported;
@@ -38,7 +38,7 @@ pub fn export(
     folder: &Path,
     unix_secs: u64,
 ) -> Result<PathBuf, Diagnostic> {
-    if is_remote(folder) {
+    if ModelDir::is_bucket(folder) {
         return export_remotely(model, checkpoint, scores, form, folder, unix_secs);
     }
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;

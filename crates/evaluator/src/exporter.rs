@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::{info, warn};
-use trainyard_checkpoint::{Checkpoint, encode, names, read, remove, write_atomically};
+use trainyard_checkpoint::Checkpoint;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Scores};
+use trainyard_model_dir::{encode, names, read, remove, write_atomically};
 use trainyard_run_config::{ExporterConfig, ExporterKind};
 
 use crate::export::{DESCRIPTION, export};

@@ -1,7 +1,6 @@
 //! The evaluator's loop.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,15 +9,15 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
-use trainyard_checkpoint::{
-    Checkpoint, Evaluated, EvaluatorMark, Found, JobPhase, JobRecord, JobState, Origin,
-    is_committed, list, pin, read, write_atomically,
-};
+use trainyard_checkpoint::{Checkpoint, Found, Origin, is_committed, list, pin};
 use trainyard_daemon::{CancellationToken, Context, Watchdog, WatchedLoop};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
+use trainyard_model_dir::{
+    Error, Evaluated, EvaluatorMark, Interval, JobPhase, JobRecord, JobState, append,
+    create_folder, write_atomically,
+};
 use trainyard_run_config::{Agreement, EvaluationConfig, ExporterKind, Job};
-use trainyard_storage::is_remote;
 
 use crate::compared::check_exporters;
 use crate::evaluation::evaluate;
@@ -31,9 +30,15 @@ use crate::telemetry::Telemetry;
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time after the evaluator's start in which a chief may replace the marker and the record of an earlier run.
-const GRACE: Duration = Duration::from_secs(2);
-/// The same time in a bucket, where the chief needs several requests to replace them.
-const GRACE_REMOTE: Duration = Duration::from_secs(10);
+const GRACE: Interval = Interval {
+    folder: Duration::from_secs(2),
+    bucket: Duration::from_secs(10),
+};
+/// Interval between polls of the model directory.
+const POLL_INTERVAL: Interval = Interval {
+    folder: Duration::from_millis(100),
+    bucket: Duration::from_secs(2),
+};
 
 /// Receives the status of the evaluator: a word, whether it is ready, and what it waits for.
 type StatusCallback = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
@@ -81,12 +86,7 @@ impl Config {
         Self {
             start_delay: Duration::from_secs(job.eval.start_delay_secs),
             throttle: Duration::from_secs(job.eval.throttle_secs),
-            // Each poll of a bucket costs several requests.
-            poll: if is_remote(&job.model_dir) {
-                Duration::from_secs(2)
-            } else {
-                Duration::from_millis(100)
-            },
+            poll: POLL_INTERVAL.of(&job.model_dir),
             set_status,
             watchdog: Watchdog::default(),
             job,
@@ -167,11 +167,7 @@ async fn watch_checkpoints(
         .iter()
         .any(|exporter| exporter.kind == ExporterKind::Final);
     let mut owes_final = false;
-    let grace = if is_remote(&config.job.model_dir) {
-        GRACE_REMOTE
-    } else {
-        GRACE
-    };
+    let grace = GRACE.of(&config.job.model_dir);
     let mut seen = Evaluated::read(&config.job.model_dir)?
         .map(|evaluated| (evaluated.cluster_epoch, evaluated.global_step));
     (config.set_status)("waiting", true, vec!["a checkpoint".to_owned()]);
@@ -448,29 +444,18 @@ fn write_result(folder: &Path, checkpoint: &Checkpoint, scores: &Scores) -> Resu
         "global_step": manifest.global_step, "cluster_epoch": manifest.cluster_epoch, "unix_secs": unix_secs(),
         "metrics": scores,
     });
-    let failed = |error: std::io::Error| {
-        Diagnostic::error(
-            Code::E9002,
-            format!("{} cannot be written: {error}", folder.display()),
-        )
-        .help("check the disk and the folder")
+    let failed = |error: Error| match error {
+        Error::Io { source, .. } => {
+            let message = format!("{} cannot be written: {source}", folder.display());
+            Diagnostic::error(Code::E9002, message).help("check the disk and the folder")
+        }
+        error => error.into(),
     };
     let path = folder.join("metrics.jsonl");
     let line = format!("{result}\n");
-    if is_remote(folder) {
-        // An object cannot be appended to, so the file is written again. No other process writes it.
-        let mut text = read(&path)?.unwrap_or_default();
-        text.extend_from_slice(line.as_bytes());
-        write_atomically(&path, &text)?;
-    } else {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path);
-        file.and_then(|mut file| file.write_all(line.as_bytes()))
-            .map_err(failed)?;
-    }
+    create_folder(folder)
+        .and_then(|()| append(&path, line.as_bytes()))
+        .map_err(failed)?;
     Ok(write_atomically(
         &folder.join("result.json"),
         line.as_bytes(),

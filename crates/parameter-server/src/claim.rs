@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use trainyard_checkpoint::known_cluster_id;
+use trainyard_model_dir::known_cluster_id;
 use trainyard_parameter_store::{Claim, Identity};
 use trainyard_protocol::Reason;
 

@@ -48,8 +48,8 @@ fn refusal(error: &store::Error) -> Refusal {
 }
 
 /// Returns an error and its cause in one line.
-pub(crate) fn chain(error: &trainyard_checkpoint::Error) -> String {
-    match std::error::Error::source(error) {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     }

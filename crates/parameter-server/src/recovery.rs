@@ -48,6 +48,9 @@ pub enum Problem {
     /// The checkpoints cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] trainyard_checkpoint::Error),
+    /// The model directory cannot be read.
+    #[error(transparent)]
+    ModelDir(#[from] trainyard_model_dir::Error),
 }
 
 /// The expected origin of a log.

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use bytes::Bytes;
 use prost::Message as _;
-use trainyard_checkpoint::{Error, absolute, is_committed};
+use trainyard_checkpoint::{Error, is_committed};
 use trainyard_cluster_spec::{Role, Task};
+use trainyard_model_dir::absolute;
 use trainyard_parameter_store::{
     Claim, Gradients as _, Identity, MicroBatchRecord, OpenSession, Replaced, State, StoreMetadata,
     Update,
@@ -129,11 +130,7 @@ fn is_folder(path: &Path) -> Result<bool, Error> {
         {
             Ok(false)
         }
-        Err(source) => Err(Error::Io {
-            action: "look at",
-            path: path.to_owned(),
-            source,
-        }),
+        Err(source) => Err(trainyard_model_dir::Error::io("look at", path)(source).into()),
     }
 }
 

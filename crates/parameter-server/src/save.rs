@@ -92,7 +92,8 @@ impl LocalServer {
     }
 
     fn save_now(&self, snapshot: Snapshot, directory: &Path) -> Result<Saved, Error> {
-        let failed = |error| self.refused(Reason::Storage, chain(&error));
+        let failed =
+            |error: trainyard_checkpoint::Error| self.refused(Reason::Storage, chain(&error));
         let global_step = snapshot.global_step;
         let started = Instant::now();
         let record = self.write(&snapshot, directory).map_err(failed)?;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::{error, info, warn};
-use trainyard_checkpoint::{known_cluster_id, prepared_epoch};
 use trainyard_cluster_spec::Task;
 use trainyard_daemon::Context;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::{known_cluster_id, prepared_epoch};
 use trainyard_parameter_server::LocalServer;
 use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_server::record::LogState;
@@ -166,6 +166,7 @@ pub(crate) fn open_log_at(
         Ok(recovered) => recovered,
         Err(Problem::Log(failure)) => return Err(cannot(&failure)),
         Err(Problem::Checkpoint(failure)) => return Err(failure.into()),
+        Err(Problem::ModelDir(failure)) => return Err(failure.into()),
         Err(problem) => {
             let aside = folder.set_aside().map_err(|failure| cannot(&failure))?;
             tell(&problem, &aside);

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
-use trainyard_checkpoint::known_cluster_id;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{Caller, Context};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::known_cluster_id;
 use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_server::replication_log::NotCommitted;
 use trainyard_parameter_server::wire::{

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use trainyard_checkpoint::{JobPhase, JobState};
 use trainyard_cluster_client::Error;
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::{JobPhase, JobState};
 use trainyard_protocol::Reason;
 
 /// The outcome of a training loop, over all its sessions.

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use trainyard_checkpoint::{abandon, absolute, begin, commit};
+use trainyard_checkpoint::{abandon, begin, commit};
 use trainyard_cluster_client::Error;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::absolute;
 use trainyard_parameter_server::{LocalServer, Plan, SnapshotRequest};
 use trainyard_parameter_store::{Identity, Opened, State};
 

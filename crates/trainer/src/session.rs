@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use trainyard_checkpoint::JobPhase;
 use trainyard_cluster_client::{Error, Outages, Parameters, ServerClient, backoff};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Action, Waiting};
+use trainyard_model_dir::JobPhase;
 use trainyard_parameter_store::{Identity, OpenSession, Opened};
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_run_config::{Agreement, Sharding, Update};
@@ -245,7 +245,7 @@ fn data_shard(config: &Config, joined: &RegisterReply) -> u64 {
 /// Returns how the job has ended since this task was started, if the model directory, as this task sees it, says so. A
 /// short job may end before each of its tasks has found the chief.
 fn ended_without(task: Task, folder: &Path, started: Instant) -> Option<JobState> {
-    let Ok(Some((state, written))) = trainyard_checkpoint::JobState::read_with_time(folder) else {
+    let Ok(Some((state, written))) = trainyard_model_dir::JobState::read_with_time(folder) else {
         return None;
     };
     let end = match state.phase {

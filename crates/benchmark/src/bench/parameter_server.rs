@@ -6,11 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use trainyard_checkpoint::{claim_epoch, cluster_id};
+use trainyard_checkpoint::claim_epoch;
 use trainyard_cluster_client::{Error, JobEnd, ServerClient, retry};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_command::{Folder, Format, RUNTIME_THREADS, free_ports, print, share_of_cores};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::cluster_id;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::{Guard, Identity, Update};

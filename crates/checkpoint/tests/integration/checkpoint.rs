@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use trainyard_checkpoint::*;
 use trainyard_diagnostic::Diagnostic;
+use trainyard_model_dir::{
+    JobPhase, JobState, cluster_id, known_cluster_id, note_prepared, prepared_epoch,
+};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
 
@@ -370,7 +373,7 @@ fn links_and_escapes_in_a_checkpoint_are_refused() {
     std::os::unix::fs::symlink(&outside, &shard).expect("a link in its place");
     assert!(matches!(
         Checkpoint::open(&path),
-        Err(Error::Damaged { .. })
+        Err(Error::ModelDir(trainyard_model_dir::Error::Damaged { .. }))
     ));
     let manifest = path.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).expect("the manifest");
@@ -473,11 +476,11 @@ fn a_chief_that_has_a_successor_replaces_none_of_its_checkpoints() {
     assert!(
         matches!(
             refused,
-            Error::Deposed {
+            Error::ModelDir(trainyard_model_dir::Error::Deposed {
                 epoch: 1,
                 highest: 2,
                 ..
-            }
+            })
         ),
         "{refused}"
     );
@@ -541,13 +544,13 @@ fn a_damaged_note_is_an_error_that_says_file_value_expectation_and_cure() {
     type Read = fn(&Path) -> Option<Error>;
     let readers: [(&str, &str, Read); 3] = [
         ("prepared_epoch", "an epoch", |folder| {
-            prepared_epoch(folder).err()
+            prepared_epoch(folder).err().map(Error::from)
         }),
         ("cluster_epoch", "an epoch", |folder| {
             claim_epoch(folder).err()
         }),
         ("cluster_id", "32 hexadecimal digits", |folder| {
-            known_cluster_id(folder).err()
+            known_cluster_id(folder).err().map(Error::from)
         }),
     ];
     for (name, expected, read) in readers {
@@ -587,18 +590,18 @@ fn each_failure_has_the_code_of_its_kind_and_a_cure() {
     let no_space = begin(folder.path(), 1, "a", u64::MAX / 2).expect_err("no disk has as much");
     let no_folder = begin(&file.join("model"), 1, "a", 0).expect_err("a file holds no folder");
     let denied = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-    let denied = Error::Io {
+    let denied = Error::from(trainyard_model_dir::Error::Io {
         action: "write",
         path: file.clone(),
         source: denied(),
-    };
+    });
     std::fs::write(folder.path().join("prepared_epoch"), "x").expect("written");
     let damaged = prepared_epoch(folder.path()).expect_err("no epoch");
     for (error, code) in [
         (no_space, "E3006"),
         (no_folder, "E3003"),
         (denied, "E1202"),
-        (damaged, "E3001"),
+        (damaged.into(), "E3001"),
     ] {
         let told = Diagnostic::from(error);
         assert_eq!(told.code.name, code, "{}", told.render());

@@ -9,23 +9,24 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::remove_after;
+use trainyard_model_dir::Interval;
 use trainyard_run_config::{EarlyStoppingConfig, Job};
 use trainyard_runtime::blocking;
-use trainyard_storage::is_remote;
 
 use super::{Chief, Run};
 use crate::early_stopping::{Verdict, judge, values};
 use trainyard_dashboard::evaluations;
 
-/// Interval between polls of a folder.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval between polls of a bucket, where each poll costs a request.
-const LOOK_INTERVAL_REMOTE: Duration = Duration::from_secs(10);
+/// Interval between polls of the evaluations.
+const POLL_INTERVAL: Interval = Interval {
+    folder: Duration::from_millis(500),
+    bucket: Duration::from_secs(10),
+};
 
 /// Longest wait for the evaluations before a checkpoint is written.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Results = std::io::Result<Vec<Value>>;
+type Results = Result<Vec<Value>, trainyard_model_dir::Error>;
 
 /// Polls the evaluations, and judges them.
 pub(super) struct Evaluated {
@@ -44,11 +45,7 @@ impl Evaluated {
     /// Returns the poller of the evaluations, if they may end the job early.
     pub(super) fn of(job: &Job) -> Option<Self> {
         let config = job.train.early_stopping.clone()?;
-        let interval = if is_remote(&job.model_dir) {
-            LOOK_INTERVAL_REMOTE
-        } else {
-            LOOK_INTERVAL
-        };
+        let interval = POLL_INTERVAL.of(&job.model_dir);
         Some(Self {
             config,
             folder: job.model_dir.join("eval"),

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tracing::{debug, info};
-use trainyard_checkpoint::{Checkpoint, JobState as Marker, list, misfit};
+use trainyard_checkpoint::{Checkpoint, list, misfit};
 use trainyard_cluster_client::JobEnd;
 use trainyard_diagnostic::Diagnostic;
+use trainyard_model_dir::JobState as Marker;
 use trainyard_run_config::Job;
 use trainyard_trainer::JobState;
 
@@ -127,7 +128,7 @@ pub(super) async fn tell(lead: &Chief, run: &mut Run) -> Result<(), Diagnostic> 
 
 #[cfg(test)]
 mod tests {
-    use trainyard_checkpoint::JobPhase;
+    use trainyard_model_dir::JobPhase;
 
     use super::*;
 

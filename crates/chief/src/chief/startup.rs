@@ -9,18 +9,18 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, JobPhase, Manifest, Origin, PartRead, WarmStart, absolute, latest, list, misfit,
-    note_prepared, prepared_epoch, set_aside, sweep_before,
+    Checkpoint, Manifest, Origin, PartRead, WarmStart, latest, list, misfit, set_aside,
+    sweep_before,
 };
 use trainyard_cluster_client::{Error, ServerClient, prepare as prepare_server, retry};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::{JobPhase, JobState, absolute, note_prepared, prepared_epoch};
 use trainyard_parameter_server::{Plan, ServerStatus};
 use trainyard_parameter_store::{State, Update};
 use trainyard_protocol::Reason;
 use trainyard_run_config::{WarmStartConfig, resolve_path};
 use trainyard_runtime::blocking;
-use trainyard_storage::is_remote;
 use trainyard_trainer::{GroupStart, into_diagnostic};
 
 use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT};
@@ -81,7 +81,7 @@ async fn claim_all(lead: &Chief, run: &mut Run) -> Result<Vec<ServerStatus>, Dia
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.epoch.before_claim");
     run.epoch = lead.claim_epoch()?;
-    if is_remote(&lead.job.model_dir) {
+    if JobState::is_of_a_term(&lead.job.model_dir) {
         lead.mark(run, JobPhase::Running, "starting");
     }
     if run.opened.is_none() {

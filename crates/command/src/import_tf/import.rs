@@ -3,11 +3,12 @@
 use std::time::SystemTime;
 
 use trainyard_checkpoint::{
-    InMemory, Manifest, ShardState, SliceView, TableView, abandon, begin, claim_epoch, cluster_id,
-    commit, list, write_shard,
+    InMemory, Manifest, ShardState, SliceView, TableView, abandon, begin, claim_epoch, commit,
+    list, write_shard,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
+use trainyard_model_dir::cluster_id;
 use trainyard_run_config::Job;
 use trainyard_tensorflow_formats::tensor_bundle::Bundle;
 use trainyard_variable::{DynamicRows, VariableSpec};

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use trainyard_checkpoint::{JobPhase, JobState, Leader, list, read};
+use trainyard_checkpoint::list;
 use trainyard_diagnostic::Diagnostic;
+use trainyard_model_dir::{JobPhase, JobState, Leader, read};
 use trainyard_run_config::Job;
 
 use crate::arguments::Format;
@@ -29,7 +30,6 @@ pub(super) fn stored(
     format: Format,
     unanswered: Vec<Diagnostic>,
 ) -> Result<String, Vec<Diagnostic>> {
-    let one = |error: trainyard_checkpoint::Error| vec![Diagnostic::from(error)];
     let noted = |said: String| {
         unanswered
             .iter()
@@ -58,9 +58,9 @@ pub(super) fn stored(
         );
         return Err(noted(said));
     }
-    let checkpoints = list(folder).map_err(one)?;
+    let checkpoints = list(folder).map_err(|error| vec![error.into()])?;
     let evaluation: Option<Value> = read(&folder.join("eval/result.json"))
-        .map_err(one)?
+        .map_err(|error| vec![error.into()])?
         .and_then(|text| serde_json::from_slice(&text).ok());
     if let Format::Json = format {
         let checkpoints: Vec<&PathBuf> = checkpoints.iter().map(|found| &found.path).collect();

@@ -137,7 +137,7 @@ impl Control {
         };
         let text = serde_json::to_string(&address).map_err(|error| failed(&file, &error))? + "\n";
         std::fs::create_dir_all(model_dir.join("up")).map_err(|error| failed(&file, &error))?;
-        trainyard_checkpoint::write_atomically(&file, text.as_bytes())
+        trainyard_model_dir::write_atomically(&file, text.as_bytes())
             .map_err(|error| failed(&file, &error))?;
         let (sender, requests) = mpsc::channel(1);
         let listening = tokio::spawn(listen(listener, sender));

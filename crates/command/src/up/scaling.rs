@@ -402,7 +402,7 @@ fn port(address: &str) -> Option<u16> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    trainyard_checkpoint::write_atomically(path, text.as_bytes())
+    trainyard_model_dir::write_atomically(path, text.as_bytes())
         .map_err(|error| format!("{} cannot be written: {error}", path.display()))
 }
 

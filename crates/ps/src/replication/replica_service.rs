@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::Stream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
-use trainyard_checkpoint::{Leader, known_cluster_id};
 use trainyard_diagnostic::Diagnostic;
+use trainyard_model_dir::{Leader, known_cluster_id};
 use trainyard_protocol::v1::replica_service_server::ReplicaService;
 use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
 

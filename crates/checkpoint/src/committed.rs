@@ -1,19 +1,13 @@
-//! Model directory: its checkpoints, and the small files beside them.
+//! Committed checkpoints of a model directory.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::bucket::Bucket;
-use crate::durable::replace;
-use crate::{Error, files, manifest_file, records};
+use trainyard_model_dir::{Bucket, Leader, ModelDir, claim_above, write_atomically};
 
-/// Folder of the prepared epochs, in a bucket.
-const PREPARED: &str = "prepared";
+use crate::Error;
+use crate::manifest_file::{self, MANIFEST};
 
-/// Name of the manifest in a checkpoint's folder.
-pub(crate) const MANIFEST: &str = "manifest.json";
-/// Name that the manifest of a damaged checkpoint gets in a bucket.
-pub(crate) const DAMAGED: &str = "damaged.json";
 /// Term of a checkpoint whose manifest cannot be read. Real terms begin at 1.
 pub(crate) const UNREADABLE: u64 = 0;
 /// Prefix of the folders of checkpoints.
@@ -48,17 +42,7 @@ pub(crate) fn state_name(found: &Found) -> String {
 /// # Errors
 /// The folder or bucket cannot be accessed. It may hold a checkpoint.
 pub fn is_committed(folder: &Path) -> Result<bool, Error> {
-    if let Some(bucket) = Bucket::of(folder)? {
-        return Ok(bucket.bytes(MANIFEST)?.is_some());
-    }
-    let path = folder.join(MANIFEST);
-    match std::fs::metadata(&path) {
-        Ok(metadata) => Ok(metadata.is_file()),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            Ok(false)
-        }
-        Err(error) => Err(Error::io("find", &path)(error)),
-    }
+    Ok(ModelDir::at(folder)?.holds(MANIFEST)?)
 }
 
 /// Returns the committed checkpoints, oldest first: by term, then by step. A directory that does not exist has none.
@@ -66,7 +50,7 @@ pub fn is_committed(folder: &Path) -> Result<bool, Error> {
 /// # Errors
 /// The folder cannot be read.
 pub fn list(model_dir: &Path) -> Result<Vec<Found>, Error> {
-    if let Some(bucket) = Bucket::of(model_dir)? {
+    if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
         return list_in(&bucket);
     }
     let entries = match std::fs::read_dir(model_dir) {
@@ -139,70 +123,26 @@ pub(crate) fn write_state_file(model_dir: &Path, names: &[String]) -> Result<(),
     for name in names {
         text.push_str(&format!("all_model_checkpoint_paths: \"{name}\"\n"));
     }
-    files::write_atomically(&model_dir.join("checkpoint"), text.as_bytes())
+    Ok(write_atomically(
+        &model_dir.join("checkpoint"),
+        text.as_bytes(),
+    )?)
 }
 
-/// Returns the cluster id of the model directory, if it has one.
+/// Raises the directory's term by one, durably, and returns it. The first term is 1. The term is also above that of
+/// every checkpoint: if the file of the term is lost or restored from a copy, new checkpoints still rank above old
+/// ones. No two processes get the same term.
 ///
 /// # Errors
-/// The file cannot be read, or does not hold an id.
-pub fn known_cluster_id(model_dir: &Path) -> Result<Option<u128>, Error> {
-    let path = model_dir.join("cluster_id");
-    read_text(&path)?
-        .map(|text| id_of(&text, &path))
-        .transpose()
+/// The file cannot be read or written, or does not hold a number.
+pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
+    claim_above(model_dir, None, newest_epoch)
 }
 
-/// Reads a small file; nothing if there is none.
-pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
-    Ok(files::read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
-}
-
-/// Parses a cluster id. `path` is its file, for errors.
-pub(crate) fn id_of(text: &str, path: &Path) -> Result<u128, Error> {
-    u128::from_str_radix(text.trim(), 16).map_err(|_| Error::Note {
-        path: path.to_owned(),
-        found: text.trim().to_owned(),
-        expected: "the cluster's id, 32 hexadecimal digits",
-        cure: "write the `cluster_id` of the newest checkpoint's manifest.json into it",
-    })
-}
-
-/// Parses a term. `path` is its file, for errors.
-pub(crate) fn number_of(text: &str, path: &Path, cure: &'static str) -> Result<u64, Error> {
-    text.trim().parse().map_err(|_| Error::Note {
-        path: path.to_owned(),
-        found: text.trim().to_owned(),
-        expected: "an epoch, a whole number",
-        cure,
-    })
-}
-
-/// Records the prepared epoch durably: the servers get new values in this term. Values of earlier terms that a server
-/// still holds no longer belong to the job.
+/// Claims a term like [`claim_epoch`], and records the leader. The term in `leader` is ignored.
 ///
 /// # Errors
-/// The file cannot be written.
-pub fn note_prepared(model_dir: &Path, epoch: u64) -> Result<(), Error> {
-    let text = format!("{epoch}\n").into_bytes();
-    match Bucket::of(model_dir)? {
-        Some(bucket) => records::write(&bucket, PREPARED, epoch, text),
-        None => replace(&model_dir.join("prepared_epoch"), &text),
-    }
-}
-
-/// Returns the prepared epoch: the term in which the servers' values were made or restored; 0 = unknown.
-///
-/// # Errors
-/// The file or bucket cannot be read, or the file does not hold a term.
-pub fn prepared_epoch(model_dir: &Path) -> Result<u64, Error> {
-    if let Some(bucket) = Bucket::of(model_dir)? {
-        return Ok(records::latest(&bucket, PREPARED)?.map_or(0, |latest| latest.number));
-    }
-    let path = model_dir.join("prepared_epoch");
-    let cure = "stop all tasks of the job and remove the file: the servers then begin from the latest checkpoint";
-    match read_text(&path)? {
-        Some(text) => number_of(&text, &path, cure),
-        None => Ok(0),
-    }
+/// As [`claim_epoch`].
+pub fn claim_epoch_as(model_dir: &Path, leader: Leader) -> Result<u64, Error> {
+    claim_above(model_dir, Some(leader), newest_epoch)
 }

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::bucket::Bucket;
 use crate::durable::replace;
 use crate::files::encode;
-use crate::model_dir::{id_of, newest_epoch, number_of, read_text};
+use crate::model_dir::ModelDir;
 use crate::run_lock::started_ago;
-use crate::{Error, records};
+use crate::{Error, files, records};
 
 /// Timeout for another process that is claiming the directory. A claim takes a few flushes of the disk.
 const HELD_MAX: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const HELD_MAX: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Folder of the claimed terms in a bucket: one object per term, which names the chief.
-pub(crate) const EPOCHS: &str = "epochs";
+const EPOCHS: &str = "epochs";
 /// Most chiefs that may claim a bucket at the same moment.
 const RIVALS_MAX: u64 = 100;
 
@@ -47,7 +47,7 @@ impl Leader {
 
     /// Reads the leader; nothing if there is no record, or if it cannot be read. The leader is only part of messages.
     pub fn read(model_dir: &Path) -> Option<Self> {
-        let text = match Bucket::of(model_dir).ok()? {
+        let text = match ModelDir::at(model_dir).ok()?.bucket() {
             Some(bucket) => {
                 let latest = records::latest(&bucket, EPOCHS).ok()??;
                 bucket
@@ -83,7 +83,7 @@ impl fmt::Display for Leader {
 /// # Errors
 /// The file cannot be read or written, or does not hold an id.
 pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
-    if let Some(bucket) = Bucket::of(model_dir)? {
+    if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
         bucket.put_if_absent("cluster_id", format!("{fresh:032x}\n").into_bytes())?;
         let path = model_dir.join("cluster_id");
         let text = bucket
@@ -103,62 +103,91 @@ pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
     }
 }
 
-/// Raises the directory's term by one, durably, and returns it. The first term is 1. The term is also above that of
-/// every checkpoint: if the file of the term is lost or restored from a copy, new checkpoints still rank above old
-/// ones. No two processes get the same term.
+/// Returns the cluster id of the model directory, if it has one.
 ///
 /// # Errors
-/// The file cannot be read or written, or does not hold a number.
-pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
-    if let Some(bucket) = Bucket::of(model_dir)? {
-        return claim_in(&bucket, model_dir, |_| Ok(Vec::new()));
-    }
-    let _held = hold(model_dir)?;
-    raise(model_dir)
+/// The file cannot be read, or does not hold an id.
+pub fn known_cluster_id(model_dir: &Path) -> Result<Option<u128>, Error> {
+    let path = model_dir.join("cluster_id");
+    read_text(&path)?
+        .map(|text| id_of(&text, &path))
+        .transpose()
 }
 
-/// Claims a term like [`claim_epoch`], and records the leader. The term in `leader` is ignored.
+/// Reads a small file; nothing if there is none.
+pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
+    Ok(files::read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Parses a cluster id. `path` is its file, for errors.
+fn id_of(text: &str, path: &Path) -> Result<u128, Error> {
+    u128::from_str_radix(text.trim(), 16).map_err(|_| Error::Note {
+        path: path.to_owned(),
+        found: text.trim().to_owned(),
+        expected: "the cluster's id, 32 hexadecimal digits",
+        cure: "write the `cluster_id` of the newest checkpoint's manifest.json into it",
+    })
+}
+
+/// Parses a term. `path` is its file, for errors.
+pub(crate) fn number_of(text: &str, path: &Path, cure: &'static str) -> Result<u64, Error> {
+    text.trim().parse().map_err(|_| Error::Note {
+        path: path.to_owned(),
+        found: text.trim().to_owned(),
+        expected: "an epoch, a whole number",
+        cure,
+    })
+}
+
+/// Raises the directory's term by one, durably, and returns it. The first term is 1, and the term is above `newest`, which
+/// returns the newest term of a checkpoint while the directory is locked. `leader` is recorded with the claimed term. No
+/// two processes get the same term.
 ///
 /// # Errors
-/// As [`claim_epoch`].
-pub fn claim_epoch_as(model_dir: &Path, leader: Leader) -> Result<u64, Error> {
-    if let Some(bucket) = Bucket::of(model_dir)? {
-        let said = |cluster_epoch| {
-            encode(
-                &Leader {
-                    cluster_epoch,
-                    ..leader.clone()
-                },
-                model_dir,
-            )
+/// The file cannot be read or written, or does not hold a number; or an error of `newest`.
+pub fn claim_above<E: From<Error>>(
+    model_dir: &Path,
+    leader: Option<Leader>,
+    newest: impl FnOnce(&Path) -> Result<u64, E>,
+) -> Result<u64, E> {
+    let of_term = |cluster_epoch| {
+        leader.clone().map(|leader| Leader {
+            cluster_epoch,
+            ..leader
+        })
+    };
+    if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
+        let claimed = records::latest(&bucket, EPOCHS)?.map_or(0, |latest| latest.number);
+        let first = claimed.max(newest(model_dir)?).saturating_add(1);
+        let said = |epoch| match of_term(epoch) {
+            Some(leader) => encode(&leader, model_dir),
+            None => Ok(Vec::new()),
         };
-        return claim_in(&bucket, model_dir, said);
+        return Ok(claim_in(&bucket, first, said)?);
     }
     let _held = hold(model_dir)?;
-    let cluster_epoch = raise(model_dir)?;
-    let path = model_dir.join("leader.json");
-    replace(
-        &path,
-        &encode(
-            &Leader {
-                cluster_epoch,
-                ..leader
-            },
-            &path,
-        )?,
-    )?;
-    Ok(cluster_epoch)
+    let path = model_dir.join("cluster_epoch");
+    let cure = "stop all tasks of the job and remove the file: the next epoch then follows the latest checkpoint's";
+    let claimed = match read_text(&path)? {
+        Some(text) => number_of(&text, &path, cure)?,
+        None => 0,
+    };
+    let epoch = claimed.max(newest(model_dir)?).saturating_add(1);
+    replace(&path, format!("{epoch}\n").as_bytes())?;
+    if let Some(leader) = of_term(epoch) {
+        let path = model_dir.join("leader.json");
+        replace(&path, &encode(&leader, &path)?)?;
+    }
+    Ok(epoch)
 }
 
-/// Claims a term in a bucket. Of the chiefs that put the object of a term, one succeeds. If the reply to a put is lost,
-/// the term stays unused, and the chief claims the next term.
+/// Claims a term in a bucket, from `first` on. Of the chiefs that put the object of a term, one succeeds. If the reply to a
+/// put is lost, the term stays unused, and the chief claims the next term.
 fn claim_in(
     bucket: &Bucket,
-    model_dir: &Path,
+    first: u64,
     said: impl Fn(u64) -> Result<Vec<u8>, Error>,
 ) -> Result<u64, Error> {
-    let claimed = records::latest(bucket, EPOCHS)?.map_or(0, |latest| latest.number);
-    let first = claimed.max(newest_epoch(model_dir)?).saturating_add(1);
     for epoch in first..first.saturating_add(RIVALS_MAX) {
         let name = records::name(EPOCHS, epoch);
         let text = said(epoch)?;
@@ -172,27 +201,31 @@ fn claim_in(
         }
     }
     let text = format!("{RIVALS_MAX} epochs from {first} on are claimed while this chief tries to");
-    Err(Error::io("claim", model_dir)(std::io::Error::new(
+    Err(Error::io("claim", bucket.path())(std::io::Error::new(
         ErrorKind::TimedOut,
         text,
     )))
 }
 
-fn raise(model_dir: &Path) -> Result<u64, Error> {
-    let path = model_dir.join("cluster_epoch");
-    let cure = "stop all tasks of the job and remove the file: the next epoch then follows the latest checkpoint's";
-    let epoch = match read_text(&path)? {
-        Some(text) => number_of(&text, &path, cure)?,
-        None => 0,
+/// Checks that no term after `epoch` has been claimed. A folder stays locked against claims until the value is dropped;
+/// there is no lock for a bucket, and none if no term has ever been claimed.
+///
+/// # Errors
+/// [`Error::Deposed`] if a later term has been claimed. The term cannot be read.
+pub fn refuse_if_deposed(model_dir: &Path, epoch: u64) -> Result<Option<File>, Error> {
+    let refuse_above = |highest: Option<u64>| match highest.filter(|highest| *highest > epoch) {
+        Some(highest) => Err(Error::Deposed {
+            path: model_dir.to_owned(),
+            epoch,
+            highest,
+        }),
+        None => Ok(()),
     };
-    let epoch = epoch.max(newest_epoch(model_dir)?).saturating_add(1);
-    replace(&path, format!("{epoch}\n").as_bytes())?;
-    Ok(epoch)
-}
-
-/// Locks the claim of a directory until the value is dropped, and checks that no later term has been claimed. Returns
-/// nothing if no term has ever been claimed.
-pub(crate) fn claimed_by_nobody_later(model_dir: &Path, epoch: u64) -> Result<Option<File>, Error> {
+    if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
+        let latest = records::latest(&bucket, EPOCHS)?;
+        refuse_above(latest.map(|latest| latest.number))?;
+        return Ok(None);
+    }
     let path = model_dir.join("cluster_epoch");
     if read_text(&path)?.is_none() {
         return Ok(None);
@@ -202,14 +235,8 @@ pub(crate) fn claimed_by_nobody_later(model_dir: &Path, epoch: u64) -> Result<Op
     let highest = read_text(&path)?
         .map(|text| number_of(&text, &path, cure))
         .transpose()?;
-    match highest.filter(|highest| *highest > epoch) {
-        Some(highest) => Err(Error::Deposed {
-            path: model_dir.to_owned(),
-            epoch,
-            highest,
-        }),
-        None => Ok(Some(held)),
-    }
+    refuse_above(highest)?;
+    Ok(Some(held))
 }
 
 /// Locks the claim of a directory until the file is dropped or the process dies. A file system without locks gives no
@@ -269,7 +296,8 @@ mod tests {
         let claim = |nth: u32| {
             let id = cluster_id(folder.path(), u128::from(nth) + 1).expect("an id");
             (
-                claim_epoch_as(folder.path(), leader(nth)).expect("an epoch"),
+                claim_above(folder.path(), Some(leader(nth)), |_| Ok::<u64, Error>(0))
+                    .expect("an epoch"),
                 id,
                 nth,
             )

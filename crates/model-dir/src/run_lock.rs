@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use trainyard_storage::is_remote;
 
 use crate::Error;
 use crate::files::encode;
+use crate::model_dir::ModelDir;
 
 /// The locked file. It holds the [`Runner`].
 const RUN_LOCK: &str = "run.lock";
@@ -39,6 +39,15 @@ impl fmt::Display for Runner {
     }
 }
 
+/// Whether a run is in one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunKind {
+    /// A run in one process: it shares the directory with no other run.
+    Alone,
+    /// A run of several processes, whose chiefs share the directory.
+    Cluster,
+}
+
 /// The lock of a model directory. It ends when the value is dropped or the process dies.
 #[derive(Debug)]
 pub struct RunLock {
@@ -53,7 +62,7 @@ impl RunLock {
     /// [`Error::InUse`] if a run in one process has locked the directory. The file cannot be read.
     pub fn refuse_if_taken(model_dir: &Path) -> Result<(), Error> {
         let path = model_dir.join(RUN_LOCK);
-        if is_remote(model_dir) {
+        if ModelDir::is_bucket(model_dir) {
             return Ok(());
         }
         let file = match File::open(&path) {
@@ -72,14 +81,14 @@ impl RunLock {
         }
     }
 
-    /// Locks a model directory. A run that is `alone`, in one process, locks it exclusively. Chiefs of a cluster share
+    /// Locks a model directory. A run in one process locks it exclusively. Chiefs of a cluster share
     /// the lock, because their terms decide which chief leads. Buckets and some file systems have no locks: there, a
     /// later run deposes an earlier one.
     ///
     /// # Errors
     /// [`Error::InUse`] if another run has locked the directory. The file cannot be created or written.
-    pub fn take(model_dir: &Path, alone: bool, runner: &Runner) -> Result<Self, Error> {
-        if is_remote(model_dir) {
+    pub fn take(model_dir: &Path, kind: RunKind, runner: &Runner) -> Result<Self, Error> {
+        if ModelDir::is_bucket(model_dir) {
             return Ok(Self { _file: None });
         }
         std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
@@ -91,10 +100,9 @@ impl RunLock {
             .write(true)
             .open(&path);
         let mut file = file.map_err(Error::io("open", &path))?;
-        let locked = if alone {
-            file.try_lock()
-        } else {
-            file.try_lock_shared()
+        let locked = match kind {
+            RunKind::Alone => file.try_lock(),
+            RunKind::Cluster => file.try_lock_shared(),
         };
         match locked {
             Ok(()) => {}
@@ -153,20 +161,22 @@ mod tests {
     fn a_run_alone_shares_its_folder_with_nobody_and_leaves_it_free() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let model_dir = folder.path().join("model");
-        let first = RunLock::take(&model_dir, true, &runner(1)).expect("it is free");
-        for alone in [true, false] {
-            let refused = RunLock::take(&model_dir, alone, &runner(2)).expect_err("it is in use");
+        let first = RunLock::take(&model_dir, RunKind::Alone, &runner(1)).expect("it is free");
+        for kind in [RunKind::Alone, RunKind::Cluster] {
+            let refused = RunLock::take(&model_dir, kind, &runner(2)).expect_err("it is in use");
             RunLock::refuse_if_taken(&model_dir).expect_err("it is in use");
             let told = refused.to_string();
             assert!(told.contains("pid 1 on h, started "), "{told}");
         }
         drop(first);
         RunLock::refuse_if_taken(&model_dir).expect("it is free");
-        let chief = RunLock::take(&model_dir, false, &runner(3)).expect("it is free");
-        let standby = RunLock::take(&model_dir, false, &runner(4)).expect("chiefs share it");
-        let refused = RunLock::take(&model_dir, true, &runner(5)).expect_err("it is in use");
+        let chief = RunLock::take(&model_dir, RunKind::Cluster, &runner(3)).expect("it is free");
+        let standby =
+            RunLock::take(&model_dir, RunKind::Cluster, &runner(4)).expect("chiefs share it");
+        let refused =
+            RunLock::take(&model_dir, RunKind::Alone, &runner(5)).expect_err("it is in use");
         assert!(refused.to_string().contains("pid 4"), "{refused}");
         drop((chief, standby));
-        RunLock::take(&model_dir, true, &runner(6)).expect("it is free");
+        RunLock::take(&model_dir, RunKind::Alone, &runner(6)).expect("it is free");
     }
 }

@@ -1,17 +1,18 @@
 //! Small files of a model directory, on this machine or in a bucket.
 
-use std::io::ErrorKind;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use trainyard_storage::is_remote;
 
 use crate::bucket::Bucket;
+use crate::model_dir::ModelDir;
 use crate::{Error, durable};
 
 /// Splits a path in a bucket into folder and name; nothing for a local path.
 fn split(path: &Path) -> Result<Option<(Bucket, String)>, Error> {
-    if !is_remote(path) {
+    if !ModelDir::is_bucket(path) {
         return Ok(None);
     }
     let name = path
@@ -19,7 +20,8 @@ fn split(path: &Path) -> Result<Option<(Bucket, String)>, Error> {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    Ok(Bucket::of(path.parent().unwrap_or(path))?.map(|bucket| (bucket, name)))
+    let folder = ModelDir::at(path.parent().unwrap_or(path))?;
+    Ok(folder.bucket().map(|bucket| (bucket, name)))
 }
 
 /// Returns a value as JSON. `path` is the file to be written, for errors.
@@ -61,7 +63,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 /// # Errors
 /// The folder cannot be read.
 pub fn names(folder: &Path) -> Result<Vec<String>, Error> {
-    if let Some(bucket) = Bucket::of(folder)? {
+    if let Some(bucket) = ModelDir::at(folder)?.bucket() {
         return Ok(bucket
             .entries("")?
             .into_iter()
@@ -88,7 +90,7 @@ pub fn names(folder: &Path) -> Result<Vec<String>, Error> {
 /// # Errors
 /// The file or folder cannot be removed.
 pub fn remove(path: &Path) -> Result<(), Error> {
-    if let Some(bucket) = Bucket::of(path)? {
+    if let Some(bucket) = ModelDir::at(path)?.bucket() {
         return bucket.remove_all(None);
     }
     let removed = if path.is_dir() {
@@ -102,12 +104,74 @@ pub fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// Creates a folder with its parents. In a bucket, folders need no creation.
+///
+/// # Errors
+/// The folder cannot be created.
+pub fn create_folder(folder: &Path) -> Result<(), Error> {
+    if ModelDir::is_bucket(folder) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(folder).map_err(Error::io("create", folder))
+}
+
+/// Appends to a file; it is created if there is none. An object cannot be appended to, so in a bucket the whole file is
+/// written again: it must have one writer.
+///
+/// # Errors
+/// The file cannot be written, or an object cannot be read.
+pub fn append(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if let Some((bucket, name)) = split(path)? {
+        let mut whole = bucket.read(&name)?.unwrap_or_default().to_vec();
+        whole.extend_from_slice(bytes);
+        return bucket.put(&name, whole);
+    }
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    opened
+        .and_then(|mut file| file.write_all(bytes))
+        .map_err(Error::io("write", path))
+}
+
+/// Reads the end of a file, about `bytes` of it, and returns it with the place at which it begins; nothing if there is no
+/// file. An object is read whole.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read_tail(path: &Path, bytes: u64) -> Result<Option<(Vec<u8>, u64)>, Error> {
+    if ModelDir::is_bucket(path) {
+        return Ok(read(path)?.map(|text| (text, 0)));
+    }
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(Error::io("open", path))?,
+    };
+    let length = file.metadata().map_err(Error::io("find", path))?.len();
+    let begin = length.saturating_sub(bytes);
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::Start(begin))
+        .and_then(|_| file.take(bytes).read_to_end(&mut tail))
+        .map_err(Error::io("read", path))?;
+    Ok(Some((tail, begin)))
+}
+
+/// Copies a local file to which a task appends into `folder`, if that is in a bucket: an object cannot be appended to. A
+/// local folder has the file itself.
+///
+/// # Errors
+/// As [`send`].
+pub fn show(file: &Path, folder: &Path) -> Result<(), Error> {
+    if ModelDir::is_bucket(folder) {
+        send(file, &folder.join(file.file_name().unwrap_or_default()))?;
+    }
+    Ok(())
+}
+
 /// Uploads a local file to a bucket. The object is complete or absent.
 ///
 /// # Errors
 /// The file cannot be read, `to` is not in a bucket, or the bucket cannot be written.
 pub fn send(file: &Path, to: &Path) -> Result<(), Error> {
-    let opened = std::fs::File::open(file).map_err(Error::io("open", file))?;
+    let opened = File::open(file).map_err(Error::io("open", file))?;
     let bytes = opened.metadata().map_err(Error::io("find", file))?.len();
     match split(to)? {
         Some((bucket, name)) => bucket.send(opened, bytes, &name),
@@ -120,7 +184,7 @@ pub fn send(file: &Path, to: &Path) -> Result<(), Error> {
 
 /// Returns the absolute form of a local path. A path in a bucket is absolute already.
 pub fn absolute(path: &Path) -> PathBuf {
-    if is_remote(path) {
+    if ModelDir::is_bucket(path) {
         path.to_owned()
     } else {
         std::path::absolute(path).unwrap_or_else(|_| path.to_owned())

@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use trainyard_storage::is_remote;
-
 use crate::Error;
-use crate::bucket::Bucket;
-use crate::files::{self, encode, write_atomically};
+use crate::files::{self, create_folder, encode, write_atomically};
+use crate::model_dir::ModelDir;
 
 /// The mark of a running evaluator, below the model directory.
 const MARK: &str = "eval/evaluator.json";
@@ -53,8 +51,8 @@ impl EvaluatorMark {
     /// The file cannot be written.
     pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
         let path = path(model_dir);
-        if let Some(folder) = path.parent().filter(|folder| !is_remote(folder)) {
-            std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        if let Some(folder) = path.parent() {
+            create_folder(folder)?;
         }
         write_atomically(&path, &encode(self, &path)?)
     }
@@ -72,10 +70,7 @@ impl EvaluatorMark {
     /// # Errors
     /// The file cannot be removed.
     pub fn remove(model_dir: &Path) -> Result<(), Error> {
-        match Bucket::of(model_dir)? {
-            Some(bucket) => bucket.remove(MARK),
-            None => files::remove(&path(model_dir)),
-        }
+        ModelDir::at(model_dir)?.remove(MARK)
     }
 }
 

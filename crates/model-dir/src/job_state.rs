@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::Bucket;
 use crate::durable::replace;
+use crate::model_dir::ModelDir;
 use crate::{Error, files, records};
 
 /// Folder of the markers in a bucket.
@@ -69,12 +70,17 @@ impl JobState {
         self.phase == JobPhase::Done || self.finished_before
     }
 
+    /// Returns whether each term has a marker of its own. Then only a chief that has claimed a term writes one.
+    pub fn is_of_a_term(model_dir: &Path) -> bool {
+        ModelDir::is_bucket(model_dir)
+    }
+
     /// Reads the marker; nothing if there is none.
     ///
     /// # Errors
     /// The file cannot be read, or is not a marker.
     pub fn read(model_dir: &Path) -> Result<Option<Self>, Error> {
-        if let Some(bucket) = Bucket::of(model_dir)? {
+        if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
             return Ok(read_in(&bucket)?.map(|(state, _)| state));
         }
         let path = model_dir.join("job_state.json");
@@ -88,7 +94,7 @@ impl JobState {
     /// # Errors
     /// As [`JobState::read`].
     pub fn read_with_time(model_dir: &Path) -> Result<Option<(Self, SystemTime)>, Error> {
-        if let Some(bucket) = Bucket::of(model_dir)? {
+        if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
             return read_in(&bucket);
         }
         let path = model_dir.join("job_state.json");
@@ -103,7 +109,7 @@ impl JobState {
     pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
         let path = model_dir.join("job_state.json");
         let text = files::encode(self, &path)?;
-        if let Some(bucket) = Bucket::of(model_dir)? {
+        if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
             return records::write(&bucket, MARKERS, self.cluster_epoch, text);
         }
         replace(&path, &text)

@@ -19,20 +19,29 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// Writes a file and flushes it to the disk.
-pub(crate) fn write_and_flush(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+///
+/// # Errors
+/// The file cannot be written or flushed.
+pub fn write_and_flush(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut file = File::create(path).map_err(Error::io("create", path))?;
     file.write_all(bytes).map_err(Error::io("write", path))?;
     file.sync_all().map_err(Error::io("flush", path))
 }
 
 /// Renames a file or folder, and makes the rename durable.
-pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+///
+/// # Errors
+/// The rename fails, or the folder cannot be flushed.
+pub fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     std::fs::rename(from, to).map_err(Error::io("rename", from))?;
     flush_folder(to.parent().unwrap_or(Path::new(".")))
 }
 
 /// Exchanges two files or folders atomically and durably. Returns `false` if the file system cannot.
-pub(crate) fn exchange(one: &Path, other: &Path) -> Result<bool, Error> {
+///
+/// # Errors
+/// The exchange fails for another reason, or the folder cannot be flushed.
+pub fn exchange(one: &Path, other: &Path) -> Result<bool, Error> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
     match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
@@ -43,7 +52,10 @@ pub(crate) fn exchange(one: &Path, other: &Path) -> Result<bool, Error> {
 }
 
 /// Makes the names in a folder durable.
-pub(crate) fn flush_folder(folder: &Path) -> Result<(), Error> {
+///
+/// # Errors
+/// The folder cannot be flushed.
+pub fn flush_folder(folder: &Path) -> Result<(), Error> {
     let folder = if folder.as_os_str().is_empty() {
         Path::new(".")
     } else {

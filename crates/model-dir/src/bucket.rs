@@ -3,30 +3,29 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trainyard_storage::{Entry, Location, Scheme, Storage, is_remote};
+use trainyard_storage::{Entry, Location, Scheme, Storage};
 
 use crate::Error;
-use crate::manifest_file::MANIFEST_BYTES_MAX;
 
 /// Timeout for accesses that may fail.
 const OPTIONAL_FILE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Largest object that is read whole, in bytes.
+pub const FILE_BYTES_MAX: u64 = 256 << 20;
+
 /// A folder of a writable object store.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     storage: Storage,
     path: PathBuf,
 }
 
 impl Bucket {
-    /// Returns the folder of a store that a path names; nothing for a local path.
+    /// Returns the folder of a store that a URL names.
     ///
     /// # Errors
-    /// The path names no folder of a store, or the store is read-only.
-    pub(crate) fn of(path: &Path) -> Result<Option<Self>, Error> {
-        if !is_remote(path) {
-            return Ok(None);
-        }
+    /// The URL names no folder of a store, or the store is read-only.
+    pub(crate) fn at(path: &Path) -> Result<Self, Error> {
         let url = path.to_string_lossy();
         let url = url.trim_end_matches('/');
         if !url
@@ -42,10 +41,10 @@ impl Bucket {
         }
         let location = Location::parse(url)?;
         match location.scheme {
-            Scheme::S3 | Scheme::Gs | Scheme::Hdfs => Ok(Some(Self {
+            Scheme::S3 | Scheme::Gs | Scheme::Hdfs => Ok(Self {
                 storage: Storage::default(),
                 path: url.into(),
-            })),
+            }),
             Scheme::Http => {
                 let scheme = url.split("://").next().unwrap_or_default().to_owned();
                 Err(trainyard_storage::Error::ReadOnly {
@@ -58,7 +57,7 @@ impl Bucket {
     }
 
     /// Returns a folder in this folder.
-    pub(crate) fn below(&self, name: &str) -> Self {
+    pub fn below(&self, name: &str) -> Self {
         Self {
             storage: self.storage.clone(),
             path: self.path.join(name),
@@ -66,31 +65,41 @@ impl Bucket {
     }
 
     /// Returns the same folder with a short timeout.
-    pub(crate) fn hastily(self) -> Self {
+    pub fn hastily(self) -> Self {
         Self {
             storage: self.storage.with_deadline(OPTIONAL_FILE_TIMEOUT),
             ..self
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns the URL of the folder.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes an object, or replaces it. Readers see the old object or the new one.
-    pub(crate) fn put(&self, name: &str, bytes: impl Into<bytes::Bytes>) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// The object cannot be written.
+    pub fn put(&self, name: &str, bytes: impl Into<bytes::Bytes>) -> Result<(), Error> {
         Ok(self.storage.put(&self.path.join(name), bytes.into())?)
     }
 
     /// Writes an object if there is none. Returns `false` if there is one. It may be this one, if a reply was lost.
-    pub(crate) fn put_if_absent(&self, name: &str, bytes: Vec<u8>) -> Result<bool, Error> {
+    ///
+    /// # Errors
+    /// The object cannot be written.
+    pub fn put_if_absent(&self, name: &str, bytes: Vec<u8>) -> Result<bool, Error> {
         Ok(self
             .storage
             .put_if_absent(&self.path.join(name), bytes.into())?)
     }
 
     /// Uploads a file.
-    pub(crate) fn send(&self, file: std::fs::File, bytes: u64, name: &str) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// The file cannot be read, or the object cannot be written.
+    pub fn send(&self, file: std::fs::File, bytes: u64, name: &str) -> Result<(), Error> {
         let path = self.path.join(name);
         self.storage
             .upload(file, bytes, &path)
@@ -98,14 +107,18 @@ impl Bucket {
     }
 
     /// Reads a whole object; nothing if there is none.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<bytes::Bytes>, Error> {
-        Ok(self
-            .storage
-            .read(&self.path.join(name), MANIFEST_BYTES_MAX)?)
+    ///
+    /// # Errors
+    /// The object cannot be read, or is larger than 256 MiB.
+    pub fn read(&self, name: &str) -> Result<Option<bytes::Bytes>, Error> {
+        Ok(self.storage.read(&self.path.join(name), FILE_BYTES_MAX)?)
     }
 
     /// Returns the size of an object; nothing if there is none.
-    pub(crate) fn bytes(&self, name: &str) -> Result<Option<u64>, Error> {
+    ///
+    /// # Errors
+    /// The store does not say.
+    pub fn bytes(&self, name: &str) -> Result<Option<u64>, Error> {
         let path = self.path.join(name);
         match self.storage.stamp(&path) {
             Ok(stamp) => Ok(Some(stamp.bytes)),
@@ -117,7 +130,10 @@ impl Bucket {
     }
 
     /// Returns the entries of this folder, or of a folder `name` in it, ordered by name.
-    pub(crate) fn entries(&self, name: &str) -> Result<Vec<Entry>, Error> {
+    ///
+    /// # Errors
+    /// The folder cannot be listed.
+    pub fn entries(&self, name: &str) -> Result<Vec<Entry>, Error> {
         let folder = if name.is_empty() {
             self.path.clone()
         } else {
@@ -127,12 +143,18 @@ impl Bucket {
     }
 
     /// Removes an object, and all objects below a folder of that name.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// An object cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
         Ok(self.storage.remove_all(&self.path.join(name), None)?)
     }
 
     /// Removes all objects in the folder, `first` before the others.
-    pub(crate) fn remove_all(&self, first: Option<&str>) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// An object cannot be removed.
+    pub fn remove_all(&self, first: Option<&str>) -> Result<(), Error> {
         Ok(self.storage.remove_all(&self.path, first)?)
     }
 }
