@@ -1,6 +1,10 @@
 //! Build script: gives a release build its commit, so that two builds of one version can be distinguished.
 //!
 //! Only release builds run git. Otherwise each commit would make developers compile this crate again.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "Cargo speaks to a build script by the environment"
+)]
 
 use std::env;
 use std::process::Command;

@@ -124,51 +124,6 @@ fn crates_that_decide_have_no_clock_environment_or_chance_of_their_own() {
     assert_none("impure lines", &offenders);
 }
 
-trial!(only_the_launcher_and_the_command_read_environment_and_signals);
-fn only_the_launcher_and_the_command_read_environment_and_signals() {
-    let words = [
-        "std::env::var",
-        "std::env::args",
-        "signal::unix",
-        "signal::ctrl_c",
-    ];
-    let offenders: Vec<String> = sources()
-        .into_iter()
-        .filter(|(name, _)| {
-            name.starts_with("crates/")
-                && name.contains("/src/")
-                && !in_crate(name, &["daemon", "command", "benchmark", "testing"])
-        })
-        .flat_map(|(name, text)| holding(&name, &text, &words))
-        .collect();
-    assert_none("lines that read the environment", &offenders);
-}
-
-trial!(time_is_read_from_the_clock_of_the_runtime);
-fn time_is_read_from_the_clock_of_the_runtime() {
-    // A test can stop tokio's clock. Threads and benchmarks have no runtime.
-    let threads = [
-        "crates/write-ahead-log/src/folder.rs",
-        "crates/write-ahead-log/src/log.rs",
-        "crates/model-dir/src/claim.rs",
-        "crates/security/src/credentials.rs",
-        "crates/command/src/progress.rs",
-    ];
-    let offenders: Vec<String> = sources()
-        .into_iter()
-        .filter(|(name, _)| name.starts_with("crates/") && name.contains("/src/"))
-        .filter(|(name, _)| !threads.contains(&name.as_str()) && !name.contains("/bench/"))
-        .filter(|(_, text)| {
-            let named = paths(&code(text));
-            named
-                .iter()
-                .any(|path| path.starts_with("std::time::Instant"))
-        })
-        .map(|(name, _)| name)
-        .collect();
-    assert_none("files that read std::time::Instant", &offenders);
-}
-
 trial!(nothing_is_global);
 fn nothing_is_global() {
     let words = [

@@ -1,4 +1,8 @@
 //! `trainyard bench`: the speed of the parts of training on this machine.
+#![expect(
+    clippy::disallowed_types,
+    reason = "a benchmark measures the time of the machine"
+)]
 
 mod arguments;
 mod conditions;

@@ -244,7 +244,7 @@ impl Checkpoint {
                 .unwrap_or(shard.bytes);
             let found = self.checksum_of(shard, 0..front)?;
             if found != shard.header_crc32c {
-                return Err(self.differs(shard, "header", 0, found, shard.header_crc32c));
+                return Err(self.differs(shard, "header at byte 0", found, shard.header_crc32c));
             }
         }
         Ok(())
@@ -270,18 +270,12 @@ impl Checkpoint {
         if found == tensor.crc32c {
             return Ok(());
         }
-        Err(self.differs(shard, &tensor.name, tensor.offset, found, tensor.crc32c))
+        let place = format!("{} at byte {}", tensor.name, tensor.offset);
+        Err(self.differs(shard, &place, found, tensor.crc32c))
     }
 
-    fn differs(
-        &self,
-        shard: &ShardRecord,
-        name: &str,
-        offset: u64,
-        found: u32,
-        expected: u32,
-    ) -> Error {
-        let what = format!("{name} at byte {offset}: crc32c {found:08x}, expected {expected:08x}");
+    fn differs(&self, shard: &ShardRecord, place: &str, found: u32, expected: u32) -> Error {
+        let what = format!("{place}: crc32c {found:08x}, expected {expected:08x}");
         Error::damaged(&self.path.join(&shard.file), what)
     }
 

@@ -12,7 +12,7 @@ use tonic::service::Routes;
 use tracing::warn;
 use trainyard_cluster_client::{RemoteServer, ServerClient};
 use trainyard_cluster_spec::{Role, Servers, Task};
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
+use trainyard_daemon::{CancellationToken, Context, ServerLimits, Services, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build};
 use trainyard_model_dir::{
@@ -358,15 +358,11 @@ async fn elect_and_lead(
             Some(hub) => routes.add_service(hub.service()),
             None => routes,
         };
-        serve(
-            listener,
+        let services = Services {
             routes,
-            trainyard_protocol::DESCRIPTORS,
-            &own,
-            limits,
-            end,
-        )
-        .await
+            descriptors: trainyard_protocol::DESCRIPTORS,
+        };
+        serve(listener, services, &own, limits, end).await
     });
     let job = Arc::clone(&context.job);
     let missed = job

@@ -182,14 +182,26 @@ fn told(label: &LabelConfig, found: Checked) -> impl Iterator<Item = Diagnostic>
                 "{count} of {read} records of the sample have this problem"
             )),
         };
-        problem.help(cure(label, &first, count == read))
+        let share = if count == read {
+            BadShare::All
+        } else {
+            BadShare::Some
+        };
+        problem.help(cure(label, &first, share))
     });
     of_files.chain(of_records)
 }
 
-/// Returns the cure for bad records. `all` means that every record looked at is bad: then the job is wrong, not the
-/// records.
-fn cure(label: &LabelConfig, first: &BadRow, all: bool) -> String {
+/// Which of the records that were looked at are bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BadShare {
+    /// All of them: then the job is wrong, not the records.
+    All,
+    Some,
+}
+
+/// Returns the cure for bad records.
+fn cure(label: &LabelConfig, first: &BadRow, share: BadShare) -> String {
     let is_label = first.column.as_ref() == Some(&label.column);
     let is_text = first.reason.ends_with("is not a number");
     if is_label && is_text && label.positive.is_none() && label.vocabulary.is_none() {
@@ -199,7 +211,7 @@ fn cure(label: &LabelConfig, first: &BadRow, all: bool) -> String {
     }
     match first.cause() {
         Some(cause) => cause,
-        None if all => {
+        None if share == BadShare::All => {
             "correct the job: the kind, the shape or the column of the feature, or the input's delimiter"
                 .to_owned()
         }

@@ -10,6 +10,7 @@ use trainyard_model::{Build, Error, ExportOnnx, Model, any_of, exportable_of};
 use trainyard_run_config::Job;
 
 use crate::arguments::JobArguments;
+use crate::progress::Show;
 use crate::{
     check, convert, deploy, evaluate, export, import_tf, init, inspect, pki, predict, run, scale,
     stats, status, train, transform, up,
@@ -123,10 +124,14 @@ pub fn main_with_commands<C: Commands>(build: Build) -> ExitCode {
     };
     match command.action {
         Action::Train(train) => {
-            let quiet = std::io::stderr().is_terminal();
-            let outcome = with_log(&train.job, if quiet { "warn" } else { "info" });
+            let (show, level) = if std::io::stderr().is_terminal() {
+                (Show::Line, "warn")
+            } else {
+                (Show::Nothing, "info")
+            };
+            let outcome = with_log(&train.job, level);
             finish(
-                outcome.and_then(|()| train::train(&train, build, quiet)),
+                outcome.and_then(|()| train::train(&train, build, show)),
                 train.job.log_format,
             )
         }

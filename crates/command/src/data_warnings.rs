@@ -356,11 +356,7 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
             let help = "make it kind = \"numeric\", or kind = \"bucketized\" with boundaries";
             findings.warnings.push(warning(message, help));
         }
-        FeatureKind::Vocabulary {
-            values, integers, ..
-        } => {
-            look_at_vocabulary(feature, values, *integers, column, findings);
-        }
+        FeatureKind::Vocabulary { .. } => look_at_vocabulary(feature, column, findings),
         _ => {}
     }
 }
@@ -389,16 +385,16 @@ fn look_at_boundaries(
     }
 }
 
-fn look_at_vocabulary(
-    feature: &FeatureConfig,
-    values: &[String],
-    integers: bool,
-    column: &ColumnProfile,
-    findings: &mut Findings,
-) {
+fn look_at_vocabulary(feature: &FeatureConfig, column: &ColumnProfile, findings: &mut Findings) {
+    let FeatureKind::Vocabulary {
+        values, integers, ..
+    } = &feature.kind
+    else {
+        return;
+    };
     let number = |text: &str| text.trim().parse::<i64>().ok();
     let known = |text: &str| {
-        if integers {
+        if *integers {
             let wanted = number(text);
             wanted.is_some() && values.iter().any(|value| number(value) == wanted)
         } else {

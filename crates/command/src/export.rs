@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
 use trainyard_diagnostic::Diagnostic;
-use trainyard_evaluator::export as write_export;
+use trainyard_evaluator::{ScoredModel, export as write_export};
 use trainyard_model::{Build, Scores};
 use trainyard_run_config::{ExportForm, ExportFormat};
 
@@ -70,7 +70,12 @@ pub(crate) fn export(arguments: &Export, build: Build) -> Result<(), Vec<Diagnos
             formats,
             hashed_as_ids: arguments.hashed_as_ids,
         };
-        let path = write_export(&*model, &checkpoint, &Scores::new(), &form, &folder, now)?;
+        let scored = ScoredModel {
+            model: &*model,
+            checkpoint: &checkpoint,
+            scores: &Scores::new(),
+        };
+        let path = write_export(&scored, &form, &folder, now)?;
         print(&format!("{}\n", path.display()))
     };
     work().map_err(|problem| vec![problem])

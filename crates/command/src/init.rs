@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use job_file::JobFile;
-use plan::{Plan, Wishes};
+use plan::{Coverage, Plan, Wishes};
 use source::Source;
 use split::Parts;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -121,7 +121,11 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
         label: arguments.label.clone(),
         positive: arguments.positive.clone(),
         time: arguments.time.clone(),
-        is_sample: !arguments.all && found.rows >= arguments.rows,
+        coverage: if !arguments.all && found.rows >= arguments.rows {
+            Coverage::Sample
+        } else {
+            Coverage::Whole
+        },
         is_libsvm: matches!(source.format, Format::LibSvm(_)),
     };
     let plan = Plan::make(&found, evaluated.as_ref(), &wishes)?;

@@ -2,6 +2,10 @@
 //!
 //! A program links this crate through `trainyard`. The program `trainyard` adds commands of its own: see
 //! [`main_with_commands`].
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a home of environment, command line and signals: others are given what they say"
+)]
 
 mod admin_client;
 mod arguments;

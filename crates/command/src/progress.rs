@@ -1,4 +1,8 @@
 //! The progress line of a terminal.
+#![expect(
+    clippy::disallowed_types,
+    reason = "the rate on the terminal is that of the wall clock"
+)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,6 +12,15 @@ use trainyard_trainer::OnStep;
 
 /// Time between two redraws of the line.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Whether a run shows its progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// A line on the terminal.
+    Line,
+    /// Nothing: log lines say what happens.
+    Nothing,
+}
 
 /// Returns a function that redraws the line after a step, and the line itself, which the caller clears at the end.
 pub(crate) fn progress_line(max_steps: Option<u64>) -> (OnStep, ProgressBar) {

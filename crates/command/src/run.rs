@@ -9,6 +9,7 @@ use trainyard_daemon::{Arguments, Context, finish, start_logging, supervise};
 use trainyard_model::Build;
 
 use crate::arguments::JobArguments;
+use crate::progress::Show;
 use crate::train::{Train, is_alone, train};
 
 /// Roles by name.
@@ -56,7 +57,7 @@ pub(crate) fn run(run: &Run, build: Build) -> ExitCode {
             no_evaluation: false,
             admin_listen: arguments.admin_listen.clone(),
         };
-        return finish(train(&whole, build, false), arguments.log_format);
+        return finish(train(&whole, build, Show::Nothing), arguments.log_format);
     }
     let role = run.role.map(|role| match role {
         RoleName::Chief => Role::Chief,

@@ -17,7 +17,7 @@ use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::output::{print, result_line, table};
-use crate::progress::progress_line;
+use crate::progress::{Show, progress_line};
 use crate::up::share_of_cores;
 
 #[derive(Debug, Args)]
@@ -40,11 +40,7 @@ pub(crate) struct Train {
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// Trains a job to its end.
-pub(crate) fn train(
-    arguments: &Train,
-    build: Build,
-    terminal: bool,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn train(arguments: &Train, build: Build, show: Show) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
     if std::env::var("TF_CONFIG").is_ok_and(|text| !is_alone(Some(&text))) {
         let problem = Diagnostic::warning(
@@ -72,7 +68,7 @@ pub(crate) fn train(
     context.serves_admin = arguments.admin_listen.is_some();
     context.admin_listen.clone_from(&arguments.admin_listen);
     supervise(context, async move |context, stop| {
-        alone(context, build, terminal, stop).await
+        alone(context, build, show, stop).await
     })
     .map_err(|problem| vec![problem])
 }
@@ -95,7 +91,7 @@ fn replicas(job: &mut Job) -> usize {
 async fn alone(
     context: Context,
     build: Build,
-    terminal: bool,
+    show: Show,
     stop: CancellationToken,
 ) -> Result<(), Diagnostic> {
     let job = Arc::clone(&context.job);
@@ -120,7 +116,10 @@ async fn alone(
             .map(|rendezvous| Mirror { shard, rendezvous })
     };
     let (draw, bar) = progress_line(job.train.max_steps);
-    let draw = if terminal { draw } else { Arc::new(|_: &_| {}) };
+    let draw = match show {
+        Show::Line => draw,
+        Show::Nothing => Arc::new(|_: &_| {}),
+    };
     let own = mirror(shard.clone());
     let mut leading = Chief::new(
         &context,

@@ -2,6 +2,10 @@
 //!
 //! Only this crate and the operator's command read arguments, the environment and signals. A role is a function
 //! from a [`Context`] and a cancellation token to an outcome.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a home of environment, command line and signals: others are given what they say"
+)]
 
 mod admin;
 mod arguments;
@@ -34,7 +38,7 @@ pub use listener::{Listener, SocketFile, listen};
 pub use logging::start_logging;
 pub use page::{Content, Page};
 pub use readiness::{Readiness, ReadinessState};
-pub use server::{ServerLimits, serve};
+pub use server::{ServerLimits, Services, serve};
 pub use telemetry::Telemetry;
 /// Token that is cancelled when the program must stop.
 pub use tokio_util::sync::CancellationToken;

@@ -63,39 +63,43 @@ impl Default for ServerLimits {
     }
 }
 
-/// Serves `routes`, the health service and reflection until `stop` is cancelled. The context's security authorizes
+/// What a task serves.
+#[derive(Debug)]
+pub struct Services {
+    /// The gRPC services.
+    pub routes: Routes,
+    /// Their descriptors, for reflection.
+    pub descriptors: &'static [u8],
+}
+
+/// Serves `services`, the health service and reflection until `stop` is cancelled. The context's security authorizes
 /// callers.
 ///
 /// # Errors
 /// The transport failed.
-pub fn serve<'a>(
+pub fn serve(
     listener: Listener,
-    routes: Routes,
-    descriptors: &'static [u8],
-    context: &'a Context,
+    services: Services,
+    context: &Context,
     limits: ServerLimits,
     stop: CancellationToken,
-) -> BoxFuture<'a, Result<(), Diagnostic>> {
+) -> BoxFuture<'_, Result<(), Diagnostic>> {
     let door = (&context.readiness, &context.security);
     // The future is boxed, so that HTTP/2 is compiled once here, and not again in each program that serves.
-    Box::pin(serve_guarded(
-        listener,
-        routes,
-        descriptors,
-        door,
-        limits,
-        stop,
-    ))
+    Box::pin(serve_guarded(listener, services, door, limits, stop))
 }
 
 async fn serve_guarded(
     listener: Listener,
-    routes: Routes,
-    descriptors: &'static [u8],
+    services: Services,
     (readiness, security): (&Readiness, &Arc<Security>),
     limits: ServerLimits,
     stop: CancellationToken,
 ) -> Result<(), Diagnostic> {
+    let Services {
+        routes,
+        descriptors,
+    } = services;
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut standing = readiness.watch();
     let watcher = tokio::spawn(async move {
@@ -172,15 +176,11 @@ mod tests {
         let end = stop.clone();
         let server = tokio::spawn(async move {
             let door = (&readiness, &Arc::default());
-            serve_guarded(
-                Listener::Tcp(listener),
-                Routes::default(),
-                &[],
-                door,
-                limits,
-                end,
-            )
-            .await
+            let services = Services {
+                routes: Routes::default(),
+                descriptors: &[],
+            };
+            serve_guarded(Listener::Tcp(listener), services, door, limits, end).await
         });
         for said in [
             &b""[..],

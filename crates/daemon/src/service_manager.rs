@@ -60,43 +60,28 @@ pub(crate) async fn follow(
             stopping = true;
         }
         tell(&states);
-        if !rest(
-            &mut standing,
-            &mut questions,
-            &watchdog,
-            question.is_some(),
-            &stop,
-            stopping,
-        )
-        .await
-        {
-            return;
+        tokio::select! {
+            changed = standing.changed() => if changed.is_err() {
+                // The state cannot change any more.
+                return;
+            },
+            () = stop.cancelled(), if !stopping => {}
+            () = report_loops(&mut questions, &watchdog), if question.is_some() => {}
         }
     }
 }
 
-/// Reports the watchdog until the state changes or the daemon stops. Returns `false` if the state cannot change any
-/// more.
-async fn rest(
-    standing: &mut watch::Receiver<ReadinessState>,
-    questions: &mut tokio::time::Interval,
-    watchdog: &Watchdog,
-    watched: bool,
-    stop: &CancellationToken,
-    stopping: bool,
-) -> bool {
+/// Reports to the watchdog of the service manager for ever, as long as the loops of the daemon make progress.
+async fn report_loops(questions: &mut tokio::time::Interval, watchdog: &Watchdog) {
     loop {
-        tokio::select! {
-            changed = standing.changed() => return changed.is_ok(),
-            () = stop.cancelled(), if !stopping => return true,
-            _ = questions.tick(), if watched => {
-                if watchdog.all_loops_alive() {
-                    tell(&[NotifyState::Watchdog]);
-                } else {
-                    warn!("a loop of this daemon does not make progress: the daemon does not \
-                        report to the watchdog of the service manager");
-                }
-            }
+        questions.tick().await;
+        if watchdog.all_loops_alive() {
+            tell(&[NotifyState::Watchdog]);
+        } else {
+            warn!(
+                "a loop of this daemon does not make progress: the daemon does not report to the \
+                watchdog of the service manager"
+            );
         }
     }
 }

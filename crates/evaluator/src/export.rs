@@ -25,27 +25,36 @@ fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
     .help("check the disk and the folder")
 }
 
+/// A model, its values, and how good they are.
+#[derive(Clone, Copy)]
+pub struct ScoredModel<'a> {
+    /// The model.
+    pub model: &'a AnyModel,
+    /// The values.
+    pub checkpoint: &'a Checkpoint,
+    /// Metrics of the values; empty if they were not evaluated.
+    pub scores: &'a Scores,
+}
+
 /// Writes an export into `folder/<unix seconds>`, whole or not at all, and returns its path. If there is an export of
 /// that second, the next free second is used.
 ///
 /// # Errors
 /// The checkpoint cannot be read, the folder cannot be written, or the model cannot be expressed in a format.
 pub fn export(
-    model: &AnyModel,
-    checkpoint: &Checkpoint,
-    scores: &Scores,
+    scored: &ScoredModel<'_>,
     form: &ExportForm,
     folder: &Path,
     unix_secs: u64,
 ) -> Result<PathBuf, Diagnostic> {
     if ModelDir::is_bucket(folder) {
-        return export_remotely(model, checkpoint, scores, form, folder, unix_secs);
+        return export_remotely(scored, form, folder, unix_secs);
     }
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let second = free_second(folder, unix_secs)?;
     let temporary = folder.join(format!("temp-{second}"));
     let target = folder.join(second.to_string());
-    let written = write(model, checkpoint, scores, form, &temporary).and_then(|()| {
+    let written = write(scored, form, &temporary).and_then(|()| {
         std::fs::rename(&temporary, &target).map_err(|error| failed(&target, error))
     });
     if written.is_err() {
@@ -57,16 +66,14 @@ pub fn export(
 /// Writes an export into a bucket, by way of a local temporary folder. The description is sent last: an export without
 /// it is incomplete.
 fn export_remotely(
-    model: &AnyModel,
-    checkpoint: &Checkpoint,
-    scores: &Scores,
+    scored: &ScoredModel<'_>,
     form: &ExportForm,
     folder: &Path,
     unix_secs: u64,
 ) -> Result<PathBuf, Diagnostic> {
     let target = folder.join(free_second(folder, unix_secs)?.to_string());
     let here = tempfile::tempdir().map_err(|error| failed(&target, error))?;
-    write(model, checkpoint, scores, form, here.path())?;
+    write(scored, form, here.path())?;
     let files = names(here.path())?
         .into_iter()
         .filter(|name| name != DESCRIPTION);
@@ -86,13 +93,12 @@ fn free_second(folder: &Path, unix_secs: u64) -> Result<u64, Diagnostic> {
     Ok(second)
 }
 
-fn write(
-    model: &AnyModel,
-    checkpoint: &Checkpoint,
-    scores: &Scores,
-    form: &ExportForm,
-    folder: &Path,
-) -> Result<(), Diagnostic> {
+fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(), Diagnostic> {
+    let ScoredModel {
+        model,
+        checkpoint,
+        scores,
+    } = *scored;
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let read = model
         .variables()

@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::{info, warn};
-use trainyard_checkpoint::Checkpoint;
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{AnyModel, Scores};
 use trainyard_model_dir::{encode, names, read, remove, write_atomically};
 use trainyard_run_config::{ExporterConfig, ExporterKind};
 
-use crate::export::{DESCRIPTION, export};
+use crate::export::{DESCRIPTION, ScoredModel, export};
 
 /// Name of the file that records the best evaluation.
 const STATE: &str = "best.json";
@@ -37,25 +35,32 @@ fn better(config: &ExporterConfig, best: Option<&Best>, value: f64) -> bool {
     }
 }
 
+/// Place of an evaluated checkpoint among those of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The last one: the job is over.
+    Last,
+    /// Others may follow.
+    Earlier,
+}
+
 /// Runs one exporter after an evaluation. Returns the path of the export, if there is one.
 pub(crate) fn run(
     config: &ExporterConfig,
-    model: &AnyModel,
-    checkpoint: &Checkpoint,
-    scores: &Scores,
+    scored: &ScoredModel<'_>,
     model_dir: &Path,
     now: u64,
-    last: bool,
+    turn: Turn,
 ) -> Result<Option<PathBuf>, Diagnostic> {
     let folder = model_dir.join("export").join(&config.name);
     let state = folder.join(STATE);
-    let global_step = checkpoint.manifest().global_step;
+    let global_step = scored.checkpoint.manifest().global_step;
     let best = match config.kind {
-        ExporterKind::Final if !last => return Ok(None),
+        ExporterKind::Final if turn != Turn::Last => return Ok(None),
         ExporterKind::Final | ExporterKind::Latest => None,
         ExporterKind::Best => {
-            let value = *scores.get(&config.metric).ok_or_else(|| {
-                let known: Vec<&str> = scores.keys().map(String::as_str).collect();
+            let value = *scored.scores.get(&config.metric).ok_or_else(|| {
+                let known: Vec<&str> = scored.scores.keys().map(String::as_str).collect();
                 Diagnostic::error(
                     Code::E1101,
                     format!(
@@ -77,7 +82,7 @@ pub(crate) fn run(
             })
         }
     };
-    let path = export(model, checkpoint, scores, &config.form, &folder, now)?;
+    let path = export(scored, &config.form, &folder, now)?;
     if let Some(best) = best {
         write_atomically(&state, &encode(&best, &state)?)?;
         info!(exporter = %config.name, metric = %best.metric, value = best.value, step = global_step, "best so far: exported");
@@ -206,17 +211,25 @@ mod tests {
 
     use super::*;
 
-    fn config(metric: &str, higher: bool) -> ExporterConfig {
+    /// An exporter of the model with the highest value of a metric.
+    fn higher(metric: &str) -> ExporterConfig {
         ExporterConfig {
             kind: ExporterKind::Best,
             name: "best".into(),
             exports_to_keep: 5,
             metric: metric.into(),
-            higher_is_better: higher,
+            higher_is_better: true,
             form: ExportForm {
                 formats: vec![ExportFormat::Safetensors],
                 hashed_as_ids: false,
             },
+        }
+    }
+
+    fn lower(metric: &str) -> ExporterConfig {
+        ExporterConfig {
+            higher_is_better: false,
+            ..higher(metric)
         }
     }
 
@@ -227,17 +240,17 @@ mod tests {
             value: 0.5,
             global_step: 1,
         };
-        let lower = config("loss", false);
-        assert!(better(&lower, None, 9.0) && !better(&lower, None, f64::NAN));
+        let least = lower("loss");
+        assert!(better(&least, None, 9.0) && !better(&least, None, f64::NAN));
         assert!(
-            better(&lower, Some(&best), 0.4)
-                && !better(&lower, Some(&best), 0.5)
-                && !better(&lower, Some(&best), f64::NAN)
+            better(&least, Some(&best), 0.4)
+                && !better(&least, Some(&best), 0.5)
+                && !better(&least, Some(&best), f64::NAN)
         );
-        let higher = config("loss", true);
-        assert!(better(&higher, Some(&best), 0.6) && !better(&higher, Some(&best), 0.5));
+        let most = higher("loss");
+        assert!(better(&most, Some(&best), 0.6) && !better(&most, Some(&best), 0.5));
         assert!(
-            better(&config("auc", true), Some(&best), 0.1),
+            better(&higher("auc"), Some(&best), 0.1),
             "another metric starts anew"
         );
     }
@@ -249,12 +262,8 @@ mod tests {
             value: 0.5,
             global_step: 1,
         };
-        assert!(!better(&config("loss", true), Some(&best), f64::INFINITY));
-        assert!(!better(
-            &config("loss", false),
-            Some(&best),
-            f64::NEG_INFINITY
-        ));
+        assert!(!better(&higher("loss"), Some(&best), f64::INFINITY));
+        assert!(!better(&lower("loss"), Some(&best), f64::NEG_INFINITY));
     }
 
     fn exported(folder: &Path, second: u64, text: &str) {
@@ -265,7 +274,7 @@ mod tests {
     #[test]
     fn a_damaged_best_is_set_aside_and_found_again_among_the_exports() {
         let folder = tempfile::tempdir().expect("a folder");
-        let config = config("auc", true);
+        let config = higher("auc");
         let state = folder.path().join(STATE);
         assert_eq!(best_so_far(&config, folder.path()).expect("none yet"), None);
         exported(
@@ -318,7 +327,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join(STATE), "{").expect("written");
         assert_eq!(
-            best_so_far(&config("auc", true), folder.path()).expect("it goes on"),
+            best_so_far(&higher("auc"), folder.path()).expect("it goes on"),
             None
         );
         assert!(

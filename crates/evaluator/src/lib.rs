@@ -20,7 +20,7 @@ use trainyard_model::PREMADE;
 
 pub use compared::check_exporters;
 pub use evaluation::{Predicted, evaluate, predict};
-pub use export::export;
+pub use export::{ScoredModel, export};
 pub use parameters::Parameters;
 pub use run::{Config, Report, parts, run, warn_of_one_class};
 

@@ -1,7 +1,7 @@
 //! The evaluator's loop.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -22,7 +22,8 @@ use trainyard_run_config::{Agreement, EvaluationConfig, ExporterKind, Job};
 use crate::compared::check_exporters;
 use crate::evaluation::evaluate;
 use crate::events::Events;
-use crate::exporter;
+use crate::export::ScoredModel;
+use crate::exporter::{self, Turn};
 use crate::parameters::Parameters;
 use crate::telemetry::Telemetry;
 
@@ -216,7 +217,15 @@ async fn watch_checkpoints(
             (config.set_status)("evaluating", true, Vec::new());
             let last = over.is_some() && newest.as_ref() == Some(&found);
             owes_final = !last && exports_final;
-            match evaluate_blocking(&config, &model, &found, last, &telemetry, &events).await? {
+            let work = Evaluation {
+                job: Arc::clone(&config.job),
+                model: Arc::clone(&model),
+                path: found.path.clone(),
+                turn: if last { Turn::Last } else { Turn::Earlier },
+                events: Arc::clone(&events),
+                watched_loop: config.watchdog.watch_loop(),
+            };
+            match evaluate_blocking(work, found.step, &telemetry).await? {
                 Some(scores) => {
                     report.steps.push(found.step);
                     report.scores = scores;
@@ -285,27 +294,21 @@ fn other_job(job: &Job) -> Result<Option<Diagnostic>, Diagnostic> {
     }))
 }
 
+/// Evaluates a checkpoint in a thread of its own. Returns `None` if the checkpoint was removed before it could be read.
 async fn evaluate_blocking(
-    config: &Config,
-    model: &Arc<AnyModel>,
-    found: &Found,
-    last: bool,
+    work: Evaluation,
+    step: u64,
     telemetry: &Telemetry,
-    events: &Arc<Events>,
 ) -> Result<Option<Scores>, Diagnostic> {
-    let job = Arc::clone(&config.job);
-    let model = Arc::clone(model);
-    let path = found.path.clone();
     let started = Instant::now();
-    let watched_loop = config.watchdog.watch_loop();
-    let events = Arc::clone(events);
-    let work = move || evaluate_and_export(&job, &*model, &path, last, &events, &watched_loop);
-    let outcome = tokio::task::spawn_blocking(work).await.map_err(|error| {
-        Diagnostic::error(Code::E9001, format!("the evaluation has failed: {error}"))
-    })??;
+    let outcome = tokio::task::spawn_blocking(move || work.evaluate_and_export())
+        .await
+        .map_err(|error| {
+            Diagnostic::error(Code::E9001, format!("the evaluation has failed: {error}"))
+        })??;
     if let Some((scores, exports)) = &outcome {
         telemetry.seconds.record(started.elapsed());
-        telemetry.record(found.step, scores);
+        telemetry.record(step, scores);
         telemetry.exports.increment(*exports as u64);
     }
     Ok(outcome.map(|(scores, _)| scores))
@@ -339,96 +342,108 @@ fn pin_owner() -> String {
     )
 }
 
-/// Evaluates one checkpoint, writes the results and runs the exporters. Returns `None` if the checkpoint was removed
-/// before it could be read.
-fn evaluate_and_export(
-    job: &Job,
-    model: &AnyModel,
-    path: &Path,
-    last: bool,
-    events: &Events,
-    watched_loop: &WatchedLoop,
-) -> Result<Option<(Scores, usize)>, Diagnostic> {
-    let _pin = match pin(path, &pin_owner()) {
-        Ok(pin) => pin,
-        Err(_) if !is_committed(path)? => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let checkpoint = match Checkpoint::open(path) {
-        Ok(checkpoint) => Arc::new(checkpoint),
-        Err(_) if !is_committed(path)? => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let read = Parameters::read(&Origin::Own(Arc::clone(&checkpoint)), model);
-    let parameters = match read.and_then(|read| Ok(checkpoint.check_read().map(|_| read)?)) {
-        Ok(parameters) => parameters,
-        // The chief removed the checkpoint before it saw this evaluator's pin.
-        Err(_) if !is_committed(path)? => return Ok(None),
-        Err(problem) => return Err(problem),
-    };
-    let step = checkpoint.manifest().global_step;
-    let score = |part: Part, dead_letter: Option<&str>, steps: Option<u64>| {
-        let dead_letter = dead_letter.map(|name| job.local_dir().join("dead_letter").join(name));
-        let input = input_options(job, part, Shard::WHOLE, dead_letter)?;
-        evaluate(model, &parameters, input, steps, || watched_loop.beat())
-    };
-    let shown = |scores: &Scores| {
-        let shown: Vec<String> = scores
-            .iter()
-            .map(|(name, value)| format!("{name} = {value:.5}"))
-            .collect();
-        shown.join(", ")
-    };
-    let mut scores = score(Part::Eval, Some("eval.jsonl"), job.eval.steps)?;
-    info!("evaluated global step {step}: {}", shown(&scores));
-    warn_of_one_class(&scores);
-    if job.eval.on_training_data {
-        let training = score(Part::TrainForEvaluation, None, job.eval.steps)?;
-        info!(
-            "on the training data, global step {step}: {}",
-            shown(&training)
-        );
-        events.tell(job, "eval_train", &checkpoint, &training);
-        write_result(&job.model_dir.join("eval_train"), &checkpoint, &training)?;
+/// The evaluation of one checkpoint.
+struct Evaluation {
+    job: Arc<Job>,
+    model: Arc<AnyModel>,
+    /// Folder of the checkpoint.
+    path: PathBuf,
+    turn: Turn,
+    events: Arc<Events>,
+    watched_loop: WatchedLoop,
+}
+
+impl Evaluation {
+    /// Evaluates the checkpoint, writes the results and runs the exporters. Returns the scores and the number of exports;
+    /// nothing if the checkpoint was removed before it could be read.
+    fn evaluate_and_export(&self) -> Result<Option<(Scores, usize)>, Diagnostic> {
+        let Self {
+            job,
+            model,
+            path,
+            events,
+            watched_loop,
+            ..
+        } = self;
+        let model: &AnyModel = &**model;
+        let _pin = match pin(path, &pin_owner()) {
+            Ok(pin) => pin,
+            Err(_) if !is_committed(path)? => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let checkpoint = match Checkpoint::open(path) {
+            Ok(checkpoint) => Arc::new(checkpoint),
+            Err(_) if !is_committed(path)? => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let read = Parameters::read(&Origin::Own(Arc::clone(&checkpoint)), model);
+        let parameters = match read.and_then(|read| Ok(checkpoint.check_read().map(|_| read)?)) {
+            Ok(parameters) => parameters,
+            // The chief removed the checkpoint before it saw this evaluator's pin.
+            Err(_) if !is_committed(path)? => return Ok(None),
+            Err(problem) => return Err(problem),
+        };
+        let step = checkpoint.manifest().global_step;
+        let score = |part: Part, dead_letter: Option<&str>, steps: Option<u64>| {
+            let dead_letter =
+                dead_letter.map(|name| job.local_dir().join("dead_letter").join(name));
+            let input = input_options(job, part, Shard::WHOLE, dead_letter)?;
+            evaluate(model, &parameters, input, steps, || watched_loop.beat())
+        };
+        let shown = |scores: &Scores| {
+            let shown: Vec<String> = scores
+                .iter()
+                .map(|(name, value)| format!("{name} = {value:.5}"))
+                .collect();
+            shown.join(", ")
+        };
+        let mut scores = score(Part::Eval, Some("eval.jsonl"), job.eval.steps)?;
+        info!("evaluated global step {step}: {}", shown(&scores));
+        warn_of_one_class(&scores);
+        if job.eval.on_training_data {
+            let training = score(Part::TrainForEvaluation, None, job.eval.steps)?;
+            info!(
+                "on the training data, global step {step}: {}",
+                shown(&training)
+            );
+            events.tell(job, "eval_train", &checkpoint, &training);
+            write_result(&job.model_dir.join("eval_train"), &checkpoint, &training)?;
+        }
+        for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
+            let folder = format!("eval_{name}");
+            let further = score(
+                Part::Evaluation(place),
+                Some(&format!("{folder}.jsonl")),
+                *steps,
+            )?;
+            info!("{name}: evaluated global step {step}: {}", shown(&further));
+            events.tell(job, &folder, &checkpoint, &further);
+            write_result(&job.model_dir.join(folder), &checkpoint, &further)?;
+            // Exporters and early stopping may use these metrics.
+            scores.extend(
+                further
+                    .into_iter()
+                    .map(|(metric, value)| (format!("{name}/{metric}"), value)),
+            );
+        }
+        let now = unix_secs();
+        let mut exports = 0;
+        let scored = ScoredModel {
+            model,
+            checkpoint: &checkpoint,
+            scores: &scores,
+        };
+        for config in &job.exporters {
+            exports += usize::from(
+                exporter::run(config, &scored, &job.model_dir, now, self.turn)?.is_some(),
+            );
+            watched_loop.beat();
+        }
+        events.tell(job, "eval", &checkpoint, &scores);
+        // The result is written last: if the evaluator dies before, the checkpoint counts as not evaluated.
+        write_result(&job.model_dir.join("eval"), &checkpoint, &scores)?;
+        Ok(Some((scores, exports)))
     }
-    for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
-        let folder = format!("eval_{name}");
-        let further = score(
-            Part::Evaluation(place),
-            Some(&format!("{folder}.jsonl")),
-            *steps,
-        )?;
-        info!("{name}: evaluated global step {step}: {}", shown(&further));
-        events.tell(job, &folder, &checkpoint, &further);
-        write_result(&job.model_dir.join(folder), &checkpoint, &further)?;
-        // Exporters and early stopping may use these metrics.
-        scores.extend(
-            further
-                .into_iter()
-                .map(|(metric, value)| (format!("{name}/{metric}"), value)),
-        );
-    }
-    let now = unix_secs();
-    let mut exports = 0;
-    for config in &job.exporters {
-        exports += usize::from(
-            exporter::run(
-                config,
-                model,
-                &checkpoint,
-                &scores,
-                &job.model_dir,
-                now,
-                last,
-            )?
-            .is_some(),
-        );
-        watched_loop.beat();
-    }
-    events.tell(job, "eval", &checkpoint, &scores);
-    // The result is written last: if the evaluator dies before, the checkpoint counts as not evaluated.
-    write_result(&job.model_dir.join("eval"), &checkpoint, &scores)?;
-    Ok(Some((scores, exports)))
 }
 
 fn unix_secs() -> u64 {

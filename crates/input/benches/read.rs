@@ -1,6 +1,10 @@
 //! Benchmark of reading: rows per second from files of 40 columns into batches, on one thread
 //! (`cargo bench -p trainyard-input`). Time is the thread's CPU time where the system reports it. The fastest of three
 //! passes over each file counts.
+#![expect(
+    clippy::disallowed_types,
+    reason = "a benchmark measures the time of the machine"
+)]
 
 use std::fmt::Write as _;
 use std::time::Instant;

@@ -1,4 +1,8 @@
 //! Claiming a model directory: its cluster id, its term and its leader. One process claims at a time, on any host.
+#![expect(
+    clippy::disallowed_types,
+    reason = "a lock is awaited by a thread without a runtime"
+)]
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};

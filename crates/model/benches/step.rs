@@ -2,6 +2,10 @@
 //! trainyard-model`.
 //!
 //! The fastest of several rounds counts, because slower rounds also measure other load of the machine.
+#![expect(
+    clippy::disallowed_types,
+    reason = "a benchmark measures the time of the machine"
+)]
 
 use std::path::Path;
 use std::time::Instant;

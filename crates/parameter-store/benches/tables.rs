@@ -1,4 +1,8 @@
 //! Microseconds of a pull and a push of rows, by number and by id: `cargo bench -p trainyard-parameter-store`.
+#![expect(
+    clippy::disallowed_types,
+    reason = "a benchmark measures the time of the machine"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

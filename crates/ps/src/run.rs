@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
 use tracing::{debug, info, warn};
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, free_bytes, serve};
+use trainyard_daemon::{CancellationToken, Context, ServerLimits, Services, free_bytes, serve};
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_store::{State, Status};
@@ -69,14 +69,11 @@ pub(crate) async fn serve_parameters(
         routes = routes.add_service(follows);
     }
     let closing = CancellationToken::new();
-    let server = serve(
-        listener,
+    let services = Services {
         routes,
-        trainyard_protocol::DESCRIPTORS,
-        &context,
-        limits,
-        closing.clone(),
-    );
+        descriptors: trainyard_protocol::DESCRIPTORS,
+    };
+    let server = serve(listener, services, &context, limits, closing.clone());
     let work = async {
         let worked = async {
             // The chief decides which of two replicas serves. A single one serves as soon as it has read its log.

@@ -1,4 +1,8 @@
 //! Golden records: inputs and results of TensorFlow, as `tests/testdata/golden/README.md` describes them.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test is told its records by the environment"
+)]
 
 use std::io::ErrorKind;
 use std::path::PathBuf;

@@ -1,4 +1,8 @@
 //! Seeds of randomized tests.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test is told its seed by the environment"
+)]
 
 use std::fmt;
 

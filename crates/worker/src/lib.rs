@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tonic::service::Routes;
 use trainyard_cluster_client::{RemoteServer, ServerClient, channel_in_turn};
 use trainyard_cluster_spec::{Role, Servers, Task};
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, serve};
+use trainyard_daemon::{CancellationToken, Context, ServerLimits, Services, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Build, PREMADE};
 use trainyard_runtime::apart;
@@ -83,15 +83,11 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
                 drain: Duration::from_millis(200),
                 ..ServerLimits::default()
             };
-            serve(
-                listener,
+            let services = Services {
                 routes,
-                trainyard_protocol::DESCRIPTORS,
-                &context,
-                limits,
-                end,
-            )
-            .await
+                descriptors: trainyard_protocol::DESCRIPTORS,
+            };
+            serve(listener, services, &context, limits, end).await
         }));
     }
     let readiness = context.readiness.clone();

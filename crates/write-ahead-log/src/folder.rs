@@ -1,4 +1,8 @@
 //! The folder of a log. Only one process at a time uses it.
+#![expect(
+    clippy::disallowed_types,
+    reason = "a lock is awaited by a thread, before there is a runtime"
+)]
 
 use std::fs::{File, TryLockError};
 use std::io::{BufReader, ErrorKind};

@@ -3,6 +3,10 @@
 //! Adding a record only queues it, so that it is cheap enough to do under the lock that decides the order. A thread
 //! that commits writes everything in the queue, in one write for all threads. Threads that commit meanwhile find
 //! their records written. A thread of the log flushes.
+#![expect(
+    clippy::disallowed_types,
+    reason = "the thread of the log has no runtime"
+)]
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

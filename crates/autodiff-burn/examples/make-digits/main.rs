@@ -1,4 +1,5 @@
 //! Writes drawn digits as CSV: `make-digits [FOLDER]`, `runs/digits` by default.
+#![expect(clippy::disallowed_methods, reason = "a program of one argument")]
 
 mod digit;
 

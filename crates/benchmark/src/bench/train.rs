@@ -1,4 +1,8 @@
 //! `trainyard bench train`: measures a job while it trains, one process per task, as in real use.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the benchmark stops its tasks before it ends"
+)]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -26,10 +26,17 @@ pub(super) enum Reason {
     EarlyStopping,
 }
 
+/// Whether a checkpoint was trained on the input of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InputMatch {
+    Same,
+    Other,
+}
+
 /// Decides whether a job is over, from the marker in the model directory, and the step and the input of the latest
 /// checkpoint. Only a marker of the end counts: a checkpoint of the last step may be older than the last updates of
 /// some servers.
-fn decide(marker: &Marker, step: u64, same_input: bool, job: &Job) -> Option<Reason> {
+fn decide(marker: &Marker, step: u64, input: InputMatch, job: &Job) -> Option<Reason> {
     if !marker.is_finished() || step < marker.global_step {
         return None;
     }
@@ -46,7 +53,7 @@ fn decide(marker: &Marker, step: u64, same_input: bool, job: &Job) -> Option<Rea
     }
     let wanted = job.input.train.epochs?;
     let applied = marker.epochs?;
-    (same_input && wanted <= applied).then_some(Reason::Epochs(wanted))
+    (input == InputMatch::Same && wanted <= applied).then_some(Reason::Epochs(wanted))
 }
 
 /// Returns the step at which the job has ended, if there is nothing left to do. If all stores are in this process, only
@@ -71,7 +78,11 @@ pub(super) fn look(lead: &Chief, run: &Run) -> Result<Option<u64>, Diagnostic> {
     let Some(reason) = decide(
         &marker,
         manifest.global_step,
-        manifest.input == run.provenance.input,
+        if manifest.input == run.provenance.input {
+            InputMatch::Same
+        } else {
+            InputMatch::Other
+        },
         &lead.job,
     ) else {
         return Ok(None);
@@ -151,11 +162,14 @@ mod tests {
             ..marker(JobPhase::Failed, 100, None)
         };
         assert_eq!(
-            decide(&failed, 100, true, &job(Some(100), None)),
+            decide(&failed, 100, InputMatch::Same, &job(Some(100), None)),
             Some(Reason::Steps(100))
         );
         let never_done = marker(JobPhase::Failed, 100, None);
-        assert_eq!(decide(&never_done, 100, true, &job(Some(100), None)), None);
+        assert_eq!(
+            decide(&never_done, 100, InputMatch::Same, &job(Some(100), None)),
+            None
+        );
     }
 
     fn job(max_steps: Option<u64>, epochs: Option<u64>) -> Job {
@@ -171,22 +185,22 @@ mod tests {
     fn a_job_is_over_at_its_last_step() {
         let done = marker(JobPhase::Done, 20, None);
         assert_eq!(
-            decide(&done, 20, false, &job(Some(20), None)),
+            decide(&done, 20, InputMatch::Other, &job(Some(20), None)),
             Some(Reason::Steps(20))
         );
         assert_eq!(
-            decide(&done, 20, true, &job(Some(21), None)),
+            decide(&done, 20, InputMatch::Same, &job(Some(21), None)),
             None,
             "there is more to do"
         );
         assert_eq!(
-            decide(&done, 19, true, &job(Some(19), None)),
+            decide(&done, 19, InputMatch::Same, &job(Some(19), None)),
             None,
             "the last checkpoint is not there"
         );
         let running = marker(JobPhase::Running, 20, None);
         assert_eq!(
-            decide(&running, 20, true, &job(Some(20), None)),
+            decide(&running, 20, InputMatch::Same, &job(Some(20), None)),
             None,
             "servers may know more"
         );
@@ -209,16 +223,16 @@ mod tests {
             ..marker(JobPhase::Done, 20, None)
         };
         assert_eq!(
-            decide(&done, 20, true, &rule(3)),
+            decide(&done, 20, InputMatch::Same, &rule(3)),
             Some(Reason::EarlyStopping)
         );
         assert_eq!(
-            decide(&done, 20, true, &rule(4)),
+            decide(&done, 20, InputMatch::Same, &rule(4)),
             None,
             "more patience goes on"
         );
         assert_eq!(
-            decide(&done, 20, true, &job(Some(90), None)),
+            decide(&done, 20, InputMatch::Same, &job(Some(90), None)),
             None,
             "without a rule it goes on"
         );
@@ -228,31 +242,31 @@ mod tests {
     fn a_job_is_over_when_its_data_has_been_applied() {
         let done = marker(JobPhase::Done, 20, Some(2));
         assert_eq!(
-            decide(&done, 20, true, &job(None, Some(2))),
+            decide(&done, 20, InputMatch::Same, &job(None, Some(2))),
             Some(Reason::Epochs(2))
         );
         assert_eq!(
-            decide(&done, 20, true, &job(Some(90), Some(1))),
+            decide(&done, 20, InputMatch::Same, &job(Some(90), Some(1))),
             Some(Reason::Epochs(1))
         );
         assert_eq!(
-            decide(&done, 20, true, &job(None, Some(3))),
+            decide(&done, 20, InputMatch::Same, &job(None, Some(3))),
             None,
             "there is more to do"
         );
         assert_eq!(
-            decide(&done, 20, true, &job(Some(90), None)),
+            decide(&done, 20, InputMatch::Same, &job(Some(90), None)),
             None,
             "there is no end of data"
         );
         assert_eq!(
-            decide(&done, 20, false, &job(None, Some(2))),
+            decide(&done, 20, InputMatch::Other, &job(None, Some(2))),
             None,
             "it is other data"
         );
         let early = marker(JobPhase::Done, 20, None);
         assert_eq!(
-            decide(&early, 20, true, &job(None, Some(2))),
+            decide(&early, 20, InputMatch::Same, &job(None, Some(2))),
             None,
             "it ended before its data did"
         );

@@ -44,13 +44,17 @@ pub(super) async fn bring_up(
 }
 
 async fn work(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
-    let first = run.epoch == 0;
+    let start = if run.epoch == 0 {
+        Start::OfProcess
+    } else {
+        Start::Again
+    };
     loop {
         let servers = claim_all(lead, run).await?;
         let shards = lead.shards.clone();
         let epoch = run.epoch;
         let lost = tokio::select! {
-            outcome = open(lead, run, first, &servers) => return outcome,
+            outcome = open(lead, run, start, &servers) => return outcome,
             lost = forgetful(&shards, epoch) => lost,
         };
         warn!(
@@ -107,17 +111,26 @@ async fn claim_all(lead: &Chief, run: &mut Run) -> Result<Vec<ServerStatus>, Dia
     claim(lead, run).await
 }
 
+/// Which start of training it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// The first one of this process: servers may train already, for an earlier chief.
+    OfProcess,
+    /// A later one, after servers were lost.
+    Again,
+}
+
 /// Prepares the claimed servers, or adopts their values, and opens training.
 async fn open(
     lead: &mut Chief,
     run: &mut Run,
-    first: bool,
+    start: Start,
     servers: &[ServerStatus],
 ) -> Result<(), Diagnostic> {
     lead.plan.settings = settings(&lead.plan, &run.provenance.input);
     // A server that has recovered from its log may hold values that the others do not have.
     let prepared_epoch = prepared_epoch(&lead.job.model_dir)?;
-    let running = first
+    let running = start == Start::OfProcess
         && servers.iter().all(|server| {
             matches!(server.store.state, State::Open | State::Draining)
                 && server.store.layout_fingerprint == lead.plan.fingerprint

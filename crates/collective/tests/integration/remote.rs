@@ -1,4 +1,5 @@
 //! Groups of several servers.
+#![expect(clippy::disallowed_types, reason = "a test bounds the time of threads")]
 
 use std::time::{Duration, Instant};
 

@@ -9,14 +9,23 @@ use trainyard_input::Profile;
 pub(super) use feature::{FeaturePlan, Kind, Scale};
 pub(super) use label::{LabelPlan, Task};
 
+/// Which part of the data was profiled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Coverage {
+    /// All records.
+    #[default]
+    Whole,
+    /// The first records: there may be more.
+    Sample,
+}
+
 /// Options of the user.
 #[derive(Debug, Default)]
 pub(super) struct Wishes {
     pub(super) label: Option<String>,
     pub(super) positive: Option<String>,
     pub(super) time: Option<String>,
-    /// Whether the data may hold more records than were profiled.
-    pub(super) is_sample: bool,
+    pub(super) coverage: Coverage,
     /// Whether records are lines of libsvm, which always have the same columns.
     pub(super) is_libsvm: bool,
 }
@@ -30,7 +39,7 @@ pub(super) struct Plan {
     pub(super) left_out: Vec<(String, String)>,
     /// The column that says when a record was made.
     pub(super) time: Option<String>,
-    pub(super) is_sample: bool,
+    pub(super) coverage: Coverage,
 }
 
 impl Plan {
@@ -66,7 +75,7 @@ impl Plan {
                 ));
                 continue;
             }
-            match FeaturePlan::make(column, found, wishes.is_sample) {
+            match FeaturePlan::make(column, found, wishes.coverage) {
                 Ok(feature) => features.push(feature),
                 Err(why) => left_out.push((column.name.clone(), why)),
             }
@@ -87,7 +96,7 @@ impl Plan {
             features,
             left_out,
             time,
-            is_sample: wishes.is_sample,
+            coverage: wishes.coverage,
         })
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Cell, Error, Layout, Profile, TableReader, TableWriter, Value};
 
-use super::plan::Plan;
+use super::plan::{Coverage, Plan};
 use super::source::Source;
 use crate::init::Init;
 
@@ -37,7 +37,7 @@ impl Parts {
     ) -> Result<Self, Diagnostic> {
         let share = arguments.eval_share;
         let columns = source.columns.clone();
-        let counted = (!plan.is_sample).then_some(found.rows);
+        let counted = (plan.coverage == Coverage::Whole).then_some(found.rows);
         // The job keeps patterns, so that it also reads files that are added later.
         let given = |names: &[String]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
         let train = given(&arguments.data);

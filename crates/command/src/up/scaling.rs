@@ -61,6 +61,15 @@ pub(super) struct Looked {
     pub(super) kill: Vec<Task>,
 }
 
+/// Outcome of a restart of a process that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Restart {
+    /// It may succeed.
+    MaySucceed,
+    /// It would fail again.
+    Fails,
+}
+
 /// Meaning of the end of a process for the order in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -263,8 +272,8 @@ impl Scaling {
         }
     }
 
-    /// Records that a process has ended. `permanent` means that a restart would fail again.
-    pub(super) fn ended(&mut self, task: Task, code: i32, permanent: bool) -> Fate {
+    /// Records that a process has ended.
+    pub(super) fn ended(&mut self, task: Task, code: i32, restart: Restart) -> Fate {
         let wanted = task.role != Role::Worker || task.index < self.workers;
         let Some(current) = &mut self.current else {
             return if wanted { Fate::Other } else { Fate::Stopped };
@@ -277,7 +286,7 @@ impl Scaling {
             }
             return Fate::Stopped;
         }
-        if current.starting.contains(&task) && (code == 0 || permanent) {
+        if current.starting.contains(&task) && (code == 0 || restart == Restart::Fails) {
             current.starting.remove(&task);
             if code == 0 {
                 let _ = current
@@ -484,16 +493,19 @@ mod tests {
         let mut scaling = scaling(folder.path(), "");
         let (_, answers) = order(&mut scaling, 4);
         assert_eq!(
-            scaling.ended(worker(0), 1, false),
+            scaling.ended(worker(0), 1, Restart::MaySucceed),
             Fate::Other,
             "it was there before"
         );
-        assert_eq!(scaling.ended(worker(2), 65, true), Fate::Unfit);
+        assert_eq!(scaling.ended(worker(2), 65, Restart::Fails), Fate::Unfit);
         assert_eq!(scaling.look().terminate, [worker(3)]);
         assert_eq!(scaling.look(), Looked::default(), "once");
-        assert_eq!(scaling.ended(worker(3), 0, false), Fate::Stopped);
         assert_eq!(
-            scaling.ended(worker(1), 0, false),
+            scaling.ended(worker(3), 0, Restart::MaySucceed),
+            Fate::Stopped
+        );
+        assert_eq!(
+            scaling.ended(worker(1), 0, Restart::MaySucceed),
             Fate::Other,
             "the job's data was used up"
         );
@@ -513,12 +525,18 @@ mod tests {
         assert!(help.contains("continues with 2 workers"), "{help}");
         let (changes, answers) = order(&mut scaling, 0);
         assert_eq!(changes.stop, [worker(0), worker(1)]);
-        assert_eq!(scaling.ended(worker(1), 143, false), Fate::Stopped);
-        assert_eq!(scaling.ended(worker(0), 0, false), Fate::Stopped);
+        assert_eq!(
+            scaling.ended(worker(1), 143, Restart::MaySucceed),
+            Fate::Stopped
+        );
+        assert_eq!(
+            scaling.ended(worker(0), 0, Restart::MaySucceed),
+            Fate::Stopped
+        );
         scaling.look();
         assert_eq!(last(answers), Answer::Done { from: 2, to: 0 });
         assert_eq!(
-            scaling.ended(worker(0), 1, false),
+            scaling.ended(worker(0), 1, Restart::MaySucceed),
             Fate::Stopped,
             "nobody wants it back"
         );

@@ -12,7 +12,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 
 use super::child::{Child, Launch};
 use super::control::Request;
-use super::scaling::{Changes, Fate, Scaling};
+use super::scaling::{Changes, Fate, Restart, Scaling};
 use super::share_of_cores;
 use crate::arguments::JobArguments;
 
@@ -34,6 +34,15 @@ const SERVERS_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Exit codes that make a restart pointless: command line, data, files, ports, versions, rights, configuration.
 const PERMANENT: [i32; 7] = [64, 65, 66, 73, 76, 77, 78];
+
+/// Returns what comes of a restart after an exit code.
+fn restart_after(code: i32) -> Restart {
+    if PERMANENT.contains(&code) {
+        Restart::Fails
+    } else {
+        Restart::MaySucceed
+    }
+}
 
 /// Running processes, and the exit codes of ended ones.
 #[derive(Debug)]
@@ -163,7 +172,7 @@ impl Supervisor {
                     self.wait_for_the_rest().await;
                     return Ok(0);
                 }
-                match scaling.ended(task, code, PERMANENT.contains(&code)) {
+                match scaling.ended(task, code, restart_after(code)) {
                     Fate::Other => {}
                     Fate::Stopped => {
                         info!(%task, code, "{task} has left");
@@ -231,7 +240,7 @@ impl Supervisor {
                     warn!("{}", problem.log_line());
                     let code = i32::from(problem.code.exit);
                     self.exits.insert(task, code);
-                    scaling.ended(task, code, true);
+                    scaling.ended(task, code, Restart::Fails);
                 }
             }
         }
@@ -245,7 +254,8 @@ impl Supervisor {
                 Some(child) => child.terminate(),
                 // The worker has ended by itself, or was waiting for its restart.
                 None => {
-                    scaling.ended(*task, self.exits.get(task).copied().unwrap_or(0), false);
+                    let code = self.exits.get(task).copied().unwrap_or(0);
+                    scaling.ended(*task, code, Restart::MaySucceed);
                 }
             }
         }

@@ -1,4 +1,5 @@
 //! The order, number and content of batches.
+#![expect(clippy::disallowed_types, reason = "a test bounds the time of threads")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

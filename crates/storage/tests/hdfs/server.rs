@@ -1,4 +1,8 @@
 //! Test server: a NameNode and a DataNode of Hadoop, each in its own process.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test is told by the environment where Hadoop is"
+)]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use trainyard_input::{ColumnKind, ColumnProfile, Profile};
 
-use super::bare;
+use super::{Coverage, bare};
 
 /// Most values of a vocabulary. A column with more values is hashed.
 const VOCABULARY_VALUES_MAX: u64 = 1000;
@@ -79,7 +79,7 @@ impl FeaturePlan {
     pub(super) fn make(
         column: &ColumnProfile,
         found: &Profile,
-        is_sample: bool,
+        coverage: Coverage,
     ) -> Result<Self, String> {
         let feature = |kind, note| {
             Ok(Self {
@@ -111,7 +111,7 @@ impl FeaturePlan {
             }
             let note = format!("{distinct} values{}", missing_note(column, found));
             return feature(
-                category(distinct, values, separator, column, is_sample),
+                category(distinct, values, separator, column, coverage),
                 note,
             );
         }
@@ -267,17 +267,16 @@ fn category(
     values: Vec<String>,
     separator: Option<char>,
     column: &ColumnProfile,
-    is_sample: bool,
+    coverage: Coverage,
 ) -> Kind {
     let dimension = match distinct {
         0..50 => 4,
         50..VOCABULARY_VALUES_MAX => 8,
         _ => 16,
     };
-    let most = if is_sample {
-        VOCABULARY_VALUES_OF_SAMPLE_MAX
-    } else {
-        VOCABULARY_VALUES_MAX
+    let most = match coverage {
+        Coverage::Sample => VOCABULARY_VALUES_OF_SAMPLE_MAX,
+        Coverage::Whole => VOCABULARY_VALUES_MAX,
     };
     // A vocabulary is a text file with one value per line.
     let fits = column.are_all_counted() && values.iter().all(|value| !value.contains(['\n', '\r']));
@@ -290,7 +289,10 @@ fn category(
         };
     }
     // More records bring more values. With half of the buckets empty, most values have a bucket of their own.
-    let room = if is_sample { 4 } else { 2 };
+    let room = match coverage {
+        Coverage::Sample => 4,
+        Coverage::Whole => 2,
+    };
     let buckets = (room * distinct).next_power_of_two().min(BUCKETS_MAX);
     Kind::Hashed {
         buckets,

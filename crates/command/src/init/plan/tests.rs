@@ -2,7 +2,7 @@
 
 use trainyard_input::{Cell, Profile, Value};
 
-use super::{Kind, Plan, Scale, Task, Wishes};
+use super::{Coverage, Kind, Plan, Scale, Task, Wishes};
 
 const ROWS: usize = 1000;
 
@@ -271,7 +271,7 @@ fn texts_become_vocabularies_and_very_many_of_them_are_hashed() {
     );
     // More records may bring more values.
     let sample = Wishes {
-        is_sample: true,
+        coverage: Coverage::Sample,
         ..Wishes::default()
     };
     let kind = made_of("town", &|row| format!("town {}", row % 150), &sample).expect("a feature");
