@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use sd_notify::NotifyState;
-use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
