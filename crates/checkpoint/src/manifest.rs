@@ -146,7 +146,7 @@ pub struct ShardRecord {
     /// Size in bytes.
     pub bytes: u64,
     /// CRC-32C of the header: everything before the first tensor.
-    pub header_crc32c: u32,
+    pub(crate) header_crc32c: u32,
     /// Index of the server.
     pub ps: usize,
     /// Pushes that the server had applied.
@@ -230,7 +230,7 @@ impl Manifest {
 
 impl Manifest {
     /// Sets the version of the layout: an incremental checkpoint has a later one.
-    pub fn set_format(&mut self) {
+    pub(crate) fn set_format(&mut self) {
         self.format_version = if self.bases.is_empty() {
             FORMAT_VERSION
         } else {
@@ -244,7 +244,7 @@ impl Manifest {
     }
 
     /// Returns the base of an increment.
-    pub fn base_of(&self, shard: &ShardRecord) -> Option<&ShardRecord> {
+    pub(crate) fn base_of(&self, shard: &ShardRecord) -> Option<&ShardRecord> {
         let name = shard.base.as_ref()?;
         let found = self
             .bases
@@ -254,7 +254,7 @@ impl Manifest {
     }
 
     /// Returns the increment over a base.
-    pub fn increment_of(&self, base: &ShardRecord) -> Option<&ShardRecord> {
+    pub(crate) fn increment_of(&self, base: &ShardRecord) -> Option<&ShardRecord> {
         let name = base.cut.as_ref()?;
         let found = self
             .shards

@@ -62,54 +62,60 @@ pub enum Ending {
     Stopped,
 }
 
+/// The process of a chief, as it introduces itself to others.
+pub(crate) struct Process {
+    /// Random number of the process start.
+    pub(crate) incarnation: u64,
+    /// Start time of the process.
+    pub(crate) started: Instant,
+    /// Start time of the process, in seconds since 1970.
+    pub(crate) started_unix_secs: u64,
+    /// Address of the task, for messages.
+    pub(crate) address: String,
+}
+
 /// A chief, with all that it needs to lead a job.
 pub struct Chief {
     /// The job.
-    pub job: Arc<Job>,
+    pub(crate) job: Arc<Job>,
     /// The model.
-    pub model: Arc<AnyModel>,
+    pub(crate) model: Arc<AnyModel>,
     /// Clients of all parameter servers.
-    pub shards: Vec<Arc<dyn ServerClient>>,
+    pub(crate) shards: Vec<Arc<dyn ServerClient>>,
     /// Variables and settings that the parameter servers are prepared with.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// This task.
-    pub task: Task,
-    /// Random number of the process start.
-    pub incarnation: u64,
-    /// Start time of the process.
-    pub started: Instant,
-    /// Start time of the process, in seconds since 1970.
-    pub started_unix_secs: u64,
+    pub(crate) task: Task,
+    /// The process of this task.
+    pub(crate) process: Process,
     /// Random number, drawn once for each model directory.
-    pub cluster_id: u128,
+    pub(crate) cluster_id: u128,
     /// The chief and the parameter servers of the cluster.
-    pub servers: Servers,
-    /// Address of this task, for messages.
-    pub address: String,
+    pub(crate) servers: Servers,
     /// Lock on the use of the model directory.
-    pub run_lock: RunLock,
+    pub(crate) run_lock: RunLock,
     /// Longest wait for other tasks.
-    pub connect_deadline: Duration,
+    pub(crate) connect_deadline: Duration,
     /// The membership, shared with the session service.
-    pub coordinator: LocalCoordinator,
+    pub(crate) coordinator: LocalCoordinator,
     /// Ended sessions that have yet to be closed on the parameter servers.
-    pub ended: EndedSessions,
+    pub(crate) ended: EndedSessions,
     /// Number of parameter servers; 1 if there is none.
-    pub num_ps: usize,
+    pub(crate) num_ps: usize,
     /// Number of training tasks.
-    pub tasks: usize,
+    pub(crate) tasks: usize,
     /// Batches of a synchronous step; 0 if the updates are not synchronous.
-    pub lanes: usize,
+    pub(crate) lanes: usize,
     /// The chief's own copy of the parameters, if the workers hold the parameters. The copy is one of `shards`, too.
     pub mirror: Option<Mirror>,
     /// The failover controller, if every shard has two replicas.
-    pub pairs: Option<Failover>,
+    pub(crate) pairs: Option<Failover>,
     /// Receives the status of the chief.
-    pub set_status: StatusCallback,
+    pub(crate) set_status: StatusCallback,
     /// Receives the progress after every step of a training loop in this process.
-    pub progress: OnStep,
+    pub(crate) progress: OnStep,
     /// Watchdog of the training loops in this process.
-    pub watchdog: Watchdog,
+    pub(crate) watchdog: Watchdog,
     /// The history of the run, for the page and the next chief.
     pub(crate) observation: RunHistory,
     /// The writer of summaries for TensorBoard, while the chief leads.
@@ -117,6 +123,17 @@ pub struct Chief {
     /// Progress of the chief, for which its own training loop waits: the global step that it has seen, and the global
     /// step whose checkpoint it has written, has not needed, or could not write.
     pub(crate) looked: Sender<Looked>,
+}
+
+/// The latest checkpoint.
+struct Saved {
+    /// Its global step; absent before the first one.
+    step: Option<u64>,
+    /// Version of each server in it. Servers may have different versions at one global step.
+    versions: Vec<u64>,
+    at: Instant,
+    /// The whole files on which the next checkpoint may be based.
+    bases: Bases,
 }
 
 /// State of a job between the phases of the chief.
@@ -132,12 +149,7 @@ struct Run {
     global_step: u64,
     first_step: Option<u64>,
     opened: Option<Instant>,
-    saved_step: Option<u64>,
-    /// Version of each server in the latest checkpoint. Servers may have different versions at one global step.
-    saved_versions: Vec<u64>,
-    saved_at: Instant,
-    /// The whole files on which the next checkpoint may be based.
-    bases: Bases,
+    saved: Saved,
     /// Version of the first server.
     version: u64,
     /// Version of each server, as last seen.
@@ -194,10 +206,12 @@ async fn from_beginning_to_end(
         global_step: 0,
         first_step: None,
         opened: None,
-        saved_step: None,
-        saved_versions: Vec::new(),
-        saved_at: Instant::now(),
-        bases: Bases::of(&lead.job.model_dir),
+        saved: Saved {
+            step: None,
+            versions: Vec::new(),
+            at: Instant::now(),
+            bases: Bases::of(&lead.job.model_dir),
+        },
         version: 0,
         versions: vec![0; lead.shards.len()],
         server_bytes: vec![0; lead.shards.len()],
@@ -328,7 +342,7 @@ impl Chief {
             cluster_id: self.cluster_id,
             epoch: run.epoch,
             task: self.task,
-            incarnation: self.incarnation,
+            incarnation: self.process.incarnation,
             session: 0,
         }
     }
@@ -402,12 +416,12 @@ impl Chief {
         trainyard_trainer::Config {
             job: Arc::clone(&self.job),
             task,
-            incarnation: self.incarnation,
-            started: self.started,
-            started_unix_secs: self.started_unix_secs,
+            incarnation: self.process.incarnation,
+            started: self.process.started,
+            started_unix_secs: self.process.started_unix_secs,
             servers: self.servers.clone(),
             num_ps: self.num_ps,
-            address: self.address.clone(),
+            address: self.process.address.clone(),
             connect_deadline: self.connect_deadline,
             set_status: Arc::clone(&self.set_status),
             progress: Arc::clone(&self.progress),
@@ -494,7 +508,8 @@ impl Chief {
         };
         if let Err(problem) = saved {
             let kept = run
-                .saved_step
+                .saved
+                .step
                 .map_or_else(|| "no checkpoint".to_owned(), |step| format!("step {step}"));
             let problem = Diagnostic {
                 help: None,
@@ -637,10 +652,10 @@ impl Chief {
     fn claim_epoch(&self) -> Result<u64, Diagnostic> {
         let leader = Leader {
             cluster_epoch: 0,
-            address: self.address.clone(),
+            address: self.process.address.clone(),
             host: host(),
             process_id: std::process::id(),
-            started_unix_secs: self.started_unix_secs,
+            started_unix_secs: self.process.started_unix_secs,
         };
         Ok(claim_epoch_as(&self.job.model_dir, leader)?)
     }

@@ -26,7 +26,7 @@ use trainyard_trainer::{
     Mirror, OnStep, StatusCallback, check_cluster, plan, scale_learning_rates,
 };
 
-use crate::chief::{Ending, host};
+use crate::chief::{Ending, Process, host};
 use crate::service::Service;
 use crate::standby;
 use crate::{Chief, Failover, run_job};
@@ -135,18 +135,20 @@ impl Chief {
                 role: Role::Chief,
                 index: 0,
             },
-            incarnation: context.incarnation,
-            started: Instant::now()
-                .checked_sub(context.started.elapsed().unwrap_or_default())
-                .unwrap_or_else(Instant::now),
-            started_unix_secs: context.started_unix_secs(),
+            process: Process {
+                incarnation: context.incarnation,
+                started: Instant::now()
+                    .checked_sub(context.started.elapsed().unwrap_or_default())
+                    .unwrap_or_else(Instant::now),
+                started_unix_secs: context.started_unix_secs(),
+                address: context
+                    .cluster
+                    .address(context.task)
+                    .unwrap_or(Leader::IN_PROCESS)
+                    .to_owned(),
+            },
             cluster_id: id,
             servers: Servers::of(&context.cluster),
-            address: context
-                .cluster
-                .address(context.task)
-                .unwrap_or(Leader::IN_PROCESS)
-                .to_owned(),
             run_lock,
             connect_deadline: context.connect_deadline,
             coordinator,

@@ -85,7 +85,7 @@ impl Telemetry {
     }
 
     /// Sweeps the recorder periodically, and records the end of this task's certificate.
-    pub async fn upkeep(self, security: Arc<Security>) {
+    pub(crate) async fn upkeep(self, security: Arc<Security>) {
         let mut ticks = tokio::time::interval(UPKEEP_INTERVAL);
         loop {
             ticks.tick().await;

@@ -69,7 +69,7 @@ impl Watchdog {
     }
 
     /// Returns whether every loop has beaten since the last check.
-    pub fn all_loops_alive(&self) -> bool {
+    pub(crate) fn all_loops_alive(&self) -> bool {
         let Some(loops) = &self.loops else {
             return true;
         };

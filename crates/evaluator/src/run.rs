@@ -50,9 +50,9 @@ pub struct Config {
     /// The job.
     pub job: Arc<Job>,
     /// Time before the first evaluation.
-    pub start_delay: Duration,
+    pub(crate) start_delay: Duration,
     /// Least time between the starts of two evaluations.
-    pub throttle: Duration,
+    pub(crate) throttle: Duration,
     /// Interval between polls of the model directory.
     pub poll: Duration,
     /// Receives the status of the evaluator: a word, whether it is ready, and what it waits for.

@@ -37,8 +37,8 @@ impl Chief {
 
     async fn save_as(&self, run: &mut Run, cut: Cut) -> Result<(), Diagnostic> {
         // A server may have applied more pushes of the same step since.
-        if run.saved_step == Some(run.global_step) && run.saved_versions == run.versions {
-            run.saved_at = Instant::now();
+        if run.saved.step == Some(run.global_step) && run.saved.versions == run.versions {
+            run.saved.at = Instant::now();
             self.tell_saved(run).await;
             return Ok(());
         }
@@ -71,7 +71,7 @@ impl Chief {
             known_step: run.global_step,
             value_bytes: bytes,
         };
-        let saving = saver.save(request, &mut run.bases);
+        let saving = saver.save(request, &mut run.saved.bases);
         // A checkpoint may take minutes. A task that dies meanwhile must not block the others.
         let tending = async {
             loop {
@@ -88,7 +88,9 @@ impl Chief {
         self.observe_save(&written);
         let Written { step, versions, .. } = written?;
         self.record_job_as_run(run);
-        (run.saved_step, run.saved_versions, run.saved_at) = (Some(step), versions, Instant::now());
+        run.saved.step = Some(step);
+        run.saved.versions = versions;
+        run.saved.at = Instant::now();
         self.tell_saved(run).await;
         Ok(())
     }
@@ -99,7 +101,7 @@ impl Chief {
         let told = self
             .shards
             .iter()
-            .zip(&run.saved_versions)
+            .zip(&run.saved.versions)
             .map(|(shard, version)| async move {
                 let told =
                     tokio::time::timeout(STATUS_TIMEOUT, shard.saved(run.epoch, *version)).await;

@@ -216,7 +216,7 @@ async fn open(
     (lead.set_status)("training", true, Vec::new());
     run.opened.get_or_insert_with(Instant::now);
     run.first_step.get_or_insert(run.global_step);
-    run.saved_at = Instant::now();
+    run.saved.at = Instant::now();
     if lead
         .job
         .train
@@ -412,8 +412,8 @@ fn begin_from(
         return Err(problem);
     }
     run.global_step = manifest.map_or(0, |manifest| manifest.global_step);
-    run.saved_step = manifest.map(|manifest| manifest.global_step);
-    run.saved_versions = manifest
+    run.saved.step = manifest.map(|manifest| manifest.global_step);
+    run.saved.versions = manifest
         .map(|manifest| versions_of(manifest, lead))
         .unwrap_or_default();
     lead.plan.forget_positions = manifest.is_some_and(|manifest| {

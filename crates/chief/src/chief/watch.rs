@@ -414,16 +414,16 @@ impl Chief {
     fn save_is_due(&self, run: &Run) -> bool {
         let settings = &self.job.run;
         // The first checkpoint of a large model: close to the initial values.
-        if run.saved_step.is_none() {
+        if run.saved.step.is_none() {
             return true;
         }
         let by_steps = settings.save_checkpoints_steps.is_some_and(|steps| {
-            run.global_step >= run.saved_step.map_or(0, |saved| saved / steps * steps) + steps
+            run.global_step >= run.saved.step.map_or(0, |saved| saved / steps * steps) + steps
         });
         let by_time = settings
             .save_checkpoints_secs
-            .is_some_and(|secs| run.saved_at.elapsed().as_secs() >= secs);
-        (by_steps || by_time) && run.saved_step != Some(run.global_step)
+            .is_some_and(|secs| run.saved.at.elapsed().as_secs() >= secs);
+        (by_steps || by_time) && run.saved.step != Some(run.global_step)
     }
 
     pub(super) fn is_at_last_step(&self, run: &Run) -> bool {

@@ -119,7 +119,7 @@ impl Supervisor {
     }
 
     /// Returns the path of the chief's report.
-    pub fn report_file(&self) -> &Path {
+    pub(crate) fn report_file(&self) -> &Path {
         self.launch.report()
     }
 
