@@ -93,7 +93,7 @@ pub struct Chief {
     /// The chief and the parameter servers of the cluster.
     pub(crate) servers: Servers,
     /// Lock on the use of the model directory.
-    pub(crate) run_lock: RunLock,
+    pub(crate) _run_lock: RunLock,
     /// Longest wait for other tasks.
     pub(crate) connect_deadline: Duration,
     /// The membership, shared with the session service.

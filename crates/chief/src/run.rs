@@ -149,7 +149,7 @@ impl Chief {
             },
             cluster_id: id,
             servers: Servers::of(&context.cluster),
-            run_lock,
+            _run_lock: run_lock,
             connect_deadline: context.connect_deadline,
             coordinator,
             ended,

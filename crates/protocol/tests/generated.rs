@@ -2,10 +2,6 @@
 //!
 //! It is committed so that a build needs no protobuf compiler. After a change of `proto/`:
 //! `TRAINYARD_REGENERATE=1 cargo test -p trainyard-protocol --test generated`.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a test is told by the environment to write what it compares"
-)]
 
 use std::path::Path;
 

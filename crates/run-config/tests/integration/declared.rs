@@ -1,6 +1,10 @@
 //! The tables of the configuration page and the schema for editors are what the declared keys give.
 //!
 //! `TRAINYARD_REGENERATE=1 cargo test -p trainyard-run-config --test integration declared` writes both again.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test is told by the environment to write what it compares"
+)]
 
 use std::path::PathBuf;
 
