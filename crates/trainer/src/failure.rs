@@ -27,3 +27,9 @@ impl From<Error> for Failure {
         Self::Cluster(error)
     }
 }
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self::Local(diagnostic)
+    }
+}

@@ -6,6 +6,7 @@
 mod batch_source;
 mod compute;
 mod coordinator;
+mod exchange;
 mod failure;
 mod heartbeat;
 mod label_watch;
@@ -18,9 +19,7 @@ mod replica;
 mod session;
 mod shard_client;
 mod sparse;
-mod step;
 mod step_metrics;
-mod synchronous;
 mod telemetry;
 mod threads;
 
@@ -47,6 +46,7 @@ pub use coordinator::{
     JobState, JoinGroupReply, JoinGroupRequest, LeaveReason, LeaveRequest, NextShardReply,
     NextShardRequest, RegisterReply, RegisterRequest, RemoteCoordinator, StepTotals,
 };
+use exchange::{Asynchronous, Member, Synchronous, TrainingTask};
 pub use layout::{check_cluster, plan, scale_learning_rates};
 use outcome::job_failed;
 pub use outcome::{Outcome, Progress, into_diagnostic};
@@ -224,33 +224,25 @@ async fn train_until_told(
         };
         let gone = session.heartbeat.gone();
         let training = async {
+            let task = TrainingTask {
+                config: &config,
+                model: &model,
+                threads: &threads,
+                coordinator: &coordinator,
+                stop: &stop,
+            };
             match (&mut replica, &config.mirror) {
                 (Some(replica), Some(mirror)) => {
-                    let member = mirrored::Member {
-                        config: &config,
-                        model: &model,
-                        threads: &threads,
+                    let member = Member {
+                        task,
                         layout: &layout,
                         fingerprint,
-                        rendezvous: &mirror.rendezvous,
                         tables: &tables,
-                        stop: &stop,
                     };
-                    mirrored::train(&member, replica, &mut session, &coordinator, &mut outcome)
-                        .await
+                    let rendezvous = &mirror.rendezvous;
+                    mirrored::train(&member, rendezvous, replica, &mut session, &mut outcome).await
                 }
-                _ => {
-                    train(
-                        &config,
-                        &model,
-                        &threads,
-                        &mut session,
-                        &coordinator,
-                        &mut outcome,
-                        &stop,
-                    )
-                    .await
-                }
+                _ => train(task, &mut session, &mut outcome).await,
             }
         };
         let trained = tokio::select! {
@@ -332,19 +324,22 @@ fn end_with_the_job(
     Ok(outcome)
 }
 
-/// Trains in a session, with the update mode of the job.
+/// Trains in a session at the parameter servers, with the update mode of the job.
 async fn train(
-    config: &Config,
-    model: &Arc<AnyModel>,
-    threads: &Threads,
+    task: TrainingTask<'_>,
     session: &mut Session,
-    coordinator: &Arc<dyn Coordinator>,
     outcome: &mut Outcome,
-    stop: &CancellationToken,
 ) -> Result<LeaveReason, failure::Failure> {
+    let TrainingTask {
+        config,
+        model,
+        coordinator,
+        ..
+    } = task;
+    let counters = Arc::clone(&session.heartbeat.counts);
     if config.job.strategy.update.mode == Update::Sync {
-        return synchronous::train(config, model, threads, session, coordinator, outcome, stop)
-            .await;
+        let mut synchronous = Synchronous::new(task, session);
+        return exchange::train(task, &counters, outcome, &mut synchronous).await;
     }
     let source = match config.job.input.train.sharding {
         Sharding::Dynamic => BatchSource::granted(config, model, session, coordinator, None)?,
@@ -352,7 +347,8 @@ async fn train(
             BatchSource::fixed(config, model, session)?
         }
     };
-    step::train(config, &**model, source, threads, session, outcome, stop).await
+    let mut asynchronous = Asynchronous::new(task, session, source);
+    exchange::train(task, &counters, outcome, &mut asynchronous).await
 }
 
 /// Returns whether a new session may succeed after this one was refused.

@@ -5,81 +5,42 @@
 //! at the last step that any member has finished. Members that are behind take the parameters over from one that is
 //! not.
 
-mod gradient_reducer;
-mod row_pushes;
-mod steps;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use trainyard_cluster_client::{ServerClient, retry};
-use trainyard_collective::Collective;
+use trainyard_cluster_client::retry;
 use trainyard_diagnostic::{Action, Diagnostic, Waiting};
-use trainyard_model::AnyModel;
 use trainyard_parameter_store::Identity;
-use trainyard_variable::Layout;
 
+use crate::exchange::{Allreduce, Ended, Member, ProcessGroup, TrainingTask};
 use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::rendezvous::Rendezvous;
 use crate::replica::{Replica, clear_handover};
 use crate::session::Session;
-use crate::{
-    Config, Coordinator, GroupAssignment, JoinGroupReply, JoinGroupRequest, LeaveReason, Threads,
-};
-use steps::steps;
+use crate::{Config, GroupAssignment, JoinGroupReply, JoinGroupRequest, LeaveReason, exchange};
 
 /// Step number of the exchanges before the first step of a group.
 const HANDSHAKE: u64 = 0;
 /// Step number of the exchange after the last step of a group.
 const LEAVE_BUCKET: u64 = u64::MAX;
-/// The arguments of a member that are the same for all of its groups.
-pub(crate) struct Member<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) model: &'a Arc<AnyModel>,
-    pub(crate) threads: &'a Threads,
-    pub(crate) layout: &'a Arc<Layout>,
-    pub(crate) fingerprint: u64,
-    pub(crate) rendezvous: &'a Rendezvous,
-    /// Servers of the variables that are not read whole, under the hybrid strategy.
-    pub(crate) tables: &'a [Arc<dyn ServerClient>],
-    pub(crate) stop: &'a CancellationToken,
-}
-
-/// A process group, and this member's assignment to it.
-struct ProcessGroup {
-    formed: GroupAssignment,
-    collective: Arc<Collective>,
-}
-
-/// The reason why the steps of a group have ended.
-enum Ended {
-    /// The task leaves.
-    Leave(LeaveReason),
-    /// A task waits to join, or leaves. All members have agreed on it at a step.
-    Regroup,
-    /// A member is lost.
-    Broken(Diagnostic),
-}
 
 /// Trains in one group after another, until there is a reason to leave.
 pub(crate) async fn train(
     member: &Member<'_>,
+    rendezvous: &Rendezvous,
     replica: &mut Replica,
     session: &mut Session,
-    coordinator: &Arc<dyn Coordinator>,
     outcome: &mut Outcome,
 ) -> Result<LeaveReason, Failure> {
-    let config = member.config;
-    let stop = member.stop;
+    let TrainingTask { config, stop, .. } = member.task;
     let mut generation = 0;
     loop {
         (config.set_status)("waiting", false, vec!["the other workers".to_owned()]);
-        let Some(formed) = join_group(config, session, coordinator, generation, stop).await? else {
+        let Some(formed) = join_group(&member.task, session, generation).await? else {
             return Ok(if stop.is_cancelled() {
                 LeaveReason::Shutdown
             } else {
@@ -93,8 +54,7 @@ pub(crate) async fn train(
             ..session.identity
         };
         replica.ready(config, control, &formed).await?;
-        let ended = match member
-            .rendezvous
+        let ended = match rendezvous
             .join(joined.cluster_id, joined.epoch, &formed)
             .await
         {
@@ -104,9 +64,7 @@ pub(crate) async fn train(
                 let collective = Arc::new(collective.with_buffers(buffers));
                 let group = ProcessGroup { formed, collective };
                 let trained = match agree(config, replica, control, &group).await {
-                    Ok(Ok(())) => {
-                        steps(member, replica, session, coordinator, &group, outcome).await
-                    }
+                    Ok(Ok(())) => steps(member, replica, session, &group, outcome).await,
                     Ok(Err(problem)) => Ok(Ended::Broken(problem)),
                     Err(failure) => Err(failure),
                 };
@@ -151,14 +109,31 @@ pub(crate) async fn train(
     }
 }
 
+/// Runs the steps of one process group.
+async fn steps(
+    member: &Member<'_>,
+    replica: &Replica,
+    session: &mut Session,
+    group: &ProcessGroup,
+    outcome: &mut Outcome,
+) -> Result<Ended, Failure> {
+    let counters = Arc::clone(&session.heartbeat.counts);
+    let mut allreduce = Allreduce::open(member, replica, session, group).await?;
+    exchange::train(member.task, &counters, outcome, &mut allreduce).await
+}
+
 /// Waits until the chief has formed the next group. Returns `None` if the job has ended or the token is cancelled.
 async fn join_group(
-    config: &Config,
+    task: &TrainingTask<'_>,
     session: &Session,
-    coordinator: &Arc<dyn Coordinator>,
     generation: u64,
-    stop: &CancellationToken,
 ) -> Result<Option<GroupAssignment>, Failure> {
+    let TrainingTask {
+        config,
+        coordinator,
+        stop,
+        ..
+    } = *task;
     let started = Instant::now();
     let mut waiting = Waiting::new(
         config.task.to_string(),

@@ -1,117 +1,23 @@
-//! The steps of one session, each an update of its own.
+//! Asynchronous updates: each batch is an update of its own, at the parameter servers. Tickets bound the steps.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use trainyard_cluster_client::{CachedParameters, PulledStep, Push, Step};
-use trainyard_diagnostic::Diagnostic;
-use trainyard_model::AnyModel;
 use trainyard_parameter_store::Ticket;
+use trainyard_variable::Gradients;
 
+use super::{ComputedBatch, Exchange, Next, PulledBatch, TrainingTask};
 use crate::batch_source::{BatchSource, Prepared};
-use crate::compute::{Computing, reads};
+use crate::compute::reads;
 use crate::failure::Failure;
-use crate::outcome::Outcome;
 use crate::pipeline::{Computed, InFlightCall, Pipeline};
 use crate::session::Session;
 use crate::step_metrics::{Sent, StepMetrics};
-use crate::{Config, Hold, LeaveReason, Threads};
+use crate::{Hold, LeaveReason};
 
 /// Interval of requests for a ticket while other tasks hold all of them.
 const TICKET_POLL_INTERVAL: Duration = Duration::from_millis(5);
-
-impl From<Diagnostic> for Failure {
-    fn from(diagnostic: Diagnostic) -> Self {
-        Self::Local(diagnostic)
-    }
-}
-
-/// Trains until there is a reason to leave.
-pub(crate) async fn train(
-    config: &Config,
-    model: &AnyModel,
-    source: BatchSource,
-    threads: &Threads,
-    session: &mut Session,
-    outcome: &mut Outcome,
-    stop: &CancellationToken,
-) -> Result<LeaveReason, Failure> {
-    let mut computing = Computing::new(config, model, threads)?;
-    (config.set_status)("training", true, Vec::new());
-    let mut steps = Steps {
-        metrics: StepMetrics::new(config, outcome, &session.heartbeat.counts),
-        session,
-        source,
-        pipeline: Pipeline::new(config.job.strategy.pipeline_depth),
-        end: None,
-        behind_last_step: false,
-        hold: config.hold.clone(),
-        under_way: 0,
-        pushed: None,
-    };
-    let mut computed = None;
-    loop {
-        steps.look_around(stop)?;
-        if computed.is_some() {
-            steps.wait_for_checkpoint(stop).await;
-        }
-        steps.read_ahead(model, computed.take(), stop).await?;
-        let Some(ahead) = steps.pipeline.pop() else {
-            match steps.end.take() {
-                Some(LeaveReason::InputExhausted) if steps.behind_last_step => {
-                    return Ok(LeaveReason::Finished);
-                }
-                Some(end) => return Ok(end),
-                None => continue,
-            }
-        };
-        let Some((prepared, pulled)) = steps.receive(ahead).await? else {
-            continue;
-        };
-        match pulled.ticket {
-            Ticket::Granted => {}
-            Ticket::Finished => {
-                steps.reach_last_step();
-                continue;
-            }
-            Ticket::Wait => {
-                steps.ask_again(prepared, pulled, stop).await;
-                continue;
-            }
-        }
-        // Other tasks compute the batches that were read ahead, or they are read again. At the end of the input they
-        // are computed here.
-        if steps
-            .end
-            .as_ref()
-            .is_some_and(|end| *end != LeaveReason::InputExhausted)
-        {
-            continue;
-        }
-        let mut gradients = steps.pipeline.spare_gradients();
-        let busy = !steps.pipeline.is_empty();
-        let sent = computing.step(
-            prepared,
-            &pulled.held.values,
-            &mut gradients,
-            busy,
-            &steps.metrics,
-            &mut |_, _| {},
-        )?;
-        steps.pipeline.keep(pulled.held);
-        let push = Push {
-            step: pulled.step,
-            batch: sent.batch(),
-            batches: 1,
-            micro_batch: None,
-            stores: None,
-            gradients,
-            rejected: sent.rejected,
-        };
-        computed = Some(Computed { push, sent });
-    }
-}
 
 /// The batch of a pull and the step of a push, in one call.
 struct CallContext {
@@ -120,11 +26,13 @@ struct CallContext {
 }
 
 /// The steps of a session: those that are read ahead, and the state of the others.
-struct Steps<'a> {
-    metrics: StepMetrics<'a>,
+pub(crate) struct Asynchronous<'a> {
+    task: TrainingTask<'a>,
     session: &'a mut Session,
     source: BatchSource,
     pipeline: Pipeline<CallContext>,
+    /// The step that was computed and not sent.
+    computed: Option<Computed>,
     /// The reason why no further batch begins.
     end: Option<LeaveReason>,
     /// Whether the last step has been applied. Only batches that some servers have applied and others have not are left
@@ -138,10 +46,30 @@ struct Steps<'a> {
     pushed: Option<u64>,
 }
 
-impl Steps<'_> {
+impl<'a> Asynchronous<'a> {
+    /// Returns the exchange of a session before its first step.
+    pub(crate) fn new(
+        task: TrainingTask<'a>,
+        session: &'a mut Session,
+        source: BatchSource,
+    ) -> Self {
+        Self {
+            session,
+            source,
+            pipeline: Pipeline::new(task.config.job.strategy.pipeline_depth),
+            computed: None,
+            end: None,
+            behind_last_step: false,
+            hold: task.config.hold.clone(),
+            under_way: 0,
+            pushed: None,
+            task,
+        }
+    }
+
     /// Checks for a reason to begin no further batch.
-    fn look_around(&mut self, stop: &CancellationToken) -> Result<(), Failure> {
-        if stop.is_cancelled() {
+    fn look_around(&mut self) -> Result<(), Failure> {
+        if self.task.stop.is_cancelled() {
             self.end.get_or_insert(LeaveReason::Shutdown);
         }
         if let Some(end) = self.session.told()? {
@@ -162,25 +90,18 @@ impl Steps<'_> {
 
     /// Requests the parameters of as many batches as the pipeline holds. A computed step is sent with the first of
     /// these requests, or alone if there is none.
-    async fn read_ahead(
-        &mut self,
-        model: &AnyModel,
-        mut computed: Option<Computed>,
-        stop: &CancellationToken,
-    ) -> Result<(), Failure> {
+    async fn read_ahead(&mut self, metrics: &StepMetrics<'_>) -> Result<(), Failure> {
         while self.end.is_none() && self.pipeline.has_room() {
-            let idle = self.pipeline.is_empty() && computed.is_none();
+            let idle = self.pipeline.is_empty() && self.computed.is_none();
             if !idle && !self.source.is_ready() {
                 break;
             }
             let began = Instant::now();
-            self.metrics
-                .telemetry
-                .input_queue
-                .set(self.source.waiting() as f64);
+            let waiting = self.source.waiting() as f64;
+            metrics.telemetry.input_queue.set(waiting);
             let item = tokio::select! {
                 item = self.source.next() => item?,
-                () = stop.cancelled() => {
+                () = self.task.stop.cancelled() => {
                     self.end = Some(LeaveReason::Shutdown);
                     break;
                 }
@@ -189,32 +110,33 @@ impl Steps<'_> {
                 self.end = Some(LeaveReason::InputExhausted);
                 break;
             };
-            self.metrics.waited_for_input(began.elapsed());
+            metrics.waited_for_input(began.elapsed());
             if self.behind_last_step && !prepared.half_applied {
                 continue;
             }
             let step = self
                 .session
                 .parameters
-                .plan(&reads(model, &prepared))
+                .plan(&reads(&**self.task.model, &prepared))
                 .half_applied(prepared.half_applied);
             let held = self.pipeline.spare_held();
-            self.send(computed.take(), Some((prepared, step, held)));
+            let computed = self.computed.take();
+            self.send(computed, Some((prepared, step, held)));
         }
-        if computed.is_some() {
-            self.send(computed, None);
+        if let Some(computed) = self.computed.take() {
+            self.send(Some(computed), None);
         }
         Ok(())
     }
 
     /// Waits, before another step is pushed, for the checkpoint of the step before it, if that step gets one.
-    async fn wait_for_checkpoint(&mut self, stop: &CancellationToken) {
+    async fn wait_for_checkpoint(&mut self) {
         let (Some(hold), Some(pushed)) = (&mut self.hold, self.pushed) else {
             return;
         };
         tokio::select! {
             () = hold.wait(pushed) => {}
-            () = stop.cancelled() => {}
+            () = self.task.stop.cancelled() => {}
         }
     }
 
@@ -246,10 +168,11 @@ impl Steps<'_> {
     async fn receive(
         &mut self,
         ahead: InFlightCall<CallContext>,
+        metrics: &mut StepMetrics<'_>,
     ) -> Result<Option<(Prepared, PulledStep)>, Failure> {
         let began = Instant::now();
         let returned = ahead.call.returned().await?;
-        self.metrics.exchanged(began.elapsed(), &returned.traffic);
+        metrics.exchanged(began.elapsed(), &returned.traffic);
         if let (Some((pushed, gradients)), Some(sent)) = (returned.pushed, ahead.about.pushed) {
             self.pipeline.keep_gradients(gradients);
             self.source.applied(sent.position);
@@ -259,7 +182,7 @@ impl Steps<'_> {
             } else if pushed.duplicate || pushed.rejected.is_some() || sent.rejected.is_some() {
                 self.pushed = self.pushed.map(|step| step.saturating_sub(1));
             }
-            self.metrics.count(&pushed, sent);
+            metrics.count(&pushed, sent);
         }
         if let Some(pulled) = returned.pulled.as_ref().filter(|_| self.under_way == 0) {
             self.pushed.get_or_insert(pulled.global_step);
@@ -268,12 +191,8 @@ impl Steps<'_> {
     }
 
     /// Repeats the request for a step that has to wait.
-    async fn ask_again(
-        &mut self,
-        prepared: Prepared,
-        pulled: PulledStep,
-        stop: &CancellationToken,
-    ) {
+    async fn ask_again(&mut self, prepared: Prepared, pulled: PulledStep) {
+        let stop = self.task.stop;
         if self.pipeline.is_empty() {
             tokio::select! {
                 () = tokio::time::sleep(TICKET_POLL_INTERVAL) => {}
@@ -289,5 +208,89 @@ impl Steps<'_> {
         }
         // The request follows those in progress, one of which may hold the ticket that it waits for.
         self.send(None, Some((prepared, pulled.step, pulled.held)));
+    }
+}
+
+impl Exchange for Asynchronous<'_> {
+    type Part = ();
+    type End = LeaveReason;
+
+    async fn next(
+        &mut self,
+        metrics: &mut StepMetrics<'_>,
+    ) -> Result<Next<(), LeaveReason>, Failure> {
+        loop {
+            self.look_around()?;
+            if self.computed.is_some() {
+                self.wait_for_checkpoint().await;
+            }
+            self.read_ahead(metrics).await?;
+            let Some(ahead) = self.pipeline.pop() else {
+                match self.end.take() {
+                    Some(LeaveReason::InputExhausted) if self.behind_last_step => {
+                        return Ok(Next::End(LeaveReason::Finished));
+                    }
+                    Some(end) => return Ok(Next::End(end)),
+                    None => continue,
+                }
+            };
+            let Some((batch, pulled)) = self.receive(ahead, metrics).await? else {
+                continue;
+            };
+            match pulled.ticket {
+                Ticket::Granted => {}
+                Ticket::Finished => {
+                    self.reach_last_step();
+                    continue;
+                }
+                Ticket::Wait => {
+                    self.ask_again(batch, pulled).await;
+                    continue;
+                }
+            }
+            // Other tasks compute the batches that were read ahead, or they are read again. At the end of the input
+            // they are computed here.
+            let computes = match &self.end {
+                None | Some(LeaveReason::InputExhausted) => true,
+                Some(_) => false,
+            };
+            if computes {
+                return Ok(Next::Batch(PulledBatch {
+                    batch,
+                    step: pulled.step,
+                    held: pulled.held,
+                    part: (),
+                }));
+            }
+        }
+    }
+
+    fn spare_gradients(&mut self) -> Gradients {
+        self.pipeline.spare_gradients()
+    }
+
+    fn has_calls(&self) -> bool {
+        !self.pipeline.is_empty()
+    }
+
+    /// Keeps the step until it is sent with the next pull.
+    async fn computed(
+        &mut self,
+        computed: ComputedBatch<()>,
+        _metrics: &mut StepMetrics<'_>,
+    ) -> Result<(), Failure> {
+        self.pipeline.keep(computed.held);
+        let sent = computed.sent;
+        let push = Push {
+            step: computed.step,
+            batch: sent.batch(),
+            batches: 1,
+            micro_batch: None,
+            stores: None,
+            gradients: computed.gradients,
+            rejected: sent.rejected,
+        };
+        self.computed = Some(Computed { push, sent });
+        Ok(())
     }
 }

@@ -1,0 +1,143 @@
+//! The training loop, and the exchange of parameters and gradients in which its strategies differ.
+//!
+//! The loop pulls the parameters of a batch, computes its gradients and pushes them. An [`Exchange`] decides which batch
+//! is next, where its parameters come from and how its gradients become an update. Each strategy is one file.
+
+mod allreduce;
+mod asynchronous;
+mod synchronous;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use trainyard_cluster_client::{CachedParameters, Step};
+use trainyard_model::AnyModel;
+use trainyard_variable::Gradients;
+
+use crate::batch_source::Prepared;
+use crate::compute::Computing;
+use crate::failure::Failure;
+use crate::heartbeat::StepCounters;
+use crate::outcome::Outcome;
+use crate::step_metrics::{Sent, StepMetrics};
+use crate::{Config, Coordinator, Threads};
+
+pub(crate) use allreduce::{Allreduce, Ended, Member, ProcessGroup};
+pub(crate) use asynchronous::Asynchronous;
+pub(crate) use synchronous::Synchronous;
+
+/// The task that trains.
+#[derive(Clone, Copy)]
+pub(crate) struct TrainingTask<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) model: &'a Arc<AnyModel>,
+    pub(crate) threads: &'a Threads,
+    pub(crate) coordinator: &'a Arc<dyn Coordinator>,
+    pub(crate) stop: &'a CancellationToken,
+}
+
+/// A strategy: the order of batches, the source of parameters and the use of gradients.
+pub(crate) trait Exchange: Send {
+    /// The part of a step that a batch is.
+    type Part: Send + Sync;
+    /// The reason why the loop ends.
+    type End: Send;
+
+    /// Exchanges what has been computed, and returns the next batch with its parameters.
+    ///
+    /// # Errors
+    /// The session or the input has failed.
+    fn next(
+        &mut self,
+        metrics: &mut StepMetrics<'_>,
+    ) -> impl Future<Output = Result<Next<Self::Part, Self::End>, Failure>> + Send;
+
+    /// Returns buffers for the gradients of a batch.
+    fn spare_gradients(&mut self) -> Gradients;
+
+    /// Returns whether calls are in progress while a batch is computed.
+    fn has_calls(&self) -> bool;
+
+    /// Receives the gradient of a variable as soon as it is final.
+    fn gradient_ready(&mut self, _part: &Self::Part, _variable: usize, _gradient: &[f32]) {}
+
+    /// Receives a batch that has been computed.
+    ///
+    /// # Errors
+    /// The session has failed.
+    fn computed(
+        &mut self,
+        computed: ComputedBatch<Self::Part>,
+        metrics: &mut StepMetrics<'_>,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// The next turn of the loop.
+pub(crate) enum Next<P, E> {
+    /// A batch is to be computed.
+    Batch(PulledBatch<P>),
+    /// The loop ends.
+    End(E),
+}
+
+/// A batch and the parameters that it reads.
+pub(crate) struct PulledBatch<P> {
+    pub(crate) batch: Prepared,
+    pub(crate) step: Step,
+    pub(crate) held: CachedParameters,
+    pub(crate) part: P,
+}
+
+/// A batch that has been computed.
+pub(crate) struct ComputedBatch<P> {
+    pub(crate) sent: Sent,
+    pub(crate) gradients: Gradients,
+    pub(crate) step: Step,
+    pub(crate) held: CachedParameters,
+    pub(crate) part: P,
+}
+
+/// Trains until the exchange ends.
+///
+/// # Errors
+/// The session, the input or the computation has failed.
+pub(crate) async fn train<E: Exchange>(
+    task: TrainingTask<'_>,
+    counters: &Arc<StepCounters>,
+    outcome: &mut Outcome,
+    exchange: &mut E,
+) -> Result<E::End, Failure> {
+    let mut computing = Computing::new(task.config, &**task.model, task.threads)?;
+    let mut metrics = StepMetrics::new(task.config, outcome, counters);
+    (task.config.set_status)("training", true, Vec::new());
+    loop {
+        let PulledBatch {
+            batch,
+            step,
+            held,
+            part,
+        } = match exchange.next(&mut metrics).await? {
+            Next::Batch(pulled) => pulled,
+            Next::End(end) => return Ok(end),
+        };
+        let mut gradients = exchange.spare_gradients();
+        let busy = exchange.has_calls();
+        let sent = computing.step(
+            batch,
+            &held.values,
+            &mut gradients,
+            busy,
+            &metrics,
+            &mut |variable, gradient| exchange.gradient_ready(&part, variable, gradient),
+        )?;
+        let computed = ComputedBatch {
+            sent,
+            gradients,
+            step,
+            held,
+            part,
+        };
+        exchange.computed(computed, &mut metrics).await?;
+    }
+}
