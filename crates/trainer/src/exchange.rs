@@ -8,11 +8,13 @@ mod asynchronous;
 mod synchronous;
 
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use trainyard_cluster_client::{CachedParameters, Step};
+use trainyard_cluster_client::{CachedParameters, Push, Step};
 use trainyard_model::AnyModel;
+use trainyard_parameter_store::BatchId;
 use trainyard_variable::Gradients;
 
 use crate::batch_source::Prepared;
@@ -51,7 +53,7 @@ pub(crate) trait Exchange: Send {
     fn next(
         &mut self,
         metrics: &mut StepMetrics<'_>,
-    ) -> impl Future<Output = Result<Next<Self::Part, Self::End>, Failure>> + Send;
+    ) -> impl Future<Output = Result<Turn<Self::Part, Self::End>, Failure>> + Send;
 
     /// Returns buffers for the gradients of a batch.
     fn spare_gradients(&mut self) -> Gradients;
@@ -73,13 +75,8 @@ pub(crate) trait Exchange: Send {
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// The next turn of the loop.
-pub(crate) enum Next<P, E> {
-    /// A batch is to be computed.
-    Batch(PulledBatch<P>),
-    /// The loop ends.
-    End(E),
-}
+/// The next turn of the loop: a batch to compute, or the end.
+pub(crate) type Turn<P, E> = ControlFlow<E, PulledBatch<P>>;
 
 /// A batch and the parameters that it reads.
 pub(crate) struct PulledBatch<P> {
@@ -96,6 +93,19 @@ pub(crate) struct ComputedBatch<P> {
     pub(crate) step: Step,
     pub(crate) held: CachedParameters,
     pub(crate) part: P,
+}
+
+/// Returns the push of one batch to all stores. A strategy changes what differs.
+fn push_of_batch(step: Step, batch: BatchId, gradients: Gradients) -> Push {
+    Push {
+        step,
+        batch,
+        batches: 1,
+        micro_batch: None,
+        stores: None,
+        gradients,
+        rejected: None,
+    }
 }
 
 /// Trains until the exchange ends.
@@ -118,8 +128,8 @@ pub(crate) async fn train<E: Exchange>(
             held,
             part,
         } = match exchange.next(&mut metrics).await? {
-            Next::Batch(pulled) => pulled,
-            Next::End(end) => return Ok(end),
+            ControlFlow::Continue(pulled) => pulled,
+            ControlFlow::Break(end) => return Ok(end),
         };
         let mut gradients = exchange.spare_gradients();
         let busy = exchange.has_calls();

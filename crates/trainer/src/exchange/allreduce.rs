@@ -5,12 +5,11 @@
 mod gradient_reducer;
 mod row_pushes;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use trainyard_cluster_client::{
-    CachedParameters, Error, Parameters, Push, Returned, ServerClient, Step,
-};
+use trainyard_cluster_client::{CachedParameters, Error, Parameters, Returned, ServerClient, Step};
 use trainyard_collective::Collective;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{BatchId, MicroBatch, OpenSession};
@@ -18,7 +17,7 @@ use trainyard_variable::{Gradients, Layout, Reads};
 
 use self::gradient_reducer::GradientReducer;
 use self::row_pushes::RowPushes;
-use super::{ComputedBatch, Exchange, Next, PulledBatch, TrainingTask};
+use super::{ComputedBatch, Exchange, PulledBatch, TrainingTask, Turn, push_of_batch};
 use crate::batch_source::{BatchSource, Prepared};
 use crate::compute::reads;
 use crate::failure::Failure;
@@ -235,7 +234,7 @@ impl<'a> Allreduce<'a> {
     }
 
     /// Pulls the parameters of a batch from the member's own copy and the servers of tables.
-    async fn pull(&mut self, next: MemberBatch) -> Result<Next<MemberPart, Ended>, Failure> {
+    async fn pull(&mut self, next: MemberBatch) -> Result<Turn<MemberPart, Ended>, Failure> {
         let reads = reads(&**self.task.model, &next.batch);
         let step = self.session.parameters.plan(&reads);
         let held = std::mem::take(&mut self.held);
@@ -245,8 +244,8 @@ impl<'a> Allreduce<'a> {
             .call(None, Some((step, held)))
             .await?;
         Ok(match returned.pulled {
-            None => Next::End(Ended::Leave(LeaveReason::Finished)),
-            Some(pulled) => Next::Batch(PulledBatch {
+            None => ControlFlow::Break(Ended::Leave(LeaveReason::Finished)),
+            Some(pulled) => ControlFlow::Continue(PulledBatch {
                 batch: next.batch,
                 step: pulled.step,
                 held: pulled.held,
@@ -268,15 +267,8 @@ impl<'a> Allreduce<'a> {
         rows: Gradients,
         metrics: &StepMetrics<'_>,
     ) -> Result<(), Failure> {
-        let push = Push {
-            step,
-            batch: sent.batch(),
-            batches: 1,
-            micro_batch: None,
-            stores: Some(1..1 + self.tables),
-            gradients: rows,
-            rejected: None,
-        };
+        let mut push = push_of_batch(step, sent.batch(), rows);
+        push.stores = Some(1..1 + self.tables);
         let push = self.session.parameters.call(Some(push), None);
         let Some(current) = &mut self.current else {
             return Ok(());
@@ -317,19 +309,16 @@ impl<'a> Allreduce<'a> {
             .reducer
             .mean(summed)
             .map_err(|problem| broken_message(&problem))?;
-        let push = Push {
-            step: self.session.parameters.plan_push(&named, self.version),
-            batch: BatchId {
-                pass: 0,
-                shard: 0,
-                batch: self.next_batch,
-            },
-            batches: count as u32,
-            micro_batch: Some(WHOLE_STEP),
-            stores: Some(0..1),
-            gradients,
-            rejected: None,
+        let step_of_all = self.session.parameters.plan_push(&named, self.version);
+        let first = BatchId {
+            pass: 0,
+            shard: 0,
+            batch: self.next_batch,
         };
+        let mut push = push_of_batch(step_of_all, first, gradients);
+        push.batches = count as u32;
+        push.micro_batch = Some(WHOLE_STEP);
+        push.stores = Some(0..1);
         let returned = self.session.parameters.call(Some(push), None).await?;
         self.next_batch += count;
         self.version += 1;
@@ -365,11 +354,11 @@ impl Exchange for Allreduce<'_> {
     async fn next(
         &mut self,
         metrics: &mut StepMetrics<'_>,
-    ) -> Result<Next<MemberPart, Ended>, Failure> {
+    ) -> Result<Turn<MemberPart, Ended>, Failure> {
         loop {
             let Some(mut step) = self.current.take() else {
                 match self.begin_step(metrics).await? {
-                    Some(end) => return Ok(Next::End(end)),
+                    Some(end) => return Ok(ControlFlow::Break(end)),
                     None => continue,
                 }
             };
@@ -378,7 +367,7 @@ impl Exchange for Allreduce<'_> {
                 return self.pull(next).await;
             }
             if let Some(end) = self.finish_step(step, metrics).await? {
-                return Ok(Next::End(end));
+                return Ok(ControlFlow::Break(end));
             }
         }
     }

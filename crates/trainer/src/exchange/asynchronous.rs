@@ -1,13 +1,14 @@
 //! Asynchronous updates: each batch is an update of its own, at the parameter servers. Tickets bound the steps.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use trainyard_cluster_client::{CachedParameters, PulledStep, Push, Step};
+use trainyard_cluster_client::{CachedParameters, PulledStep, Step};
 use trainyard_parameter_store::Ticket;
 use trainyard_variable::Gradients;
 
-use super::{ComputedBatch, Exchange, Next, PulledBatch, TrainingTask};
+use super::{ComputedBatch, Exchange, PulledBatch, TrainingTask, Turn, push_of_batch};
 use crate::batch_source::{BatchSource, Prepared};
 use crate::compute::reads;
 use crate::failure::Failure;
@@ -218,7 +219,7 @@ impl Exchange for Asynchronous<'_> {
     async fn next(
         &mut self,
         metrics: &mut StepMetrics<'_>,
-    ) -> Result<Next<(), LeaveReason>, Failure> {
+    ) -> Result<Turn<(), LeaveReason>, Failure> {
         loop {
             self.look_around()?;
             if self.computed.is_some() {
@@ -228,9 +229,9 @@ impl Exchange for Asynchronous<'_> {
             let Some(ahead) = self.pipeline.pop() else {
                 match self.end.take() {
                     Some(LeaveReason::InputExhausted) if self.behind_last_step => {
-                        return Ok(Next::End(LeaveReason::Finished));
+                        return Ok(ControlFlow::Break(LeaveReason::Finished));
                     }
-                    Some(end) => return Ok(Next::End(end)),
+                    Some(end) => return Ok(ControlFlow::Break(end)),
                     None => continue,
                 }
             };
@@ -255,7 +256,7 @@ impl Exchange for Asynchronous<'_> {
                 Some(_) => false,
             };
             if computes {
-                return Ok(Next::Batch(PulledBatch {
+                return Ok(ControlFlow::Continue(PulledBatch {
                     batch,
                     step: pulled.step,
                     held: pulled.held,
@@ -281,15 +282,8 @@ impl Exchange for Asynchronous<'_> {
     ) -> Result<(), Failure> {
         self.pipeline.keep(computed.held);
         let sent = computed.sent;
-        let push = Push {
-            step: computed.step,
-            batch: sent.batch(),
-            batches: 1,
-            micro_batch: None,
-            stores: None,
-            gradients: computed.gradients,
-            rejected: sent.rejected,
-        };
+        let mut push = push_of_batch(computed.step, sent.batch(), computed.gradients);
+        push.rejected = sent.rejected;
         self.computed = Some(Computed { push, sent });
         Ok(())
     }

@@ -9,14 +9,15 @@
 //! applied it. Until then its micro-batches are needed, and are computed from the values before the step. For the same
 //! reason no task leaves before the last step is complete.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use trainyard_cluster_client::{CachedParameters, PulledStep, Push, Step};
+use trainyard_cluster_client::{CachedParameters, PulledStep, Step};
 use trainyard_parameter_store::{MicroBatch, Ticket};
 use trainyard_variable::{Gradients, Read};
 
-use super::{ComputedBatch, Exchange, Next, PulledBatch, TrainingTask};
+use super::{ComputedBatch, Exchange, PulledBatch, TrainingTask, Turn, push_of_batch};
 use crate::LeaveReason;
 use crate::batch_source::{BatchSource, Prepared};
 use crate::compute::reads;
@@ -229,7 +230,7 @@ impl Exchange for Synchronous<'_> {
     async fn next(
         &mut self,
         metrics: &mut StepMetrics<'_>,
-    ) -> Result<Next<LanePart, LeaveReason>, Failure> {
+    ) -> Result<Turn<LanePart, LeaveReason>, Failure> {
         let stop = self.task.stop;
         loop {
             let end = if stop.is_cancelled() {
@@ -239,18 +240,18 @@ impl Exchange for Synchronous<'_> {
             };
             if let Some(end) = end {
                 self.call(None, metrics).await?;
-                return Ok(Next::End(end));
+                return Ok(ControlFlow::Break(end));
             }
             self.settle_lanes()?;
             let Some(place) = self.next_lane(metrics).await? else {
                 self.call(None, metrics).await?;
                 match self.last_version() {
                     Some(last) if self.version >= last => {
-                        return Ok(Next::End(LeaveReason::InputExhausted));
+                        return Ok(ControlFlow::Break(LeaveReason::InputExhausted));
                     }
                     Some(last) => {
                         if self.wait_for_others(last, metrics).await? == Ticket::Finished {
-                            return Ok(Next::End(LeaveReason::Finished));
+                            return Ok(ControlFlow::Break(LeaveReason::Finished));
                         }
                     }
                     None => tokio::select! {
@@ -273,7 +274,7 @@ impl Exchange for Synchronous<'_> {
                 continue;
             };
             if pulled.ticket == Ticket::Finished {
-                return Ok(Next::End(LeaveReason::Finished));
+                return Ok(ControlFlow::Break(LeaveReason::Finished));
             }
             self.version = self.version.max(pulled.reached);
             if pulled.ticket == Ticket::Wait || pulled.reached > next.version {
@@ -285,7 +286,7 @@ impl Exchange for Synchronous<'_> {
                 }
                 continue;
             }
-            return Ok(Next::Batch(PulledBatch {
+            return Ok(ControlFlow::Continue(PulledBatch {
                 batch: next.batch,
                 step: pulled.step,
                 held: pulled.held,
@@ -316,15 +317,9 @@ impl Exchange for Synchronous<'_> {
         let sent = computed.sent;
         self.held = computed.held;
         self.lanes[part.place].reached = part.version + 1;
-        let push = Push {
-            step: computed.step,
-            batch: sent.batch(),
-            batches: 1,
-            micro_batch: Some(part.micro_batch),
-            stores: None,
-            gradients: computed.gradients,
-            rejected: sent.rejected,
-        };
+        let mut push = push_of_batch(computed.step, sent.batch(), computed.gradients);
+        push.micro_batch = Some(part.micro_batch);
+        push.rejected = sent.rejected;
         self.computed = Some(Computed { push, sent });
         Ok(())
     }
