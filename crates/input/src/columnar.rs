@@ -1,59 +1,204 @@
 //! Rows of columnar files in memory, with the columns and types that the files have.
 
-#[cfg(not(feature = "parquet"))]
-mod absent;
-#[cfg(feature = "parquet")]
-mod rows;
+use std::ops::Range;
 
-#[cfg(not(feature = "parquet"))]
-pub(crate) use absent::ColumnarRows;
-#[cfg(feature = "parquet")]
-pub(crate) use rows::{Arity, ColumnarRows, Texts, ValueColumn, Values};
+use crate::row::Cell;
 
-/// Rows that were taken out of their files. Rows with columns of the same types are in the same table.
+/// Texts, end to end.
 #[derive(Debug, Default)]
-pub(crate) struct RowPool {
-    tables: Vec<ColumnarRows>,
+pub(crate) struct Texts {
+    bytes: Vec<u8>,
+    /// End of each text in `bytes`.
+    ends: Vec<usize>,
 }
 
-/// Place of a row in a [`RowPool`].
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RowPlace {
-    table: u32,
-    row: u32,
-}
-
-impl RowPool {
-    /// Copies a row into the pool.
+impl Texts {
+    /// Appends a text.
     #[inline]
-    pub(crate) fn push(&mut self, rows: &ColumnarRows, row: usize) -> RowPlace {
-        let alike = self.tables.iter().position(|table| table.is_like(rows));
-        let table = alike.unwrap_or_else(|| {
-            self.tables.push(rows.empty());
-            self.tables.len() - 1
-        });
-        let number = self.tables[table].rows();
-        self.tables[table].push(rows, row);
-        // Rows are counted in 32 bits: a data shard has fewer, and so has a shuffle buffer that fits into memory.
-        RowPlace {
-            table: table as u32,
-            row: number as u32,
+    pub(crate) fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+    }
+
+    #[inline]
+    fn get(&self, nth: usize) -> &[u8] {
+        let begin = nth.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[begin..self.ends[nth]]
+    }
+}
+
+/// Values of one type, end to end.
+#[derive(Debug)]
+pub(crate) enum Values {
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+    Float(Vec<f32>),
+    Double(Vec<f64>),
+    Text(Texts),
+}
+
+impl Values {
+    #[inline]
+    fn cell(&self, nth: usize) -> Cell<'_> {
+        match self {
+            Self::Int32(values) => Cell::Int(i64::from(values[nth])),
+            Self::Int64(values) => Cell::Int(values[nth]),
+            Self::Float(values) => Cell::Float(f64::from(values[nth])),
+            Self::Double(values) => Cell::Float(values[nth]),
+            Self::Text(texts) => Cell::Text(texts.get(nth)),
+        }
+    }
+}
+
+/// Number of values that a row may hold in a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arity {
+    /// One value or none.
+    Optional,
+    /// Any number of values.
+    List,
+}
+
+/// A column of rows.
+#[derive(Debug)]
+pub(crate) struct ValueColumn {
+    arity: Arity,
+    values: Values,
+    /// Place of the first value of each row, and at the end the number of values; absent = each row has one value.
+    begins: Option<Vec<usize>>,
+}
+
+impl ValueColumn {
+    /// Returns a column in which each row has one value.
+    pub(crate) fn full(values: Values) -> Self {
+        Self {
+            arity: Arity::Optional,
+            values,
+            begins: None,
         }
     }
 
-    /// Returns a row: its table, and its number there.
+    /// Returns a column whose rows have the values between two `begins`. The first is 0, the last the number of values.
+    pub(crate) fn ragged(arity: Arity, values: Values, begins: Vec<usize>) -> Self {
+        Self {
+            arity,
+            values,
+            begins: Some(begins),
+        }
+    }
+
     #[inline]
-    pub(crate) fn get(&self, place: RowPlace) -> (&ColumnarRows, usize) {
-        (&self.tables[place.table as usize], place.row as usize)
+    fn places(&self, row: usize) -> Range<usize> {
+        match &self.begins {
+            None => row..row + 1,
+            Some(begins) => begins[row]..begins[row + 1],
+        }
+    }
+
+    /// Adds the bytes of each row's cell in the inline form.
+    fn add_encoded_lens(&self, lens: &mut [usize]) {
+        let number = Cell::Int(0).encoded_len();
+        let list = Cell::List(0).encoded_len();
+        match (&self.values, &self.begins) {
+            (Values::Text(texts), None) => {
+                for (nth, len) in lens.iter_mut().enumerate() {
+                    *len += Cell::Text(texts.get(nth)).encoded_len();
+                }
+            }
+            (_, None) => lens.iter_mut().for_each(|len| *len += number),
+            (values, Some(begins)) => {
+                for (len, ends) in lens.iter_mut().zip(begins.windows(2)) {
+                    *len += match self.arity {
+                        Arity::List => list,
+                        Arity::Optional if ends[0] == ends[1] => Cell::Missing.encoded_len(),
+                        Arity::Optional => 0,
+                    };
+                    let cells = (ends[0]..ends[1]).map(|nth| values.cell(nth));
+                    *len += cells.map(Cell::encoded_len).sum::<usize>();
+                }
+            }
+        }
+    }
+}
+
+/// Rows across columns.
+#[derive(Debug)]
+pub(crate) struct ColumnarRows {
+    columns: Vec<ValueColumn>,
+    /// Bytes of each row in its inline form.
+    encoded_lens: Vec<usize>,
+}
+
+impl ColumnarRows {
+    /// Returns the rows of columns, each of which has `rows` rows.
+    pub(crate) fn new(columns: Vec<ValueColumn>, rows: usize) -> Self {
+        let mut encoded_lens = vec![0; rows];
+        for column in &columns {
+            column.add_encoded_lens(&mut encoded_lens);
+        }
+        Self {
+            columns,
+            encoded_lens,
+        }
     }
 
     /// Returns the number of rows.
-    pub(crate) fn len(&self) -> usize {
-        self.tables.iter().map(ColumnarRows::rows).sum()
+    pub(crate) fn rows(&self) -> usize {
+        self.encoded_lens.len()
     }
 
-    /// Removes all rows. The memory is kept.
-    pub(crate) fn clear(&mut self) {
-        self.tables.iter_mut().for_each(ColumnarRows::clear);
+    /// Returns the number of bytes of a row in its inline form.
+    #[inline]
+    pub(crate) fn encoded_len(&self, row: usize) -> usize {
+        self.encoded_lens[row]
+    }
+
+    /// Returns the number of bytes of all rows in their inline form.
+    pub(crate) fn encoded_bytes(&self) -> usize {
+        self.encoded_lens.iter().sum()
+    }
+
+    /// Returns the cells of a row, in the order of the columns.
+    #[inline]
+    pub(crate) fn cells(&self, row: usize) -> CellsOfRow<'_> {
+        CellsOfRow {
+            columns: self.columns.iter(),
+            row,
+            list: None,
+        }
+    }
+}
+
+/// Iterator over the cells of a row. The values of a list follow its head.
+#[derive(Debug, Clone)]
+pub(crate) struct CellsOfRow<'a> {
+    columns: std::slice::Iter<'a, ValueColumn>,
+    row: usize,
+    /// The values of the current list that are left.
+    list: Option<(&'a Values, Range<usize>)>,
+}
+
+impl<'a> Iterator for CellsOfRow<'a> {
+    type Item = Cell<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Cell<'a>> {
+        if let Some((values, left)) = &mut self.list {
+            match left.next() {
+                Some(nth) => return Some(values.cell(nth)),
+                None => self.list = None,
+            }
+        }
+        let column = self.columns.next()?;
+        let places = column.places(self.row);
+        Some(match column.arity {
+            Arity::Optional if places.is_empty() => Cell::Missing,
+            Arity::Optional => column.values.cell(places.start),
+            Arity::List => {
+                let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
+                self.list = Some((&column.values, places));
+                Cell::List(count)
+            }
+        })
     }
 }

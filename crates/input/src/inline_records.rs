@@ -40,9 +40,19 @@ pub struct Header {
 }
 
 impl InlineRecords {
-    /// Appends everything of a record but its bytes.
+    /// Removes all records. The memory is kept.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.lengths.clear();
+        self.lines.clear();
+        self.offsets.clear();
+        self.faults.clear();
+        self.headers.clear();
+    }
+
+    /// Appends a record.
     #[inline]
-    pub(crate) fn push_head(&mut self, record: Record<'_>) {
+    pub(crate) fn push(&mut self, record: Record<'_>) {
         if let Some(reason) = record.fault {
             self.faults.push(Fault {
                 row: self.lengths.len() as u32,
@@ -50,7 +60,9 @@ impl InlineRecords {
             });
         }
         // No record of text or TFRecord is longer than 256 MiB.
-        self.lengths.push(record.content.len() as u32);
+        let begin = self.bytes.len();
+        record.content.append_to(&mut self.bytes);
+        self.lengths.push((self.bytes.len() - begin) as u32);
         self.lines.push(record.place.line);
         self.offsets.push(record.place.offset);
     }

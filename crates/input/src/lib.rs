@@ -12,6 +12,7 @@ mod batch_reader;
 mod block;
 mod cell_parser;
 mod cells;
+#[cfg(feature = "parquet")]
 mod columnar;
 mod compression;
 mod data_shard;
@@ -21,7 +22,6 @@ mod error;
 mod file_range;
 mod file_stamp;
 mod formats;
-mod held_records;
 mod indexer;
 mod inline_records;
 mod layout;

@@ -2,7 +2,6 @@
 
 use trainyard_storage::Storage;
 
-use crate::held_records::Records;
 use crate::record_reader::{RecordReader, names_columns};
 use crate::{DataShard, Error, FileRange, InlineRecords, Options, Schema};
 
@@ -97,13 +96,13 @@ impl RecordFetcher {
         &mut self,
         shard: &DataShard,
         bytes_max: u64,
-        records: &mut impl Records,
+        records: &mut InlineRecords,
     ) -> Result<(), Error> {
         records.clear();
         for range in &shard.ranges {
-            self.read(range, records, |records| match records.bytes() {
+            self.read(range, records, |records| match records.bytes.len() as u64 {
                 bytes if bytes > bytes_max => Err(Error::ShardBytes {
-                    rows: records.len() as u64,
+                    rows: records.lengths.len() as u64,
                     of: shard.rows,
                     bytes,
                     most: bytes_max,
@@ -114,11 +113,11 @@ impl RecordFetcher {
         Ok(())
     }
 
-    fn read<R: Records>(
+    fn read(
         &mut self,
         range: &FileRange,
-        records: &mut R,
-        check: impl Fn(&R) -> Result<(), Error>,
+        records: &mut InlineRecords,
+        check: impl Fn(&InlineRecords) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.select(range.file)?;
         let file = self.options.files[range.file as usize].as_path();

@@ -21,6 +21,7 @@ pub(crate) enum Cell<'a> {
     List(u32),
 }
 
+#[cfg(feature = "parquet")]
 impl Cell<'_> {
     /// Returns the number of bytes of the cell in the inline form of a row.
     #[inline]
@@ -74,18 +75,18 @@ impl<'a> Iterator for RowCells<'a> {
 ///
 /// # Panics
 /// A text has 4 GiB or more. Texts of Parquet files are shorter.
+#[cfg(feature = "parquet")]
 pub(crate) fn encode<'a>(cells: impl Iterator<Item = Cell<'a>>, row: &mut Vec<u8>) {
+    let number = |kind: u8, bytes: [u8; 8]| {
+        let mut cell = [kind; 9];
+        cell[1..].copy_from_slice(&bytes);
+        cell
+    };
     for cell in cells {
         match cell {
             Cell::Missing => row.push(MISSING),
-            Cell::Int(number) => {
-                row.push(INT);
-                row.extend_from_slice(&number.to_le_bytes());
-            }
-            Cell::Float(number) => {
-                row.push(FLOAT);
-                row.extend_from_slice(&number.to_le_bytes());
-            }
+            Cell::Int(value) => row.extend_from_slice(&number(INT, value.to_le_bytes())),
+            Cell::Float(value) => row.extend_from_slice(&number(FLOAT, value.to_le_bytes())),
             Cell::Text(text) => {
                 let length = u32::try_from(text.len()).expect("a text is under 4 GiB");
                 row.push(TEXT);

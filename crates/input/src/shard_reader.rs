@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::batch_reader::{BatchReader, Current, Frame, RecordOrder, Statistics};
-use crate::held_records::HeldRecords;
 use crate::parser::Parser;
+use crate::record::{Content, Place, Record};
 use crate::record_fetcher::RecordFetcher;
 use crate::record_reader::names_columns;
 use crate::{Batch, DataShard, Error, InlineRecords, Options, Position, Schema};
@@ -47,7 +47,7 @@ struct ShardOrder {
     direction: Direction,
     /// Whether `records` holds the shard's records.
     loaded: bool,
-    records: HeldRecords,
+    records: InlineRecords,
     entries: Vec<Entry>,
     order: Vec<u32>,
     /// Parsers by columns. Files with the same columns share a parser.
@@ -59,9 +59,10 @@ struct ShardOrder {
     statistics: Arc<Statistics>,
 }
 
-/// File and parser of a record.
+/// Offset of a record in the bytes, its file and its parser.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
+    begin: usize,
     file: u32,
     parser: u32,
 }
@@ -89,7 +90,7 @@ impl ShardReader {
             batches: 0..0,
             direction: Direction::Forward,
             loaded: false,
-            records: HeldRecords::default(),
+            records: InlineRecords::default(),
             entries: Vec::new(),
             order: Vec::new(),
             parsers: Vec::new(),
@@ -240,7 +241,7 @@ impl ShardOrder {
                 )?);
             }
         }
-        self.records.set_inline(inline_records);
+        self.records = inline_records;
         self.prepare()
     }
 
@@ -253,9 +254,11 @@ impl ShardOrder {
         Ok(())
     }
 
-    /// Finds the parsers of the records, and the order in which they are read.
+    /// Finds the places and the parsers of the records, and the order in which they are read.
     fn prepare(&mut self) -> Result<(), Error> {
         self.entries.clear();
+        let mut lengths = self.records.lengths.iter();
+        let mut begin = 0;
         for range in &self.shard.ranges {
             let place = &mut self.parser_of[range.file as usize];
             let parser = match *place {
@@ -280,12 +283,14 @@ impl ShardOrder {
                     *place.insert(parser)
                 }
             };
-            let entry = Entry {
-                file: range.file,
-                parser,
-            };
-            self.entries
-                .extend(std::iter::repeat_n(entry, range.rows as usize));
+            for length in lengths.by_ref().take(range.rows as usize) {
+                self.entries.push(Entry {
+                    begin,
+                    file: range.file,
+                    parser,
+                });
+                begin += *length as usize;
+            }
         }
         self.shard.order(&mut self.order);
         self.loaded = true;
@@ -341,9 +346,26 @@ impl RecordOrder for ShardOrder {
 
     fn current(&mut self) -> Option<Current<'_>> {
         let nth = *self.order.get(self.row)? as usize;
-        let Entry { file, parser } = *self.entries.get(nth)?;
+        let Entry {
+            begin,
+            file,
+            parser,
+        } = *self.entries.get(nth)?;
+        let records = &self.records;
+        let length = records.lengths[nth] as usize;
+        let record = Record {
+            content: Content::Bytes(&records.bytes[begin..begin + length]),
+            place: Place {
+                file: file as usize,
+                line: records.lines[nth],
+                offset: records.offsets[nth],
+                pass: self.shard.pass,
+            },
+            // A data shard has fewer than 2^32 rows.
+            fault: records.fault(nth as u32),
+        };
         Some(Current {
-            record: self.records.record(nth, file, self.shard.pass),
+            record,
             parser: &mut self.parsers.get_mut(parser as usize)?.1,
             options: self.fetcher.options(),
         })

@@ -3,21 +3,15 @@
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use crate::columnar::{RowPlace, RowPool};
 use crate::record::{Content, Place, Record};
 
-/// Fewest rows of columnar files at which rows that were drawn are removed from memory.
-const POOL_ROWS_MIN: usize = 4096;
-
-/// A buffer of at most `capacity` records. The bytes of each record are copied once, into reused memory.
+/// A buffer of at most `capacity` records. Each record is copied once, into reused memory.
 #[derive(Debug)]
 pub(crate) struct Shuffle {
     capacity: usize,
     /// The first `held` slots are in the buffer. The slot after them was drawn last.
     slots: Vec<Slot>,
     held: usize,
-    /// The rows of columnar files that slots name, and some that were drawn.
-    pool: RowPool,
     random: ChaCha8Rng,
 }
 
@@ -25,8 +19,6 @@ pub(crate) struct Shuffle {
 #[derive(Debug, Default)]
 struct Slot {
     bytes: Vec<u8>,
-    /// The row in the pool; absent = the record is `bytes`.
-    row: Option<RowPlace>,
     place: Place,
     fault: Option<String>,
 }
@@ -37,7 +29,6 @@ impl Shuffle {
             capacity,
             slots: Vec::new(),
             held: 0,
-            pool: RowPool::default(),
             random: ChaCha8Rng::seed_from_u64(0),
         }
     }
@@ -65,17 +56,10 @@ impl Shuffle {
         }
         let slot = &mut self.slots[self.held];
         slot.bytes.clear();
-        slot.row = None;
-        match record.content {
-            Content::Bytes(bytes) => slot.bytes.extend_from_slice(bytes),
-            Content::Row(rows, row) => slot.row = Some(self.pool.push(rows, row)),
-        }
+        record.content.append_to(&mut slot.bytes);
         slot.place = record.place;
         slot.fault = record.fault.map(str::to_owned);
         self.held += 1;
-        if self.pool.len() >= POOL_ROWS_MIN.max(2 * self.held) {
-            self.drop_drawn_rows();
-        }
     }
 
     /// Removes a random record. Returns `false` if the buffer is empty.
@@ -92,29 +76,10 @@ impl Shuffle {
     /// Returns the record that was drawn last. It is valid until another is put into the buffer.
     pub(crate) fn drawn(&self) -> Option<Record<'_>> {
         let slot = self.slots.get(self.held)?;
-        let content = match slot.row {
-            None => Content::Bytes(&slot.bytes),
-            Some(row) => {
-                let (rows, row) = self.pool.get(row);
-                Content::Row(rows, row)
-            }
-        };
         Some(Record {
-            content,
+            content: Content::Bytes(&slot.bytes),
             place: slot.place,
             fault: slot.fault.as_deref(),
         })
-    }
-
-    /// Copies the rows that slots name into a new pool. Each row is copied about once more while it is in the buffer.
-    fn drop_drawn_rows(&mut self) {
-        let mut pool = RowPool::default();
-        for slot in &mut self.slots[..self.held] {
-            if let Some(place) = &mut slot.row {
-                let (rows, row) = self.pool.get(*place);
-                *place = pool.push(rows, row);
-            }
-        }
-        self.pool = pool;
     }
 }

@@ -72,8 +72,7 @@ impl RecordFormat for LibSvm {
         };
         index.list = true;
         value.list = true;
-        let bytes = content.bytes();
-        let mut tokens = tokens(&bytes);
+        let mut tokens = tokens(content.as_bytes());
         let first = tokens.next().unwrap_or_default();
         if first.contains(&b':') {
             return Err(no_label(first));

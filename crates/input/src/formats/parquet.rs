@@ -64,6 +64,7 @@ impl RecordFormat for Parquet {
 
     fn cells(&self, content: Content<'_>, row: TableRow<'_>) -> Result<(), String> {
         match content {
+            #[cfg(feature = "parquet")]
             Content::Row(rows, number) => table_cells(rows.cells(number), row),
             Content::Bytes(bytes) => table_cells(RowCells(bytes), row),
         }

@@ -93,7 +93,7 @@ impl RecordFormat for Delimited {
 
     fn cells(&self, content: Content<'_>, row: TableRow<'_>) -> Result<(), String> {
         let mut count = 0;
-        self.fields(&content.bytes(), |field| {
+        self.fields(content.as_bytes(), |field| {
             let field = if row.options.trim {
                 field.trim_ascii()
             } else {

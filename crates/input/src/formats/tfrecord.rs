@@ -43,7 +43,7 @@ impl RecordFormat for TfRecord {
     }
 
     fn cells(&self, content: Content<'_>, row: TableRow<'_>) -> Result<(), String> {
-        cells::cells(&content.bytes(), row.columns, row.cells)
+        cells::cells(content.as_bytes(), row.columns, row.cells)
     }
 
     fn writer(&self, target: Target<'_>) -> Result<Box<dyn RowWriter>, Error> {

@@ -133,7 +133,7 @@ impl LibSvmParser {
 
 impl RecordParser for LibSvmParser {
     fn append(&mut self, content: Content<'_>, batch: &mut Batch) -> Result<(), Bad> {
-        let line = &*content.bytes();
+        let line = content.as_bytes();
         let mut tokens = tokens(line);
         let label = tokens.next().unwrap_or_default();
         if label.contains(&b':') {

@@ -94,6 +94,7 @@ impl RowParser {
 impl RecordParser for RowParser {
     fn append(&mut self, content: Content<'_>, batch: &mut Batch) -> Result<(), Bad> {
         match content {
+            #[cfg(feature = "parquet")]
             Content::Row(rows, row) => self.append_cells(rows.cells(row), batch),
             Content::Bytes(bytes) => self.append_cells(RowCells(bytes), batch),
         }

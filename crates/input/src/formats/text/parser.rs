@@ -156,7 +156,7 @@ impl TextParser {
 
 impl RecordParser for TextParser {
     fn append(&mut self, content: Content<'_>, batch: &mut Batch) -> Result<(), Bad> {
-        let record = &*content.bytes();
+        let record = content.as_bytes();
         let quoted =
             self.syntax.quotes == Quotes::Allowed && memchr::memchr(b'"', record).is_some();
         let fields = if quoted {

@@ -57,7 +57,7 @@ impl From<Malformed> for Flaw {
 
 impl RecordParser for ExampleParser {
     fn append(&mut self, content: Content<'_>, batch: &mut Batch) -> Result<(), Bad> {
-        let record = &*content.bytes();
+        let record = content.as_bytes();
         self.record += 1;
         let outcome = self.example(record, batch).and_then(|()| {
             for feature in self
