@@ -27,6 +27,7 @@ macro_rules! section {
         impl $section {
             /// Returns the keys of the section, in the order of the documentation.
             pub(crate) fn keys() -> Vec<$crate::Key> {
+                use $crate::form::*;
                 use $crate::rule::*;
                 vec![$(
                     of::<$type, _>($rule).declare(stringify!($key), concat!($($meaning),+))
@@ -35,6 +36,7 @@ macro_rules! section {
 
             /// Reads all keys, and reports all mistakes.
             pub(crate) fn read_keys(section: &$crate::Section<'_>) -> Option<Self> {
+                use $crate::form::*;
                 use $crate::rule::*;
                 $(let $key = of::<$type, _>($rule).read(section, stringify!($key));)+
                 Some(Self { $($key: $key?),+ })

@@ -40,9 +40,9 @@ pub enum Takes {
     Text,
     /// One text, or a list of texts.
     Texts,
-    /// One of several names.
+    /// A name out of these.
     Choice(Vec<&'static str>),
-    /// One of several names, or a list of them.
+    /// A name out of these, or a list of such names.
     Choices(Vec<&'static str>),
     /// A table with these keys.
     Table(Vec<Key>),

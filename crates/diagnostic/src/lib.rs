@@ -9,6 +9,7 @@ mod declare;
 mod diagnostic;
 mod document;
 mod feature;
+pub mod form;
 mod key;
 mod render;
 pub mod rule;
