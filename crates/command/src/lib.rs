@@ -27,6 +27,7 @@ mod pki;
 mod predict;
 mod progress;
 mod run;
+pub mod runtime;
 mod scale;
 mod stats;
 mod status;

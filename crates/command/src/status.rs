@@ -13,11 +13,12 @@ use render::{Seen, lines};
 use screen::Screen;
 use serde_json::{Value, json};
 use stored::{model_dir, stored};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::Diagnostic;
 
 use crate::admin_client::AdminClient;
 use crate::arguments::Format;
 use crate::output::print;
+use crate::runtime::single_threaded;
 
 /// The run to observe.
 #[derive(Debug, Args)]
@@ -49,7 +50,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Prints the status of a run once.
 pub(crate) fn status(arguments: &Status) -> Result<(), Vec<Diagnostic>> {
     let one = |problem| vec![problem];
-    let runtime = runtime().map_err(one)?;
+    let runtime = single_threaded().map_err(one)?;
     let seen = find(&arguments.run).and_then(|client| runtime.block_on(look(&client)).map_err(one));
     let seen = match (seen, model_dir(&arguments.run)) {
         (Ok(seen), _) => seen,
@@ -77,7 +78,7 @@ pub(crate) fn status(arguments: &Status) -> Result<(), Vec<Diagnostic>> {
 pub(crate) fn top(arguments: &Observe) -> Result<(), Vec<Diagnostic>> {
     let client = find(arguments)?;
     let one = |problem| vec![problem];
-    let runtime = runtime().map_err(one)?;
+    let runtime = single_threaded().map_err(one)?;
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         let seen = runtime.block_on(look(&client)).map_err(one)?;
         return snapshot(&seen).map_err(one);
@@ -96,15 +97,6 @@ fn find(arguments: &Observe) -> Result<AdminClient, Vec<Diagnostic>> {
         arguments.model_dir.as_deref(),
         &arguments.set,
     )
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, Diagnostic> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))
-        })
 }
 
 async fn look(client: &AdminClient) -> Result<Seen, Diagnostic> {

@@ -28,6 +28,7 @@ use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
 use crate::output::{print, result_line, table};
+use crate::runtime::single_threaded;
 
 #[derive(Debug, Args)]
 pub(crate) struct Up {
@@ -55,16 +56,8 @@ pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;
     let one = |problem: Diagnostic| vec![problem];
     check_cluster(&job, cluster.of_role(Role::Ps).count()).map_err(one)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            one(Diagnostic::error(
-                Code::E9002,
-                format!("the runtime cannot start: {error}"),
-            ))
-        })?;
-    runtime
+    single_threaded()
+        .map_err(one)?
         .block_on(supervise(arguments, &job, cluster))
         .map_err(one)
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
+use trainyard_command::runtime::single_threaded;
 use trainyard_command::{
     Folder, Format, JobArguments, Supervisor, free_ports, print, resolve, tasks, threads,
 };
@@ -77,16 +78,8 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
         log_format: LogFormat::Text,
         log_level: Some(arguments.log_level.clone()),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            one(Diagnostic::error(
-                Code::E9002,
-                format!("the runtime cannot start: {error}"),
-            ))
-        })?;
-    let (figures, exit) = runtime
+    let (figures, exit) = single_threaded()
+        .map_err(one)?
         .block_on(async {
             let mut cluster = Cluster::start(&tasks_arguments, &job, spec)?;
             let measured = cluster.measure_unless_told_to_stop(&job, arguments).await;

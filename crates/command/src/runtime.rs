@@ -1,0 +1,17 @@
+//! The runtime of commands that only wait: for an admin port, or for the tasks of a cluster.
+
+use tokio::runtime::{Builder, Runtime};
+use trainyard_diagnostic::{Code, Diagnostic};
+
+/// Returns a runtime on the thread that uses it.
+///
+/// # Errors
+/// The system gives no resources for it.
+pub fn single_threaded() -> Result<Runtime, Diagnostic> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))
+        })
+}
