@@ -31,12 +31,12 @@ use crate::{Answer, Error, JobEnd, Preparation, ServerClient, ShardGradients};
 /// The method whose messages carry tensors.
 const STEP: &str = "/trainyard.v1.ParameterService/Step";
 
-/// Whether a push names its selection.
+/// The pushes that name their selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Selections {
-    /// Only if its pull has not named it.
+    /// Those whose pull has not named it.
     OfThePull,
-    /// Always.
+    /// All.
     Named,
 }
 

@@ -13,7 +13,7 @@ use trainyard_trainer::OnStep;
 /// Time between two redraws of the line.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Whether a run shows its progress.
+/// Display of the progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
     /// A line on the terminal.

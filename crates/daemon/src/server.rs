@@ -63,7 +63,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// What a task serves.
+/// The services of a task.
 #[derive(Debug)]
 pub struct Services {
     /// The gRPC services.

@@ -45,7 +45,7 @@ struct ShardOrder {
     /// Remaining batches, and the end from which they are read.
     batches: Range<u32>,
     direction: Direction,
-    /// Whether `records` holds the shard's records.
+    /// True if `records` holds the shard's records.
     loaded: bool,
     records: InlineRecords,
     entries: Vec<Entry>,

@@ -1,6 +1,6 @@
 //! The features that ONNX cannot express, and their refusal.
 
-use trainyard_feature_column::FeatureColumns;
+use trainyard_feature_column::{Categorical, FeatureColumns};
 use trainyard_run_config::{ExportFormat, ExporterConfig, FeatureKind, Job};
 
 use crate::Error;
@@ -17,13 +17,17 @@ pub(crate) fn reason(kind: &FeatureKind) -> Option<&'static str> {
     }
 }
 
-/// Refuses columns that a graph cannot compute.
-pub(crate) fn refuse(columns: &FeatureColumns, exporter: Option<&str>) -> Result<(), Error> {
-    let used = columns
+/// Returns the categorical columns that the model reads.
+fn used(columns: &FeatureColumns) -> impl Iterator<Item = &Categorical> {
+    columns
         .categorical
         .iter()
-        .filter(|column| column.wide || column.deep.is_some());
-    let mut features: Vec<(String, &'static str)> = used
+        .filter(|column| column.wide || column.deep.is_some())
+}
+
+/// Refuses columns that a graph cannot compute.
+pub(crate) fn refuse(columns: &FeatureColumns, exporter: Option<&str>) -> Result<(), Error> {
+    let mut features: Vec<(String, &'static str)> = used(columns)
         .filter_map(|column| Some((column.name.clone(), reason(&column.config.kind)?)))
         .collect();
     features.dedup();
@@ -43,11 +47,7 @@ pub(crate) fn refuse_dynamic(
     columns: &FeatureColumns,
     exporter: Option<&str>,
 ) -> Result<(), Error> {
-    let used = columns
-        .categorical
-        .iter()
-        .filter(|column| column.wide || column.deep.is_some());
-    let mut features: Vec<String> = used
+    let mut features: Vec<String> = used(columns)
         .filter(|column| column.dynamic().is_some())
         .map(|column| column.name.clone())
         .collect();

@@ -25,6 +25,9 @@ section! {
     }
 }
 
+/// The default of a table that a job file may lack.
+const OF_ITS_KEYS: Preset = Preset::Words("the defaults of its keys");
+
 /// Returns the keys of a job file. The tables of `[[feature]]`, optimizers, clipping and partitioners depend on their
 /// kinds; their readers alone know their keys.
 pub fn keys() -> Vec<Key> {
@@ -32,43 +35,61 @@ pub fn keys() -> Vec<Key> {
     keys.extend([
         table(
             "run",
+            OF_ITS_KEYS,
             Takes::Table(RunConfig::keys()),
             "operation of the run",
         ),
-        required(
+        table(
             "input",
+            Preset::Required,
             Takes::Table(InputKeys::keys()),
             "input of training and evaluation",
         ),
-        required("feature", Takes::AnyTables, "feature columns"),
-        required(
+        table(
+            "feature",
+            Preset::Required,
+            Takes::AnyTables,
+            "feature columns",
+        ),
+        table(
             "model",
+            Preset::Required,
             Takes::Table(crate::section::model::keys()),
             "the model",
         ),
-        table("train", Takes::Table(TrainSpec::keys()), "end of training"),
+        table(
+            "train",
+            OF_ITS_KEYS,
+            Takes::Table(TrainSpec::keys()),
+            "end of training",
+        ),
         table(
             "eval",
+            OF_ITS_KEYS,
             Takes::Table(EvalSpec::keys()),
             "schedule and kind of evaluations",
         ),
         table(
             "evaluation",
+            OF_ITS_KEYS,
             Takes::Tables(evaluation_keys()),
             "further evaluations",
         ),
         table(
             "exporter",
+            OF_ITS_KEYS,
             Takes::Tables(ExporterKeys::keys()),
             "exports after evaluations",
         ),
         table(
             "strategy",
+            OF_ITS_KEYS,
             Takes::Table(StrategyKeys::keys()),
             "distribution of training",
         ),
         table(
             "parameter_servers",
+            OF_ITS_KEYS,
             Takes::Table(ParameterServersConfig::keys()),
             "durability, memory and guard of parameter servers",
         ),
@@ -76,20 +97,11 @@ pub fn keys() -> Vec<Key> {
     keys
 }
 
-fn table(name: &'static str, takes: Takes, meaning: &'static str) -> Key {
+fn table(name: &'static str, preset: Preset, takes: Takes, meaning: &'static str) -> Key {
     Key {
         name,
         takes,
-        preset: Preset::Words("the defaults of its keys"),
-        meaning,
-    }
-}
-
-fn required(name: &'static str, takes: Takes, meaning: &'static str) -> Key {
-    Key {
-        name,
-        takes,
-        preset: Preset::Required,
+        preset,
         meaning,
     }
 }

@@ -251,11 +251,7 @@ impl Exchange for Asynchronous<'_> {
             }
             // Other tasks compute the batches that were read ahead, or they are read again. At the end of the input
             // they are computed here.
-            let computes = match &self.end {
-                None | Some(LeaveReason::InputExhausted) => true,
-                Some(_) => false,
-            };
-            if computes {
+            if matches!(self.end, None | Some(LeaveReason::InputExhausted)) {
                 return Ok(ControlFlow::Continue(PulledBatch {
                     batch,
                     step: pulled.step,
