@@ -7,7 +7,7 @@ use trainyard_feature_column::{FeatureColumns, Features, fingerprint64};
 use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{Defaults, Family, Job, ModelConfig, OptimizerSection};
-use trainyard_tensor::join;
+use trainyard_tensor::{join, multiply, multiply_rows};
 use trainyard_variable::{
     Access, FROZEN, Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec,
 };
@@ -211,7 +211,19 @@ impl Canned {
         }
         let input = match &deep.cross {
             Some(cross) => {
-                cross.forward(features.rows, &scratch.input, values, &mut scratch.cross);
+                // A prediction has the same bits in any batch. Training has the fastest product.
+                let multiply = if gradients.is_some() {
+                    multiply
+                } else {
+                    multiply_rows
+                };
+                cross.forward(
+                    multiply,
+                    features.rows,
+                    &scratch.input,
+                    values,
+                    &mut scratch.cross,
+                );
                 scratch.cross.output()
             }
             None => &scratch.input,

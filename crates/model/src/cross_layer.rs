@@ -1,10 +1,12 @@
 //! Cross layers: `xₗ₊₁ = x₀ ⊙ (xₗ W + b) + xₗ` (DCN-v2; Wang et al. 2021).
 
 use trainyard_tensor::{
-    add_bias, add_column_sums, join, multiply, multiply_first_transposed,
-    multiply_second_transposed_columns,
+    add_bias, add_column_sums, join, multiply_first_transposed, multiply_second_transposed_columns,
 };
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
+
+/// A product `out[m,n] = a[m,k] b[k,n]`.
+pub(crate) type Multiply = fn(a: &[f32], b: &[f32], out: &mut [f32], [usize; 3]);
 
 /// Kernel and bias of each layer.
 #[derive(Debug, Clone)]
@@ -70,9 +72,10 @@ impl CrossLayers {
         Self { layers, width }
     }
 
-    /// Computes the layers. [`Workspace::output`] then holds the output of the last layer.
+    /// Computes the layers by a product of matrices. [`Workspace::output`] then holds the output of the last layer.
     pub(crate) fn forward(
         &self,
+        multiply: Multiply,
         rows: usize,
         first: &[f32],
         values: &Values,

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use trainyard_run_config::{Activation, ModelConfig};
 use trainyard_tensor::{
     add_bias, add_bias_relu, add_column_sums, join, multiply, multiply_first_transposed,
-    multiply_second_transposed_columns,
+    multiply_rows, multiply_second_transposed_columns,
 };
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
@@ -139,6 +139,12 @@ impl Tower {
             let pass = &mut after[0];
             let input = before.last().map_or(input, |pass| pass.output.as_slice());
             pass.output.resize(rows * layer.outputs, 0.0);
+            // A prediction has the same bits in any batch. Training has the fastest product.
+            let multiply = if seed.is_some() {
+                multiply
+            } else {
+                multiply_rows
+            };
             multiply(
                 input,
                 &values[layer.kernel],

@@ -9,6 +9,7 @@ mod indexed_slices;
 mod matrix;
 mod parallel;
 mod product;
+mod row_product;
 mod vectorize;
 
 pub use activation::{relu_backward, sigmoid, sigmoid_cross_entropy, softmax_in_place};
@@ -21,4 +22,5 @@ pub use matrix::{
 };
 pub use parallel::{for_rows, join, threads};
 pub use product::matmul;
+pub use row_product::multiply_rows;
 pub use vectorize::vectorize;
