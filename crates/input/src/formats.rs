@@ -7,6 +7,7 @@ mod parquet;
 mod text;
 mod tfrecord;
 
+pub(crate) use self::lists::several;
 use crate::record_format::RecordFormat;
 use crate::{Format, IndexBase};
 

@@ -6,6 +6,8 @@
 //! With static sharding, each worker reads a fixed share of the input through a [`Dataset`]. With dynamic sharding, an
 //! [`Indexer`] finds the records, a [`ShardPlanner`] groups them into [`DataShard`]s, and a [`ShardReader`] reads the
 //! batches of any data shard. Both are one reader of batches, with two orders of records.
+//!
+//! [`NamedColumns`] makes batches of values that a caller names, for predictions on request.
 
 mod batch;
 mod batch_reader;
@@ -25,6 +27,7 @@ mod formats;
 mod indexer;
 mod inline_records;
 mod layout;
+mod named_columns;
 mod number;
 mod options;
 mod output;
@@ -57,6 +60,7 @@ pub use formats::format_of_extension;
 pub use indexer::Indexer;
 pub use inline_records::{Fault, Header, InlineRecords};
 pub use layout::{Cell, ColumnKind, ColumnLayout, Layout, Value};
+pub use named_columns::{Given, NamedColumns};
 pub use options::{Interleave, Options};
 pub use prefetch::{Batches, Prefetch, PrefetchError};
 pub use record_fetcher::RecordFetcher;

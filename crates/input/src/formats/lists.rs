@@ -6,7 +6,7 @@ use crate::{Cells, Column, FieldKind};
 
 /// Appends the values of a field that may hold several.
 #[inline(never)]
-pub(super) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Result<(), String> {
+pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Result<(), String> {
     let parts = |separator: u8| value.split(move |byte| *byte == separator);
     match (&mut column.cells, kind) {
         (

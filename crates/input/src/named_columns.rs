@@ -1,0 +1,440 @@
+//! Named columns: batches from values that a caller names, instead of records of a file.
+//!
+//! A value becomes the cell that the same value of a file becomes, so that a prediction of a request and one of a file
+//! agree.
+
+use std::collections::HashMap;
+
+use crate::cells::{clear, end_row, missing_cells, push_digits, shown};
+use crate::formats::several;
+use crate::number::float;
+use crate::{Batch, Cells, Column, FieldKind, Format, Options, Position, Schema};
+
+/// A value of a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Given<'a> {
+    /// A whole number.
+    Int(i64),
+    /// The decimal text of any other number. It is rounded to a float once, as the number of a text file.
+    Decimal(&'a str),
+    /// A float of 32 bits.
+    Float(f32),
+    /// A float of 64 bits.
+    Double(f64),
+    /// A text, or arbitrary bytes.
+    Text(&'a [u8]),
+}
+
+/// The columns of a schema by their names, and the conversion of values into their cells.
+#[derive(Debug, Clone)]
+pub struct NamedColumns {
+    schema: Schema,
+    names: Vec<String>,
+    /// Fields of the schema that read each name.
+    fields: Vec<Vec<usize>>,
+    places: HashMap<String, usize>,
+    missing: Vec<Vec<u8>>,
+    /// Whether files hold all values as text, with spaces around them and separators between them.
+    is_text: bool,
+    trim: bool,
+}
+
+impl NamedColumns {
+    /// Returns the columns of a schema. Of the options, the format decides whether the text of a list is divided at its
+    /// separator, and `trim` and `missing` apply to texts.
+    pub fn new(schema: &Schema, options: &Options) -> Self {
+        let mut names = Vec::new();
+        let mut fields: Vec<Vec<usize>> = Vec::new();
+        let mut places = HashMap::new();
+        for (position, field) in schema.fields.iter().enumerate() {
+            let place = *places.entry(field.name.clone()).or_insert_with(|| {
+                names.push(field.name.clone());
+                fields.push(Vec::new());
+                names.len() - 1
+            });
+            fields[place].push(position);
+        }
+        let missing = options.missing.iter();
+        let is_text = matches!(options.format, Format::Csv | Format::Tsv);
+        Self {
+            schema: schema.clone(),
+            names,
+            fields,
+            places,
+            missing: missing.map(|text| text.as_bytes().to_vec()).collect(),
+            is_text,
+            trim: is_text && options.trim,
+        }
+    }
+
+    /// Returns the names of the columns.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Returns the place of a column among [`NamedColumns::names`].
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    /// Returns the kinds that read a column, at least one.
+    pub fn kinds(&self, place: usize) -> impl Iterator<Item = &FieldKind> {
+        let fields = self.fields[place].iter();
+        fields.map(|field| &self.schema.fields[*field].kind)
+    }
+
+    /// Returns a batch without rows, with room for `rows`.
+    pub fn begin(&self, rows: usize) -> Batch {
+        let mut batch = Batch::default();
+        clear(&mut batch, &self.schema, rows, Position::default());
+        batch
+    }
+
+    /// Appends the cell of a row to a column. A list of one value is that value, and a list of none is missing.
+    ///
+    /// # Errors
+    /// The column cannot hold the values. A part of them may be in the batch, which must not be used.
+    pub fn append(
+        &self,
+        batch: &mut Batch,
+        place: usize,
+        values: &[Given<'_>],
+    ) -> Result<(), String> {
+        for field in &self.fields[place] {
+            let kind = &self.schema.fields[*field].kind;
+            let column = &mut batch.columns[*field];
+            match values {
+                [] => missing_cells(column, kind)?,
+                [one] => self.append_one(column, kind, *one)?,
+                several => append_several(column, kind, several)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes a batch of `rows` rows.
+    ///
+    /// # Errors
+    /// The first column that does not have so many rows, and its number of rows. The caller has left values out.
+    pub fn finish(&self, mut batch: Batch, rows: usize) -> Result<Batch, (usize, usize)> {
+        for (place, fields) in self.fields.iter().enumerate() {
+            let (column, field) = (&batch.columns[fields[0]], &self.schema.fields[fields[0]]);
+            let given = match (&column.offsets, &field.kind) {
+                (Some(offsets), _) => offsets.len() - 1,
+                (None, FieldKind::Float { width, .. }) => column.cells.len() / (*width).max(1),
+                (None, _) => column.cells.len(),
+            };
+            if given != rows {
+                return Err((place, given));
+            }
+        }
+        batch.rows = rows;
+        Ok(batch)
+    }
+
+    fn append_one(
+        &self,
+        column: &mut Column,
+        kind: &FieldKind,
+        value: Given<'_>,
+    ) -> Result<(), String> {
+        let value = match value {
+            Given::Text(text) if self.trim => Given::Text(text.trim_ascii()),
+            value => value,
+        };
+        if let Given::Text(text) = value {
+            if text.is_empty() || self.missing.iter().any(|missing| missing == text) {
+                return missing_cells(column, kind);
+            }
+            if self.is_text && has_separator(kind) {
+                return several(column, kind, text);
+            }
+        }
+        match kind {
+            FieldKind::Float { width, .. } if *width != 1 => {
+                Err(format!("expected {width} values, given 1"))
+            }
+            _ => {
+                push(column, kind, value)?;
+                end_row(column);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn has_separator(kind: &FieldKind) -> bool {
+    match kind {
+        FieldKind::Floats { .. } => true,
+        FieldKind::Float { separator, .. }
+        | FieldKind::Int { separator, .. }
+        | FieldKind::Bytes { separator } => separator.is_some(),
+    }
+}
+
+fn append_several(
+    column: &mut Column,
+    kind: &FieldKind,
+    values: &[Given<'_>],
+) -> Result<(), String> {
+    let width = match kind {
+        FieldKind::Float { width, .. } => Some(*width),
+        kind if kind.is_ragged() => None,
+        _ => Some(1),
+    };
+    if let Some(width) = width.filter(|width| *width != values.len()) {
+        let plural = if width == 1 { "" } else { "s" };
+        let given = values.len();
+        return Err(format!("expected {width} value{plural}, given {given}"));
+    }
+    for value in values {
+        push(column, kind, *value)?;
+    }
+    end_row(column);
+    Ok(())
+}
+
+/// Appends a value to the cells of a column.
+fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), String> {
+    let truncate = matches!(kind, FieldKind::Int { truncate: true, .. });
+    match (&mut column.cells, value) {
+        (Cells::Float(cells), Given::Int(number)) => cells.push(number as f32),
+        (Cells::Float(cells), Given::Decimal(text)) => cells.push(float(text.as_bytes())?),
+        (Cells::Float(cells), Given::Float(number)) => cells.push(finite(number)?),
+        (Cells::Float(cells), Given::Double(number)) => cells.push(finite(number as f32)?),
+        (Cells::Int(cells), Given::Int(number)) => cells.push(number),
+        (Cells::Int(cells), Given::Decimal(text)) if truncate => {
+            cells.push(float(text.as_bytes())? as i64);
+        }
+        (Cells::Int(cells), Given::Float(number)) if truncate => {
+            cells.push(finite(number)? as i64);
+        }
+        (Cells::Int(cells), Given::Double(number)) if truncate && number.is_finite() => {
+            cells.push(number as i64);
+        }
+        (Cells::Bytes(cells), Given::Int(number)) => push_digits(number, cells),
+        (Cells::Bytes(cells), Given::Text(text)) => {
+            let length = cells.data.len() + text.len();
+            if u32::try_from(length).is_err() {
+                return Err(format!("a column holds under 4 GiB, given {length} bytes"));
+            }
+            cells.push(text);
+        }
+        (cells, value) => {
+            let found = match value {
+                Given::Int(number) => number.to_string(),
+                Given::Decimal(text) => text.to_owned(),
+                Given::Float(number) => number.to_string(),
+                Given::Double(number) => number.to_string(),
+                Given::Text(text) => format!("the text {}", shown(text)),
+            };
+            let wanted = match cells {
+                Cells::Float(_) => "a number",
+                Cells::Int(_) => "a whole number",
+                Cells::Bytes(_) => "a text or a whole number",
+            };
+            return Err(format!("expected {wanted}, given {found}"));
+        }
+    }
+    Ok(())
+}
+
+fn finite(number: f32) -> Result<f32, String> {
+    if number.is_finite() {
+        Ok(number)
+    } else {
+        Err(format!("{number} is not a finite number"))
+    }
+}
+
+impl Batch {
+    /// Appends the rows of another batch of the same schema.
+    ///
+    /// # Panics
+    /// The batches are of different schemas, or a column of texts has 4 GiB or more.
+    pub fn extend(&mut self, other: &Self) {
+        assert_eq!(
+            self.columns.len(),
+            other.columns.len(),
+            "batches of one schema have the same columns"
+        );
+        for (column, more) in self.columns.iter_mut().zip(&other.columns) {
+            if let (Some(offsets), Some(more)) = (&mut column.offsets, &more.offsets) {
+                let base = offsets.last().copied().unwrap_or_default();
+                offsets.extend(more.iter().skip(1).map(|offset| base + offset));
+            }
+            match (&mut column.cells, &more.cells) {
+                (Cells::Float(cells), Cells::Float(more)) => cells.extend_from_slice(more),
+                (Cells::Int(cells), Cells::Int(more)) => cells.extend_from_slice(more),
+                (Cells::Bytes(cells), Cells::Bytes(more)) => {
+                    let base =
+                        u32::try_from(cells.data.len()).expect("a batch column is under 4 GiB");
+                    assert!(
+                        base.checked_add(more.data.len() as u32).is_some(),
+                        "a batch column is under 4 GiB"
+                    );
+                    cells.data.extend_from_slice(&more.data);
+                    let offsets = more.offsets.iter().skip(1);
+                    cells.offsets.extend(offsets.map(|offset| base + offset));
+                }
+                _ => unreachable!("batches of one schema have cells of the same types"),
+            }
+        }
+        self.rows += other.rows;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn columns(kinds: &[(&str, FieldKind)], format: Format) -> NamedColumns {
+        let mut schema = Schema::default();
+        for (name, kind) in kinds {
+            schema.want(name, kind.clone());
+        }
+        let mut options = Options::new(vec![PathBuf::from("t")], format);
+        options.trim = true;
+        options.missing = vec!["?".to_owned()];
+        NamedColumns::new(&schema, &options)
+    }
+
+    fn batch(columns: &NamedColumns, rows: &[&[&[Given<'_>]]]) -> Result<Batch, String> {
+        let mut batch = columns.begin(rows.len());
+        for row in rows {
+            for (place, values) in row.iter().enumerate() {
+                columns.append(&mut batch, place, values)?;
+            }
+        }
+        Ok(columns
+            .finish(batch, rows.len())
+            .expect("all columns are given"))
+    }
+
+    const TAGS: FieldKind = FieldKind::Bytes {
+        separator: Some(b'|'),
+    };
+
+    #[test]
+    fn values_become_the_cells_of_a_file() {
+        let columns = columns(
+            &[
+                ("age", FieldKind::FLOAT),
+                ("age", FieldKind::BYTES),
+                ("city", FieldKind::BYTES),
+                ("tags", TAGS),
+            ],
+            Format::Csv,
+        );
+        assert_eq!(columns.names(), ["age", "city", "tags"]);
+        let built = batch(
+            &columns,
+            &[
+                &[
+                    &[Given::Int(7)],
+                    &[Given::Text(b" Oslo ")],
+                    &[Given::Text(b"a|b")],
+                ],
+                &[
+                    &[Given::Int(-1)],
+                    &[Given::Text(b"?")],
+                    &[Given::Text(b"c"), Given::Text(b"d")],
+                ],
+            ],
+        )
+        .expect("good values");
+        let texts = |values: &[&str]| {
+            let mut bytes = crate::Bytes::default();
+            values.iter().for_each(|value| bytes.push(value.as_bytes()));
+            Cells::Bytes(bytes)
+        };
+        assert_eq!(built.rows, 2);
+        assert_eq!(built.columns[0].cells, Cells::Float(vec![7.0, -1.0]));
+        assert_eq!(built.columns[1].cells, texts(&["7", "-1"]));
+        assert_eq!(built.columns[2].cells, texts(&["Oslo", ""]));
+        assert_eq!(built.columns[3].cells, texts(&["a", "b", "c", "d"]));
+        assert_eq!(built.columns[3].offsets, Some(vec![0, 2, 4]));
+        let mut twice = built.clone();
+        twice.extend(&built);
+        assert_eq!(twice.columns[3].offsets, Some(vec![0, 2, 4, 6, 8]));
+        assert_eq!(twice.columns[2].cells, texts(&["Oslo", "", "Oslo", ""]));
+    }
+
+    #[test]
+    fn a_decimal_is_rounded_once() {
+        let columns = columns(&[("x", FieldKind::FLOAT)], Format::Csv);
+        // Between two floats, just above the middle: by way of 64 bits it would be the middle, and then the even one.
+        let text = "1.00000005960464477540";
+        let built = batch(&columns, &[&[&[Given::Decimal(text)]]]).expect("a number");
+        let once: f32 = text.parse().expect("a number");
+        assert_eq!(built.columns[0].cells, Cells::Float(vec![once]));
+        let twice = text.parse::<f64>().expect("a number") as f32;
+        assert_ne!(once.to_bits(), twice.to_bits(), "the number shows nothing");
+    }
+
+    #[test]
+    fn what_a_column_cannot_hold_is_refused_with_its_value() {
+        let columns = columns(
+            &[
+                ("x", FieldKind::FLOAT),
+                ("n", FieldKind::INT),
+                ("t", FieldKind::BYTES),
+                (
+                    "v",
+                    FieldKind::Float {
+                        width: 3,
+                        separator: None,
+                        default: None,
+                    },
+                ),
+            ],
+            Format::Parquet,
+        );
+        let told = |place: usize, values: &[Given<'_>]| {
+            let mut batch = columns.begin(1);
+            columns
+                .append(&mut batch, place, values)
+                .expect_err("a refusal")
+        };
+        assert_eq!(
+            told(0, &[Given::Text(b"old")]),
+            "expected a number, given the text \"old\""
+        );
+        assert_eq!(
+            told(0, &[Given::Float(f32::NAN)]),
+            "NaN is not a finite number"
+        );
+        assert_eq!(told(0, &[]), "the value is missing and has no default");
+        assert_eq!(
+            told(1, &[Given::Decimal("0.5")]),
+            "expected a whole number, given 0.5"
+        );
+        assert_eq!(
+            told(2, &[Given::Double(0.5)]),
+            "expected a text or a whole number, given 0.5"
+        );
+        assert_eq!(
+            told(2, &[Given::Int(1), Given::Int(2)]),
+            "expected 1 value, given 2"
+        );
+        assert_eq!(
+            told(3, &[Given::Int(1), Given::Int(2)]),
+            "expected 3 values, given 2"
+        );
+    }
+
+    #[test]
+    fn a_column_with_too_few_rows_is_told() {
+        let columns = columns(
+            &[("x", FieldKind::FLOAT), ("t", FieldKind::BYTES)],
+            Format::Csv,
+        );
+        let mut batch = columns.begin(1);
+        columns
+            .append(&mut batch, 0, &[Given::Int(1)])
+            .expect("a number");
+        assert_eq!(columns.finish(batch, 1), Err((1, 0)));
+    }
+}
