@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 36] = [
+const FLOORS: [(&str, u8); 37] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
@@ -30,6 +30,7 @@ const FLOORS: [(&str, u8); 36] = [
     ("collective", 3),
     ("daemon", 3),
     ("cluster-client", 4),
+    ("predictor", 5),
     ("trainer", 5),
     ("autodiff-burn", 5),
     ("coordinator", 6),

@@ -5,8 +5,9 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use trainyard_diagnostic::Diagnostic;
-use trainyard_evaluator::{Parameters, evaluate as score, warn_of_one_class};
+use trainyard_evaluator::{evaluate as score, warn_of_one_class};
 use trainyard_model::{Build, Part, Shard, input_options};
+use trainyard_predictor::Parameters;
 use trainyard_run_config::EvaluationConfig;
 
 use crate::arguments::{Format, JobArguments, Source};

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_evaluator::{Parameters, Predicted};
 use trainyard_input::{BadRow, Cell, Value as Kept};
 use trainyard_model::{Build, Part, Prediction, Shard, input_options};
+use trainyard_predictor::{Predicted, Predictor};
 use trainyard_run_config::{BadRows, Job};
 
 use crate::arguments::{JobArguments, Source};
@@ -63,16 +64,16 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
     let mut job = arguments.job.load()?;
     read_files(&mut job, &arguments.input);
     let work = || {
-        let model = build(&job)?;
+        let model = Arc::from(build(&job)?);
         let origin = origin(&job, arguments.step, &arguments.source)?;
         warn_of_other_job(&job, origin.job(), &OF_PREDICTIONS);
-        let parameters = Parameters::read(&origin, &*model)?;
+        let predictor = Predictor::open(&origin, model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
         let mut out = Sink::open(arguments.output.as_deref(), &input.files)?;
         let mut lines = Writer::new(arguments.format, arguments.keep.clone());
         let mut seen = Seen::default();
         let kept = arguments.keep.clone();
-        trainyard_evaluator::predict(&*model, &parameters, input, kept, |predicted| {
+        trainyard_predictor::predict(&predictor, input, kept, |predicted| {
             seen.add(&predicted);
             out.write(&lines.line(&predicted)?)?;
             Ok(if out.is_closed() {

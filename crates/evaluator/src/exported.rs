@@ -3,9 +3,8 @@
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
 use trainyard_checkpoint::Checkpoint;
+use trainyard_predictor::ALL_IDS;
 use trainyard_variable::VariableSpec;
-
-use crate::parameters::ALL_IDS;
 
 /// A variable in an export. A dynamic table is exported as its rows in use and their ids.
 pub(crate) struct Exported<'a> {

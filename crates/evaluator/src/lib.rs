@@ -9,7 +9,6 @@ mod events;
 mod export;
 mod exported;
 mod exporter;
-mod parameters;
 mod run;
 mod telemetry;
 
@@ -19,9 +18,8 @@ use trainyard_cluster_spec::Role;
 use trainyard_model::PREMADE;
 
 pub use compared::check_exporters;
-pub use evaluation::{Predicted, evaluate, predict};
+pub use evaluation::evaluate;
 pub use export::{ScoredModel, export};
-pub use parameters::Parameters;
 pub use run::{Config, Report, parts, run, warn_of_one_class};
 
 /// Runs the daemon `trainyard-evaluator` with the premade estimators. Returns its exit code.

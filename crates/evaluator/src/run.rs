@@ -17,6 +17,7 @@ use trainyard_model_dir::{
     Error, Evaluated, EvaluatorMark, Interval, JobPhase, JobRecord, JobState, append,
     create_folder, write_atomically,
 };
+use trainyard_predictor::Parameters;
 use trainyard_run_config::{Agreement, EvaluationConfig, ExporterKind, Job};
 
 use crate::compared::check_exporters;
@@ -24,7 +25,6 @@ use crate::evaluation::evaluate;
 use crate::events::Events;
 use crate::export::ScoredModel;
 use crate::exporter::{self, Turn};
-use crate::parameters::Parameters;
 use crate::telemetry::Telemetry;
 
 /// Interval between log lines that say what the evaluator waits for.

@@ -7,8 +7,8 @@ use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::AnyModel;
 use trainyard_variable::{Access, DynamicRows, InitialRows, Read, Reads, Values, VariableSpec};
 
-/// All ids.
-pub(crate) const ALL_IDS: std::ops::Range<u128> = 0..1 << 64;
+/// All ids of a dynamic table.
+pub const ALL_IDS: std::ops::Range<u128> = 0..1 << 64;
 
 /// The values of all variables of a model.
 #[derive(Debug)]

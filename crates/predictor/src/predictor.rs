@@ -1,0 +1,89 @@
+//! Predictor: a model with trained parameters.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use trainyard_checkpoint::Origin;
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_input::Batch;
+use trainyard_model::{AnyModel, Own, Prediction};
+use trainyard_variable::Values;
+
+use crate::Parameters;
+
+/// A model with trained parameters, which predicts batches. It does not change, and threads share it.
+pub struct Predictor {
+    model: Arc<AnyModel>,
+    parameters: Parameters,
+}
+
+impl fmt::Debug for Predictor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Predictor")
+            .field("variables", &self.model.variables().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Buffers of a thread that predicts. They are reused from batch to batch.
+#[derive(Default)]
+pub struct Workspace {
+    values: Values,
+    scratch: Option<Own>,
+}
+
+impl fmt::Debug for Workspace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Workspace").finish_non_exhaustive()
+    }
+}
+
+impl Predictor {
+    /// Reads all parameters of a model from a checkpoint, an export, or files of other programs, and compares the
+    /// checksums of a checkpoint.
+    ///
+    /// # Errors
+    /// The parameters belong to another model, are damaged, or cannot be read.
+    pub fn open(origin: &Origin, model: Arc<AnyModel>) -> Result<Self, Diagnostic> {
+        let parameters = Parameters::read(origin, &*model)?;
+        if let Origin::Own(checkpoint) = origin {
+            checkpoint.check_read()?;
+        }
+        Ok(Self { model, parameters })
+    }
+
+    /// Returns the model.
+    pub fn model(&self) -> &AnyModel {
+        &*self.model
+    }
+
+    /// Predicts each row of a batch of the model's serving schema. A row has the same predictions, to the bit, in any
+    /// batch.
+    ///
+    /// # Errors
+    /// A value cannot be used, and the error names its column; or a custom model has predicted too few rows.
+    pub fn predict(
+        &self,
+        batch: &Batch,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<BTreeMap<String, Prediction>>, Diagnostic> {
+        if batch.rows == 0 {
+            return Ok(Vec::new());
+        }
+        let Workspace { values, scratch } = workspace;
+        let features = self.model.features(batch)?;
+        self.parameters.gather(&self.model.reads(&features), values);
+        let predictions = self.model.predict(&features, values, scratch);
+        let rows = batch.rows;
+        if predictions.len() == rows {
+            return Ok(predictions);
+        }
+        let given = predictions.len();
+        let message = format!(
+            "the model's `predict` must give {rows} predictions for a batch of {rows} records, gave {given}"
+        );
+        Err(Diagnostic::error(Code::E9001, message).help("correct Model::predict of the model"))
+    }
+}
