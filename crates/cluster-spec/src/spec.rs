@@ -115,6 +115,18 @@ fn bad_local(text: &str, rule: &str) -> Diagnostic {
 }
 
 impl ClusterSpec {
+    /// Returns a cluster without tasks, for a process that belongs to none.
+    pub fn without_tasks() -> Self {
+        Self {
+            tasks: BTreeMap::new(),
+            admin: BTreeMap::new(),
+            standbys: BTreeMap::new(),
+            evaluators: 0,
+            credentials: CredentialFiles::default(),
+            evaluator_addresses: Vec::new(),
+        }
+    }
+
     /// Returns a cluster on this machine with the given ports, in the order chief, workers, parameter servers.
     pub fn local(counts: LocalCounts, ports: &[u16]) -> Self {
         let roles = [

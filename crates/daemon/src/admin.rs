@@ -15,10 +15,10 @@ use hyper_util::service::TowerToHyperService;
 use metrics::{describe_gauge, gauge};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use trainyard_cluster_spec::Task;
 
 use crate::hosts::Hosts;
 use crate::pending_handshakes::PendingHandshakes;
+use crate::supervision::Supervision;
 use crate::{Page, Readiness, Telemetry};
 
 /// Most connections at a time. A further connection closes the oldest one: clients that poll can reconnect.
@@ -34,20 +34,22 @@ pub(crate) struct Shared {
     telemetry: Telemetry,
     readiness: Readiness,
     page: Page,
-    task: Task,
+    role: String,
+    task: String,
 }
 
 impl Shared {
-    pub(crate) fn new(telemetry: Telemetry, readiness: Readiness, page: Page, task: Task) -> Self {
+    pub(crate) fn new(telemetry: Telemetry, supervision: &Supervision) -> Self {
         describe_gauge!(
             "trainyard_ready",
             "1 if the task does its work, 0 if it starts or waits."
         );
         Self {
             telemetry,
-            readiness,
-            page,
-            task,
+            readiness: supervision.readiness.clone(),
+            page: supervision.page.clone(),
+            role: supervision.role.clone(),
+            task: supervision.task.clone(),
         }
     }
 }
@@ -128,7 +130,7 @@ async fn ready(State(shared): State<Shared>) -> impl IntoResponse {
         StatusCode::SERVICE_UNAVAILABLE
     };
     let body = serde_json::json!({
-        "role": shared.task.role, "task": shared.task.to_string(), "state": standing.state,
+        "role": shared.role, "task": shared.task, "state": standing.state,
         "ready": standing.ready, "waiting_for": standing.waiting_for,
     });
     (status, Json(body))

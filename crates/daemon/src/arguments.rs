@@ -76,3 +76,25 @@ pub struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub drain_deadline: u64,
 }
+
+/// Arguments of a daemon that is no task of a cluster.
+#[derive(Debug, Clone, Args)]
+pub struct ServiceArguments {
+    /// Address of the admin port: /metrics, /healthz, /readyz. By default a free port of 127.0.0.1.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub admin_listen: Option<String>,
+    /// Form of log lines.
+    #[arg(long, value_enum, default_value_t)]
+    pub log_format: LogFormat,
+    /// Least severity of log lines: error, warn, info, debug, or a filter such as trainyard_serving=debug.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "TRAINYARD_LOG",
+        default_value = "info"
+    )]
+    pub log_level: String,
+    /// Longest time to stop in after SIGTERM, in seconds, at most a day.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub drain_deadline: u64,
+}

@@ -168,11 +168,7 @@ impl Context {
         Self {
             cluster: Arc::new(ClusterSpec {
                 tasks,
-                admin: Default::default(),
-                standbys: Default::default(),
-                evaluators: 0,
-                credentials: Default::default(),
-                evaluator_addresses: Vec::new(),
+                ..ClusterSpec::without_tasks()
             }),
             task,
             incarnation: uuid::Uuid::new_v4().as_u64_pair().0,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
 use futures_util::future::LocalBoxFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,11 @@ use trainyard_diagnostic::{Code, Diagnostic, render_all};
 
 use crate::hosts::Hosts;
 use crate::port::bind;
-use crate::{Arguments, Context, LogFormat, Telemetry, admin, service_manager, start_logging};
+use crate::supervision::Supervision;
+use crate::{
+    Arguments, Context, LogFormat, ServiceArguments, Telemetry, Watchdog, admin, service_manager,
+    start_logging,
+};
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
 const USAGE: u8 = 64;
@@ -26,6 +30,41 @@ const USAGE: u8 = 64;
 struct Command {
     #[command(flatten)]
     arguments: Arguments,
+}
+
+/// The command line of a daemon that is no task of a cluster.
+#[derive(Debug, Parser)]
+#[command(version = crate::VERSION)]
+struct ServiceCommand<A: Args> {
+    #[command(flatten)]
+    own: A,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Runs a daemon that is no task of a cluster: reads its own arguments and those of every such daemon, starts logs, and
+/// converts the outcome of `run` into an exit code. `run` calls [`supervise_service`].
+pub fn launch_service<A: Args>(
+    name: &'static str,
+    about: &'static str,
+    run: impl FnOnce(A, &ServiceArguments) -> Result<(), Vec<Diagnostic>>,
+) -> ExitCode {
+    let command = ServiceCommand::<A>::command().name(name).about(about);
+    let parsed = command
+        .try_get_matches()
+        .and_then(|found| ServiceCommand::<A>::from_arg_matches(&found));
+    let ServiceCommand { own, service } = match parsed {
+        Ok(command) => command,
+        Err(error) => {
+            drop(error.print());
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    let logging = start_logging(service.log_format, &service.log_level);
+    let outcome = logging
+        .map_err(|problem| vec![problem])
+        .and_then(|()| run(own, &service));
+    finish(outcome, service.log_format)
 }
 
 /// Runs a role as a daemon: reads arguments, starts logs, signals and the admin port, and converts the outcome into an
@@ -97,17 +136,39 @@ where
     F: FnOnce(Context, CancellationToken) -> Outcome,
     Outcome: Future<Output = Result<(), Diagnostic>>,
 {
+    let supervision = Supervision::of(&context);
     // The closure is boxed, so that the rest is compiled once here, and not again in each program.
     supervise_boxed(
-        context,
-        Box::new(|context, stop| Box::pin(run(context, stop))),
+        supervision,
+        Box::new(|watchdog, stop| {
+            let context = Context {
+                watchdog,
+                ..context
+            };
+            Box::pin(run(context, stop))
+        }),
+    )
+}
+
+/// As [`supervise`], for a daemon that is no task of a cluster.
+///
+/// # Errors
+/// The error of the daemon, or it did not stop within its drain deadline.
+pub fn supervise_service<F, Outcome>(supervision: Supervision, run: F) -> Result<(), Diagnostic>
+where
+    F: FnOnce(Watchdog, CancellationToken) -> Outcome,
+    Outcome: Future<Output = Result<(), Diagnostic>>,
+{
+    supervise_boxed(
+        supervision,
+        Box::new(|watchdog, stop| Box::pin(run(watchdog, stop))),
     )
 }
 
 type Run<'a> =
-    Box<dyn FnOnce(Context, CancellationToken) -> LocalBoxFuture<'a, Result<(), Diagnostic>> + 'a>;
+    Box<dyn FnOnce(Watchdog, CancellationToken) -> LocalBoxFuture<'a, Result<(), Diagnostic>> + 'a>;
 
-fn supervise_boxed(context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
+fn supervise_boxed(supervision: Supervision, run: Run<'_>) -> Result<(), Diagnostic> {
     install_panic_hook();
     // The variable FAILPOINTS defines the failures. A release ignores it, even one that was built with the tests.
     #[cfg(all(feature = "failpoints", debug_assertions))]
@@ -119,28 +180,25 @@ fn supervise_boxed(context: Context, run: Run<'_>) -> Result<(), Diagnostic> {
         .map_err(|error| {
             Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))
         })?;
-    let outcome = runtime.block_on(around(context, signals, run));
+    let outcome = runtime.block_on(around(supervision, signals, run));
     // Only connections of peers that have gone may still run. The process does not wait for them.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
 }
 
 async fn around(
-    mut context: Context,
+    supervision: Supervision,
     signals: std::io::Result<Signals>,
     run: Run<'_>,
 ) -> Result<(), Diagnostic> {
     let stop = CancellationToken::new();
     let ended = CancellationToken::new();
-    let drain = context.drain_deadline;
-    let task = context.task;
+    let drain = supervision.drain_deadline;
+    let task = supervision.task.as_str();
     let telemetry = Telemetry::install();
     let mut served = None;
-    if context.serves_admin {
-        let address = context
-            .admin_listen
-            .clone()
-            .or_else(|| context.cluster.admin.get(&task).cloned());
+    if supervision.serves_admin {
+        let address = &supervision.admin_listen;
         let listener = bind(address.as_deref().unwrap_or("127.0.0.1:0")).await?;
         let bound = listener.local_addr().map_err(|error| {
             Diagnostic::error(
@@ -153,15 +211,10 @@ async fn around(
             .to_str()
             .ok()
             .map(str::to_owned);
-        let hosts = Hosts::new(&context.cluster, address.as_deref(), host, bound.ip());
+        let hosts = Hosts::new(&supervision.cluster, address.as_deref(), host, bound.ip());
         let address = bound.to_string();
         info!(%task, %address, pid = std::process::id(), version = crate::VERSION, "started; the admin port listens");
-        let shown = admin::Shared::new(
-            telemetry.clone(),
-            context.readiness.clone(),
-            context.page.clone(),
-            task,
-        );
+        let shown = admin::Shared::new(telemetry.clone(), &supervision);
         served = Some(tokio::spawn(admin::serve(
             listener,
             shown,
@@ -169,13 +222,12 @@ async fn around(
             ended.clone(),
         )));
     }
-    let upkeep = tokio::spawn(telemetry.upkeep(Arc::clone(&context.security)));
+    let upkeep = tokio::spawn(telemetry.upkeep(Arc::clone(&supervision.security)));
     let signals = tokio::spawn(forward_signals(signals, stop.clone()));
-    let readiness = context.readiness.clone();
+    let readiness = supervision.readiness.clone();
     let (watchdog, question) = service_manager::watchdog();
-    context.watchdog = watchdog.clone();
     let told = service_manager::follow(
-        task.role,
+        supervision.up_when,
         readiness.clone(),
         watchdog.clone(),
         question,
@@ -183,7 +235,7 @@ async fn around(
     );
     let told = tokio::spawn(told);
     let outcome = tokio::select! {
-        outcome = watchdog.within(run(context, stop.clone())) => outcome,
+        outcome = watchdog.within(run(watchdog.clone(), stop.clone())) => outcome,
         () = async { stop.cancelled().await; tokio::time::sleep(drain).await } => {
             let standing = readiness.get();
             let message = format!("{task} did not stop within {} s of SIGTERM", drain.as_secs());

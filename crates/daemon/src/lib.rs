@@ -1,7 +1,8 @@
 //! Common parts of all daemons: launch, arguments, server, signals, telemetry and exit codes.
 //!
 //! Only this crate and the operator's command read arguments, the environment and signals. A role is a function
-//! from a [`Context`] and a cancellation token to an outcome.
+//! from a [`Context`] and a cancellation token to an outcome. A daemon that is no task of a cluster has a [`Supervision`]
+//! instead.
 #![expect(
     clippy::disallowed_methods,
     reason = "a home of environment, command line and signals: others are given what they say"
@@ -25,20 +26,22 @@ mod port_owner;
 mod readiness;
 mod server;
 mod service_manager;
+mod supervision;
 mod telemetry;
 mod version;
 mod watchdog;
 
-pub use arguments::{Arguments, LogFormat};
+pub use arguments::{Arguments, LogFormat, ServiceArguments};
 pub use authorization::Caller;
 pub use context::Context;
 pub use disk::free_bytes;
-pub use launch::{finish, launch, report, supervise};
+pub use launch::{finish, launch, launch_service, report, supervise, supervise_service};
 pub use listener::{Listener, SocketFile, listen};
 pub use logging::start_logging;
 pub use page::{Content, Page};
 pub use readiness::{Readiness, ReadinessState};
 pub use server::{ServerLimits, Services, serve};
+pub use supervision::Supervision;
 pub use telemetry::Telemetry;
 /// Token that is cancelled when the program must stop.
 pub use tokio_util::sync::CancellationToken;

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use crate::supervision::UpWhen;
+use crate::{Readiness, ReadinessState, Watchdog};
 use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use trainyard_cluster_spec::Role;
-
-use crate::{Readiness, ReadinessState, Watchdog};
 
 /// Number of checks within the watchdog timeout of the service manager. A stall of half that timeout is always
 /// tolerated.
@@ -35,7 +34,7 @@ pub(crate) fn watchdog() -> (Watchdog, Option<Duration>) {
 /// Reports the state of the daemon and its watchdog to the service manager, until the future is dropped. Without a
 /// service manager, the notifications have no effect.
 pub(crate) async fn follow(
-    role: Role,
+    up_when: UpWhen,
     readiness: Readiness,
     watchdog: Watchdog,
     question: Option<Duration>,
@@ -50,7 +49,7 @@ pub(crate) async fn follow(
         let now = standing.borrow_and_update().clone();
         let status = status(&now);
         let mut states = vec![NotifyState::Status(&status)];
-        if !ready && is_up(role, &now) {
+        if !ready && is_up(up_when, &now) {
             states.push(NotifyState::Ready);
             ready = true;
         }
@@ -85,10 +84,10 @@ async fn report_loops(questions: &mut tokio::time::Interval, watchdog: &Watchdog
     }
 }
 
-/// Returns whether a daemon is up for the service manager. A parameter server is up once it listens; the other roles
-/// are up when they are ready.
-fn is_up(role: Role, standing: &ReadinessState) -> bool {
-    standing.ready || role == Role::Ps && standing.state != Readiness::STARTING
+/// Returns whether a daemon is up for the service manager.
+fn is_up(up_when: UpWhen, standing: &ReadinessState) -> bool {
+    let listens = standing.state != Readiness::STARTING;
+    standing.ready || up_when == UpWhen::Listening && listens
 }
 
 /// Returns one line for `systemctl status`.
@@ -107,6 +106,8 @@ fn tell(states: &[NotifyState<'_>]) {
 
 #[cfg(test)]
 mod tests {
+    use trainyard_cluster_spec::Role;
+
     use super::*;
 
     #[test]
@@ -118,12 +119,21 @@ mod tests {
         };
         let starting = Readiness::default().get();
         for role in [Role::Ps, Role::Worker, Role::Chief, Role::Evaluator] {
-            assert!(!is_up(role, &starting), "{role}");
-            assert!(is_up(role, &standing("training", true)), "{role}");
+            assert!(!is_up(UpWhen::of(role), &starting), "{role}");
+            assert!(
+                is_up(UpWhen::of(role), &standing("training", true)),
+                "{role}"
+            );
         }
-        assert!(is_up(Role::Ps, &standing("waiting", false)));
-        assert!(!is_up(Role::Worker, &standing("waiting", false)));
-        assert!(is_up(Role::Chief, &standing("standing by", true)));
+        assert!(is_up(UpWhen::of(Role::Ps), &standing("waiting", false)));
+        assert!(!is_up(
+            UpWhen::of(Role::Worker),
+            &standing("waiting", false)
+        ));
+        assert!(is_up(
+            UpWhen::of(Role::Chief),
+            &standing("standing by", true)
+        ));
     }
 
     #[test]

@@ -14,6 +14,10 @@ const SECONDS: [f64; 18] = [
 ];
 /// Buckets of staleness, in steps.
 const STEPS: [f64; 11] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+/// Buckets of rows in a batch.
+const ROWS: [f64; 12] = [
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0,
+];
 /// Time between sweeps of the recorder. Without sweeps, histograms grow until the next scrape.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -30,6 +34,9 @@ impl Telemetry {
             .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
             .and_then(|builder| {
                 builder.set_buckets_for_metric(Matcher::Suffix("_steps".to_owned()), &STEPS)
+            })
+            .and_then(|builder| {
+                builder.set_buckets_for_metric(Matcher::Suffix("_rows".to_owned()), &ROWS)
             });
         let handle = builder
             .ok()

@@ -1,0 +1,82 @@
+//! Supervision: what a process needs around its work, whether it is a task of a cluster or not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trainyard_cluster_spec::{ClusterSpec, Role};
+use trainyard_security::Security;
+
+use crate::{Context, Page, Readiness, ServiceArguments};
+
+/// The state in which a daemon is up for the service manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UpWhen {
+    /// Once it is ready.
+    Ready,
+    /// Once it listens, though it may wait for others.
+    Listening,
+}
+
+impl UpWhen {
+    /// Returns the state of a role. A parameter server is up once it listens: the chief needs it before it is ready.
+    pub(crate) fn of(role: Role) -> Self {
+        match role {
+            Role::Ps => Self::Listening,
+            Role::Chief | Role::Worker | Role::Evaluator => Self::Ready,
+        }
+    }
+}
+
+/// The surroundings of a daemon's work: admin port, readiness, drain deadline.
+#[derive(Debug, Clone)]
+pub struct Supervision {
+    /// Name of the task, for messages.
+    pub(crate) task: String,
+    /// Name of the role.
+    pub(crate) role: String,
+    /// Cluster whose hosts may call the admin port by name.
+    pub(crate) cluster: Arc<ClusterSpec>,
+    pub(crate) serves_admin: bool,
+    /// Address of the admin port; absent = a free port of 127.0.0.1.
+    pub(crate) admin_listen: Option<String>,
+    pub(crate) drain_deadline: Duration,
+    pub(crate) readiness: Readiness,
+    pub(crate) page: Page,
+    pub(crate) security: Arc<Security>,
+    pub(crate) up_when: UpWhen,
+}
+
+impl Supervision {
+    /// Returns the supervision of a task.
+    pub(crate) fn of(context: &Context) -> Self {
+        let configured = || context.cluster.admin.get(&context.task).cloned();
+        Self {
+            task: context.task.to_string(),
+            role: context.task.role.to_string(),
+            cluster: Arc::clone(&context.cluster),
+            serves_admin: context.serves_admin,
+            admin_listen: context.admin_listen.clone().or_else(configured),
+            drain_deadline: context.drain_deadline,
+            readiness: context.readiness.clone(),
+            page: context.page.clone(),
+            security: Arc::clone(&context.security),
+            up_when: UpWhen::of(context.task.role),
+        }
+    }
+
+    /// Returns the supervision of a daemon that is no task of a cluster. It is up once it listens.
+    pub fn of_service(name: &str, arguments: &ServiceArguments, readiness: Readiness) -> Self {
+        Self {
+            task: name.to_owned(),
+            role: name.to_owned(),
+            cluster: Arc::new(ClusterSpec::without_tasks()),
+            serves_admin: true,
+            admin_listen: arguments.admin_listen.clone(),
+            drain_deadline: Duration::from_secs(arguments.drain_deadline),
+            readiness,
+            page: Page::default(),
+            security: Arc::default(),
+            up_when: UpWhen::Listening,
+        }
+    }
+}
