@@ -15,6 +15,8 @@ mod keys;
 mod observability;
 #[path = "onnx/main.rs"]
 mod onnx;
+#[path = "serving/main.rs"]
+mod serving;
 #[path = "storage/main.rs"]
 mod storage;
 #[path = "tidy/main.rs"]

@@ -2,8 +2,8 @@
 //! onnxruntime; their form is checked without.
 
 mod form;
-mod jobs;
-mod rows;
+pub(crate) mod jobs;
+pub(crate) mod rows;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

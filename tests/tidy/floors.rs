@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 37] = [
+const FLOORS: [(&str, u8); 38] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
@@ -39,6 +39,7 @@ const FLOORS: [(&str, u8); 37] = [
     ("worker", 8),
     ("chief", 8),
     ("evaluator", 8),
+    ("serving", 8),
     ("command", 9),
     ("benchmark", 10),
     ("trainyard", 11),

@@ -65,7 +65,8 @@ fn daemons(folder: &str) -> &'static [&'static str] {
         "evaluator" => &["evaluator"],
         "worker" => &["worker"],
         "trainer" => &["chief", "worker"],
-        "daemon" => &["chief", "worker", "ps", "evaluator"],
+        "serving" => &["serving"],
+        "daemon" => &["chief", "worker", "ps", "evaluator", "serving"],
         other => panic!("say which daemons hold the crate {other}, which has metrics"),
     }
 }

@@ -13,7 +13,7 @@ use crate::arguments::JobArguments;
 use crate::progress::Show;
 use crate::{
     check, convert, deploy, evaluate, export, import_tf, init, inspect, pki, predict, run, scale,
-    stats, status, train, transform, up,
+    serve, stats, status, train, transform, up,
 };
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
@@ -62,6 +62,9 @@ enum Action<C: Subcommand> {
     Evaluate(evaluate::Evaluate),
     /// Writes the predictions of a checkpoint, one line per record.
     Predict(predict::Predict),
+    /// Answers requests for predictions over HTTP, with the newest checkpoint of a run.
+    #[command(long_about = serve::SERVE)]
+    Serve(serve::Serve),
     /// Writes a checkpoint for other programs: its variables, or the model as an ONNX graph, with a description.
     Export(export::Export),
     /// Writes the inputs of an exported ONNX graph, one JSON object per record, with the ids of hashed and crossed
@@ -173,6 +176,15 @@ pub fn main_with_commands<C: Commands>(build: Build) -> ExitCode {
             let outcome =
                 with_log(&arguments.job, "warn").and_then(|()| predict::predict(&arguments, build));
             finish(outcome, arguments.job.log_format)
+        }
+        Action::Serve(arguments) => {
+            let service = &arguments.service;
+            let format = service.log_format;
+            let outcome = one(start_logging(format, &service.log_level));
+            finish(
+                outcome.and_then(|()| serve::serve(&arguments, build)),
+                format,
+            )
         }
         Action::Export(arguments) => {
             let outcome =

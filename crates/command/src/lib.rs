@@ -29,6 +29,7 @@ mod progress;
 mod run;
 pub mod runtime;
 mod scale;
+mod serve;
 mod stats;
 mod status;
 mod train;

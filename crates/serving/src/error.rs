@@ -1,0 +1,80 @@
+//! Errors of a request, and their codes in each protocol.
+
+use http::StatusCode;
+
+/// The reason why a request is not answered with predictions.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The request is wrong. Value, expectation and remedy are in the message.
+    #[error("{0}")]
+    Request(String),
+    /// The path or method does not exist.
+    #[error("{0}")]
+    Path(String),
+    /// No such model, version or label.
+    #[error("{0}")]
+    NotFound(String),
+    /// The request has too many rows.
+    #[error("a request may have at most {most} rows, given {given}: send several requests")]
+    Rows {
+        /// Rows of the request.
+        given: usize,
+        /// The bound.
+        most: usize,
+    },
+    /// The body is too large.
+    #[error("the body of a request may have at most {most} bytes: send several requests")]
+    Body {
+        /// The bound.
+        most: usize,
+    },
+    /// The body did not arrive in time.
+    #[error("the body of the request did not arrive within {secs} s")]
+    SlowBody {
+        /// The deadline.
+        secs: u64,
+    },
+    /// The queue is full.
+    #[error("{waiting} requests are waiting, which is the bound: send this one again later")]
+    Busy {
+        /// Bound of the queue.
+        waiting: usize,
+    },
+    /// The prediction was not made in time.
+    #[error("the prediction was not made within {secs} s: send the request again later")]
+    Late {
+        /// The deadline.
+        secs: u64,
+    },
+    /// The model cannot answer now.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A fault of this program or of the model.
+    #[error("{0}")]
+    Fault(String),
+}
+
+impl Error {
+    /// Returns the status of an answer over HTTP.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Request(_) | Self::Rows { .. } => StatusCode::BAD_REQUEST,
+            Self::Path(_) | Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Body { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Fault(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Returns the value of the label `outcome` of the metrics.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Busy { .. } => "busy",
+            Self::Late { .. } | Self::Unavailable(_) | Self::Fault(_) => "failed",
+            _ => "refused",
+        }
+    }
+}

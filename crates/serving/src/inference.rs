@@ -1,0 +1,171 @@
+//! The Open Inference Protocol, version 2, over HTTP: `/v2/models/MODEL[/versions/VERSION]/infer`.
+
+mod answer;
+mod request;
+
+use bytes::Bytes;
+use http::Method;
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::inference::request::InferRequest;
+use crate::models::{Models, Wanted};
+use crate::telemetry::{Protocol, count};
+
+/// Header with the length of the JSON part of a body, which tensors of bytes follow.
+pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
+
+/// What a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target<'a> {
+    /// `/v2`.
+    Server,
+    /// `/v2/health/live`.
+    Live,
+    /// `/v2/health/ready`.
+    Ready,
+    /// A model, its state, or its predictions.
+    Model(&'a str, Wanted<'a>, Action),
+}
+
+/// What is wanted of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Metadata,
+    Ready,
+    Infer,
+}
+
+impl<'a> Target<'a> {
+    /// Parses a path after `/v2`.
+    ///
+    /// # Errors
+    /// The path is none of the protocol.
+    pub(crate) fn parse(path: &'a str) -> Result<Self, Error> {
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let number = |text: &str| {
+            text.parse().map(Wanted::Number).map_err(|_| {
+                Error::Request(format!(
+                    "a version must be a whole number, given `{}`",
+                    trainyard_diagnostic::escape(text)
+                ))
+            })
+        };
+        let action = |name: &[&str]| match name {
+            [] => Some(Action::Metadata),
+            ["ready"] => Some(Action::Ready),
+            ["infer"] => Some(Action::Infer),
+            _ => None,
+        };
+        let found = match parts.as_slice() {
+            [] => Some(Self::Server),
+            ["health", "live"] => Some(Self::Live),
+            ["health", "ready"] => Some(Self::Ready),
+            ["models", model, "versions", version, rest @ ..] => {
+                let wanted = number(version)?;
+                action(rest).map(|action| Self::Model(model, wanted, action))
+            }
+            ["models", model, rest @ ..] => {
+                action(rest).map(|action| Self::Model(model, Wanted::Newest, action))
+            }
+            _ => None,
+        };
+        found.ok_or_else(|| {
+            Error::Path(
+                "the path must be /v2, /v2/health/live, /v2/health/ready or /v2/models/MODEL[/versions/VERSION], and after \
+                 it nothing, /ready or /infer"
+                    .to_owned(),
+            )
+        })
+    }
+
+    /// Returns the HTTP method that the path needs.
+    pub(crate) fn method(&self) -> Method {
+        match self {
+            Self::Model(_, _, Action::Infer) => Method::POST,
+            _ => Method::GET,
+        }
+    }
+}
+
+/// The body of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) body: Bytes,
+    /// Length of the JSON part, if tensors of bytes follow it.
+    pub(crate) header_length: Option<usize>,
+}
+
+impl Answer {
+    pub(crate) fn json(text: String) -> Self {
+        Self {
+            body: text.into(),
+            header_length: None,
+        }
+    }
+}
+
+/// Answers a request, whose body has arrived. `header_length` is the length of its JSON part, if it says one.
+///
+/// # Errors
+/// The request is wrong, or cannot be answered now.
+pub(crate) async fn respond(
+    models: &Models,
+    target: Target<'_>,
+    body: &Bytes,
+    header_length: Option<usize>,
+    rows_max: usize,
+) -> Result<Answer, Error> {
+    match target {
+        Target::Server => Ok(Answer::json(answer::server())),
+        Target::Live => Ok(Answer::json(String::new())),
+        Target::Ready => {
+            let models = models.all();
+            let waiting = models.iter().find(|(_, model)| model.newest().is_none());
+            match waiting {
+                None => Ok(Answer::json(String::new())),
+                Some((name, _)) => Err(Error::Unavailable(format!(
+                    "model `{name}` has no version that answers yet"
+                ))),
+            }
+        }
+        Target::Model(name, wanted, Action::Ready) => {
+            models.version(name, wanted)?;
+            Ok(Answer::json(String::new()))
+        }
+        Target::Model(name, wanted, Action::Metadata) => {
+            let version = models.version(name, wanted)?;
+            let versions = models.model(name)?.versions();
+            Ok(Answer::json(answer::metadata(name, &version, &versions)))
+        }
+        Target::Model(name, wanted, Action::Infer) => {
+            let outcome = infer(models, (name, wanted), body, header_length, rows_max).await;
+            let label = outcome.as_ref().map_or_else(Error::outcome, |_| "answered");
+            // A name that is not served is no label: a caller could make any number of them.
+            if !matches!(outcome, Err(Error::NotFound(_))) {
+                count(name, Protocol::InferenceRest, label);
+            }
+            outcome
+        }
+    }
+}
+
+async fn infer(
+    models: &Models,
+    (name, wanted): (&str, Wanted<'_>),
+    body: &Bytes,
+    header_length: Option<usize>,
+    rows_max: usize,
+) -> Result<Answer, Error> {
+    let began = Instant::now();
+    let version = models.version(name, wanted)?;
+    let InferRequest { id, batch, wanted } =
+        InferRequest::read(body, header_length, &version, rows_max)?;
+    let rows = batch.rows;
+    let predictions = version.predict(batch).await?;
+    let answer = answer::infer(name, &version, id.as_deref(), &wanted, &predictions);
+    version
+        .telemetry
+        .answered(Protocol::InferenceRest, rows, began.elapsed());
+    Ok(answer)
+}

@@ -1,0 +1,67 @@
+//! The server of predictions: raw columns in, predictions out, with the models of training.
+//!
+//! The server shares only the model directory with training. It reads each new checkpoint beside the version that
+//! answers, checks it, and swaps. A request takes the way of `trainyard predict`: the same feature columns, the same
+//! model, the same bits.
+
+mod arguments;
+mod batching;
+mod config;
+mod error;
+mod http_server;
+mod inference;
+mod json;
+mod loader;
+mod models;
+mod rest;
+mod run;
+mod signature;
+mod telemetry;
+
+use std::process::ExitCode;
+
+use trainyard_daemon::{Readiness, ServiceArguments, Supervision};
+use trainyard_diagnostic::Diagnostic;
+use trainyard_model::{Build, PREMADE};
+
+pub use arguments::ServingArguments;
+pub use batching::BatchLimits;
+pub use config::{Config, ModelConfig};
+pub use error::Error;
+pub use http_server::HttpLimits;
+pub use run::{Exposure, run};
+
+/// Runs the daemon `trainyard-serving` with the premade estimators. Returns its exit code.
+pub fn main() -> ExitCode {
+    let about = "Answers requests for predictions with the newest checkpoints of training.";
+    trainyard_daemon::launch_service(
+        "trainyard-serving",
+        about,
+        |arguments: ServingArguments, service| serve(&arguments, service, PREMADE),
+    )
+}
+
+/// Runs the server until a signal stops it, with signal handling and an admin port.
+///
+/// # Errors
+/// See [`run`]; or the server did not stop within its drain deadline.
+pub fn serve(
+    arguments: &ServingArguments,
+    service: &ServiceArguments,
+    build: Build,
+) -> Result<(), Vec<Diagnostic>> {
+    let config = arguments.config().map_err(|problem| vec![problem])?;
+    let exposure = arguments.exposure();
+    let readiness = Readiness::default();
+    let supervision = Supervision::of_service("serving", service, readiness.clone());
+    let mut further = Vec::new();
+    let outcome = trainyard_daemon::supervise_service(supervision, async |_, stop| {
+        let outcome = run(config, build, exposure, readiness, stop).await;
+        outcome.map_err(|mut problems| {
+            let first = problems.remove(0);
+            further = problems;
+            first
+        })
+    });
+    outcome.map_err(|first| [vec![first], further].concat())
+}

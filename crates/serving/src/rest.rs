@@ -1,0 +1,181 @@
+//! TensorFlow Serving's REST interface: `/v1/models/MODEL[/versions/VERSION|/labels/LABEL][:METHOD]`.
+
+mod answer;
+mod cells;
+mod request;
+
+use http::Method;
+use tokio::time::Instant;
+
+pub(crate) use answer::write_float;
+pub(crate) use cells::{Value, append, finish, missing, read_value, unknown};
+
+use crate::Error;
+use crate::json::write_text;
+use crate::models::{Models, Wanted};
+use crate::rest::request::{ExampleSignature, PredictRequest, read_examples};
+use crate::telemetry::{Protocol, count};
+
+/// What a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Target<'a> {
+    model: &'a str,
+    wanted: Wanted<'a>,
+    action: Action<'a>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action<'a> {
+    Status,
+    Metadata,
+    Method(&'a str),
+}
+
+impl<'a> Target<'a> {
+    /// Parses a path after `/v1/models/`.
+    ///
+    /// # Errors
+    /// The path is none of the interface.
+    pub(crate) fn parse(path: &'a str) -> Result<Self, Error> {
+        let (path, method) = match path.rsplit_once(':') {
+            Some((path, method)) => (path, Some(method)),
+            None => (path, None),
+        };
+        let unknown = || {
+            Error::Path(
+                "the path must be /v1/models/MODEL[/versions/VERSION|/labels/LABEL], and after it nothing, /metadata, \
+                 :predict, :classify or :regress"
+                    .to_owned(),
+            )
+        };
+        let mut parts = path.split('/');
+        let model = parts
+            .next()
+            .filter(|name| !name.is_empty())
+            .ok_or_else(unknown)?;
+        let mut action = method.map_or(Action::Status, Action::Method);
+        let mut wanted = Wanted::Newest;
+        while let Some(part) = parts.next() {
+            match (part, wanted, action) {
+                ("versions", Wanted::Newest, _) => {
+                    let text = parts.next().unwrap_or_default();
+                    let number = text.parse().map_err(|_| {
+                        Error::Request(format!(
+                            "a version must be a whole number, given `{}`",
+                            trainyard_diagnostic::escape(text)
+                        ))
+                    })?;
+                    wanted = Wanted::Number(number);
+                }
+                ("labels", Wanted::Newest, _) => {
+                    wanted = Wanted::Label(parts.next().ok_or_else(unknown)?);
+                }
+                ("metadata", _, Action::Status) => action = Action::Metadata,
+                _ => return Err(unknown()),
+            }
+        }
+        Ok(Self {
+            model,
+            wanted,
+            action,
+        })
+    }
+
+    /// Returns the HTTP method that the path needs.
+    pub(crate) fn method(&self) -> Method {
+        match self.action {
+            Action::Status | Action::Metadata => Method::GET,
+            Action::Method(_) => Method::POST,
+        }
+    }
+}
+
+/// Answers a request, whose body has arrived. Returns the body of the answer.
+///
+/// # Errors
+/// The request is wrong, or cannot be answered now.
+pub(crate) async fn respond(
+    models: &Models,
+    target: Target<'_>,
+    body: &[u8],
+    rows_max: usize,
+) -> Result<String, Error> {
+    match target.action {
+        Action::Status => {
+            let model = models.model(target.model)?;
+            let versions = match target.wanted {
+                Wanted::Newest => model.versions(),
+                wanted => vec![models.version(target.model, wanted)?],
+            };
+            Ok(answer::status(&model, &versions))
+        }
+        Action::Metadata => {
+            let version = models.version(target.model, target.wanted)?;
+            Ok(answer::metadata(target.model, &version))
+        }
+        Action::Method(method) => {
+            let outcome = answer_method(models, target, method, body, rows_max).await;
+            let label = outcome.as_ref().map_or_else(Error::outcome, |_| "answered");
+            // A name that is not served is no label: a caller could make any number of them.
+            if !matches!(outcome, Err(Error::NotFound(_))) {
+                count(target.model, Protocol::TensorFlowRest, label);
+            }
+            outcome
+        }
+    }
+}
+
+async fn answer_method(
+    models: &Models,
+    target: Target<'_>,
+    method: &str,
+    body: &[u8],
+    rows_max: usize,
+) -> Result<String, Error> {
+    let began = Instant::now();
+    let version = models.version(target.model, target.wanted)?;
+    let columns = &version.columns;
+    let examples = |signature| read_examples(body, columns, rows_max, signature);
+    let (rows, text) = match method {
+        "predict" => {
+            let request = PredictRequest::read(body, columns, rows_max)?;
+            let rows = request.batch.rows;
+            let predictions = version.predict(request.batch).await?;
+            let outputs = &version.signature.outputs;
+            (
+                rows,
+                answer::predictions(&predictions, outputs, request.layout),
+            )
+        }
+        "classify" => {
+            let batch = examples(ExampleSignature::Classify)?;
+            let rows = batch.rows;
+            (
+                rows,
+                answer::classifications(&version.predict(batch).await?)?,
+            )
+        }
+        "regress" => {
+            let batch = examples(ExampleSignature::Regress)?;
+            let rows = batch.rows;
+            (rows, answer::regressions(&version.predict(batch).await?)?)
+        }
+        other => {
+            return Err(Error::Path(format!(
+                "no method `{}`; methods: predict, classify, regress",
+                trainyard_diagnostic::escape(other)
+            )));
+        }
+    };
+    let telemetry = &version.telemetry;
+    telemetry.answered(Protocol::TensorFlowRest, rows, began.elapsed());
+    Ok(text)
+}
+
+/// Returns the body of an error, which both protocols have in the same form.
+pub(crate) fn error_body(error: &Error) -> String {
+    let mut text = "{\"error\":".to_owned();
+    write_text(&mut text, &error.to_string());
+    text.push('}');
+    text
+}

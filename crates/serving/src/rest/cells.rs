@@ -1,0 +1,133 @@
+//! Cells of a JSON body: the values of a row in a column.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use trainyard_diagnostic::suggest;
+use trainyard_input::{Batch, Given, NamedColumns};
+
+use crate::Error;
+use crate::json::{Fault, Kind, Number, Reader};
+
+/// A value, whose text may be decoded.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value<'a> {
+    Int(i64),
+    Decimal(&'a str),
+    Text(Cow<'a, [u8]>),
+}
+
+impl Value<'_> {
+    pub(crate) fn given(&self) -> Given<'_> {
+        match self {
+            Self::Int(number) => Given::Int(*number),
+            Self::Decimal(text) => Given::Decimal(text),
+            Self::Text(text) => Given::Text(text),
+        }
+    }
+}
+
+/// Reads a cell: a value, a list of values, or null, which is missing. The values are appended to `out`.
+pub(crate) fn read_cell<'a>(
+    reader: &mut Reader<'a>,
+    out: &mut Vec<Value<'a>>,
+) -> Result<(), Fault> {
+    match reader.kind()? {
+        Kind::Null => reader.null(),
+        Kind::Array => reader.array(|reader| {
+            out.push(read_value(reader)?);
+            Ok(())
+        }),
+        _ => {
+            out.push(read_value(reader)?);
+            Ok(())
+        }
+    }
+}
+
+/// Reads a value: a number, a text, or bytes as `{"b64": "..."}`.
+pub(crate) fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, Fault> {
+    match reader.kind()? {
+        Kind::Number => Ok(match reader.number()? {
+            Number::Int(number) => Value::Int(number),
+            Number::Decimal(text) => Value::Decimal(text),
+        }),
+        Kind::Text => Ok(Value::Text(match reader.string()? {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        })),
+        Kind::Object => read_base64(reader),
+        kind => Err(reader.fault(format!(
+            "expected a number, a text or {{\"b64\": \"...\"}}, given {}",
+            kind.name()
+        ))),
+    }
+}
+
+fn read_base64<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, Fault> {
+    let mut bytes = None;
+    reader.object(|reader, key| {
+        if key != "b64" {
+            return Err(reader.fault(format!(
+                "bytes are {{\"b64\": \"...\"}}, given the key `{}`",
+                trainyard_diagnostic::escape(&key)
+            )));
+        }
+        let text = reader.string()?;
+        let decoded = STANDARD.decode(text.as_bytes());
+        bytes = Some(decoded.map_err(|error| reader.fault(format!("no base64: {error}")))?);
+        Ok(())
+    })?;
+    let bytes = bytes.ok_or_else(|| reader.fault("expected the key `b64`"))?;
+    Ok(Value::Text(Cow::Owned(bytes)))
+}
+
+/// Appends the values of a row to a column. `shown` names the row.
+pub(crate) fn append(
+    columns: &NamedColumns,
+    batch: &mut Batch,
+    place: usize,
+    values: &[Value<'_>],
+) -> Result<(), String> {
+    let outcome = match values {
+        [one] => columns.append(batch, place, &[one.given()]),
+        several => {
+            let given: Vec<Given<'_>> = several.iter().map(Value::given).collect();
+            columns.append(batch, place, &given)
+        }
+    };
+    outcome.map_err(|reason| format!("column `{}`: {reason}", columns.names()[place]))
+}
+
+/// Returns the message that a column is unknown.
+pub(crate) fn unknown(columns: &NamedColumns, name: &str) -> String {
+    let names = || columns.names().iter().map(String::as_str);
+    let help = match suggest(name, names()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("columns: {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    let name = trainyard_diagnostic::escape(name);
+    format!("the model has no column `{name}`; {help}")
+}
+
+/// Completes a batch of `rows` rows.
+///
+/// # Errors
+/// A column has another number of rows.
+pub(crate) fn finish(columns: &NamedColumns, batch: Batch, rows: usize) -> Result<Batch, Error> {
+    columns.finish(batch, rows).map_err(|(place, given)| {
+        let name = &columns.names()[place];
+        Error::Request(format!(
+            "column `{name}` has {given} rows, others have {rows}"
+        ))
+    })
+}
+
+/// Returns the message that a request leaves a column out.
+pub(crate) fn missing(columns: &NamedColumns, place: usize) -> String {
+    let name = &columns.names()[place];
+    format!(
+        "column `{name}` is missing: a request gives every column, and null for a missing value"
+    )
+}

@@ -1,0 +1,307 @@
+//! Requests of TensorFlow Serving's REST interface: rows under `instances` or `examples`, columns under `inputs`.
+
+use std::borrow::Cow;
+
+use trainyard_input::{Batch, NamedColumns};
+
+use crate::Error;
+use crate::json::{Fault, Kind, Reader};
+use crate::rest::cells::{append, finish, missing, read_cell, unknown};
+
+/// Layout of a request for predictions, which its answer has too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One object per row.
+    Rows,
+    /// One array per column.
+    Columns,
+}
+
+/// A request for predictions.
+#[derive(Debug)]
+pub(crate) struct PredictRequest {
+    pub(crate) batch: Batch,
+    pub(crate) layout: Layout,
+}
+
+/// Names of the signatures that return predictions.
+const PREDICT: [&str; 3] = ["serving_default", "predict", "predictions"];
+/// Names of the signatures of `:classify` and `:regress`.
+const CLASSIFY: [&str; 2] = ["serving_default", "classification"];
+const REGRESS: [&str; 2] = ["serving_default", "regression"];
+
+/// Returns the body as text.
+fn text(body: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(body).map_err(|error| {
+        Error::Request(format!(
+            "the body is not UTF-8 at byte {}: send other bytes as {{\"b64\": \"...\"}}",
+            error.valid_up_to()
+        ))
+    })
+}
+
+fn refused(fault: Fault) -> Error {
+    Error::Request(fault.to_string())
+}
+
+impl PredictRequest {
+    /// Reads the body of `:predict`.
+    ///
+    /// # Errors
+    /// The body is wrong, or has more than `rows_max` rows.
+    pub(crate) fn read(
+        body: &[u8],
+        columns: &NamedColumns,
+        rows_max: usize,
+    ) -> Result<Self, Error> {
+        let mut reader = Reader::new(text(body)?);
+        let mut rows = Rows::new(columns, rows_max);
+        let mut layout = None;
+        let outcome = reader.object(|reader, key| {
+            let given = match &*key {
+                "signature_name" => return check_signature(reader, &PREDICT),
+                "instances" => Layout::Rows,
+                "inputs" => Layout::Columns,
+                key => {
+                    return Err(unknown_key(
+                        reader,
+                        key,
+                        "signature_name, instances, inputs",
+                    ));
+                }
+            };
+            if layout.replace(given).is_some() {
+                return Err(reader.fault("give either instances or inputs, once"));
+            }
+            match given {
+                Layout::Rows => rows.read_rows(reader),
+                Layout::Columns => rows.read_columns(reader),
+            }
+        });
+        rows.outcome(outcome.and_then(|()| reader.end()))?;
+        let layout = layout.ok_or_else(|| {
+            let help =
+                "the body must have `instances`, a list of rows, or `inputs`, columns by name";
+            Error::Request(help.to_owned())
+        })?;
+        let batch = finish(columns, rows.batch, rows.count)?;
+        Ok(Self { batch, layout })
+    }
+}
+
+/// Signature of a request with examples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExampleSignature {
+    Classify,
+    Regress,
+}
+
+/// Reads the body of `:classify` or `:regress`: `examples`, and under `context` the columns that all of them share.
+///
+/// # Errors
+/// The body is wrong, or has more than `rows_max` rows.
+pub(crate) fn read_examples(
+    body: &[u8],
+    columns: &NamedColumns,
+    rows_max: usize,
+    signature: ExampleSignature,
+) -> Result<Batch, Error> {
+    let mut reader = Reader::new(text(body)?);
+    let mut rows = Rows::new(columns, rows_max);
+    let mut examples = None;
+    let outcome = reader.object(|reader, key| match &*key {
+        "signature_name" => check_signature(
+            reader,
+            match signature {
+                ExampleSignature::Classify => &CLASSIFY,
+                ExampleSignature::Regress => &REGRESS,
+            },
+        ),
+        "context" => {
+            rows.context = Some(reader.clone());
+            reader.skip()
+        }
+        "examples" => {
+            // The context may come after the examples.
+            examples = Some(reader.clone());
+            reader.skip()
+        }
+        key => Err(unknown_key(
+            reader,
+            key,
+            "signature_name, context, examples",
+        )),
+    });
+    let outcome = outcome.and_then(|()| reader.end());
+    let outcome = outcome.and_then(|()| match &mut examples {
+        Some(examples) => rows.read_rows(examples),
+        None => Err(reader.fault("the body must have `examples`, a list of rows")),
+    });
+    rows.outcome(outcome)?;
+    finish(columns, rows.batch, rows.count)
+}
+
+fn check_signature(reader: &mut Reader<'_>, known: &[&str]) -> Result<(), Fault> {
+    let name = reader.string()?;
+    if name.is_empty() || known.contains(&&*name) {
+        return Ok(());
+    }
+    let name = trainyard_diagnostic::escape(&name);
+    Err(reader.fault(format!(
+        "this method has no signature `{name}`; signatures: {}",
+        known.join(", ")
+    )))
+}
+
+fn unknown_key(reader: &Reader<'_>, key: &str, known: &str) -> Fault {
+    let key = trainyard_diagnostic::escape(key);
+    reader.fault(format!("unknown key `{key}`; keys: {known}"))
+}
+
+/// The rows that were read.
+struct Rows<'c, 'a> {
+    columns: &'c NamedColumns,
+    batch: Batch,
+    count: usize,
+    rows_max: usize,
+    too_many: bool,
+    /// For each column, the number of the last row that has it, from 1.
+    seen: Vec<usize>,
+    /// Columns that all examples share.
+    context: Option<Reader<'a>>,
+}
+
+impl<'c, 'a> Rows<'c, 'a> {
+    fn new(columns: &'c NamedColumns, rows_max: usize) -> Self {
+        Self {
+            columns,
+            batch: columns.begin(1),
+            count: 0,
+            rows_max,
+            too_many: false,
+            seen: vec![0; columns.names().len()],
+            context: None,
+        }
+    }
+
+    fn outcome(&self, outcome: Result<(), Fault>) -> Result<(), Error> {
+        outcome.map_err(|fault| {
+            if self.too_many {
+                Error::Rows {
+                    given: self.count,
+                    most: self.rows_max,
+                }
+            } else {
+                refused(fault)
+            }
+        })
+    }
+
+    fn count_row(&mut self, reader: &Reader<'_>) -> Result<(), Fault> {
+        self.count += 1;
+        self.too_many = self.count > self.rows_max;
+        if self.too_many {
+            return Err(reader.fault("too many rows"));
+        }
+        Ok(())
+    }
+
+    /// Reads a list of rows. If the model has one column, a row may be its value.
+    fn read_rows(&mut self, reader: &mut Reader<'a>) -> Result<(), Fault> {
+        let mut values = Vec::new();
+        reader.array(|reader| {
+            self.count_row(reader)?;
+            let number = self.count;
+            if self.columns.names().len() == 1 && !is_object_of_columns(reader)? {
+                values.clear();
+                read_cell(reader, &mut values)?;
+                self.seen[0] = number;
+                return append(self.columns, &mut self.batch, 0, &values)
+                    .map_err(|reason| reader.fault(format!("row {number}: {reason}")));
+            }
+            if let Some(mut context) = self.context.clone() {
+                self.read_row(&mut context)?;
+            }
+            self.read_row(reader)?;
+            match self.seen.iter().position(|row| *row != number) {
+                None => Ok(()),
+                Some(place) => Err(reader.fault(format!(
+                    "row {number} lacks the column `{}`: give null for a missing value",
+                    self.columns.names()[place]
+                ))),
+            }
+        })
+    }
+
+    fn read_row(&mut self, reader: &mut Reader<'a>) -> Result<(), Fault> {
+        let number = self.count;
+        let mut values = Vec::new();
+        reader.object(|reader, name: Cow<'a, str>| {
+            let place = self
+                .columns
+                .place(&name)
+                .ok_or_else(|| reader.fault(unknown(self.columns, &name)))?;
+            if self.seen[place] == number {
+                return Err(reader.fault(format!("row {number} gives `{name}` twice")));
+            }
+            self.seen[place] = number;
+            values.clear();
+            read_cell(reader, &mut values)?;
+            append(self.columns, &mut self.batch, place, &values)
+                .map_err(|reason| reader.fault(format!("row {number}: {reason}")))
+        })
+    }
+
+    /// Reads columns by name. If the model has one column, it may be given without its name.
+    fn read_columns(&mut self, reader: &mut Reader<'a>) -> Result<(), Fault> {
+        if reader.kind()? == Kind::Array {
+            if self.columns.names().len() != 1 {
+                return Err(reader.fault("the model has several columns: give them by name"));
+            }
+            return self.read_column(reader, 0);
+        }
+        reader.object(|reader, name| {
+            let place = self
+                .columns
+                .place(&name)
+                .ok_or_else(|| reader.fault(unknown(self.columns, &name)))?;
+            if self.seen[place] != 0 {
+                return Err(reader.fault(format!("column `{name}` is given twice")));
+            }
+            self.read_column(reader, place)
+        })?;
+        match self.seen.iter().position(|seen| *seen == 0) {
+            None => Ok(()),
+            Some(place) => Err(reader.fault(missing(self.columns, place))),
+        }
+    }
+
+    fn read_column(&mut self, reader: &mut Reader<'a>, place: usize) -> Result<(), Fault> {
+        self.seen[place] = 1;
+        let mut values = Vec::new();
+        let mut number = 0;
+        reader.array(|reader| {
+            number += 1;
+            if number > self.count {
+                self.count_row(reader)?;
+            }
+            values.clear();
+            read_cell(reader, &mut values)?;
+            append(self.columns, &mut self.batch, place, &values)
+                .map_err(|reason| reader.fault(format!("row {number}: {reason}")))
+        })
+    }
+}
+
+/// Returns whether the next value is an object other than bytes as `{"b64": "..."}`.
+fn is_object_of_columns(reader: &mut Reader<'_>) -> Result<bool, Fault> {
+    if reader.kind()? != Kind::Object {
+        return Ok(false);
+    }
+    let mut is_base64 = false;
+    reader.clone().object(|reader, key| {
+        is_base64 |= key == "b64";
+        reader.skip()
+    })?;
+    Ok(!is_base64)
+}

@@ -1,0 +1,231 @@
+//! The server: models that are followed, and the port that answers.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::{info, warn};
+use trainyard_daemon::{CancellationToken, Listener, Readiness, listen};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::Build;
+use trainyard_security::{Protection, check_exposure};
+
+use crate::config::{Config, ModelConfig};
+use crate::http_server;
+use crate::loader::Loader;
+use crate::models::Models;
+use crate::telemetry;
+
+/// Interval between looks at the configuration file.
+const CONFIG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Protection of the server's port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exposure {
+    /// Only this host may reach the port.
+    ThisHost,
+    /// The operator declares that the surrounding network protects the port.
+    Waived,
+}
+
+/// Serves predictions until `stop` is cancelled, and then answers the requests that have arrived.
+///
+/// # Errors
+/// The port is taken, or can be reached from other hosts without protection; or a job file has mistakes.
+pub async fn run(
+    config: Config,
+    build: Build,
+    exposure: Exposure,
+    readiness: Readiness,
+    stop: CancellationToken,
+) -> Result<(), Vec<Diagnostic>> {
+    // Mistakes of a job end the program now, and not after a checkpoint was waited for.
+    for model in &config.models {
+        if let Some(job) = model.job()? {
+            build(&job).map_err(|error| vec![error.into()])?;
+        }
+    }
+    let one = |problem: Diagnostic| vec![problem];
+    let Listener::Tcp(listener) = listen(&config.listen).await.map_err(one)? else {
+        let message = format!("cannot listen on {}: HTTP needs a port", config.listen);
+        return Err(vec![
+            Diagnostic::error(Code::E2001, message).help("give HOST:PORT"),
+        ]);
+    };
+    let bound = listener.local_addr().map_err(|error| {
+        let message = format!("the address of the port is not known: {error}");
+        vec![Diagnostic::error(Code::E9002, message)]
+    })?;
+    let protection = match exposure {
+        Exposure::ThisHost => Protection::Nothing,
+        Exposure::Waived => Protection::Waived,
+    };
+    check_exposure(bound, protection).map_err(one)?;
+    telemetry::describe();
+    let models = Arc::new(Models::default());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut followed = Followed {
+        models: Arc::clone(&models),
+        build,
+        config: config.clone(),
+        threads: Arc::new(Semaphore::new(cores)),
+        readiness: readiness.clone(),
+        tokens: BTreeMap::new(),
+        tasks: JoinSet::new(),
+    };
+    for model in &config.models {
+        followed.follow(model);
+    }
+    report(&models, &readiness);
+    info!(address = %bound, "predictions are served");
+    let server = http_server::serve(listener, models, config.http, stop.clone());
+    let watched = async {
+        match &config.file {
+            Some(file) => followed.watch(file, &stop).await,
+            None => stop.cancelled().await,
+        }
+    };
+    tokio::join!(server, watched);
+    followed.end().await;
+    Ok(())
+}
+
+/// Sets the readiness: ready, if every model has a version that answers.
+fn report(models: &Models, readiness: &Readiness) {
+    let waiting: Vec<String> = models
+        .all()
+        .into_iter()
+        .filter(|(_, model)| model.newest().is_none())
+        .map(|(name, _)| format!("a checkpoint of {name}"))
+        .collect();
+    let state = if waiting.is_empty() {
+        "serving"
+    } else {
+        "waiting"
+    };
+    readiness.set(state, waiting.is_empty(), waiting);
+}
+
+/// The models of the configuration, and their loaders.
+struct Followed {
+    models: Arc<Models>,
+    build: Build,
+    config: Config,
+    threads: Arc<Semaphore>,
+    readiness: Readiness,
+    /// The configuration of each model that is followed, and the token that stops its loader.
+    tokens: BTreeMap<String, (ModelConfig, CancellationToken)>,
+    tasks: JoinSet<()>,
+}
+
+impl Followed {
+    /// Starts the loader of a model.
+    fn follow(&mut self, config: &ModelConfig) {
+        let token = CancellationToken::new();
+        let loader = Loader {
+            config: config.clone(),
+            build: self.build,
+            served: self.models.add(&config.name),
+            limits: self.config.batching,
+            threads: Arc::clone(&self.threads),
+        };
+        let models = Arc::clone(&self.models);
+        let readiness = self.readiness.clone();
+        let changed = move || report(&models, &readiness);
+        self.tasks.spawn(loader.follow(changed, token.clone()));
+        self.tokens
+            .insert(config.name.clone(), (config.clone(), token));
+    }
+
+    /// Follows another set of models. A model whose configuration is the same goes on.
+    fn change(&mut self, models: &[ModelConfig]) {
+        let gone: Vec<String> = self
+            .tokens
+            .iter()
+            .filter(|(_, (config, _))| !models.contains(config))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            if let Some((_, token)) = self.tokens.remove(&name) {
+                token.cancel();
+            }
+            if !models.iter().any(|model| model.name == name) {
+                info!(model = %name, "the model is not served any more");
+                self.models.remove(&name);
+            }
+        }
+        for model in models {
+            if !self.tokens.contains_key(&model.name) {
+                info!(model = %model.name, path = %model.path.display(), "the model is followed");
+                self.follow(model);
+            }
+        }
+        report(&self.models, &self.readiness);
+    }
+
+    /// Reads the configuration file again when it changes, until `stop` is cancelled.
+    async fn watch(&mut self, file: &Path, stop: &CancellationToken) {
+        let mut seen = stamp(file);
+        loop {
+            tokio::select! {
+                () = sleep(CONFIG_INTERVAL) => {}
+                () = stop.cancelled() => return,
+            }
+            while self.tasks.try_join_next().is_some() {}
+            let now = stamp(file);
+            if now == seen {
+                continue;
+            }
+            seen = now;
+            match Config::load(file).and_then(|config| self.checked(config)) {
+                Ok(config) => {
+                    let fixed = (&config.listen, config.http, config.batching);
+                    let own = &self.config;
+                    if fixed != (&own.listen, own.http, own.batching) {
+                        warn!(
+                            "listen and the bounds of the configuration take effect at the next start"
+                        );
+                    }
+                    self.change(&config.models);
+                }
+                Err(problem) => {
+                    warn!(
+                        "the configuration has changed and is not used: {}",
+                        problem.log_line()
+                    );
+                }
+            }
+        }
+    }
+
+    /// Checks the jobs of a configuration.
+    fn checked(&self, config: Config) -> Result<Config, Diagnostic> {
+        for model in &config.models {
+            let job = model
+                .job()
+                .map_err(|mut problems| problems.swap_remove(0))?;
+            if let Some(job) = job {
+                (self.build)(&job)?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// Stops all loaders, and awaits them.
+    async fn end(mut self) {
+        for (_, token) in self.tokens.values() {
+            token.cancel();
+        }
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Returns time of change and size of a file.
+fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}

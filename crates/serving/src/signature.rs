@@ -1,0 +1,139 @@
+//! Signature of a model: the columns that it takes and the keys that it returns.
+
+use std::collections::BTreeMap;
+
+use trainyard_input::{Batch, Cells, FieldKind, NamedColumns};
+use trainyard_model::Prediction;
+use trainyard_predictor::{Predictor, Workspace};
+
+use crate::Error;
+
+/// Type of the values of a column or a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueKind {
+    Float,
+    Int,
+    Text,
+}
+
+impl ValueKind {
+    /// Returns TensorFlow's name (`types.proto`).
+    pub(crate) fn tensorflow(self) -> &'static str {
+        match self {
+            Self::Float => "DT_FLOAT",
+            Self::Int => "DT_INT64",
+            Self::Text => "DT_STRING",
+        }
+    }
+
+    /// Returns the name in the Open Inference Protocol.
+    pub(crate) fn inference(self) -> &'static str {
+        match self {
+            Self::Float => "FP32",
+            Self::Int => "INT64",
+            Self::Text => "BYTES",
+        }
+    }
+}
+
+/// A column or a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tensor {
+    pub(crate) name: String,
+    pub(crate) kind: ValueKind,
+    /// Values of a row; absent = any number.
+    pub(crate) width: Option<usize>,
+}
+
+/// The columns and keys of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Signature {
+    pub(crate) inputs: Vec<Tensor>,
+    pub(crate) outputs: Vec<Tensor>,
+}
+
+impl Signature {
+    /// Predicts a row without values, and returns the signature of the model.
+    ///
+    /// # Errors
+    /// The model cannot predict the row.
+    pub(crate) fn of(predictor: &Predictor, columns: &NamedColumns) -> Result<Self, Error> {
+        let batch = empty_row(predictor, columns);
+        let mut predictions = predictor
+            .predict(&batch, &mut Workspace::default())
+            .map_err(|problem| {
+                Error::Fault(format!(
+                    "the model cannot predict a row without values: {}",
+                    problem.message
+                ))
+            })?;
+        let row = predictions.pop().unwrap_or_default();
+        Ok(Self {
+            inputs: inputs(columns),
+            outputs: outputs(&row),
+        })
+    }
+}
+
+fn inputs(columns: &NamedColumns) -> Vec<Tensor> {
+    let names = columns.names().iter().enumerate();
+    let input = |(place, name): (usize, &String)| {
+        let mut kinds = columns.kinds(place).map(|kind| match kind {
+            FieldKind::Float { width, .. } => (ValueKind::Float, Some(*width)),
+            FieldKind::Floats { .. } => (ValueKind::Float, None),
+            FieldKind::Int { .. } => (ValueKind::Int, (!kind.is_ragged()).then_some(1)),
+            FieldKind::Bytes { .. } => (ValueKind::Text, (!kind.is_ragged()).then_some(1)),
+        });
+        let first = kinds.next().expect("a column has at least one kind");
+        // A column that is read as a text and as a number takes numbers: a text of digits is the same text.
+        let is_text = first.0 == ValueKind::Text;
+        let (kind, width) = match kinds.find(|(kind, _)| is_text && *kind != ValueKind::Text) {
+            Some(number) => number,
+            None => first,
+        };
+        Tensor {
+            name: name.clone(),
+            kind,
+            width,
+        }
+    };
+    names.map(input).collect()
+}
+
+fn outputs(row: &BTreeMap<String, Prediction>) -> Vec<Tensor> {
+    let output = |(name, value): (&String, &Prediction)| {
+        let (kind, width) = match value {
+            Prediction::Floats(values) => (ValueKind::Float, values.len()),
+            Prediction::Ints(values) => (ValueKind::Int, values.len()),
+            Prediction::Texts(values) => (ValueKind::Text, values.len()),
+        };
+        Tensor {
+            name: name.clone(),
+            kind,
+            width: Some(width),
+        }
+    };
+    row.iter().map(output).collect()
+}
+
+/// Returns a batch of one row in which every value is missing, or 0 where it may not be.
+fn empty_row(predictor: &Predictor, columns: &NamedColumns) -> Batch {
+    let mut batch = columns.begin(1);
+    let fields = &predictor.model().serving_schema().fields;
+    for (field, column) in fields.iter().zip(&mut batch.columns) {
+        if let Some(offsets) = &mut column.offsets {
+            offsets.push(0);
+            continue;
+        }
+        match (&mut column.cells, &field.kind) {
+            (Cells::Float(cells), FieldKind::Float { width, .. }) => {
+                cells.resize(*width, 0.0);
+            }
+            (Cells::Float(cells), _) => cells.push(0.0),
+            (Cells::Int(cells), _) => cells.push(-1),
+            (Cells::Bytes(cells), _) => cells.push(b""),
+        }
+    }
+    batch.rows = 1;
+    batch
+}
