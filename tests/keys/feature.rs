@@ -106,7 +106,7 @@ fn of_every_kind() -> Vec<Row> {
         let neither = format!("{kind}, column = \"{one}\", deep = {deep}");
         rows.push(of(key("wide"), &neither).with("true").sees(variables));
         match name {
-            "numeric" => rows.push(of(key("deep"), &wide).with("false")),
+            "numeric" => rows.push(of("feature.deep", &wide).with("false")),
             _ => rows.push(of("feature.deep", &wide).with(deep)),
         }
         if name != "numeric" {

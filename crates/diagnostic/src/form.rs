@@ -171,6 +171,40 @@ impl Form for Single {
     }
 }
 
+/// A number that is computed with in single precision, and kept in the precision in which it was written.
+#[derive(Debug)]
+pub struct Written(Bound);
+
+/// Returns the form of numbers that are kept as they were written. Their bound must hold in single precision, in which
+/// 1e-50 is 0.
+pub fn written(bound: Bound) -> Written {
+    Written(bound)
+}
+
+impl Form for Written {
+    type Value = f64;
+
+    fn get(&self, section: &Section<'_>, key: &'static str) -> Option<f64> {
+        let single = section.single(key)?;
+        let number = section.number(key)?;
+        let given = format!("{number:?}");
+        is_within(self.0, section, key, f64::from(single), &given).then_some(number)
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Number(self.0)
+    }
+
+    fn toml(&self, value: &f64) -> String {
+        // As people write it: 1e-8, not 0.00000001.
+        if *value != 0.0 && value.abs() < 1e-4 {
+            format!("{value:e}")
+        } else {
+            value.to_string()
+        }
+    }
+}
+
 /// Returns whether a number is within the bound of its key. Reports a number that is not.
 fn is_within(
     bound: Bound,

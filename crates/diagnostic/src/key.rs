@@ -48,12 +48,80 @@ pub enum Takes {
     Table(Vec<Key>),
     /// A table of texts, whose keys the user chooses.
     TextTable,
-    /// A table whose keys depend on its kind.
-    AnyTable,
     /// Tables with these keys.
     Tables(Vec<Key>),
+    /// A table whose keys depend on its kind.
+    TableByKind(Kinds),
     /// Tables whose keys depend on their kinds.
-    AnyTables,
+    TablesByKind(Kinds),
+    /// A value of any of these.
+    AnyOf(Vec<Takes>),
+}
+
+/// Kinds of a table. The key `kind` names one of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kinds {
+    /// Word for a kind in messages, such as `optimizer`.
+    pub what: &'static str,
+    /// Kind of a table that names none; absent = it must name one.
+    pub default: Option<&'static str>,
+    /// Keys that a table has whatever its kind.
+    pub shared: Vec<Key>,
+    /// The kinds, in the order of the documentation.
+    pub kinds: Vec<Kind>,
+}
+
+/// A kind of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kind {
+    /// Name in the file.
+    pub name: &'static str,
+    /// Meaning, in Markdown.
+    pub meaning: &'static str,
+    /// Keys that the table has for this kind.
+    pub keys: Vec<Key>,
+}
+
+impl Kinds {
+    /// Returns the names of the kinds.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.kinds.iter().map(|kind| kind.name).collect()
+    }
+
+    /// Returns these kinds, and then those of another declaration.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.kinds.extend(other.kinds);
+        self
+    }
+
+    /// Returns the kinds with one that holds where a table names none.
+    #[must_use]
+    pub fn or(self, default: &'static str) -> Self {
+        Self {
+            default: Some(default),
+            ..self
+        }
+    }
+
+    /// Returns the kinds with keys that a table has whatever its kind.
+    #[must_use]
+    pub fn with(self, shared: Vec<Key>) -> Self {
+        Self { shared, ..self }
+    }
+
+    /// Returns the key `kind`.
+    pub fn key(&self) -> Key {
+        Key {
+            name: "kind",
+            takes: Takes::Choice(self.names()),
+            preset: match self.default {
+                Some(name) => Preset::Value(format!("\"{name}\"")),
+                None => Preset::Required,
+            },
+            meaning: self.what,
+        }
+    }
 }
 
 /// A bound of a number.
@@ -65,6 +133,12 @@ pub enum Bound {
     Positive,
     /// At least 0.
     NotNegative,
+    /// At most 0.
+    NotPositive,
+    /// At least 1.
+    AtLeastOne,
+    /// At least 0 and below 1.
+    Fraction,
 }
 
 impl Bound {
@@ -74,6 +148,9 @@ impl Bound {
             Self::None => "a finite number",
             Self::Positive => "> 0",
             Self::NotNegative => ">= 0",
+            Self::NotPositive => "<= 0",
+            Self::AtLeastOne => ">= 1",
+            Self::Fraction => ">= 0 and < 1",
         }
     }
 
@@ -83,6 +160,9 @@ impl Bound {
             Self::None => true,
             Self::Positive => number > 0.0,
             Self::NotNegative => number >= 0.0,
+            Self::NotPositive => number <= 0.0,
+            Self::AtLeastOne => number >= 1.0,
+            Self::Fraction => (0.0..1.0).contains(&number),
         }
     }
 }

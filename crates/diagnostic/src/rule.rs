@@ -75,6 +75,13 @@ pub trait Form: Sized {
         OptionalOrInvalid(self.optional(words))
     }
 
+    /// The rule of a key that may be absent, and is left to its user then, who completes it by `default`. Its section is
+    /// checked even if the value is invalid; it is `None` in both cases.
+    fn optional_with(self, default: Self::Value) -> OptionalOrInvalid<Self> {
+        let preset = Preset::Value(self.toml(&default));
+        OptionalOrInvalid(Optional { form: self, preset })
+    }
+
     /// The rule of a key that must be given, whose section is checked even if the value is missing or invalid; it is
     /// `None` then.
     fn required_or_invalid(self, example: &'static str) -> OrInvalid<Required<Self>> {

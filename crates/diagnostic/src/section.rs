@@ -66,6 +66,14 @@ pub struct Section<'a> {
     place: Option<Place>,
     problems: &'a Problems,
     asked: RefCell<Vec<&'static str>>,
+    elsewhere: RefCell<Vec<OfKind>>,
+}
+
+/// A key that a table would have if it were of another kind.
+#[derive(Debug, Clone, Copy)]
+struct OfKind {
+    key: &'static str,
+    kind: &'static str,
 }
 
 impl<'a> Section<'a> {
@@ -82,6 +90,7 @@ impl<'a> Section<'a> {
             place,
             problems,
             asked: RefCell::default(),
+            elsewhere: RefCell::default(),
         }
     }
 
@@ -391,6 +400,40 @@ impl<'a> Section<'a> {
         self.asked.borrow_mut().extend(keys);
     }
 
+    /// Marks keys as those of another kind of table. The message about such a key names the kind.
+    pub(crate) fn know_elsewhere(&self, kind: &'static str, keys: &[&'static str]) {
+        let of_kind = keys.iter().map(|key| OfKind { key, kind });
+        self.elsewhere.borrow_mut().extend(of_kind);
+    }
+
+    /// Returns the kinds of table that have a key, as the end of a sentence.
+    fn kinds_with(&self, key: &str) -> Option<String> {
+        let elsewhere = self.elsewhere.borrow();
+        let having = elsewhere.iter().filter(|known| known.key == key);
+        let kinds: Vec<String> = having.map(|known| format!("\"{}\"", known.kind)).collect();
+        match &kinds[..] {
+            [] => None,
+            [one] => Some(format!("kind = {one}")),
+            [before @ .., last] => Some(format!("kind = {} or {last}", before.join(", "))),
+        }
+    }
+
+    /// Returns help for a user who wrote the unknown key `given`.
+    fn help_with_key(&self, given: &str, known: &[&'static str]) -> String {
+        if let Some(kinds) = self.kinds_with(given) {
+            return format!("`{given}` is a key of {kinds}");
+        }
+        if let Some(help) = self.problems.help(given, known) {
+            return help;
+        }
+        let elsewhere: Vec<&str> = self.elsewhere.borrow().iter().map(|of| of.key).collect();
+        let near = suggest(given, elsewhere);
+        match near.and_then(|near| Some((near, self.kinds_with(near)?))) {
+            Some((near, kinds)) => format!("did you mean `{near}`, a key of {kinds}?"),
+            None => format!("known: {}", known.join(", ")),
+        }
+    }
+
     /// Returns the keys that were requested, in order, each once.
     pub fn asked(&self) -> Vec<&'static str> {
         let mut keys = self.asked.borrow().clone();
@@ -415,10 +458,12 @@ impl<'a> Section<'a> {
                 };
             }
             let problem = Diagnostic::error(Code::E1001, format!("unknown key `{name}`")).at(place);
-            self.problems.push(match self.problems.help(name, &known) {
-                Some(help) => problem.help(help),
-                None => problem.help(format!("known: {}", known.join(", "))),
-            });
+            let problem = match self.kinds_with(name) {
+                Some(_) => problem.note(format!("known: {}", known.join(", "))),
+                None => problem,
+            };
+            self.problems
+                .push(problem.help(self.help_with_key(name, &known)));
         }
     }
 }

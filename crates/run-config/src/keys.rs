@@ -28,8 +28,7 @@ section! {
 /// The default of a table that a job file may lack.
 const OF_ITS_KEYS: Preset = Preset::Words("the defaults of its keys");
 
-/// Returns the keys of a job file. The tables of `[[feature]]`, optimizers, clipping and partitioners depend on their
-/// kinds; their readers alone know their keys.
+/// Returns the keys of a job file.
 pub fn keys() -> Vec<Key> {
     let mut keys = TopKeys::keys();
     keys.extend([
@@ -47,8 +46,8 @@ pub fn keys() -> Vec<Key> {
         ),
         table(
             "feature",
-            Preset::Required,
-            Takes::AnyTables,
+            Preset::Words("required, but for baselines and custom models"),
+            Takes::TablesByKind(crate::section::feature::kinds()),
             "feature columns",
         ),
         table(

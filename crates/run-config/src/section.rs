@@ -5,6 +5,7 @@ pub(crate) mod evaluation;
 pub(crate) mod exporter;
 pub(crate) mod feature;
 pub(crate) mod input;
+mod learning_rate;
 pub(crate) mod model;
 mod optimizer;
 pub(crate) mod parameter_servers;

@@ -8,34 +8,119 @@ mod vocabulary;
 
 use std::path::Path;
 
-use trainyard_diagnostic::{Code, Section, Value};
+use trainyard_diagnostic::{Code, Kinds, Section, Takes, Value, kinds, section};
 
-use super::input::separator;
-use crate::{CrossKey, Deep, Family, FeatureConfig, FeatureKind, ModelKind};
+use self::dynamic::DynamicKeys;
+use self::numbers::{BoundaryKeys, NumberKeys};
+use self::part::PartKeys;
+use self::vocabulary::VocabularyKeys;
+use super::input::separator_at;
+use crate::{CrossKey, Deep, Family, FeatureConfig, FeatureKind, ModelKind, Numbers};
 
 /// Most buckets of a column: row indices have 32 bits.
 const BUCKETS_MAX: u64 = u32::MAX as u64;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Numeric,
-    Bucketized,
-    Hashed,
-    Vocabulary,
-    Identity,
-    Dynamic,
-    Crossed,
+kinds! {
+    /// Keys of `[[feature]]` by its kind.
+    #[derive(Debug)]
+    pub(crate) enum FeatureKeys = "feature kind" {
+        /// numbers (`numeric_column`)
+        "numeric" => Numeric(NumberKeys),
+        /// numbers, divided into ranges (`bucketized_column`)
+        "bucketized" => Bucketized(NumberKeys, BoundaryKeys),
+        /// values, by their hashes (`categorical_column_with_hash_bucket`)
+        "hashed" => Hashed(BucketKeys, IntegerKeys, WeightKeys),
+        /// values of a list or a file (`categorical_column_with_vocabulary_list`, `_file`)
+        "vocabulary" => Vocabulary(VocabularyKeys, WeightKeys),
+        /// values that are ids from 0 (`categorical_column_with_identity`)
+        "identity" => Identity(BucketKeys, IdentityKeys, WeightKeys),
+        /// values, each with a row of its own, without buckets
+        "dynamic" => Dynamic(DynamicKeys, IntegerKeys, WeightKeys),
+        /// combinations of the values of other features (`crossed_column`)
+        "crossed" => Crossed(CrossKeys, WeightKeys),
+    }
 }
 
-const KINDS: [(&str, Kind); 7] = [
-    ("numeric", Kind::Numeric),
-    ("bucketized", Kind::Bucketized),
-    ("hashed", Kind::Hashed),
-    ("vocabulary", Kind::Vocabulary),
-    ("identity", Kind::Identity),
-    ("dynamic", Kind::Dynamic),
-    ("crossed", Kind::Crossed),
-];
+section! {
+    /// Columns and name of a feature, whatever its kind.
+    #[derive(Debug)]
+    pub(crate) struct ColumnKeys {
+        /// input column
+        column: Option<String> = text().optional("required, or `columns`");
+        /// several columns that get the same feature each; for a cross, its keys
+        columns: Option<Vec<String>> = texts().optional("required, or `column`");
+        /// unique among the features of a part; with `columns`, a list with one name for each
+        name: Option<Vec<String>> = custom(read_names, || Takes::Texts, "").optional_or_invalid(
+            "the column; `<column>_bucketized`; keys joined by `_X_`; `.._weighted_by_<weights>`"
+        );
+        /// character between the values of a field; for a cross, between its `weights`
+        separator: Option<u8> = custom(separator_at, || Takes::Text, "")
+            .optional_or_invalid("none: one value; `\\|` with a `shape`");
+    }
+}
+
+section! {
+    /// Ids of features that have a number of them.
+    #[derive(Debug)]
+    pub(crate) struct BucketKeys {
+        /// number of ids; with `columns`, one number for all or one for each
+        buckets: Option<Buckets> = custom(read_buckets, takes_buckets, "").required_or_invalid("1000");
+    }
+}
+
+section! {
+    /// Form of values that may be whole numbers.
+    #[derive(Debug)]
+    pub(crate) struct IntegerKeys {
+        /// fields are whole numbers, and -1 means no value
+        integers: bool = flag().or(false);
+    }
+}
+
+section! {
+    /// Keys of `identity` features alone.
+    #[derive(Debug)]
+    pub(crate) struct IdentityKeys {
+        /// replaces an id out of range
+        default: Option<u32> = integer(0..=BUCKETS_MAX).optional("none: such a row is bad");
+    }
+}
+
+section! {
+    /// Keys of crosses alone.
+    #[derive(Debug)]
+    pub(crate) struct CrossKeys {
+        /// number of ids; with `columns`, one number for all or one for each
+        buckets: Option<Buckets> = custom(read_buckets_of_cross, takes_buckets_of_cross, "").required_or_invalid("1000");
+        /// initial value of the hash
+        hash_key: Option<u64> = integer(0..=u64::MAX).optional("TensorFlow's");
+    }
+}
+
+section! {
+    /// Weights of features with ids.
+    #[derive(Debug)]
+    pub(crate) struct WeightKeys {
+        /// column with the weights of the feature's ids, as many as it has values
+        weights: Option<String> = text().optional("all 1");
+    }
+}
+
+/// Numbers of ids of the columns of a feature.
+#[derive(Debug, Clone)]
+pub(crate) enum Buckets {
+    /// The same number for each column.
+    Alike(u32),
+    /// A number for each column.
+    Each(Vec<u32>),
+}
+
+/// Returns the kinds of features with all of their keys.
+pub(crate) fn kinds() -> Kinds {
+    let mut shared = ColumnKeys::keys();
+    shared.extend(PartKeys::keys());
+    FeatureKeys::kinds().with(shared)
+}
 
 pub(crate) fn read_all(
     path: &Path,
@@ -116,57 +201,12 @@ fn read(
     section: &Section<'_>,
     model: Option<ModelKind>,
 ) -> Option<Vec<FeatureConfig>> {
-    let kind = match section.node("kind") {
-        Some(_) => section.choice("kind", "feature kind", &KINDS),
-        None => {
-            section.missing("kind", "\"numeric\"");
-            None
-        }
-    };
-    let Some(kind) = kind else {
-        section.know(&[
-            "column",
-            "columns",
-            "name",
-            "wide",
-            "deep",
-            "buckets",
-            "boundaries",
-            "values",
-            "file",
-        ]);
-        section.know(&[
-            "oov_buckets",
-            "default",
-            "normalizer",
-            "mean",
-            "stddev",
-            "shape",
-            "separator",
-        ]);
-        section.know(&["weights", "integers", "hash_key", "size"]);
-        section.know(&[
-            "min",
-            "max",
-            "clip",
-            "minus",
-            "divided_by",
-            "time",
-            "time_unit",
-        ]);
-        section.know(&[
-            "rows_max",
-            "admit_after",
-            "expire_after_steps",
-            "expire_after_secs",
-        ]);
-        return None;
-    };
-    // All keys are read before an early return, so that every mistake is reported and no key counts as unknown.
-    let columns = read_columns(section, kind);
-    let kinds = read_kinds(path, section, kind, columns.as_deref());
-    let names = read_names(section);
-    if let (Some(names), Some(kinds)) = (&names, &kinds)
+    let (_, keys) = FeatureKeys::read_kind(section, &kinds())?;
+    // All keys are read before an early return, so that every mistake is reported.
+    let own = ColumnKeys::read_keys(section)?;
+    let columns = columns(section, &own, &keys);
+    let kinds = of_columns(path, section, &keys, columns.as_deref());
+    if let (Some(names), Some(kinds)) = (&own.name, &kinds)
         && names.len() != kinds.len()
     {
         let message = format!(
@@ -176,32 +216,29 @@ fn read(
         );
         section.fail(Code::E1006, "name", message);
     }
-    let apart = match section.node("separator") {
-        Some(_) => Some(separator(section)?),
-        None => None,
-    };
-    let weights = match kind {
-        Kind::Numeric | Kind::Bucketized => None,
-        _ => section.text("weights"),
-    };
-    if kind == Kind::Crossed && apart.is_some() && weights.is_none() {
+    let weights = keys.weights();
+    let apart = own.separator;
+    if matches!(keys, FeatureKeys::Crossed(..)) && apart.is_some() && weights.is_none() {
         let message = "separator of a crossed feature stands between its weights, and it has none: \
                        the features of its columns say how those are divided";
         section.fail(Code::E1006, "separator", message);
     }
-    let parts = part::read(section, kind, model);
+    let parts = part::read(section, &keys, model);
+    if apart.is_none() && section.node("separator").is_some() {
+        return None;
+    }
     let kinds = kinds?;
     let (wide, deep) = parts?;
     columns?;
     let features = kinds.into_iter().enumerate().map(|(place, kind)| {
-        let name = names.as_ref().and_then(|names| names.get(place)).cloned();
+        let name = own.name.as_ref().and_then(|names| names.get(place)).cloned();
         // Several numbers in a field need a separator.
         let several = matches!(&kind, FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } if numbers.width > 1);
         FeatureConfig {
-            name: name.unwrap_or_else(|| default_name(&kind, weights.as_deref())),
+            name: name.unwrap_or_else(|| default_name(&kind, weights)),
             separator: apart.or(several.then_some(b'|')),
             kind,
-            weights: weights.clone(),
+            weights: weights.map(str::to_owned),
             wide,
             deep: deep.clone(),
         }
@@ -209,14 +246,28 @@ fn read(
     Some(features.collect())
 }
 
+impl FeatureKeys {
+    /// Returns the column with the weights of the ids.
+    fn weights(&self) -> Option<&str> {
+        match self {
+            Self::Numeric(_) | Self::Bucketized(..) => None,
+            Self::Hashed(.., keys)
+            | Self::Vocabulary(.., keys)
+            | Self::Identity(.., keys)
+            | Self::Dynamic(.., keys)
+            | Self::Crossed(.., keys) => keys.weights.as_deref(),
+        }
+    }
+}
+
 /// Reads the names in the job: one name, or a list with one per column.
-fn read_names(section: &Section<'_>) -> Option<Vec<String>> {
-    let names = match &section.node("name")?.value {
-        Value::List(_) => section.texts("name")?,
-        _ => vec![section.text("name")?],
+fn read_names(section: &Section<'_>, key: &'static str) -> Option<Vec<String>> {
+    let names = match &section.node(key)?.value {
+        Value::List(_) => section.texts(key)?,
+        _ => vec![section.text(key)?],
     };
     if names.iter().any(String::is_empty) {
-        section.fail(Code::E1002, "name", "name must not be empty");
+        section.fail(Code::E1002, key, "name must not be empty");
     }
     Some(names)
 }
@@ -237,10 +288,10 @@ fn default_name(kind: &FeatureKind, weights: Option<&str>) -> String {
     }
 }
 
-/// Reads the columns: one column, several similar columns, or the keys of a cross.
-fn read_columns(section: &Section<'_>, kind: Kind) -> Option<Vec<String>> {
-    let column = section.text("column");
-    let columns = section.texts("columns");
+/// Returns the columns: one column, several similar columns, or the keys of a cross.
+fn columns(section: &Section<'_>, own: &ColumnKeys, keys: &FeatureKeys) -> Option<Vec<String>> {
+    let column = own.column.clone();
+    let columns = own.columns.clone();
     for (key, names) in [
         ("column", column.as_slice()),
         ("columns", columns.as_deref().unwrap_or_default()),
@@ -254,7 +305,7 @@ fn read_columns(section: &Section<'_>, kind: Kind) -> Option<Vec<String>> {
             return None;
         }
     }
-    if kind == Kind::Crossed {
+    if matches!(keys, FeatureKeys::Crossed(..)) {
         let Some(keys) = columns else {
             if section.node("columns").is_none() {
                 section.missing("columns", "[\"education\", \"occupation\"]");
@@ -311,55 +362,48 @@ fn read_columns(section: &Section<'_>, kind: Kind) -> Option<Vec<String>> {
     }
 }
 
-/// Reads the kind of each column. Without columns, it checks the other keys only.
-fn read_kinds(
+/// Returns the kind of each column. Without columns, it checks the other keys only.
+fn of_columns(
     path: &Path,
     section: &Section<'_>,
-    kind: Kind,
+    keys: &FeatureKeys,
     columns: Option<&[String]>,
 ) -> Option<Vec<FeatureKind>> {
     let count = columns.map(<[String]>::len);
     let columns = columns.unwrap_or_default().iter().cloned();
-    match kind {
-        Kind::Numeric => {
-            let numbers = numbers::read(section)?;
-            Some(
-                columns
-                    .map(|column| FeatureKind::Numeric(numbers.of(column)))
-                    .collect(),
-            )
+    match keys {
+        FeatureKeys::Numeric(keys) => {
+            let numbers = keys.numbers(section)?;
+            let numeric = |column| FeatureKind::Numeric(with_column(&numbers, column));
+            Some(columns.map(numeric).collect())
         }
-        Kind::Bucketized => {
-            let numbers = numbers::read(section);
-            let boundaries = numbers::read_boundaries(section)?;
+        FeatureKeys::Bucketized(keys, BoundaryKeys { boundaries }) => {
+            let numbers = keys.numbers(section);
+            let boundaries = boundaries.as_ref()?;
             let numbers = numbers?;
             let bucketized = |column| FeatureKind::Bucketized {
-                numbers: numbers.of(column),
+                numbers: with_column(&numbers, column),
                 boundaries: boundaries.clone(),
             };
             Some(columns.map(bucketized).collect())
         }
-        Kind::Hashed => {
-            let integers = section.flag("integers").unwrap_or(false);
-            let buckets = read_buckets(section, count, 1)?;
+        FeatureKeys::Hashed(BucketKeys { buckets }, IntegerKeys { integers }, _) => {
+            let buckets = buckets.as_ref()?.of_each(section, count)?;
             let hashed = |(column, buckets)| FeatureKind::Hashed {
                 column,
                 buckets,
-                integers,
+                integers: *integers,
             };
             Some(columns.zip(buckets).map(hashed).collect())
         }
-        Kind::Vocabulary => {
-            let listed = vocabulary::read(path, section)?;
+        FeatureKeys::Vocabulary(keys, _) => {
+            let listed = keys.listed(path, section)?;
             Some(columns.map(|column| listed.of(column)).collect())
         }
-        Kind::Identity => {
-            let default = section
-                .integer("default", 0..=BUCKETS_MAX)
-                .map(|id| id as u32);
-            let buckets = read_buckets(section, count, 1)?;
+        FeatureKeys::Identity(BucketKeys { buckets }, IdentityKeys { default }, _) => {
+            let buckets = buckets.as_ref()?.of_each(section, count)?;
             if let (Some(id), Some(least)) = (default, buckets.iter().min())
-                && id >= *least
+                && id >= least
             {
                 let message = format!("default must be below buckets ({least}), given {id}");
                 section.fail(Code::E1002, "default", message);
@@ -367,49 +411,96 @@ fn read_kinds(
             let identity = |(column, buckets)| FeatureKind::Identity {
                 column,
                 buckets,
-                default,
+                default: *default,
             };
             Some(columns.zip(buckets).map(identity).collect())
         }
-        Kind::Dynamic => {
-            let said = dynamic::read(section)?;
-            Some(columns.map(|column| said.of(column)).collect())
+        FeatureKeys::Dynamic(keys, IntegerKeys { integers }, _) => {
+            let dynamic = |column| FeatureKind::Dynamic {
+                column,
+                integers: *integers,
+                table: keys.table(),
+            };
+            Some(columns.map(dynamic).collect())
         }
-        Kind::Crossed => {
-            let hash_key = section.integer("hash_key", 0..=u64::MAX);
-            let buckets = read_buckets(section, Some(1), 2)?;
+        FeatureKeys::Crossed(CrossKeys { buckets, hash_key }, _) => {
+            let buckets = buckets.as_ref()?.of_each(section, Some(1))?;
             let keys: Vec<CrossKey> = columns.map(|text| cross::key(&text)).collect();
             let crossed = |buckets| FeatureKind::Crossed {
                 keys: keys.clone(),
                 buckets,
-                hash_key,
+                hash_key: *hash_key,
             };
             Some(buckets.into_iter().map(crossed).collect())
         }
     }
 }
 
+/// Returns numbers of a column.
+fn with_column(numbers: &Numbers, column: String) -> Numbers {
+    Numbers {
+        column,
+        ..numbers.clone()
+    }
+}
+
+/// Least number of ids of a feature, and of a cross.
+const BUCKETS_MIN: u64 = 1;
+const BUCKETS_OF_CROSS_MIN: u64 = 2;
+
+fn takes_buckets() -> Takes {
+    takes_buckets_from(BUCKETS_MIN)
+}
+
+fn takes_buckets_of_cross() -> Takes {
+    takes_buckets_from(BUCKETS_OF_CROSS_MIN)
+}
+
+fn takes_buckets_from(least: u64) -> Takes {
+    let most = BUCKETS_MAX;
+    Takes::AnyOf(vec![
+        Takes::Integer { least, most },
+        Takes::Integers { least, most },
+    ])
+}
+
+fn read_buckets(section: &Section<'_>, key: &'static str) -> Option<Buckets> {
+    read_buckets_from(section, key, BUCKETS_MIN)
+}
+
+fn read_buckets_of_cross(section: &Section<'_>, key: &'static str) -> Option<Buckets> {
+    read_buckets_from(section, key, BUCKETS_OF_CROSS_MIN)
+}
+
 /// Reads the buckets of each column: one number for all columns, or one per column.
-fn read_buckets(section: &Section<'_>, columns: Option<usize>, least: u64) -> Option<Vec<u32>> {
-    match section.node("buckets").map(|node| &node.value) {
-        None => {
-            section.missing("buckets", "1000");
-            None
+fn read_buckets_from(section: &Section<'_>, key: &'static str, least: u64) -> Option<Buckets> {
+    match section.node(key)?.value {
+        Value::List(_) => {
+            let buckets = section.integers(key, least..=BUCKETS_MAX)?;
+            let buckets = buckets.into_iter().map(|count| count as u32);
+            Some(Buckets::Each(buckets.collect()))
         }
-        Some(Value::List(_)) => {
-            let buckets = section.integers("buckets", least..=BUCKETS_MAX)?;
-            if let Some(columns) = columns.filter(|columns| *columns != buckets.len()) {
-                let message = format!(
-                    "buckets must be one number for each of {columns} columns, given {}",
-                    buckets.len()
-                );
-                section.fail(Code::E1002, "buckets", message);
-                return None;
-            }
-            Some(buckets.into_iter().map(|count| count as u32).collect())
+        _ => section
+            .integer(key, least..=BUCKETS_MAX)
+            .map(|count| Buckets::Alike(count as u32)),
+    }
+}
+
+impl Buckets {
+    /// Returns the buckets of each column. Without columns, their number is not checked.
+    fn of_each(&self, section: &Section<'_>, columns: Option<usize>) -> Option<Vec<u32>> {
+        let each = match self {
+            Self::Alike(count) => return Some(vec![*count; columns.unwrap_or(0)]),
+            Self::Each(each) => each,
+        };
+        if let Some(columns) = columns.filter(|columns| *columns != each.len()) {
+            let message = format!(
+                "buckets must be one number for each of {columns} columns, given {}",
+                each.len()
+            );
+            section.fail(Code::E1002, "buckets", message);
+            return None;
         }
-        Some(_) => section
-            .integer("buckets", least..=BUCKETS_MAX)
-            .map(|count| vec![count as u32; columns.unwrap_or(0)]),
+        Some(each.clone())
     }
 }

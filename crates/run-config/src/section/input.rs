@@ -221,11 +221,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
 }
 
 /// Reads a separator, which is one ASCII character.
-pub(crate) fn separator(section: &Section<'_>) -> Option<u8> {
-    separator_at(section, "separator")
-}
-
-fn separator_at(section: &Section<'_>, key: &'static str) -> Option<u8> {
+pub(crate) fn separator_at(section: &Section<'_>, key: &'static str) -> Option<u8> {
     let text = section.text(key)?;
     match text.as_bytes() {
         [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | b'"') => Some(*byte),

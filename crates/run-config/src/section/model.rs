@@ -2,7 +2,9 @@
 
 use trainyard_diagnostic::{Bound, Code, Diagnostic, Key, Section, Takes, section};
 
-use super::optimizer;
+use super::optimizer::{
+    read_linear_optimizer, read_optimizer, takes_linear_optimizer, takes_optimizer,
+};
 use crate::{
     Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossConfig, LossReduction,
     ModelConfig, ModelKind, OptimizerSection,
@@ -77,10 +79,10 @@ section! {
         /// linear part: `sum`, `mean` or `sqrtn` over the ids of a row
         sparse_combiner: Option<Combiner> = choice("combiner", &Combiner::NAMES).or_invalid(Combiner::Sum);
         /// optimizer of the linear part
-        linear_optimizer: Option<OptimizerSection> = custom(read_linear_optimizer, || Takes::AnyTable, "")
+        linear_optimizer: Option<OptimizerSection> = custom(read_linear_optimizer, takes_linear_optimizer, "")
             .optional_or_invalid("FTRL");
         /// optimizer of the deep part
-        dnn_optimizer: Option<OptimizerSection> = custom(read_optimizer, || Takes::AnyTable, "")
+        dnn_optimizer: Option<OptimizerSection> = custom(read_optimizer, takes_optimizer, "")
             .optional_or_invalid("Adagrad");
     }
 }
@@ -90,7 +92,7 @@ section! {
     #[derive(Debug)]
     pub(crate) struct CustomModelKeys {
         /// optimizer of a custom model
-        optimizer: Option<OptimizerSection> = custom(read_optimizer, || Takes::AnyTable, "")
+        optimizer: Option<OptimizerSection> = custom(read_optimizer, takes_optimizer, "")
             .optional_or_invalid("Adagrad");
     }
 }
@@ -168,14 +170,6 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         dnn_optimizer: keys.dnn_optimizer,
         optimizer,
     })
-}
-
-fn read_linear_optimizer(section: &Section<'_>, key: &'static str) -> Option<OptimizerSection> {
-    optimizer::read(section.section(key)?, "ftrl")
-}
-
-fn read_optimizer(section: &Section<'_>, key: &'static str) -> Option<OptimizerSection> {
-    optimizer::read(section.section(key)?, "adagrad")
 }
 
 fn read_dropout(section: &Section<'_>, key: &'static str) -> Option<f32> {

@@ -1,332 +1,293 @@
-//! `[model.linear_optimizer]` and `[model.dnn_optimizer]`: update rules, and schedules of their learning rates.
+//! `[model.linear_optimizer]` and `[model.dnn_optimizer]`: update rules with their hyper-parameters.
 
+use serde::Serialize;
 use serde_json::{Map, Value as Json};
-use trainyard_diagnostic::{Code, Section, Value};
+use trainyard_diagnostic::{Bound, Section, Takes, kinds, section};
 
+use super::learning_rate::{read_rate, takes_rate};
 use crate::OptimizerSection;
 
-/// The range of a hyper-parameter.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Range {
-    /// Any number.
-    Any,
-    /// `> 0`.
-    Positive,
-    /// `>= 0`.
-    NotNegative,
-    /// `>= 1`.
-    One,
-    /// `<= 0`.
-    NotPositive,
-    /// `>= 0` and `< 1`.
-    Fraction,
-    /// True or false.
-    Flag,
-    /// `> 0`, or a schedule.
-    Rate,
-    /// `> 0`, or a schedule that is not a warm-up.
-    RateBehind,
-    /// Ascending numbers.
-    Ascending,
-    /// Numbers `>= 0`.
-    Rates,
+kinds! {
+    /// Hyper-parameters by the kind of optimizer, under TensorFlow's names and defaults.
+    #[derive(Debug, Serialize)]
+    #[serde(untagged)]
+    pub(crate) enum OptimizerKeys = "optimizer" {
+        /// gradient descent
+        "sgd" => Sgd(RateKeys),
+        /// momentum, also Nesterov's
+        "momentum" => Momentum(RateKeys, MomentumKeys),
+        /// momentum as Keras writes it. It differs from `momentum` only when the learning rate changes
+        "keras_momentum" => KerasMomentum(RateKeys, MomentumKeys),
+        /// divides by the root of the sum of squared gradients. Default of the deep part and of custom models, with
+        /// learning rate 0.05
+        "adagrad" => Adagrad(RateKeys, AccumulatorKeys, AdagradKeys),
+        /// Adagrad by dual averaging
+        "adagrad_da" => AdagradDa(RateKeys, SquaredAccumulatorKeys, PenaltyKeys),
+        /// divides by the root of the mean of squared gradients, times the root of the mean of squared updates
+        "adadelta" => Adadelta(OwnRateKeys, AdadeltaKeys),
+        /// mean of the gradients, divided by the root of the mean of their squares
+        "adam" => Adam(OwnRateKeys, AdamKeys),
+        /// divides by the root of the mean of squared gradients
+        "rmsprop" => RmsProp(OwnRateKeys, DecayKeys, RmsPropKeys, CenteredKeys),
+        /// RMSProp as Keras writes it: `epsilon` is added after the root, and without momentum each step decays all rows
+        /// of a table
+        "keras_rmsprop" => KerasRmsProp(OwnRateKeys, DecayKeys, KerasRmsPropKeys, CenteredKeys),
+        /// FTRL-Proximal. Default of the linear part, with learning rate min(0.2, 1/√columns), in combined models
+        /// min(0.005, 1/√columns), in baselines 0.3
+        "ftrl" => Ftrl(RateKeys, PowerKeys, AccumulatorKeys, PenaltyKeys, FtrlKeys),
+        /// gradient descent with penalties by their proximal operators
+        "proximal_sgd" => ProximalSgd(RateKeys, PenaltyKeys),
+        /// Adagrad with penalties by their proximal operators
+        "proximal_adagrad" => ProximalAdagrad(RateKeys, PositiveAccumulatorKeys, PenaltyKeys),
+    }
 }
 
-/// Name, and hyper-parameters with their ranges.
-type Rule = (&'static str, &'static [(&'static str, Range)]);
+section! {
+    /// Learning rate of optimizers that take that of their part of the model by default.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct RateKeys {
+        /// factor of each step: a number > 0, or a schedule (below)
+        learning_rate: Option<Json> = custom(read_rate, takes_rate, "")
+            .optional_or_invalid("that of its part of the model: see `adagrad` and `ftrl`");
+    }
+}
 
-const RATE: (&str, Range) = ("learning_rate", Range::Rate);
-const ACCUMULATOR: (&str, Range) = ("initial_accumulator_value", Range::Positive);
-const L1: (&str, Range) = ("l1_regularization_strength", Range::NotNegative);
-const L2: (&str, Range) = ("l2_regularization_strength", Range::NotNegative);
-const MOMENTUM: (&str, Range) = ("momentum", Range::Fraction);
-const EPSILON: (&str, Range) = ("epsilon", Range::Positive);
-const DECAY: (&str, Range) = ("decay", Range::Fraction);
+section! {
+    /// Learning rate of optimizers with a default of their own.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct OwnRateKeys {
+        /// factor of each step: a number > 0, or a schedule (below)
+        learning_rate: Option<Json> = custom(read_rate, takes_rate, "0.001").optional_with(Json::Null);
+    }
+}
 
-const RULES: [Rule; 12] = [
-    ("sgd", &[RATE]),
-    ("momentum", &[RATE, MOMENTUM, ("use_nesterov", Range::Flag)]),
-    (
-        "keras_momentum",
-        &[RATE, MOMENTUM, ("use_nesterov", Range::Flag)],
-    ),
-    (
-        "adagrad",
-        &[
-            RATE,
-            ("initial_accumulator_value", Range::NotNegative),
-            ("epsilon", Range::NotNegative),
-        ],
-    ),
-    (
-        "adagrad_da",
-        &[
-            RATE,
-            (
-                "initial_gradient_squared_accumulator_value",
-                Range::Positive,
-            ),
-            L1,
-            L2,
-        ],
-    ),
-    ("adadelta", &[RATE, ("rho", Range::Fraction), EPSILON]),
-    (
-        "adam",
-        &[
-            RATE,
-            ("beta1", Range::Fraction),
-            ("beta2", Range::Fraction),
-            EPSILON,
-            ("amsgrad", Range::Flag),
-            ("lazy", Range::Flag),
-            ("weight_decay", Range::NotNegative),
-        ],
-    ),
-    (
-        "rmsprop",
-        &[RATE, DECAY, MOMENTUM, EPSILON, ("centered", Range::Flag)],
-    ),
-    (
-        "keras_rmsprop",
-        &[RATE, DECAY, MOMENTUM, EPSILON, ("centered", Range::Flag)],
-    ),
-    (
-        "ftrl",
-        &[
-            RATE,
-            ("learning_rate_power", Range::NotPositive),
-            ("initial_accumulator_value", Range::NotNegative),
-            L1,
-            L2,
-            ("l2_shrinkage_regularization_strength", Range::NotNegative),
-            ("beta", Range::NotNegative),
-        ],
-    ),
-    ("proximal_sgd", &[RATE, L1, L2]),
-    ("proximal_adagrad", &[RATE, ACCUMULATOR, L1, L2]),
-];
+section! {
+    /// Hyper-parameters of momentum.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct MomentumKeys {
+        /// share of the previous update that each update repeats, >= 0 and < 1
+        momentum: Option<f64> = written(Bound::Fraction).optional_with(0.9);
+        /// takes the gradient where the momentum leads (Nesterov)
+        use_nesterov: Option<bool> = flag().optional_with(false);
+    }
+}
 
-const START: (&str, Range) = ("learning_rate", Range::Positive);
-const STEPS: (&str, Range) = ("decay_steps", Range::Positive);
-const BY_RATE: &[(&str, Range)] = &[
-    START,
-    STEPS,
-    ("decay_rate", Range::Positive),
-    ("staircase", Range::Flag),
-];
+section! {
+    /// Accumulator that may start at 0.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct AccumulatorKeys {
+        /// first value of the sum of squared gradients
+        initial_accumulator_value: Option<f64> = written(Bound::NotNegative).optional_with(0.1);
+    }
+}
 
-const SCHEDULES: [Rule; 9] = [
-    ("exponential_decay", BY_RATE),
-    ("natural_exp_decay", BY_RATE),
-    ("inverse_time_decay", BY_RATE),
-    (
-        "polynomial_decay",
-        &[
-            START,
-            STEPS,
-            ("end_learning_rate", Range::NotNegative),
-            ("power", Range::Any),
-            ("cycle", Range::Flag),
-        ],
-    ),
-    ("cosine_decay", &[START, STEPS, ("alpha", Range::Any)]),
-    (
-        "cosine_decay_restarts",
-        &[
-            START,
-            ("first_decay_steps", Range::Positive),
-            ("t_mul", Range::One),
-            ("m_mul", Range::NotNegative),
-            ("alpha", Range::Any),
-        ],
-    ),
-    (
-        "linear_cosine_decay",
-        &[
-            START,
-            STEPS,
-            ("num_periods", Range::Any),
-            ("alpha", Range::Any),
-            ("beta", Range::Any),
-        ],
-    ),
-    (
-        "piecewise_constant",
-        &[("boundaries", Range::Ascending), ("values", Range::Rates)],
-    ),
-    WARMUP,
-];
-/// A warm-up before another schedule. It is the last in the list of schedules, because a warm-up cannot follow a
-/// warm-up.
-const WARMUP: Rule = (
-    "warmup",
-    &[
-        ("warmup_steps", Range::Positive),
-        ("learning_rate", Range::RateBehind),
-    ],
-);
+section! {
+    /// Accumulator that divides from the first step on, so it cannot start at 0.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct PositiveAccumulatorKeys {
+        /// first value of the sum of squared gradients
+        initial_accumulator_value: Option<f64> = written(Bound::Positive).optional_with(0.1);
+    }
+}
 
-const CLIPPINGS: [Rule; 3] = [
-    ("value", &[("clip", Range::Positive)]),
-    ("norm", &[("clip", Range::Positive)]),
-    ("global_norm", &[("clip", Range::Positive)]),
-];
+section! {
+    /// Accumulator of dual averaging.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct SquaredAccumulatorKeys {
+        /// first value of the sum of squared gradients
+        initial_gradient_squared_accumulator_value: Option<f64> = written(Bound::Positive).optional_with(0.1);
+    }
+}
 
-/// Required keys of a schedule, if its kind has them.
-const SCHEDULE_NEEDS: &[&str] = &[
-    "learning_rate",
-    "warmup_steps",
-    "decay_steps",
-    "decay_rate",
-    "first_decay_steps",
-    "boundaries",
-    "values",
-];
+section! {
+    /// Penalties on the size of values.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct PenaltyKeys {
+        /// penalty on absolute values, which makes values 0
+        l1_regularization_strength: Option<f64> = written(Bound::NotNegative).optional_with(0.0);
+        /// penalty on squared values
+        l2_regularization_strength: Option<f64> = written(Bound::NotNegative).optional_with(0.0);
+    }
+}
+
+section! {
+    /// Hyper-parameters of Adagrad alone.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct AdagradKeys {
+        /// is added to the root of the sum of squares
+        epsilon: Option<f64> = written(Bound::NotNegative).optional_with(0.0);
+    }
+}
+
+section! {
+    /// Hyper-parameters of Adadelta alone.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct AdadeltaKeys {
+        /// share of both means that a step keeps, >= 0 and < 1
+        rho: Option<f64> = written(Bound::Fraction).optional_with(0.95);
+        /// is added to both means before their roots
+        epsilon: Option<f64> = written(Bound::Positive).optional_with(1e-8);
+    }
+}
+
+section! {
+    /// Hyper-parameters of Adam alone.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct AdamKeys {
+        /// share of the mean of gradients that a step keeps, >= 0 and < 1
+        beta1: Option<f64> = written(Bound::Fraction).optional_with(0.9);
+        /// share of the mean of squares that a step keeps, >= 0 and < 1
+        beta2: Option<f64> = written(Bound::Fraction).optional_with(0.999);
+        /// is added to the root of the mean of squares
+        epsilon: Option<f64> = written(Bound::Positive).optional_with(1e-8);
+        /// divides by the largest mean of squares so far (AMSGrad)
+        amsgrad: Option<bool> = flag().optional_with(false);
+        /// `false`: each step updates all rows of a table, as in TensorFlow. `true`: each step updates only the rows of the
+        /// batch, which large tables need
+        lazy: Option<bool> = flag().optional_with(false);
+        /// with a value above 0, each step first multiplies each value that it updates by 1 - learning rate x weight decay
+        /// (AdamW)
+        weight_decay: Option<f64> = written(Bound::NotNegative).optional_with(0.0);
+    }
+}
+
+section! {
+    /// Hyper-parameters of both forms of RMSProp.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct DecayKeys {
+        /// share of the mean of squares that a step keeps, >= 0 and < 1
+        decay: Option<f64> = written(Bound::Fraction).optional_with(0.9);
+        /// share of the previous update that each update repeats, >= 0 and < 1
+        momentum: Option<f64> = written(Bound::Fraction).optional_with(0.0);
+    }
+}
+
+section! {
+    /// Hyper-parameters of TensorFlow 1's RMSProp alone.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct RmsPropKeys {
+        /// is added to the mean of squares before its root
+        epsilon: Option<f64> = written(Bound::Positive).optional_with(1e-10);
+    }
+}
+
+section! {
+    /// Hyper-parameters of Keras's RMSprop alone.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct KerasRmsPropKeys {
+        /// is added to the root of the mean of squares
+        epsilon: Option<f64> = written(Bound::Positive).optional_with(1e-7);
+    }
+}
+
+section! {
+    /// Centering of both forms of RMSProp.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct CenteredKeys {
+        /// divides by the root of the variance instead of the mean of squares
+        centered: Option<bool> = flag().optional_with(false);
+    }
+}
+
+section! {
+    /// Hyper-parameters of FTRL before those that it shares.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct PowerKeys {
+        /// power of the sum of squares by which learning rates fall, <= 0
+        learning_rate_power: Option<f64> = written(Bound::NotPositive).optional_with(-0.5);
+    }
+}
+
+section! {
+    /// Hyper-parameters of FTRL alone.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct FtrlKeys {
+        /// penalty on squared values that is part of the gradient
+        l2_shrinkage_regularization_strength: Option<f64> = written(Bound::NotNegative).optional_with(0.0);
+        /// adds beta / (2 x learning rate) to `l2_regularization_strength`
+        beta: Option<f64> = written(Bound::NotNegative).optional_with(0.0);
+    }
+}
+
+kinds! {
+    /// Keys of `train.clip_gradients` by its kind.
+    #[derive(Debug, Serialize)]
+    #[serde(untagged)]
+    pub(crate) enum ClippingKeys = "kind of clipping" {
+        /// scales all gradients of a step if their common Euclidean norm exceeds `clip` (`tf.clip_by_global_norm`)
+        "global_norm" => GlobalNorm(ClipKeys),
+        /// scales the gradient of each variable whose Euclidean norm exceeds `clip` (`tf.clip_by_norm`)
+        "norm" => Norm(ClipKeys),
+        /// limits each number of a gradient to -`clip` to `clip` (`tf.clip_by_value`)
+        "value" => Value(ClipKeys),
+    }
+}
+
+section! {
+    /// Bound of every kind of clipping.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct ClipKeys {
+        /// the bound, > 0
+        clip: Option<f64> = written(Bound::Positive).required_or_invalid("5.0");
+    }
+}
+
+pub(super) fn takes_linear_optimizer() -> Takes {
+    Takes::TableByKind(OptimizerKeys::kinds().or("ftrl"))
+}
+
+pub(super) fn read_linear_optimizer(
+    section: &Section<'_>,
+    key: &'static str,
+) -> Option<OptimizerSection> {
+    read(section.section(key)?, "ftrl")
+}
+
+pub(super) fn takes_optimizer() -> Takes {
+    Takes::TableByKind(OptimizerKeys::kinds().or("adagrad"))
+}
+
+pub(super) fn read_optimizer(section: &Section<'_>, key: &'static str) -> Option<OptimizerSection> {
+    read(section.section(key)?, "adagrad")
+}
 
 /// Reads an optimizer. Without a kind it is the default one.
-pub(super) fn read(section: Section<'_>, default: &str) -> Option<OptimizerSection> {
-    read_kind(section, "optimizer", &RULES, default, &[])
-}
-
-/// Reads a bound on gradients.
-pub(super) fn read_clipping(section: Section<'_>) -> Option<OptimizerSection> {
-    if section.node("kind").is_none() {
-        section.missing("kind", "\"global_norm\"");
-    }
-    read_kind(
-        section,
-        "kind of clipping",
-        &CLIPPINGS,
-        "global_norm",
-        &["clip"],
-    )
-}
-
-/// Reads a kind and its parameters. Without a kind it is the default one. `needed` contains parameters that are
-/// required if the kind has them.
-fn read_kind(
-    section: Section<'_>,
-    what: &str,
-    rules: &[Rule],
-    default: &str,
-    needed: &[&str],
-) -> Option<OptimizerSection> {
-    let known: Vec<(&str, Rule)> = rules.iter().map(|rule| (rule.0, *rule)).collect();
-    let rule = match section.node("kind") {
-        Some(_) => section.choice("kind", what, &known),
-        None => rules.iter().find(|(name, _)| *name == default).copied(),
-    };
-    let Some((kind, parameters)) = rule else {
-        // Without the kind the keys cannot be checked, so only the kind is reported.
-        rules.iter().for_each(|(_, keys)| {
-            section.know(&keys.iter().map(|(key, _)| *key).collect::<Vec<_>>())
-        });
-        return None;
-    };
-    let mut values = Map::new();
-    for &(name, range) in parameters {
-        if let Some(value) = parameter(&section, name, range) {
-            values.insert(name.to_owned(), value);
-        }
-    }
-    for &(name, _) in parameters {
-        if needed.contains(&name) && section.node(name).is_none() {
-            section.missing(
-                name,
-                if name == "boundaries" {
-                    "[1000]"
-                } else {
-                    "0.1"
-                },
-            );
-        }
-    }
+fn read(section: Section<'_>, default: &'static str) -> Option<OptimizerSection> {
+    let read = OptimizerKeys::read_kind(&section, &OptimizerKeys::kinds().or(default));
     section.finish();
+    let (kind, keys) = read?;
     Some(OptimizerSection {
         kind: kind.to_owned(),
-        values,
+        values: given(&keys),
     })
 }
 
-fn parameter(section: &Section<'_>, name: &'static str, range: Range) -> Option<Json> {
-    match range {
-        Range::Flag => section.flag(name).map(Json::from),
-        Range::Rate | Range::RateBehind
-            if matches!(
-                section.node(name).map(|node| &node.value),
-                Some(Value::Table(_))
-            ) =>
-        {
-            let inner = section.section(name)?;
-            let known = if range == Range::Rate {
-                &SCHEDULES[..]
-            } else {
-                &SCHEDULES[..SCHEDULES.len() - 1]
-            };
-            if inner.node("kind").is_none() {
-                inner.missing("kind", "\"exponential_decay\"");
-                known.iter().for_each(|(_, keys)| {
-                    inner.know(&keys.iter().map(|(key, _)| *key).collect::<Vec<_>>())
-                });
-                return None;
-            }
-            let schedule = read_kind(inner, "schedule", known, "", SCHEDULE_NEEDS)?;
-            let counts = |key: &str| {
-                schedule
-                    .values
-                    .get(key)
-                    .and_then(Json::as_array)
-                    .map(Vec::len)
-            };
-            if let (Some(boundaries), Some(values)) = (counts("boundaries"), counts("values"))
-                && values != boundaries + 1
-            {
-                let message = format!(
-                    "values must be one more than the {boundaries} boundaries, given {values}"
-                );
-                section.fail(Code::E1002, name, message);
-            }
-            Some(schedule.fields().into())
-        }
-        Range::Ascending | Range::Rates => {
-            let numbers = section.numbers(name)?;
-            if range == Range::Ascending && numbers.windows(2).any(|pair| pair[0] >= pair[1]) {
-                section.fail(Code::E1002, name, format!("{name} must ascend"));
-            }
-            if range == Range::Rates
-                && let Some(bad) = numbers.iter().find(|number| **number < 0.0)
-            {
-                section.fail(
-                    Code::E1002,
-                    name,
-                    format!("{name} must be >= 0, given {bad:?}"),
-                );
-            }
-            Some(numbers.into())
-        }
-        _ => number(section, name, range),
-    }
+pub(super) fn takes_clipping() -> Takes {
+    Takes::TableByKind(ClippingKeys::kinds())
 }
 
-fn number(section: &Section<'_>, name: &'static str, range: Range) -> Option<Json> {
-    // The check uses single precision, in which 1e-50 is 0. The value keeps its full precision.
-    let value = section.single(name)?;
-    let given = section.number(name)?;
-    let (holds, rule) = match range {
-        Range::Positive | Range::Rate | Range::RateBehind => (value > 0.0, "> 0"),
-        Range::NotNegative => (value >= 0.0, ">= 0"),
-        Range::One => (value >= 1.0, ">= 1"),
-        Range::NotPositive => (value <= 0.0, "<= 0"),
-        Range::Fraction => ((0.0..1.0).contains(&value), ">= 0 and < 1"),
-        Range::Any | Range::Flag | Range::Ascending | Range::Rates => (true, ""),
+/// Reads a bound on gradients.
+pub(super) fn read_clipping(section: &Section<'_>, key: &'static str) -> Option<OptimizerSection> {
+    let section = section.section(key)?;
+    let read = ClippingKeys::read_kind(&section, &ClippingKeys::kinds());
+    section.finish();
+    let (kind, keys) = read?;
+    Some(OptimizerSection {
+        kind: kind.to_owned(),
+        values: given(&keys),
+    })
+}
+
+/// Returns the keys that a table has, of one section or of several.
+pub(super) fn given(keys: &impl Serialize) -> Map<String, Json> {
+    let sections = match serde_json::to_value(keys) {
+        Ok(Json::Array(sections)) => sections,
+        Ok(section) => vec![section],
+        Err(error) => unreachable!("flags, texts and finite numbers are JSON: {error}"),
     };
-    if !holds {
-        section.fail(
-            Code::E1002,
-            name,
-            format!("{name} must be {rule}, given {given:?}"),
-        );
-    }
-    Some(given.into())
+    let fields = sections.into_iter().flat_map(|section| match section {
+        Json::Object(fields) => fields,
+        _ => Map::new(),
+    });
+    fields.filter(|(_, value)| !value.is_null()).collect()
 }

@@ -1,7 +1,7 @@
 //! `[strategy]`: distribution of training.
 
 use serde::Serialize;
-use trainyard_diagnostic::{Code, Diagnostic, Section, Takes, section};
+use trainyard_diagnostic::{Code, Diagnostic, Section, Takes, kinds, section};
 
 use crate::{Encoding, InputConfig, Partitioner, Placement, Sharding, Update};
 
@@ -51,11 +51,56 @@ section! {
         /// gradients on the way and nothing else. The rounding error of the gradients of dense variables is added to their
         /// next gradients
         payload: Option<Encoding> = choice("payload", &Encoding::NAMES).or_invalid(Encoding::Float32);
-        /// `{ kind = "min_size", min_shard_bytes = 262144, max_shards = .. }`, `{ kind = "max_size", max_shard_bytes = .. }`,
-        /// `{ kind = "fixed", num_shards = .. }`
-        partitioner: Option<Partitioner> = custom(read_partitioner, || Takes::AnyTable, "")
+        /// rule that cuts variables into slices: `{ kind = "min_size", min_shard_bytes = 262144, max_shards = .. }`,
+        /// `{ kind = "max_size", max_shard_bytes = .. }`, `{ kind = "fixed", num_shards = .. }`; keys
+        /// below
+        partitioner: Option<Partitioner> = custom(read_partitioner, takes_partitioner, "")
             .or_invalid(Partitioner::default())
             .said("`min_size`, one part per server at most");
+    }
+}
+
+kinds! {
+    /// Keys of `strategy.partitioner` by its kind (`tf.distribute.experimental.partitioners`).
+    #[derive(Debug)]
+    pub(crate) enum PartitionerKeys = "partitioner" {
+        /// as many slices as keep each at `min_shard_bytes` or more
+        "min_size" => MinSize(MinSizeKeys),
+        /// as few slices as keep each at `max_shard_bytes` or less
+        "max_size" => MaxSize(MaxSizeKeys),
+        /// the same number of slices of every variable, at most its rows
+        "fixed" => Fixed(FixedKeys),
+    }
+}
+
+section! {
+    /// Keys of the partitioner by a least size.
+    #[derive(Debug)]
+    pub(crate) struct MinSizeKeys {
+        /// minimum bytes of a slice
+        min_shard_bytes: usize = integer(1..=SHARD_BYTES_MAX).or(Partitioner::MIN_SHARD_BYTES);
+        /// maximum number of slices of a variable
+        max_shards: Option<usize> = integer(1..=SHARDS_MAX).optional("one for each server");
+    }
+}
+
+section! {
+    /// Keys of the partitioner by a largest size.
+    #[derive(Debug)]
+    pub(crate) struct MaxSizeKeys {
+        /// maximum bytes of a slice
+        max_shard_bytes: Option<usize> = integer(1..=SHARD_BYTES_MAX).required_or_invalid("16_777_216");
+        /// maximum number of slices of a variable
+        max_shards: Option<usize> = integer(1..=SHARDS_MAX).optional("no bound");
+    }
+}
+
+section! {
+    /// Keys of the partitioner with a fixed number of slices.
+    #[derive(Debug)]
+    pub(crate) struct FixedKeys {
+        /// number of slices of a variable
+        num_shards: Option<usize> = integer(1..=SHARDS_MAX).required_or_invalid("2");
     }
 }
 
@@ -188,14 +233,6 @@ impl Replication {
     ];
 }
 
-/// Name of a partitioner.
-#[derive(Clone, Copy, PartialEq)]
-enum Cut {
-    Fixed,
-    MinSize,
-    MaxSize,
-}
-
 pub(crate) fn read(section: Section<'_>) -> Option<StrategyConfig> {
     let keys = StrategyKeys::read_keys(&section)?;
     let update = update(&section, &keys);
@@ -317,60 +354,25 @@ pub(crate) fn settle(root: &Section<'_>, strategy: &StrategyConfig, input: &Inpu
         .push(Diagnostic::error(Code::E1006, message).help("leave out input.train.sharding"));
 }
 
+fn takes_partitioner() -> Takes {
+    Takes::TableByKind(PartitionerKeys::kinds())
+}
+
 fn read_partitioner(section: &Section<'_>, key: &'static str) -> Option<Partitioner> {
     let section = section.section(key)?;
-    if section.node("kind").is_none() {
-        section.missing("kind", "\"min_size\"");
-    }
-    let known = [
-        ("fixed", Cut::Fixed),
-        ("min_size", Cut::MinSize),
-        ("max_size", Cut::MaxSize),
-    ];
-    let Some(kind) = section
-        .node("kind")
-        .and_then(|_| section.choice("kind", "partitioner", &known))
-    else {
-        section.know(&[
-            "num_shards",
-            "min_shard_bytes",
-            "max_shard_bytes",
-            "max_shards",
-        ]);
-        section.finish();
-        return None;
-    };
-    let required = |key: &'static str, most: u64, example: &str| {
-        if section.node(key).is_none() {
-            section.missing(key, example);
-        }
-        section.integer(key, 1..=most).map(|number| number as usize)
-    };
-    let max_shards = || {
-        section
-            .integer("max_shards", 1..=SHARDS_MAX)
-            .map(|count| count as usize)
-    };
-    let config = match kind {
-        Cut::Fixed => required("num_shards", SHARDS_MAX, "2")
-            .map(|num_shards| Partitioner::Fixed { num_shards }),
-        Cut::MinSize => {
-            let bytes = section.integer("min_shard_bytes", 1..=SHARD_BYTES_MAX);
-            Some(Partitioner::MinSize {
-                min_shard_bytes: bytes.map_or(Partitioner::MIN_SHARD_BYTES, |bytes| bytes as usize),
-                max_shards: max_shards(),
-            })
-        }
-        Cut::MaxSize => {
-            let max_shards = max_shards();
-            required("max_shard_bytes", SHARD_BYTES_MAX, "16_777_216").map(|max_shard_bytes| {
-                Partitioner::MaxSize {
-                    max_shard_bytes,
-                    max_shards,
-                }
-            })
-        }
-    };
+    let read = PartitionerKeys::read_kind(&section, &PartitionerKeys::kinds());
     section.finish();
-    config
+    match read?.1 {
+        PartitionerKeys::MinSize(keys) => Some(Partitioner::MinSize {
+            min_shard_bytes: keys.min_shard_bytes,
+            max_shards: keys.max_shards,
+        }),
+        PartitionerKeys::MaxSize(keys) => Some(Partitioner::MaxSize {
+            max_shard_bytes: keys.max_shard_bytes?,
+            max_shards: keys.max_shards,
+        }),
+        PartitionerKeys::Fixed(keys) => Some(Partitioner::Fixed {
+            num_shards: keys.num_shards?,
+        }),
+    }
 }

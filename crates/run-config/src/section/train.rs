@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use trainyard_diagnostic::{Bound, Code, Section, Takes, Value, section};
 
-use super::optimizer;
+use super::optimizer::{read_clipping, takes_clipping};
 use crate::OptimizerSection;
 
 section! {
@@ -15,7 +15,7 @@ section! {
         /// more step
         max_steps: Option<u64> = integer(1..=u64::MAX).optional("when the input is used up");
         /// `{ kind = "global_norm", clip = 5.0 }`; also `norm` (of each variable) and `value`
-        clip_gradients: Option<OptimizerSection> = custom(read_clipping, || Takes::AnyTable, "").optional("none");
+        clip_gradients: Option<OptimizerSection> = custom(read_clipping, takes_clipping, "").optional("none");
         /// `{ from = "runs/old", variables = "dnn/.*", rename = { "new/name" = "old/name" } }`: initial values of a new
         /// model. `variables` is a regular expression that must match whole names. `from` is one of: a model folder or a
         /// checkpoint in it, an export or a folder of exports (the newest is used), a checkpoint of TensorFlow, a
@@ -103,10 +103,6 @@ pub(crate) fn read(section: Section<'_>) -> Option<TrainSpec> {
     let train = TrainSpec::read_keys(&section);
     section.finish();
     train
-}
-
-fn read_clipping(section: &Section<'_>, key: &'static str) -> Option<OptimizerSection> {
-    section.section(key).and_then(optimizer::read_clipping)
 }
 
 fn warm_start_takes() -> Takes {

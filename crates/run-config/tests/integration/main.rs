@@ -2,5 +2,6 @@
 
 mod declared;
 mod dynamic;
+mod hyper_parameters;
 mod job;
 mod page;

@@ -462,6 +462,11 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
             "hidden_units = [10]",
             "hidden_units = [10]\nloss = \"focal\"",
         ),
+        JOB.replace("kind = \"numeric\"", "kind = \"numeric\"\ntime = \"hour\"")
+            .replace(
+                "kind = \"bucketized\"",
+                "kind = \"bucketized\"\ntime = \"hour\"",
+            ),
     ];
     for job in &jobs {
         parse(job, &[]).unwrap_or_else(|problems| panic!("{}", render_all(&problems)));

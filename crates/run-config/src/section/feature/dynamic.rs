@@ -1,51 +1,43 @@
 //! Dynamic features: the rules by which their ids get and lose rows.
 
-use trainyard_diagnostic::Section;
+use trainyard_diagnostic::section;
 
-use crate::{DynamicConfig, FeatureKind};
+use crate::DynamicConfig;
 
 /// Most rows of a table: row indices have 32 bits.
 const ROWS_MAX: u64 = u32::MAX as u64;
 /// Default for the rows of a table.
-const ROWS_DEFAULT: u64 = 1_000_000;
+const ROWS_DEFAULT: u32 = 1_000_000;
 /// Most occurrences that an id may need for a row.
 const ADMIT_AFTER_MAX: u64 = u32::MAX as u64;
 /// Longest time that an id may go unused: the largest integer of TOML.
 const EXPIRE_AFTER_MAX: u64 = i64::MAX as u64;
 
-/// Settings of a dynamic table, without its column.
-#[derive(Clone, Copy)]
-pub(super) struct Said {
-    table: DynamicConfig,
-    integers: bool,
-}
-
-impl Said {
-    pub(super) fn of(self, column: String) -> FeatureKind {
-        let Self { table, integers } = self;
-        FeatureKind::Dynamic {
-            column,
-            integers,
-            table,
-        }
+section! {
+    /// Keys of `dynamic` features alone.
+    #[derive(Debug)]
+    pub(crate) struct DynamicKeys {
+        /// maximum number of rows of the table, over all servers. A full table gives the row that has gone unused for
+        /// longest to a new id
+        rows_max: u32 = integer(1..=ROWS_MAX).or(ROWS_DEFAULT);
+        /// number of the occurrence at which an id gets its row; the gradients of earlier occurrences are dropped and
+        /// counted
+        admit_after: u32 = integer(1..=ADMIT_AFTER_MAX).or(1);
+        /// an id that does not occur for this many steps loses its row
+        expire_after_steps: Option<u64> = integer(1..=EXPIRE_AFTER_MAX).optional("never");
+        /// an id that does not occur for this many seconds of training loses its row
+        expire_after_secs: Option<u64> = integer(1..=EXPIRE_AFTER_MAX).optional("never");
     }
 }
 
-/// Reads every key, so that every mistake is reported. Returns `None` if there was one.
-pub(super) fn read(section: &Section<'_>) -> Option<Said> {
-    let before = section.problems().len();
-    let rows_max = section
-        .integer("rows_max", 1..=ROWS_MAX)
-        .unwrap_or(ROWS_DEFAULT);
-    let admit_after = section
-        .integer("admit_after", 1..=ADMIT_AFTER_MAX)
-        .unwrap_or(1);
-    let table = DynamicConfig {
-        rows_max: rows_max as u32,
-        admit_after: admit_after as u32,
-        expire_after_steps: section.integer("expire_after_steps", 1..=EXPIRE_AFTER_MAX),
-        expire_after_secs: section.integer("expire_after_secs", 1..=EXPIRE_AFTER_MAX),
-    };
-    let integers = section.flag("integers").unwrap_or(false);
-    (section.problems().len() == before).then_some(Said { table, integers })
+impl DynamicKeys {
+    /// Returns the rules of the table.
+    pub(super) fn table(&self) -> DynamicConfig {
+        DynamicConfig {
+            rows_max: self.rows_max,
+            admit_after: self.admit_after,
+            expire_after_steps: self.expire_after_steps,
+            expire_after_secs: self.expire_after_secs,
+        }
+    }
 }

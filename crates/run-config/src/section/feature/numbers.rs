@@ -1,138 +1,251 @@
 //! Numeric columns, and the boundaries of their buckets.
 
-use trainyard_diagnostic::{Code, Section, Value};
+use trainyard_diagnostic::{Bound, Code, Section, Takes, Value, section};
 
 use crate::{Normalizer, Numbers, Operand, Time, TimePart, TimeUnit};
 
 /// Most numbers in a field.
 const WIDTH_MAX: u64 = 1 << 20;
 
-/// Settings of the numbers, without their column.
-pub(super) struct Said(Numbers);
-
-impl Said {
-    pub(super) fn of(&self, column: String) -> Numbers {
-        Numbers {
-            column,
-            ..self.0.clone()
-        }
+section! {
+    /// Keys of features of numbers.
+    #[derive(Debug)]
+    pub(crate) struct NumberKeys {
+        /// numbers in a field, `2` or `[2, 2]`
+        shape: Option<usize> = custom(read_shape, takes_shape, "1").or_invalid(1);
+        /// `none`; `log1p`: ln(1 + x), where numbers below 0 count as 0; `log`: ln(x), where numbers below 1e-7 count as
+        /// 1e-7; `min_max`: (x - min) / (max - min); `standardize`: (x - mean) / stddev
+        normalizer: Option<NormalizerName> = choice("normalizer", &NormalizerName::NAMES).or_invalid(NormalizerName::None);
+        /// for `standardize`, the subtrahend; `trainyard stats` prints it
+        mean: Option<f32> = single(Bound::None).optional("required with it");
+        /// for `standardize`, the divisor, not 0; `trainyard stats` prints it
+        stddev: Option<f32> = single(Bound::None).optional("required with it");
+        /// for `min_max`, the number that becomes 0
+        min: Option<f32> = single(Bound::None).optional("required with it");
+        /// for `min_max`, the number that becomes 1
+        max: Option<f32> = single(Bound::None).optional("required with it");
+        /// `[least, greatest]`, applied before the normalizer
+        clip: Option<[f32; 2]> = custom(read_clip, || Takes::Numbers, "").optional_or_invalid("none");
+        /// another column of numbers, which is subtracted, before `clip`; `default` also replaces missing values of that
+        /// column
+        minus: Option<String> = text().optional("none");
+        /// another column of numbers, which divides the value (division by 0 gives 0), before `clip`; `default` also
+        /// replaces missing values of that column
+        divided_by: Option<String> = text().optional("none");
+        /// the column holds times, as whole numbers since 1970 in UTC, and the feature is their `hour` (0 to 23) or
+        /// `weekday` (0 is Monday)
+        time: Option<TimePart> = choice("part of a time", &TIME_PARTS).optional_or_invalid("none");
+        /// for `time`, `seconds` or `milliseconds`
+        time_unit: Option<TimeUnit> = choice("unit of times", &TIME_UNITS).or_invalid(TimeUnit::Seconds);
+        /// replaces a missing value (one number, or one for each position)
+        default: Option<Defaults> = custom(read_default, takes_default, "").optional_or_invalid("none: such a row is bad");
     }
 }
 
-pub(super) fn read(section: &Section<'_>) -> Option<Said> {
-    let shape = match section.node("shape").map(|node| &node.value) {
-        None => Some(vec![1]),
-        Some(Value::Integer(_)) => section
-            .integer("shape", 1..=WIDTH_MAX)
-            .map(|length| vec![length]),
-        Some(_) => section.integers("shape", 1..=WIDTH_MAX),
-    };
-    let width = shape.map(|shape| {
-        shape
-            .iter()
-            .try_fold(1_u64, |all, length| all.checked_mul(*length))
-    });
-    let width = match width {
-        Some(Some(width)) if width <= WIDTH_MAX => Some(width as usize),
-        Some(_) => {
+section! {
+    /// Keys of `bucketized` features alone.
+    #[derive(Debug)]
+    pub(crate) struct BoundaryKeys {
+        /// ascending numbers
+        boundaries: Option<Vec<f32>> = custom(read_boundaries, || Takes::Numbers, "").required_or_invalid("[18, 25, 40, 65]");
+    }
+}
+
+const TIME_PARTS: [(&str, TimePart); 2] =
+    [("hour", TimePart::Hour), ("weekday", TimePart::Weekday)];
+const TIME_UNITS: [(&str, TimeUnit); 2] = [
+    ("seconds", TimeUnit::Seconds),
+    ("milliseconds", TimeUnit::Milliseconds),
+];
+
+/// Numbers that replace missing values.
+#[derive(Debug, Clone)]
+pub(crate) enum Defaults {
+    /// One number for all positions.
+    Alike(f32),
+    /// A number for each position.
+    Each(Vec<f32>),
+}
+
+impl NumberKeys {
+    /// Returns the numbers, without their column.
+    pub(super) fn numbers(&self, section: &Section<'_>) -> Option<Numbers> {
+        let default = self.defaults(section);
+        let time = self.time(section);
+        let operand = self.operand(section);
+        let normalizer = self.normalizer(section)?;
+        let width = self.shape?;
+        if time.is_some() && width != 1 {
             section.fail(
-                Code::E1002,
-                "shape",
-                format!("shape must hold at most {WIDTH_MAX} numbers"),
+                Code::E1006,
+                "time",
+                "time and shape cannot be both set: a field holds one time",
             );
-            None
         }
-        None => None,
-    };
-    let default = read_default(section, width.unwrap_or(1));
-    let time = read_time(section);
-    let operand = read_operand(section);
-    let clip = read_clip(section);
-    let normalizer = read_normalizer(section)?;
-    let width = width?;
-    if time.is_some() && width != 1 {
-        section.fail(
-            Code::E1006,
-            "time",
-            "time and shape cannot be both set: a field holds one time",
-        );
+        if time.is_some() && operand.is_some() {
+            section.fail(
+                Code::E1006,
+                "time",
+                "time cannot be combined with minus or divided_by",
+            );
+        }
+        if default.is_none() && section.node("default").is_some() {
+            return None;
+        }
+        Some(Numbers {
+            column: String::new(),
+            width,
+            time,
+            operand,
+            clip: self.clip,
+            normalizer,
+            default,
+        })
     }
-    if time.is_some() && operand.is_some() {
-        section.fail(
-            Code::E1006,
-            "time",
-            "time cannot be combined with minus or divided_by",
-        );
-    }
-    let column = String::new();
-    Some(Said(Numbers {
-        column,
-        width,
-        time,
-        operand,
-        clip,
-        normalizer,
-        default: default?,
-    }))
-}
 
-fn read_time(section: &Section<'_>) -> Option<Time> {
-    let parts = [("hour", TimePart::Hour), ("weekday", TimePart::Weekday)];
-    let units = [
-        ("seconds", TimeUnit::Seconds),
-        ("milliseconds", TimeUnit::Milliseconds),
-    ];
-    let unit = match section.node("time_unit") {
-        Some(_) => section.choice("time_unit", "unit of times", &units),
-        None => Some(TimeUnit::Seconds),
-    };
-    if section.node("time").is_none() {
-        if section.node("time_unit").is_some() {
+    fn time(&self, section: &Section<'_>) -> Option<Time> {
+        if section.node("time").is_none() && section.node("time_unit").is_some() {
             section.fail(
                 Code::E1006,
                 "time_unit",
                 "time_unit needs time = \"hour\" or \"weekday\"",
             );
         }
-        return None;
+        Some(Time {
+            part: self.time?,
+            unit: self.time_unit?,
+        })
     }
-    Some(Time {
-        part: section.choice("time", "part of a time", &parts)?,
-        unit: unit?,
-    })
-}
 
-fn read_operand(section: &Section<'_>) -> Option<Operand> {
-    let minus = section.text("minus");
-    let divided_by = section.text("divided_by");
-    for (key, column) in [("minus", &minus), ("divided_by", &divided_by)] {
-        if column.as_deref() == Some("") {
-            section.fail(
-                Code::E1002,
-                key,
-                format!("{key} must name a column of the input, given \"\""),
-            );
+    fn operand(&self, section: &Section<'_>) -> Option<Operand> {
+        for (key, column) in [("minus", &self.minus), ("divided_by", &self.divided_by)] {
+            if column.as_deref() == Some("") {
+                section.fail(
+                    Code::E1002,
+                    key,
+                    format!("{key} must name a column of the input, given \"\""),
+                );
+            }
+        }
+        match (self.minus.clone(), self.divided_by.clone()) {
+            (Some(_), Some(_)) => {
+                section.fail(
+                    Code::E1006,
+                    "divided_by",
+                    "minus and divided_by cannot be both set",
+                );
+                None
+            }
+            (Some(column), None) => Some(Operand::Minus(column)),
+            (None, Some(column)) => Some(Operand::DividedBy(column)),
+            (None, None) => None,
         }
     }
-    match (minus, divided_by) {
-        (Some(_), Some(_)) => {
-            section.fail(
-                Code::E1006,
-                "divided_by",
-                "minus and divided_by cannot be both set",
-            );
+
+    /// Returns a number for each position.
+    fn defaults(&self, section: &Section<'_>) -> Option<Vec<f32>> {
+        let width = self.shape.unwrap_or(1);
+        match self.default.clone()? {
+            Defaults::Alike(number) => Some(vec![number; width]),
+            Defaults::Each(numbers) if numbers.len() == width => Some(numbers),
+            Defaults::Each(numbers) => {
+                let message = format!(
+                    "default must be one number, or one for each of the {width} of shape, given {}",
+                    numbers.len()
+                );
+                section.fail(Code::E1002, "default", message);
+                None
+            }
+        }
+    }
+
+    fn normalizer(&self, section: &Section<'_>) -> Option<Normalizer> {
+        let name = self.normalizer?;
+        let moments = Pair {
+            keys: ["mean", "stddev"],
+            values: [self.mean, self.stddev],
+            normalizer: "standardize",
+        };
+        let range = Pair {
+            keys: ["min", "max"],
+            values: [self.min, self.max],
+            normalizer: "min_max",
+        };
+        let moments = if name == NormalizerName::Standardize {
+            Some(moments.needed(section)?)
+        } else {
+            moments.refused(section)?;
+            None
+        };
+        let range = if name == NormalizerName::MinMax {
+            Some(range.needed(section)?)
+        } else {
+            range.refused(section)?;
+            None
+        };
+        match name {
+            NormalizerName::None => Some(Normalizer::None),
+            NormalizerName::Log1p => Some(Normalizer::Log1p),
+            NormalizerName::Log => Some(Normalizer::Log),
+            NormalizerName::Standardize => {
+                let [mean, stddev] = moments?;
+                if !stddev.is_normal() {
+                    section.fail(
+                        Code::E1002,
+                        "stddev",
+                        format!("stddev must not be 0, given {stddev}"),
+                    );
+                    return None;
+                }
+                Some(Normalizer::Standardize { mean, stddev })
+            }
+            NormalizerName::MinMax => {
+                let [min, max] = range?;
+                if max <= min {
+                    section.fail(
+                        Code::E1002,
+                        "max",
+                        format!("max must be above min ({min}), given {max}"),
+                    );
+                    return None;
+                }
+                Some(Normalizer::MinMax { min, max })
+            }
+        }
+    }
+}
+
+fn takes_shape() -> Takes {
+    let least = 1;
+    let most = WIDTH_MAX;
+    Takes::AnyOf(vec![
+        Takes::Integer { least, most },
+        Takes::Integers { least, most },
+    ])
+}
+
+/// Reads the lengths of a field's axes. Returns the numbers in a field.
+fn read_shape(section: &Section<'_>, key: &'static str) -> Option<usize> {
+    let shape = match section.node(key)?.value {
+        Value::Integer(_) => vec![section.integer(key, 1..=WIDTH_MAX)?],
+        _ => section.integers(key, 1..=WIDTH_MAX)?,
+    };
+    let width = shape
+        .iter()
+        .try_fold(1_u64, |all, length| all.checked_mul(*length));
+    match width {
+        Some(width) if width <= WIDTH_MAX => Some(width as usize),
+        _ => {
+            let message = format!("shape must hold at most {WIDTH_MAX} numbers");
+            section.fail(Code::E1002, key, message);
             None
         }
-        (Some(column), None) => Some(Operand::Minus(column)),
-        (None, Some(column)) => Some(Operand::DividedBy(column)),
-        (None, None) => None,
     }
 }
 
-fn read_clip(section: &Section<'_>) -> Option<[f32; 2]> {
-    section.node("clip")?;
+fn read_clip(section: &Section<'_>, key: &'static str) -> Option<[f32; 2]> {
     let bounds: Vec<f32> = section
-        .numbers("clip")?
+        .numbers(key)?
         .iter()
         .map(|bound| *bound as f32)
         .collect();
@@ -142,40 +255,66 @@ fn read_clip(section: &Section<'_>) -> Option<[f32; 2]> {
         }
         _ => {
             let message = format!("clip must be a lower and a higher number, given {bounds:?}");
-            section.fail(Code::E1002, "clip", message);
+            section.fail(Code::E1002, key, message);
             None
         }
     }
 }
 
-/// Reads one number for all positions, or one number each. Returns `Some(None)` if none is given.
-#[allow(clippy::option_option)]
-fn read_default(section: &Section<'_>, width: usize) -> Option<Option<Vec<f32>>> {
-    match section.node("default").map(|node| &node.value) {
-        None => Some(None),
-        Some(Value::List(_)) => {
-            let numbers = section.numbers("default")?;
-            if numbers.len() != width {
-                let message = format!(
-                    "default must be one number, or one for each of the {width} of shape, given {}",
-                    numbers.len()
-                );
-                section.fail(Code::E1002, "default", message);
-                return None;
-            }
-            Some(Some(
-                numbers.into_iter().map(|number| number as f32).collect(),
-            ))
+fn takes_default() -> Takes {
+    Takes::AnyOf(vec![Takes::Number(Bound::None), Takes::Numbers])
+}
+
+/// Reads one number for all positions, or one number each.
+fn read_default(section: &Section<'_>, key: &'static str) -> Option<Defaults> {
+    match section.node(key)?.value {
+        Value::List(_) => {
+            let numbers = section.numbers(key)?;
+            let numbers = numbers.into_iter().map(|number| number as f32);
+            Some(Defaults::Each(numbers.collect()))
         }
-        Some(_) => section
-            .single("default")
-            .map(|number| Some(vec![number; width])),
+        _ => section.single(key).map(Defaults::Alike),
+    }
+}
+
+/// The two parameters of a normalizer, which go with it alone.
+struct Pair {
+    keys: [&'static str; 2],
+    values: [Option<f32>; 2],
+    normalizer: &'static str,
+}
+
+impl Pair {
+    /// Returns the parameters of a normalizer that needs them.
+    fn needed(&self, section: &Section<'_>) -> Option<[f32; 2]> {
+        if let [Some(first), Some(second)] = self.values {
+            return Some([first, second]);
+        }
+        let [first, second] = self.keys;
+        let normalizer = self.normalizer;
+        let message = format!(
+            "normalizer {normalizer} needs {first} and {second}; `trainyard stats` prints them"
+        );
+        section.fail(Code::E1005, "normalizer", message);
+        None
+    }
+
+    /// Refuses the parameters of another normalizer.
+    fn refused(&self, section: &Section<'_>) -> Option<()> {
+        if self.values == [None, None] {
+            return Some(());
+        }
+        let [first, second] = self.keys;
+        let normalizer = self.normalizer;
+        let message = format!("{first} and {second} need normalizer = \"{normalizer}\"");
+        section.fail(Code::E1006, "normalizer", message);
+        None
     }
 }
 
 /// Names of the normalizers, without their parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NormalizerName {
+pub(crate) enum NormalizerName {
     None,
     Log1p,
     Log,
@@ -183,103 +322,23 @@ enum NormalizerName {
     Standardize,
 }
 
-fn read_normalizer(section: &Section<'_>) -> Option<Normalizer> {
-    let known = [
-        ("none", NormalizerName::None),
-        ("log1p", NormalizerName::Log1p),
-        ("log", NormalizerName::Log),
-        ("min_max", NormalizerName::MinMax),
-        ("standardize", NormalizerName::Standardize),
+impl NormalizerName {
+    const NAMES: [(&'static str, Self); 5] = [
+        ("none", Self::None),
+        ("log1p", Self::Log1p),
+        ("log", Self::Log),
+        ("min_max", Self::MinMax),
+        ("standardize", Self::Standardize),
     ];
-    let name = match section.node("normalizer") {
-        Some(_) => section.choice("normalizer", "normalizer", &known)?,
-        None => NormalizerName::None,
-    };
-    let moments = read_pair(
-        section,
-        "mean",
-        "stddev",
-        name == NormalizerName::Standardize,
-        "standardize",
-    )?;
-    let range = read_pair(
-        section,
-        "min",
-        "max",
-        name == NormalizerName::MinMax,
-        "min_max",
-    )?;
-    match name {
-        NormalizerName::None => Some(Normalizer::None),
-        NormalizerName::Log1p => Some(Normalizer::Log1p),
-        NormalizerName::Log => Some(Normalizer::Log),
-        NormalizerName::Standardize => {
-            let (mean, stddev) = moments?;
-            if !stddev.is_normal() {
-                section.fail(
-                    Code::E1002,
-                    "stddev",
-                    format!("stddev must not be 0, given {stddev}"),
-                );
-                return None;
-            }
-            Some(Normalizer::Standardize { mean, stddev })
-        }
-        NormalizerName::MinMax => {
-            let (min, max) = range?;
-            if max <= min {
-                section.fail(
-                    Code::E1002,
-                    "max",
-                    format!("max must be above min ({min}), given {max}"),
-                );
-                return None;
-            }
-            Some(Normalizer::MinMax { min, max })
-        }
-    }
 }
 
-/// Reads the two parameters of a normalizer. They are required with it and refused without it, which gives
-/// `Some(None)`.
-#[allow(clippy::option_option)]
-fn read_pair(
-    section: &Section<'_>,
-    first: &'static str,
-    second: &'static str,
-    is_needed: bool,
-    normalizer: &str,
-) -> Option<Option<(f32, f32)>> {
-    match (is_needed, section.single(first), section.single(second)) {
-        (true, Some(first), Some(second)) => Some(Some((first, second))),
-        (true, _, _) => {
-            let message = format!(
-                "normalizer {normalizer} needs {first} and {second}; `trainyard stats` prints them"
-            );
-            section.fail(Code::E1005, "normalizer", message);
-            None
-        }
-        (false, None, None) => Some(None),
-        (false, _, _) => {
-            let message = format!("{first} and {second} need normalizer = \"{normalizer}\"");
-            section.fail(Code::E1006, "normalizer", message);
-            None
-        }
-    }
-}
-
-pub(super) fn read_boundaries(section: &Section<'_>) -> Option<Vec<f32>> {
-    let Some(numbers) = section.numbers("boundaries") else {
-        if section.node("boundaries").is_none() {
-            section.missing("boundaries", "[18, 25, 40, 65]");
-        }
-        return None;
-    };
+fn read_boundaries(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>> {
+    let numbers = section.numbers(key)?;
     let boundaries: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
     if boundaries.is_empty() {
         section.fail(
             Code::E1002,
-            "boundaries",
+            key,
             "boundaries must hold at least one number, given none",
         );
         return None;
@@ -289,7 +348,7 @@ pub(super) fn read_boundaries(section: &Section<'_>) -> Option<Vec<f32>> {
             "boundaries must fit into 32 bits, given {:?}",
             numbers[position]
         );
-        section.fail(Code::E1002, "boundaries", message);
+        section.fail(Code::E1002, key, message);
         return None;
     }
     if let Some(pair) = boundaries.windows(2).find(|pair| pair[0] >= pair[1]) {
@@ -297,7 +356,7 @@ pub(super) fn read_boundaries(section: &Section<'_>) -> Option<Vec<f32>> {
             "boundaries must ascend, given {} before {}",
             pair[0], pair[1]
         );
-        section.fail(Code::E1002, "boundaries", message);
+        section.fail(Code::E1002, key, message);
         return None;
     }
     Some(boundaries)

@@ -1,22 +1,92 @@
 //! Parts of the model that a feature feeds: `wide` and `deep`.
 
-use trainyard_diagnostic::{Code, Diagnostic, Section, Value};
+use trainyard_diagnostic::{Bound, Code, Diagnostic, Section, Takes, Value, section};
 
-use super::Kind;
+use super::FeatureKeys;
 use crate::{Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, ModelKind};
 
 /// Largest dimension of an embedding.
 const DIMENSION_MAX: u64 = 1 << 16;
 
+section! {
+    /// Parts of the model that a feature feeds, whatever its kind.
+    #[derive(Debug)]
+    pub(crate) struct PartKeys {
+        /// feeds the linear part
+        wide: Option<bool> = flag().optional("true in `linear_*`, `fm_*` and `deepfm_*` models, else false");
+        /// feeds the deep part: `true`, `false`, `"indicator"`, `{ indicator = true }`, `{ embedding = 8 }`, with the
+        /// options below
+        deep: Option<Given> = custom(read_deep, takes_deep, "")
+            .optional_or_invalid("numeric: true; in models without linear part bucketized too");
+    }
+}
+
+section! {
+    /// Keys of a table `deep`.
+    #[derive(Debug)]
+    pub(crate) struct DeepKeys {
+        /// one position per id, with its count or summed weight (`indicator_column`)
+        indicator: Option<bool> = flag().optional("false");
+        /// number of values of a learned vector per id (`embedding_column`)
+        embedding: Option<usize> = integer(1..=DIMENSION_MAX).optional("none");
+        /// `mean`, `sqrtn` or `sum` over the ids of a row
+        combiner: Option<Combiner> = choice("combiner", &Combiner::NAMES).or_invalid(Combiner::Mean);
+        /// longer vectors are scaled to this length before they are combined
+        max_norm: Option<f32> = single(Bound::Positive).optional("none");
+        /// features that name the same table share it
+        table: Option<String> = text().optional("its own");
+        /// with `false`, training does not change the vectors, which usually come from `train.warm_start`. Their gradients
+        /// are zeros and are still sent
+        trainable: bool = flag().or(true);
+    }
+}
+
+/// The form in which a job says how a feature is deep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// `true`.
+    Yes,
+    /// `false`.
+    No,
+    /// `"indicator"`.
+    Indicator,
+    /// A table, which is read when the kind is known to take one.
+    Table,
+    /// Another value.
+    Other,
+}
+
+fn takes_deep() -> Takes {
+    Takes::AnyOf(vec![
+        Takes::Flag,
+        Takes::Choice(vec!["indicator"]),
+        Takes::Table(DeepKeys::keys()),
+    ])
+}
+
+fn read_deep(section: &Section<'_>, key: &'static str) -> Option<Given> {
+    Some(match &section.node(key)?.value {
+        Value::Flag(true) => Given::Yes,
+        Value::Flag(false) => Given::No,
+        Value::Text(text) if text == "indicator" => Given::Indicator,
+        Value::Table(_) => Given::Table,
+        _ => Given::Other,
+    })
+}
+
 /// Reads whether the feature is wide, and how it is deep, with the defaults of the model's kind.
 pub(super) fn read(
     section: &Section<'_>,
-    kind: Kind,
+    keys: &FeatureKeys,
     model: Option<ModelKind>,
 ) -> Option<(bool, Option<Deep>)> {
-    let wide = section.flag("wide");
-    let plain = matches!(kind, Kind::Numeric | Kind::Bucketized).then_some(Deep::Dense);
-    let (given, deep) = read_deep(section, kind, plain.clone())?;
+    let PartKeys { wide, deep: given } = PartKeys::read_keys(section)?;
+    let plain = matches!(keys, FeatureKeys::Numeric(_) | FeatureKeys::Bucketized(..))
+        .then_some(Deep::Dense);
+    let deep = match given {
+        None | Some(Given::No) => None,
+        Some(given) => Some(deep(section, keys, given)?),
+    };
     let Some(model) = model else {
         return Some((wide.unwrap_or(true), deep));
     };
@@ -35,9 +105,9 @@ pub(super) fn read(
     let wide = wide.unwrap_or(model.wide_by_default());
     let deep = if !model.has_deep() {
         None
-    } else if given {
+    } else if given.is_some() {
         deep
-    } else if model.has_dnn() && (kind == Kind::Numeric || !model.has_linear()) {
+    } else if model.has_dnn() && (matches!(keys, FeatureKeys::Numeric(_)) || !model.has_linear()) {
         plain
     } else {
         None
@@ -163,65 +233,45 @@ fn buckets(kind: &FeatureKind) -> Option<u64> {
     }
 }
 
-/// Reads `deep`. The flag tells whether the key is present.
-fn read_deep(
-    section: &Section<'_>,
-    kind: Kind,
-    plain: Option<Deep>,
-) -> Option<(bool, Option<Deep>)> {
-    let Some(node) = section.node("deep") else {
-        return Some((false, None));
-    };
-    let deep = match &node.value {
-        Value::Flag(false) => return Some((true, None)),
-        Value::Flag(true) if plain.is_some() => plain,
-        Value::Text(text) if text == "indicator" && kind != Kind::Numeric => Some(Deep::Indicator),
-        Value::Table(_) if kind != Kind::Numeric => read_table(section.section("deep")?)?,
+/// Returns how a feature is deep, if its kind can be so.
+fn deep(section: &Section<'_>, keys: &FeatureKeys, given: Given) -> Option<Deep> {
+    let deep = match (given, keys) {
+        (Given::Yes, FeatureKeys::Numeric(_) | FeatureKeys::Bucketized(..)) => Some(Deep::Dense),
+        (Given::Indicator | Given::Table, FeatureKeys::Numeric(_)) => None,
+        (Given::Indicator, _) => Some(Deep::Indicator),
+        (Given::Table, _) => read_table(section.section("deep")?)?,
         _ => None,
     };
     // An indicator would be as wide as the number of ids.
-    let deep = deep.filter(|deep| kind != Kind::Dynamic || *deep != Deep::Indicator);
+    let is_dynamic = matches!(keys, FeatureKeys::Dynamic(..));
+    let deep = deep.filter(|deep| !is_dynamic || *deep != Deep::Indicator);
     if deep.is_none() {
-        let rule = match kind {
-            Kind::Numeric => {
+        let rule = match keys {
+            FeatureKeys::Numeric(_) => {
                 "deep of a numeric feature must be true or false; to embed numbers, bucketize them first"
             }
-            Kind::Bucketized => {
+            FeatureKeys::Bucketized(..) => {
                 "deep must be true, false, { indicator = true } or { embedding = 8 }"
             }
-            Kind::Dynamic => "deep of a dynamic feature must be { embedding = 8 } or false",
+            FeatureKeys::Dynamic(..) => {
+                "deep of a dynamic feature must be { embedding = 8 } or false"
+            }
             _ => "deep must be { embedding = 8 }, { indicator = true } or false",
         };
         section.fail(Code::E1002, "deep", rule);
-        return None;
     }
-    Some((true, deep))
+    deep
 }
 
 /// Reads a table of `deep`. Returns `None` after a reported mistake, and `Some(None)` if it has no valid content.
 #[allow(clippy::option_option)]
 fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
     let before = inner.problems().len();
-    let indicator = inner.flag("indicator");
-    let dimension = inner.integer("embedding", 1..=DIMENSION_MAX);
-    let combiner = match inner.node("combiner") {
-        Some(_) => inner.choice("combiner", "combiner", &Combiner::NAMES),
-        None => Some(Combiner::Mean),
-    };
-    let max_norm = inner.single("max_norm");
-    if let Some(norm) = max_norm.filter(|norm| *norm <= 0.0) {
-        inner.fail(
-            Code::E1002,
-            "max_norm",
-            format!("max_norm must be > 0, given {norm}"),
-        );
-    }
-    let table = inner.text("table");
-    let trainable = inner.flag("trainable").unwrap_or(true);
+    let keys = DeepKeys::read_keys(&inner)?;
     let extra = ["combiner", "max_norm", "table", "trainable"]
         .into_iter()
         .find(|key| inner.node(key).is_some());
-    if let (None, Some(key)) = (dimension, extra) {
+    if let (None, Some(key)) = (keys.embedding, extra) {
         inner.fail(Code::E1006, key, format!("{key} needs an embedding"));
     }
     let problems = inner.problems();
@@ -229,19 +279,15 @@ fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
     if problems.len() > before {
         return None;
     }
-    Some(match (indicator, dimension) {
+    Some(match (keys.indicator, keys.embedding) {
         (Some(true), None) => Some(Deep::Indicator),
-        (None | Some(false), Some(dimension)) => {
-            let dimension = dimension as usize;
-            let combiner = combiner?;
-            Some(Deep::Embedding(Embedding {
-                dimension,
-                combiner,
-                max_norm,
-                table,
-                trainable,
-            }))
-        }
+        (None | Some(false), Some(dimension)) => Some(Deep::Embedding(Embedding {
+            dimension,
+            combiner: keys.combiner?,
+            max_norm: keys.max_norm,
+            table: keys.table,
+            trainable: keys.trainable,
+        })),
         _ => None,
     })
 }

@@ -2,10 +2,37 @@
 
 use std::path::Path;
 
-use trainyard_diagnostic::{Code, Section, Value};
+use trainyard_diagnostic::{Code, Section, Takes, Value, section};
 
 use super::BUCKETS_MAX;
 use crate::FeatureKind;
+
+section! {
+    /// Keys of `vocabulary` features alone.
+    #[derive(Debug)]
+    pub(crate) struct VocabularyKeys {
+        /// the values
+        values: Option<Listed> = custom(read_values, takes_values, "").optional_or_invalid("required, or `file`");
+        /// file beside the job with one value per line
+        file: Option<String> = text().optional("required, or `values`");
+        /// use only this many of the values, the first ones
+        size: Option<usize> = integer(1..=BUCKETS_MAX).optional("all");
+        /// number of ids that all other values share; 0 = other values have no id
+        oov_buckets: u32 = integer(0..=BUCKETS_MAX).or(0);
+        /// id of the values that are not listed
+        default: Option<u32> = integer(0..=BUCKETS_MAX).optional("none: such a value has no id");
+        /// fields are whole numbers, and -1 means no value
+        integers: Option<bool> = flag().optional("true if `values` are numbers, else false");
+    }
+}
+
+/// Values as a job lists them.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    texts: Vec<String>,
+    /// Whether the job lists whole numbers.
+    integers: bool,
+}
 
 /// Settings of a vocabulary, without its column.
 pub(super) struct Said {
@@ -33,74 +60,69 @@ impl Said {
     }
 }
 
-pub(super) fn read(path: &Path, section: &Section<'_>) -> Option<Said> {
-    let oov_buckets = section.integer("oov_buckets", 0..=BUCKETS_MAX).unwrap_or(0) as u32;
-    let default = section
-        .integer("default", 0..=BUCKETS_MAX)
-        .map(|id| id as u32);
-    let size = section
-        .integer("size", 1..=BUCKETS_MAX)
-        .map(|size| size as usize);
-    let listed = read_values(section);
-    let file = section.text("file");
-    let integers = section
-        .flag("integers")
-        .or(listed.as_ref().map(|(_, integers)| *integers));
-    let integers = integers.unwrap_or(false);
-    let (key, mut values) = match (listed, file) {
-        (Some(_), Some(_)) => {
-            section.fail(Code::E1006, "file", "values and file cannot be both set");
-            return None;
-        }
-        (Some((values, _)), None) => ("values", values),
-        (None, Some(file)) => ("file", read_file(path, section, &file)?),
-        (None, None) => {
-            if section.node("values").is_none() {
-                section.missing("values", "[\"red\", \"green\"]");
+impl VocabularyKeys {
+    /// Returns the values with the rules for all others.
+    pub(super) fn listed(&self, path: &Path, section: &Section<'_>) -> Option<Said> {
+        let oov_buckets = self.oov_buckets;
+        let default = self.default;
+        let listed = self.values.clone();
+        let of_values = listed.as_ref().map(|listed| listed.integers);
+        let integers = self.integers.or(of_values).unwrap_or(false);
+        let (key, mut values) = match (listed, &self.file) {
+            (Some(_), Some(_)) => {
+                section.fail(Code::E1006, "file", "values and file cannot be both set");
+                return None;
             }
+            (Some(Listed { texts, .. }), None) => ("values", texts),
+            (None, Some(file)) => ("file", read_file(path, section, file)?),
+            (None, None) => {
+                if section.node("values").is_none() {
+                    section.missing("values", "[\"red\", \"green\"]");
+                }
+                return None;
+            }
+        };
+        if let Some(size) = self.size {
+            if size > values.len() {
+                let message = format!(
+                    "size must be at most the {} values there are, given {size}",
+                    values.len()
+                );
+                section.fail(Code::E1002, "size", message);
+                return None;
+            }
+            values.truncate(size);
+        }
+        if values.is_empty() {
+            section.fail(
+                Code::E1002,
+                key,
+                "a vocabulary must hold at least one value, given none",
+            );
             return None;
         }
-    };
-    if let Some(size) = size {
-        if size > values.len() {
+        if default.is_some() && oov_buckets > 0 {
+            section.fail(
+                Code::E1006,
+                "default",
+                "default and oov_buckets cannot be both set",
+            );
+        }
+        if let Some(default) = default.filter(|default| *default as usize >= values.len()) {
             let message = format!(
-                "size must be at most the {} values there are, given {size}",
+                "default must be below the number of values ({}), given {default}",
                 values.len()
             );
-            section.fail(Code::E1002, "size", message);
-            return None;
+            section.fail(Code::E1002, "default", message);
         }
-        values.truncate(size);
+        check(section, key, &values, integers)?;
+        Some(Said {
+            values,
+            oov_buckets,
+            default,
+            integers,
+        })
     }
-    if values.is_empty() {
-        section.fail(
-            Code::E1002,
-            key,
-            "a vocabulary must hold at least one value, given none",
-        );
-        return None;
-    }
-    if default.is_some() && oov_buckets > 0 {
-        section.fail(
-            Code::E1006,
-            "default",
-            "default and oov_buckets cannot be both set",
-        );
-    }
-    if let Some(default) = default.filter(|default| *default as usize >= values.len()) {
-        let message = format!(
-            "default must be below the number of values ({}), given {default}",
-            values.len()
-        );
-        section.fail(Code::E1002, "default", message);
-    }
-    check(section, key, &values, integers)?;
-    Some(Said {
-        values,
-        oov_buckets,
-        default,
-        integers,
-    })
 }
 
 fn check(
@@ -136,10 +158,13 @@ fn check(
     Some(())
 }
 
+fn takes_values() -> Takes {
+    Takes::AnyOf(vec![Takes::Texts, Takes::Numbers])
+}
+
 /// Reads the values: strings, or integers for a column of integers.
-fn read_values(section: &Section<'_>) -> Option<(Vec<String>, bool)> {
-    let node = section.node("values")?;
-    let items = match &node.value {
+fn read_values(section: &Section<'_>, key: &'static str) -> Option<Listed> {
+    let items = match &section.node(key)?.value {
         Value::List(items) => items.as_slice(),
         _ => &[],
     };
@@ -150,10 +175,13 @@ fn read_values(section: &Section<'_>) -> Option<(Vec<String>, bool)> {
             _ => None,
         })
         .collect();
-    if !items.is_empty() && numbers.len() == items.len() {
-        return Some((numbers, true));
-    }
-    section.texts("values").map(|values| (values, false))
+    let integers = !items.is_empty() && numbers.len() == items.len();
+    let texts = if integers {
+        numbers
+    } else {
+        section.texts(key)?
+    };
+    Some(Listed { texts, integers })
 }
 
 /// Reads a file with one value per line. Spaces are kept, and a carriage return at the end of a line is dropped
