@@ -12,6 +12,7 @@ mod files;
 mod foreign_names;
 mod job;
 mod keys;
+mod limit;
 mod local_dir;
 mod model;
 mod reader;

@@ -3,13 +3,26 @@
 use serde_json::{Map, Value, json};
 use trainyard_diagnostic::{Bound, Key, Kind, Kinds, Preset, Takes};
 
-use crate::keys;
+use crate::limit::{Effect, Limit};
+use crate::{keys, section};
 
 /// Returns the schema (draft 7). A table whose keys depend on its kind is one of several closed tables, so that editors
 /// complete the keys of the kind.
 pub fn schema() -> Value {
     let mut definitions = Definitions::default();
-    let mut schema = definitions.table(&keys());
+    let keys = keys();
+    let mut schema = definitions.table(&keys);
+    for (section, limits) in [
+        ("input", section::input::limits()),
+        ("model", section::model::limits()),
+        ("strategy", section::strategy::limits()),
+    ] {
+        let keys = keys.iter().find(|key| key.name == section);
+        if let Some(Takes::Table(keys)) = keys.map(|key| &key.takes) {
+            let limits: Vec<Value> = limits.iter().map(|limit| rule(keys, limit)).collect();
+            schema["properties"][section]["allOf"] = limits.into();
+        }
+    }
     schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     schema["title"] = json!("Trainyard job file");
     let tables = definitions.0.into_iter();
@@ -18,6 +31,28 @@ pub fn schema() -> Value {
         .collect::<Map<_, _>>()
         .into();
     schema
+}
+
+/// Returns the rule of a limit between keys of a section.
+fn rule(keys: &[Key], limit: &Limit) -> Value {
+    let by = keys.iter().find(|key| key.name == limit.by);
+    let default = match by.map(|by| &by.preset) {
+        Some(Preset::Value(name)) => Some(name.trim_matches('"')),
+        _ => None,
+    };
+    // A section that does not name the kind has the default one.
+    let must_name = match default {
+        Some(default) if limit.names.contains(&default) => vec![],
+        _ => vec![limit.by],
+    };
+    let effect = match limit.effect {
+        Effect::Required => json!({ "required": [limit.key] }),
+        Effect::Refused => json!({ "properties": { limit.key: false } }),
+    };
+    json!({
+        "if": { "properties": { limit.by: { "enum": limit.names } }, "required": must_name },
+        "then": effect,
+    })
 }
 
 /// Tables by kind, which several keys refer to.

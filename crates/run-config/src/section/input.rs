@@ -3,6 +3,7 @@
 use serde::Serialize;
 use trainyard_diagnostic::{Code, Section, Takes, section};
 
+use crate::limit::{Limit, OfSome, of_some};
 use crate::{BadRows, Compression, Format, IndexBase, Sharding};
 
 /// Most records in a batch or a shuffle buffer.
@@ -155,6 +156,45 @@ pub struct InputPart {
     pub prefetch_batches: usize,
 }
 
+/// Keys that have meaning for some formats only.
+const OF_SOME_FORMATS: [OfSome<Format>; 4] = [
+    ("columns", is_separated),
+    ("trim", is_separated),
+    ("compression", |format| format != Format::Parquet),
+    ("index_base", |format| matches!(format, Format::LibSvm(_))),
+];
+
+fn is_separated(format: Format) -> bool {
+    matches!(format, Format::Csv | Format::Tsv)
+}
+
+/// Returns the limits of the keys by the format.
+pub(crate) fn limits() -> Vec<Limit> {
+    of_some("format", &Format::NAMES, &OF_SOME_FORMATS)
+}
+
+/// Refuses keys that have no meaning for files of this format.
+fn check_keys(section: &Section<'_>, format: Format) {
+    for (key, has_meaning) in OF_SOME_FORMATS {
+        if has_meaning(format) || section.node(key).is_none() {
+            continue;
+        }
+        let why = match format {
+            _ if key == "index_base" => "is for format = \"libsvm\"",
+            Format::TfRecord => {
+                "is for text: a TFRecord names its features and holds their values as they are"
+            }
+            Format::Parquet => {
+                "is for other formats: a Parquet file names its columns, holds values as they are, and says how they are compressed"
+            }
+            Format::LibSvm(_) | Format::Csv | Format::Tsv => {
+                "is for other formats: the columns of libsvm are label, qid, index and value"
+            }
+        };
+        section.fail(Code::E1006, key, format!("{key} {why}"));
+    }
+}
+
 pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
     let keys = InputKeys::read_keys(&section)?;
     if section.node("train").is_none() {
@@ -168,31 +208,8 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
             format!("columns must be unique, `{twice}` is given twice"),
         );
     }
-    let (without, why): (&[&str], _) = match keys.format {
-        Some(Format::TfRecord) => (
-            &["columns", "trim"],
-            "is for text: a TFRecord names its features and holds their values as they are",
-        ),
-        Some(Format::Parquet) => (
-            &["columns", "trim", "compression"],
-            "is for other formats: a Parquet file names its columns, holds values as they are, and says how they are compressed",
-        ),
-        Some(Format::LibSvm(_)) => (
-            &["columns", "trim"],
-            "is for other formats: the columns of libsvm are label, qid, index and value",
-        ),
-        Some(Format::Csv | Format::Tsv) | None => (&[], ""),
-    };
-    for key in without.iter().filter(|key| section.node(key).is_some()) {
-        section.fail(Code::E1006, key, format!("{key} {why}"));
-    }
-    let has_indices = matches!(keys.format, None | Some(Format::LibSvm(_)));
-    if section.node("index_base").is_some() && !has_indices {
-        section.fail(
-            Code::E1006,
-            "index_base",
-            "index_base is for format = \"libsvm\"",
-        );
+    if let Some(format) = keys.format {
+        check_keys(&section, format);
     }
     let format = keys.format.map(|format| match format {
         Format::LibSvm(_) if keys.index_base == 0 => Format::LibSvm(IndexBase::Zero),

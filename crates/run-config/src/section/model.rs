@@ -5,6 +5,7 @@ use trainyard_diagnostic::{Bound, Code, Diagnostic, Key, Section, Takes, section
 use super::optimizer::{
     read_linear_optimizer, read_optimizer, takes_linear_optimizer, takes_optimizer,
 };
+use crate::limit::{Limit, OfSome, of_some, required_by};
 use crate::{
     Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossConfig, LossReduction,
     ModelConfig, ModelKind, OptimizerSection,
@@ -211,16 +212,10 @@ fn loss(section: &Section<'_>, keys: &ModelKeys) -> Option<LossConfig> {
         },
         other => other,
     };
-    if !matches!(loss, LossConfig::Focal { .. }) {
-        for key in ["focal_gamma", "focal_alpha"]
-            .into_iter()
-            .filter(|key| section.node(key).is_some())
-        {
-            section.fail(
-                Code::E1006,
-                key,
-                format!("{key} has no meaning without loss = \"focal\""),
-            );
+    for (key, has_meaning) in OF_SOME_LOSSES {
+        if !has_meaning(loss) && section.node(key).is_some() {
+            let message = format!("{key} has no meaning without loss = \"focal\"");
+            section.fail(Code::E1006, key, message);
         }
     }
     Some(loss)
@@ -266,48 +261,74 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
     Some(thresholds)
 }
 
-/// Refuses keys that have no meaning for this kind of model.
+/// Keys that have meaning for some kinds of models only.
+const OF_SOME_KINDS: [OfSome<ModelKind>; 11] = [
+    ("hidden_units", ModelKind::has_dnn),
+    ("activation", ModelKind::has_dnn),
+    ("dropout", ModelKind::has_dnn),
+    ("batch_norm", ModelKind::has_dnn),
+    ("cross_layers", |kind| kind.family == Family::Dcn),
+    ("dnn_optimizer", |kind| kind.has_deep() && !kind.is_custom()),
+    ("linear_optimizer", |kind| {
+        kind.has_linear() || kind.family == Family::Baseline
+    }),
+    ("sparse_combiner", ModelKind::has_linear),
+    ("head", |kind| kind.goal == Goal::Estimator),
+    ("n_classes", |kind| kind.goal != Goal::Regressor),
+    ("label_dimension", |kind| kind.goal != Goal::Classifier),
+];
+
+/// Keys of custom models, which are unknown to others.
+const OF_CUSTOM_MODELS: [OfSome<ModelKind>; 1] = [("optimizer", ModelKind::is_custom)];
+
+/// Keys that some kinds of models require.
+const REQUIRED_BY_KIND: [OfSome<ModelKind>; 2] = [
+    ("hidden_units", |kind| {
+        kind.has_dnn() && !kind.is_custom() && kind.family != Family::Dcn
+    }),
+    ("head", |kind| kind.goal == Goal::Estimator),
+];
+
+/// Parameters of some losses only.
+const OF_SOME_LOSSES: [OfSome<LossConfig>; 2] =
+    [("focal_gamma", is_focal), ("focal_alpha", is_focal)];
+
+fn is_focal(loss: LossConfig) -> bool {
+    matches!(loss, LossConfig::Focal { .. })
+}
+
+/// Returns the limits of the keys by the kind of model and by the loss.
+pub(crate) fn limits() -> Vec<Limit> {
+    let kinds = &ModelKind::NAMES;
+    let mut limits = of_some("kind", kinds, &OF_SOME_KINDS);
+    limits.extend(of_some("kind", kinds, &OF_CUSTOM_MODELS));
+    limits.extend(required_by("kind", kinds, &REQUIRED_BY_KIND));
+    limits.extend(of_some("loss", &LossConfig::NAMES, &OF_SOME_LOSSES));
+    limits
+}
+
+/// Refuses keys that have no meaning for this kind of model, and reports those that it requires.
 fn check_keys(section: &Section<'_>, kind: ModelKind) {
-    let free = kind.is_custom() || kind.family == Family::Dcn;
-    if kind.has_dnn() && !free && section.node("hidden_units").is_none() {
-        section.missing("hidden_units", "[100, 50]");
-    }
-    if kind.goal == Goal::Estimator && section.node("head").is_none() {
-        section.missing("head", "\"multi_label\"");
-    }
-    let linear = kind.has_linear() || kind.family == Family::Baseline;
-    for (key, used) in [
-        ("hidden_units", kind.has_dnn()),
-        ("activation", kind.has_dnn()),
-        ("dropout", kind.has_dnn()),
-        ("batch_norm", kind.has_dnn()),
-        ("cross_layers", kind.family == Family::Dcn),
-        ("dnn_optimizer", kind.has_deep() && !kind.is_custom()),
-        ("linear_optimizer", linear),
-        ("sparse_combiner", kind.has_linear()),
-        ("head", kind.goal == Goal::Estimator),
-    ] {
-        if !used && section.keys().any(|name| name == key) {
-            section.fail(
-                Code::E1006,
-                key,
-                format!("{key} has no meaning for this kind of model"),
-            );
+    let is_given = |key: &str| section.keys().any(|name| name == key);
+    for (key, is_required) in REQUIRED_BY_KIND {
+        if is_required(kind) && !is_given(key) {
+            let example = match key {
+                "hidden_units" => "[100, 50]",
+                _ => "\"multi_label\"",
+            };
+            section.missing(key, example);
         }
     }
-    if kind.goal == Goal::Regressor && section.node("n_classes").is_some() {
-        section.fail(
-            Code::E1006,
-            "n_classes",
-            "n_classes has no meaning for a regressor",
-        );
-    }
-    if kind.goal == Goal::Classifier && section.node("label_dimension").is_some() {
-        section.fail(
-            Code::E1006,
-            "label_dimension",
-            "label_dimension has no meaning for a classifier",
-        );
+    for (key, has_meaning) in OF_SOME_KINDS {
+        if !has_meaning(kind) && is_given(key) {
+            let model = match key {
+                "n_classes" => "a regressor",
+                "label_dimension" => "a classifier",
+                _ => "this kind of model",
+            };
+            let message = format!("{key} has no meaning for {model}");
+            section.fail(Code::E1006, key, message);
+        }
     }
 }
 

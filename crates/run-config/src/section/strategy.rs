@@ -3,6 +3,7 @@
 use serde::Serialize;
 use trainyard_diagnostic::{Code, Diagnostic, Section, Takes, kinds, section};
 
+use crate::limit::{Limit, OfSome, of_some, required_by};
 use crate::{Encoding, InputConfig, Partitioner, Placement, Sharding, Update};
 
 /// Most slices of a variable.
@@ -255,6 +256,23 @@ pub(crate) fn read(section: Section<'_>) -> Option<StrategyConfig> {
     })
 }
 
+/// Keys that have meaning for some kinds of strategies only.
+const OF_SOME_KINDS: [OfSome<StrategyKind>; 2] = [
+    ("replicas", StrategyKind::has_replicas),
+    ("update", |kind| kind == StrategyKind::ParameterServer),
+];
+
+/// Returns the limits of the keys by the kind and by the update mode. Batches of a step belong to synchronous training,
+/// which does not always name its mode.
+pub(crate) fn limits() -> Vec<Limit> {
+    let is_bounded = |mode: Mode| mode == Mode::Ssp;
+    let bound: [OfSome<Mode>; 1] = [("staleness_steps_max", is_bounded)];
+    let mut limits = of_some("kind", &StrategyKind::NAMES, &OF_SOME_KINDS);
+    limits.extend(of_some("update", &Mode::NAMES, &bound));
+    limits.extend(required_by("update", &Mode::NAMES, &bound));
+    limits
+}
+
 /// Returns the update mode with its parameters, and reports parameters of other modes.
 fn update(section: &Section<'_>, keys: &StrategyKeys) -> Option<UpdateSection> {
     // The other strategies support synchronous updates only.
@@ -315,22 +333,24 @@ fn check(section: &Section<'_>, keys: &StrategyKeys, update: Option<UpdateSectio
         );
     }
     let Some(kind) = keys.kind else { return };
-    if kind != StrategyKind::ParameterServer && section.node("update").is_some() {
-        let message = "update can be chosen under kind = \"parameter_server\" only: the others are synchronous, \
-                       one device needs none";
-        fail("update", message);
-    }
     if kind != StrategyKind::ParameterServer && keys.replication == Some(Replication::InGraph) {
         fail(
             "replication",
             "replication = \"in_graph\" goes with kind = \"parameter_server\" only",
         );
     }
-    if keys.replicas.is_some() && !kind.has_replicas() {
-        fail(
-            "replicas",
-            "replicas belongs to kind = \"mirrored\" and kind = \"central_storage\"",
-        );
+    for (key, has_meaning) in OF_SOME_KINDS {
+        if has_meaning(kind) || section.node(key).is_none() {
+            continue;
+        }
+        let message = match key {
+            "replicas" => "replicas belongs to kind = \"mirrored\" and kind = \"central_storage\"",
+            _ => {
+                "update can be chosen under kind = \"parameter_server\" only: the others are synchronous, \
+                 one device needs none"
+            }
+        };
+        fail(key, message);
     }
 }
 

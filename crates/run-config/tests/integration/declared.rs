@@ -354,9 +354,22 @@ fn refused_by(whole: &Value, schema: &Value, value: &Value, place: &str) -> Vec<
         let table = name.and_then(|name| whole.pointer(name));
         return refused(table.expect("a definition"), value, place);
     }
+    if *schema == Value::Bool(false) {
+        return one(true);
+    }
     if let Some(parts) = schema.get("allOf") {
+        let mut rest = schema.clone();
+        rest.as_object_mut().expect("words").remove("allOf");
         let parts = parts.as_array().expect("parts").iter();
+        let parts = parts.chain(rest.get("type").map(|_| &rest));
         return parts.flat_map(|part| refused(part, value, place)).collect();
+    }
+    if let Some(condition) = schema.get("if") {
+        return if refused(condition, value, place).is_empty() {
+            refused(&schema["then"], value, place)
+        } else {
+            Vec::new()
+        };
     }
     if let Some(forms) = schema.get("anyOf") {
         let mut forms = forms.as_array().expect("forms").iter();
@@ -369,7 +382,8 @@ fn refused_by(whole: &Value, schema: &Value, value: &Value, place: &str) -> Vec<
             .filter(|form| refused(form, value, place).is_empty());
         return one(fitting.count() != 1);
     }
-    match schema["type"].as_str().expect("a type") {
+    let kind = schema.get("type").and_then(Value::as_str);
+    match kind.unwrap_or("object") {
         "boolean" => one(!value.is_boolean()),
         "string" => one(!value.is_string()),
         kind @ ("integer" | "number") => {
@@ -394,18 +408,16 @@ fn refused_by(whole: &Value, schema: &Value, value: &Value, place: &str) -> Vec<
             let Some(fields) = value.as_object() else {
                 return one(true);
             };
-            let Some(properties) = schema.get("properties") else {
-                return Vec::new();
-            };
-            let required = schema["required"].as_array().expect("names").iter();
-            let lacks =
-                required.filter(|name| !fields.contains_key(name.as_str().expect("a name")));
+            let properties = schema.get("properties");
+            let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+            let lacks = required(schema).filter(|name| !fields.contains_key(*name));
             let mut found: Vec<String> = lacks.map(|name| format!("{place}.{name}")).collect();
             for (name, field) in fields {
                 let place = format!("{place}.{name}");
-                match properties.get(name) {
+                match properties.and_then(|properties| properties.get(name)) {
                     Some(property) => found.extend(refused(property, field, &place)),
-                    None => found.push(place),
+                    None if is_closed => found.push(place),
+                    None => {}
                 }
             }
             found
@@ -413,13 +425,21 @@ fn refused_by(whole: &Value, schema: &Value, value: &Value, place: &str) -> Vec<
     }
 }
 
-/// Returns a job as JSON, with another value of a key such as `model.dnn_optimizer`, or of its one feature.
+/// Returns the keys that a table must have.
+fn required(schema: &Value) -> impl Iterator<Item = &str> {
+    let names = schema.get("required").and_then(Value::as_array);
+    let names = names.into_iter().flatten();
+    names.map(|name| name.as_str().expect("a name"))
+}
+
+/// Returns a job as JSON, with another section or key such as `model.dnn_optimizer`, or with this one feature.
 fn job_with(place: &str, text: &str) -> Value {
     let mut job: Value = toml::from_str(&read("configs/census.toml")).expect("TOML");
     let mut value: Value = toml::from_str(&format!("value = {text}")).expect("TOML");
     match place.split_once('.') {
         Some((section, key)) => job[section][key] = value["value"].take(),
-        None => job[place] = vec![value["value"].take()].into(),
+        None if place == "feature" => job[place] = vec![value["value"].take()].into(),
+        None => job[place] = value["value"].take(),
     }
     job
 }
@@ -495,6 +515,30 @@ fn the_schema_has_the_keys_of_each_kind_and_refuses_those_of_others() {
     ] {
         let places = refused(&schema(), &job_with(place, text), "");
         assert_eq!(places.len(), 1, "{text}: {places:?}");
+    }
+}
+
+#[test]
+fn the_schema_refuses_keys_without_meaning_for_the_kind_of_model_input_or_strategy() {
+    let linear = "{ kind = \"linear_classifier\" }";
+    let job = job_with("model", linear);
+    assert_eq!(refused(&schema(), &job, ""), Vec::<String>::new());
+    for (section, key, value) in [
+        ("model", "hidden_units", "[9]"),
+        ("model", "label_dimension", "2"),
+        ("model", "focal_gamma", "1.5"),
+        ("model", "optimizer", "{ kind = \"sgd\" }"),
+        ("model", "kind", "\"dnn_classifier\""),
+        ("input", "index_base", "0"),
+        ("strategy", "replicas", "2"),
+        ("strategy", "staleness_steps_max", "2"),
+        ("strategy", "update", "\"ssp\""),
+    ] {
+        let mut wrong = job.clone();
+        let value: Value = toml::from_str(&format!("value = {value}")).expect("TOML");
+        wrong[section][key] = value["value"].clone();
+        let places = refused(&schema(), &wrong, "");
+        assert_eq!(places.len(), 1, "{section}.{key}: {places:?}");
     }
 }
 
