@@ -19,7 +19,7 @@ use crate::parameters::{GROUP, Parameters, floats};
 /// A network as a [`Model`]: hand `BurnModel::<MyNet>::from_job` to `trainyard::main_with`.
 #[derive(Debug)]
 pub struct BurnModel<N> {
-    /// Where parameters are values to differentiate by.
+    /// The network on the device that records gradients.
     net: N,
     /// The same parameters on the bare device, without what training alone does (dropout).
     frozen: N,
@@ -49,7 +49,7 @@ pub struct BurnFeatures {
     pub weights: Option<Vec<f32>>,
 }
 
-/// Where networks compute.
+/// Returns the device that networks compute on.
 fn device() -> Device {
     #[cfg(feature = "cuda")]
     let device = Device::cuda(0);

@@ -1,4 +1,4 @@
-//! What the user of the adapter writes.
+//! The trait that the user of the adapter implements.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};

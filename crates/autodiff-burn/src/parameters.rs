@@ -10,7 +10,7 @@ use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 /// Optimizer group of every parameter.
 pub(crate) const GROUP: &str = "burn";
 
-/// Which parameter of a module is which variable.
+/// The variables of a module's parameters.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parameters {
     pub(crate) specs: Vec<VariableSpec>,

@@ -21,7 +21,7 @@ pub struct Bases {
     files: Vec<ShardRecord>,
     /// Number of increments over these files.
     increments: usize,
-    /// Whether checkpoints may be incremental.
+    /// Checkpoints may be incremental.
     are_possible: bool,
 }
 

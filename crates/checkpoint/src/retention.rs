@@ -73,7 +73,7 @@ pub struct Keep {
     pub every_n_hours: f64,
     /// Step of the best checkpoint, which also stays.
     pub best: Option<u64>,
-    /// Whether a checkpoint stays until it has been evaluated.
+    /// A checkpoint stays until it has been evaluated.
     pub unevaluated: bool,
 }
 

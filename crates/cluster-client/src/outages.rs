@@ -64,7 +64,7 @@ impl fmt::Debug for Outages {
 pub(crate) struct Outage {
     of: Outages,
     server: String,
-    /// Whether this call noticed the outage before all other calls: the first call logs it.
+    /// This call noticed the outage before all other calls: the first call logs it.
     pub(crate) is_first: bool,
 }
 

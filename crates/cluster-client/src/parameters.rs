@@ -35,9 +35,9 @@ pub struct Step {
     versions: Vec<u64>,
     /// Least version, which must be the same on all servers; absent = any version.
     at_least: Option<u64>,
-    /// Whether the step is pushed without a pull, so that the push names its selection.
+    /// The step is pushed without a pull, so that the push names its selection.
     named: bool,
-    /// Whether some servers have applied the batch of the step.
+    /// Some servers have applied the batch of the step.
     half_applied: bool,
 }
 
@@ -64,7 +64,7 @@ impl Step {
 /// Reply to the pull of a step.
 #[derive(Debug)]
 pub struct PulledStep {
-    /// Whether the step may be computed and pushed. After [`Ticket::Wait`] the same pull may be repeated.
+    /// The right to compute and push the step. After [`Ticket::Wait`] the same pull may be repeated.
     pub ticket: Ticket,
     /// Global step at the pull.
     pub global_step: u64,
@@ -103,7 +103,7 @@ pub struct Push {
     pub stores: Option<Range<usize>>,
     /// The gradients, by variable.
     pub gradients: Gradients,
-    /// Why this worker has rejected its gradients, if it has. The gradients are then empty, and every server records
+    /// Reason for which this worker has rejected its gradients. The gradients are then empty, and every server records
     /// the batch as done.
     pub rejected: Option<Rejection>,
 }
@@ -130,7 +130,7 @@ pub struct Parameters {
     deadline: Duration,
     encoding: Encoding,
     error_feedback: ErrorFeedback,
-    /// Whether the first server is called after the pushes to the others and before the pulls from them.
+    /// The first server is called after the pushes to the others and before the pulls from them.
     in_turn: bool,
     outages: Outages,
 }

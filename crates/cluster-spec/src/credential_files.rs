@@ -14,7 +14,7 @@ pub struct CredentialFiles {
     pub tls_dir: Option<String>,
     /// File of the tokens of the roles.
     pub token_file: Option<String>,
-    /// Whether tasks may listen at addresses that other hosts can reach, without any protection.
+    /// Tasks may listen at addresses that other hosts can reach, without any protection.
     pub insecure_no_auth: bool,
 }
 

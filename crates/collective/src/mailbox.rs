@@ -50,7 +50,7 @@ struct Slot {
 struct Inbound {
     /// Bytes of messages for operations that have not begun.
     waiting_bytes: usize,
-    /// Whether the peer sends nothing more.
+    /// The peer sends nothing more.
     left: bool,
 }
 

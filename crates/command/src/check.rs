@@ -192,7 +192,7 @@ fn told(label: &LabelConfig, found: Checked) -> impl Iterator<Item = Diagnostic>
     of_files.chain(of_records)
 }
 
-/// Which of the records that were looked at are bad.
+/// Share of bad records among those that were looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BadShare {
     /// All of them: then the job is wrong, not the records.

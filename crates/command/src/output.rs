@@ -46,7 +46,7 @@ pub(crate) fn refuse_own_input(output: &Path, inputs: &[PathBuf]) -> Result<(), 
 pub(crate) struct Sink {
     out: Box<dyn Write>,
     target: String,
-    /// Whether the reader has closed the pipe, as `head` does.
+    /// The reader has closed the pipe, as `head` does.
     closed: bool,
 }
 

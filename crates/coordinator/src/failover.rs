@@ -19,16 +19,16 @@ pub enum ReplicaState {
     Idle,
     /// The replica serves workers.
     Primary {
-        /// Whether the primary acknowledges only changes that its backup has.
+        /// The primary acknowledges only changes that its backup has.
         waits_for_backup: bool,
-        /// Whether its backup is in sync.
+        /// Its backup is in sync.
         in_sync: bool,
-        /// Whether the link to its backup is broken.
+        /// The link to its backup is broken.
         broken: bool,
     },
     /// The replica repeats the changes of the primary.
     Backup {
-        /// Whether the backup has every change of the primary.
+        /// The backup has every change of the primary.
         in_sync: bool,
     },
 }
@@ -60,7 +60,7 @@ pub enum Decision {
     Publish(ShardEntry),
     /// Set the role of the primary.
     Serve {
-        /// Whether the primary waits for its backup.
+        /// The primary waits for its backup.
         waits_for_backup: bool,
     },
     /// Set the role of the other replica to backup.

@@ -26,17 +26,17 @@ pub enum ElectionStep {
 pub struct LeaderElection {
     /// Address of this chief.
     own: String,
-    /// Whether this chief is `chief:0`, which leads if no chief does.
+    /// This chief is `chief:0`, which leads if no chief does.
     first: bool,
-    /// Whether the cluster has standby chiefs.
+    /// The cluster has standby chiefs.
     several: bool,
     /// The latest term that was seen.
     epoch: u64,
     /// Time of the leader's last sign of life.
     sign: Duration,
-    /// Whether the leader has answered.
+    /// The leader has answered.
     heard: bool,
-    /// Whether nothing listens at the leader's address.
+    /// Nothing listens at the leader's address.
     gone: bool,
 }
 

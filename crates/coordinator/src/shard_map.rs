@@ -15,7 +15,7 @@ const FOLDER: &str = "shard_map";
 pub struct ShardEntry {
     /// Index of the server that has the primary.
     pub primary: usize,
-    /// Whether the primary acknowledges only changes that the other replica has: then the other replica may take over.
+    /// The primary acknowledges only changes that the other replica has: then the other replica may take over.
     pub paired: bool,
 }
 

@@ -49,7 +49,7 @@ pub struct Context {
     pub page: Page,
     /// Address of the admin port; absent = a free port of 127.0.0.1.
     pub admin_listen: Option<String>,
-    /// Whether the task serves an admin port.
+    /// The task serves an admin port.
     pub serves_admin: bool,
     /// Network that connects this task with the others.
     pub network: Network,

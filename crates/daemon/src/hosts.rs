@@ -13,7 +13,7 @@ use trainyard_cluster_spec::ClusterSpec;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hosts {
     names: BTreeSet<String>,
-    /// Whether any name is accepted: other hosts can reach the port, under names that are unknown here.
+    /// Any name is accepted: other hosts can reach the port, under names that are unknown here.
     any: bool,
 }
 

@@ -5,7 +5,7 @@
 pub(crate) struct PortOwner {
     /// `pid 4711 ("trainyard-ps --index 0")`.
     pub(crate) name: String,
-    /// Whether the process runs the same program as this one.
+    /// The process runs the same program as this one.
     pub(crate) is_ours: bool,
 }
 

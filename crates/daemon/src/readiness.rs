@@ -7,7 +7,7 @@ use tokio::sync::watch;
 pub struct ReadinessState {
     /// Name of the state: `starting`, `waiting`, `training`, ...
     pub state: String,
-    /// Whether the daemon serves.
+    /// The daemon serves.
     pub ready: bool,
     /// Tasks that the daemon waits for.
     pub waiting_for: Vec<String>,

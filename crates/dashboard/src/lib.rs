@@ -1,4 +1,4 @@
-//! What people see of a run: the chief's page and its API, the curves that outlive the chief, and summaries for TensorBoard.
+//! Pages and files that show a run to people: the chief's page and its API, the curves that outlive the chief, and summaries for TensorBoard.
 
 mod clock;
 mod evaluations;

@@ -53,7 +53,7 @@ pub struct Diagnostic {
     pub place: Option<Place>,
     /// Further facts, one per line: the expected values, the known names.
     pub notes: Vec<String>,
-    /// What the user should do next.
+    /// The cure: the next action of the user.
     pub help: Option<String>,
 }
 

@@ -174,7 +174,7 @@ pub enum Preset {
     Required,
     /// This value of TOML.
     Value(String),
-    /// What these words say: it depends on other keys, or there is none.
+    /// A value that these words describe: it depends on other keys, or there is none.
     Words(&'static str),
 }
 

@@ -18,15 +18,15 @@ pub struct Categorical {
     pub name: String,
     /// Number of ids; for a dynamic feature, the most rows of its table.
     pub buckets: u32,
-    /// Whether the feature feeds the linear part.
+    /// The feature feeds the linear part.
     pub wide: bool,
-    /// How the feature feeds the deep part; absent = not at all.
+    /// Form in which the feature feeds the deep part; absent = it does not.
     pub deep: Option<Deep>,
-    /// Whether the ids are buckets of a numeric column.
+    /// The ids are buckets of a numeric column.
     pub bucketized: bool,
     /// Configuration of the feature in the job.
     pub config: FeatureConfig,
-    /// Whether a cross uses the ids. A cross must also see values without id.
+    /// A cross uses the ids. A cross must also see values without id.
     pub(crate) crossed: bool,
     pub(crate) source: Source,
     /// Field of the weights.

@@ -5,7 +5,7 @@
 pub(crate) struct Identity {
     pub(crate) buckets: u32,
     pub(crate) default: Option<u32>,
-    /// Whether numbers out of range are skipped, as for an indicator; otherwise they are errors.
+    /// Numbers out of range are skipped, as for an indicator; otherwise they are errors.
     pub(crate) lenient: bool,
 }
 

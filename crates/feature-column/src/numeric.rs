@@ -19,9 +19,9 @@ const MISSING: i64 = -1;
 pub struct Numeric {
     /// Name of the feature.
     pub name: String,
-    /// Whether the feature feeds the linear part.
+    /// The feature feeds the linear part.
     pub wide: bool,
-    /// Whether the feature feeds the deep part.
+    /// The feature feeds the deep part.
     pub deep: bool,
     /// First column of the feature in a row of [`crate::Features::numbers`].
     pub begin: usize,

@@ -68,7 +68,7 @@ struct Inflater {
     input: Vec<u8>,
     begin: usize,
     end: usize,
-    /// Whether a member has ended. The content ends there if no bytes follow.
+    /// A member has ended. The content ends there if no bytes follow.
     complete: bool,
 }
 

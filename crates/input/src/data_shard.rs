@@ -34,7 +34,7 @@ pub struct DataShard {
     pub rows: u64,
     /// Rows of every batch that is not the pass's last.
     pub batch_size: u32,
-    /// Whether the rows are read in a random order; otherwise in the order of the ranges.
+    /// The rows are read in a random order; otherwise in the order of the ranges.
     pub shuffle: bool,
     /// Seed of the random order.
     pub seed: u64,

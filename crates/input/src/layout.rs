@@ -16,7 +16,7 @@ pub enum Value {
 pub struct Cell {
     /// The values.
     pub values: Vec<Value>,
-    /// Whether the column may hold several values.
+    /// The column may hold several values.
     pub list: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct ColumnLayout {
     pub name: String,
     /// Type of the column; absent until a row has a value.
     pub kind: Option<ColumnKind>,
-    /// Whether rows hold several values.
+    /// Rows hold several values.
     pub list: bool,
 }
 

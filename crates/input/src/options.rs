@@ -35,7 +35,7 @@ pub struct Options {
     /// Column names of CSV and TSV files; absent = the first line of each file names them. Files of other formats name
     /// their columns.
     pub columns: Option<Vec<String>>,
-    /// Whether spaces around fields and names are dropped. TFRecord and Parquet values are not trimmed.
+    /// Spaces around fields and names are dropped. TFRecord and Parquet values are not trimmed.
     pub trim: bool,
     /// Texts that stand for a missing value, besides the empty one.
     pub missing: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Options {
     pub dead_letter: Option<PathBuf>,
     /// Records in a batch, at least 1.
     pub batch_size: usize,
-    /// Whether a last batch that is not full is dropped.
+    /// A last batch that is not full is dropped.
     pub drop_remainder: bool,
     /// Interleaving of files. It does not apply to data shards.
     pub interleave: Interleave,

@@ -25,7 +25,7 @@ pub enum FieldKind {
     Int {
         /// Byte between the numbers; absent = the field is one number.
         separator: Option<u8>,
-        /// Whether the fraction of a number is dropped. Otherwise a number with a fraction makes the row bad.
+        /// The fraction of a number is dropped. Otherwise a number with a fraction makes the row bad.
         truncate: bool,
     },
     /// A text, as its bytes. A missing text is empty. With a separator, any number of texts; a missing field has none.

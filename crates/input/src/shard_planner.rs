@@ -25,7 +25,7 @@ pub struct ShardPlanner {
     pub lanes: NonZeroU32,
     /// Batches of a data shard.
     pub batches_per_shard: NonZeroU32,
-    /// Whether the order is random; otherwise the order of the files.
+    /// The order is random; otherwise the order of the files.
     pub shuffle: bool,
     /// Least number of records of a window, in which the order is random. A window has at least eight rounds.
     pub window_rows: u64,

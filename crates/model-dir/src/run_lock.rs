@@ -39,7 +39,7 @@ impl fmt::Display for Runner {
     }
 }
 
-/// Whether a run is in one process.
+/// Extent of a run: one process, or a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunKind {
     /// A run in one process: it shares the directory with no other run.

@@ -43,7 +43,7 @@ pub struct Canned {
     pub(crate) linear: Option<LinearModel>,
     pub(crate) deep: Option<Deep>,
     pub(crate) head: Head,
-    /// Whether a step overwrites all of a variable's gradient, which then need not be cleared.
+    /// A step overwrites all of a variable's gradient, which then need not be cleared.
     written: Vec<bool>,
     description: serde_json::Value,
 }

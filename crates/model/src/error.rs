@@ -2,7 +2,7 @@
 
 use trainyard_diagnostic::{Code, Diagnostic};
 
-/// Why a batch cannot be used, or a model cannot be built.
+/// Reasons for which a batch cannot be used, or a model cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The job describes a model that cannot be built.

@@ -40,7 +40,7 @@ pub struct Head {
     /// Training weight of an example, by its class; empty if all are equal.
     class_weights: Vec<f32>,
     reduction: LossReduction,
-    /// Whether the area under the precision-recall curve is interpolated. TensorFlow 1 uses trapezoids instead.
+    /// The area under the precision-recall curve is interpolated. TensorFlow 1 uses trapezoids instead.
     interpolate: bool,
 }
 

@@ -26,7 +26,7 @@ pub struct Adam {
     /// False by default.
     #[serde(default)]
     pub amsgrad: bool,
-    /// Whether rows outside the batch stay unchanged. False by default: as in TensorFlow, each step decays the moments
+    /// Rows outside the batch stay unchanged. False by default: as in TensorFlow, each step decays the moments
     /// of the whole table and changes all of its rows.
     #[serde(default)]
     pub lazy: bool,

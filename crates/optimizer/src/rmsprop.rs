@@ -22,7 +22,7 @@ pub struct RmsProp {
     /// `ε`, above 0; 1e-10 by default.
     #[serde(default = "default_epsilon")]
     pub epsilon: f32,
-    /// Whether the variance divides instead of the second moment; false by default.
+    /// The variance divides instead of the second moment; false by default.
     #[serde(default)]
     pub centered: bool,
 }
@@ -43,7 +43,7 @@ pub struct KerasRmsProp {
     /// `ε`, above 0; 1e-7 by default.
     #[serde(default = "default_keras_epsilon")]
     pub epsilon: f32,
-    /// Whether the variance divides instead of the second moment; false by default.
+    /// The variance divides instead of the second moment; false by default.
     #[serde(default)]
     pub centered: bool,
 }

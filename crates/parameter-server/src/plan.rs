@@ -24,11 +24,11 @@ pub struct Plan {
     pub seed: u64,
     /// Last global step; 0 = no bound.
     pub global_step_max: u64,
-    /// When pushes take effect, in the store that counts the steps.
+    /// Mode of the updates, in the store that counts the steps.
     pub update: Update,
     /// Bounds that gradients must keep.
     pub guard: Guard,
-    /// Whether the store that counts the steps is the workers' own copy of the variables that are read whole. All
+    /// The store that counts the steps is the workers' own copy of the variables that are read whole. All
     /// other variables then lie on servers, where each push takes effect as it arrives.
     pub hybrid: bool,
     /// Checkpoint to restore from; absent = initial values.
@@ -37,7 +37,7 @@ pub struct Plan {
     pub warm_start: Option<WarmStart>,
     /// Fingerprint of the job file's settings of variables, rules, steps and input.
     pub settings: u64,
-    /// Whether to ignore the positions in the data of the checkpoint, because the input is now divided in another
+    /// The positions in the data of the checkpoint are ignored, because the input is now divided in another
     /// way.
     pub forget_positions: bool,
 }
@@ -85,7 +85,7 @@ pub struct ServerStatus {
     /// Fingerprint of the settings that the server was prepared with; 0 if it is not prepared, or for a store in this
     /// process.
     pub settings: u64,
-    /// Whether the server's log is so long that a checkpoint is due.
+    /// The server's log is so long that a checkpoint is due.
     pub wants_checkpoint: bool,
     /// Positions of the data shards, if requested.
     pub positions: Vec<ShardPosition>,

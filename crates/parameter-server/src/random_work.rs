@@ -51,7 +51,7 @@ pub enum Act {
     Reserve {
         /// Number of the worker.
         task: usize,
-        /// Whether other servers have applied the batch.
+        /// Other servers have applied the batch.
         half_applied: bool,
     },
     /// Pushes gradients.
@@ -62,9 +62,9 @@ pub enum Act {
         rows: u8,
         /// Seed of the gradients.
         values: u8,
-        /// Whether the batch is that of the push before.
+        /// The batch is that of the push before.
         repeated: bool,
-        /// Whether all gradients are finite.
+        /// All gradients are finite.
         finite: bool,
     },
     /// Excludes a worker from the staleness bound until its next request.
@@ -78,7 +78,7 @@ pub enum Act {
     Tick,
     /// Writes a checkpoint.
     Checkpoint {
-        /// Whether the checkpoint is committed.
+        /// The checkpoint is committed.
         committed: bool,
     },
 }
@@ -184,7 +184,7 @@ pub struct Worker<'a> {
     /// The server.
     pub shard: LocalServer,
     model_dir: &'a Path,
-    /// Whether checkpoints are written. Without a log nothing continues from them.
+    /// Checkpoints are written. Without a log nothing continues from them.
     writes_checkpoints: bool,
     synchronous: bool,
     epoch: u64,

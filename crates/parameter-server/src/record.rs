@@ -142,7 +142,7 @@ pub struct LogState {
     pub prepare: v1::PrepareRequest,
     /// Term that has claimed the store.
     pub epoch: u64,
-    /// Whether the store has been opened to workers.
+    /// The store has been opened to workers.
     pub open: bool,
     /// Number of recoveries of the store.
     pub restarts: u64,
@@ -156,7 +156,7 @@ pub struct LogState {
 /// The contents of a segment's head.
 pub(crate) struct Head<'a> {
     pub(crate) log_state: &'a LogState,
-    /// Whether the values are those that the store was prepared with, so that no later checkpoint is needed.
+    /// The values are those that the store was prepared with, so that no later checkpoint is needed.
     pub(crate) prepared_only: bool,
     /// Changes since the log was begun.
     pub(crate) changes: u64,

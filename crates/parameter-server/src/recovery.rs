@@ -87,7 +87,7 @@ pub struct Recovered {
     pub took: Duration,
     /// Bytes of a torn end that were truncated.
     pub torn: u64,
-    /// Whether the machine was rebooted after the first replayed segment was begun.
+    /// The machine was rebooted after the first replayed segment was begun.
     pub other_boot: bool,
 }
 

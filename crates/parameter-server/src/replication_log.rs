@@ -21,7 +21,7 @@ pub enum Item {
     Segment {
         /// Prepared epoch of the store.
         prepared_epoch: u64,
-        /// What the segment means for those before it.
+        /// Fate of the segments before it.
         earlier: EarlierSegments,
         /// The first records.
         head: Vec<Entry>,
@@ -59,18 +59,18 @@ pub enum NotCommitted {
 struct Progress {
     /// Items that the backup has.
     confirmed: u64,
-    /// Whether changes are acknowledged only after the backup has them.
+    /// Changes are acknowledged only after the backup has them.
     waits_for_backup: bool,
-    /// Whether the queue is over its limit.
+    /// The queue is over its limit.
     crowded: bool,
-    /// Whether the log is closed.
+    /// The log is closed.
     closed: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     closed: bool,
-    /// Whether the log has a segment. Earlier changes are dropped, as in the file.
+    /// The log has a segment. Earlier changes are dropped, as in the file.
     begun: bool,
     /// Changes since the log was begun.
     changes: u64,
@@ -104,7 +104,7 @@ pub struct Subscription {
 pub struct SegmentStart {
     /// Origin of the log.
     pub origin: Origin,
-    /// What becomes of the segments before it.
+    /// Fate of the segments before it.
     pub earlier: EarlierSegments,
 }
 

@@ -1,4 +1,4 @@
-//! What a server reads of a checkpoint, and where it goes on from there.
+//! The part of a checkpoint that a server reads, and the position from which the server continues.
 
 use std::ops::Range;
 

@@ -106,7 +106,7 @@ pub struct SessionMetadata {
     pub task: Task,
     /// Number of the session.
     pub number: u64,
-    /// Whether the session is open.
+    /// The session is open.
     pub open: bool,
     /// Highest sequence number that has been used.
     pub highest: u64,

@@ -19,7 +19,7 @@ pub struct PushHeader {
     pub pulled_version: u64,
     /// Micro-batch of its step, under synchronous updates.
     pub micro_batch: Option<MicroBatch>,
-    /// Why the worker has rejected its own gradients, if it has. They are then not checked.
+    /// Reason for which the worker has rejected its own gradients. They are then not checked.
     pub rejected: Option<Rejection>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Sessions {
 /// Most batches that are reported of a session with rejected pushes.
 const BATCHES_TOLD: usize = 8;
 
-/// Whether a push is new.
+/// Outcome of the deduplication of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
     New,

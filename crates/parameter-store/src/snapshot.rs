@@ -11,7 +11,7 @@ use crate::memory_budget::Reservation;
 use crate::slice::Slice;
 use crate::{ShardPosition, SliceValues};
 
-/// How a snapshot relates to earlier ones.
+/// Relation of a snapshot to earlier and later ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Basis {
     /// The snapshot is whole, and no increment will be based on it.

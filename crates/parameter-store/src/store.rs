@@ -114,11 +114,11 @@ pub struct Store {
     dense_update_tables: RwLock<Vec<(u32, Arc<Slice>)>>,
     tables: Tables,
     snapshot_taken: Arc<AtomicBool>,
-    /// Whether other servers apply the same synchronous steps, so that one of them may be a step behind.
+    /// Other servers apply the same synchronous steps, so that one of them may be a step behind.
     has_company: AtomicBool,
     /// Seconds of training, set by [`Store::set_clock`].
     clock_secs: AtomicU64,
-    /// Whether pushes are refused, because the process is about to end.
+    /// Pushes are refused, because the process is about to end.
     closed: AtomicBool,
     journal: RwLock<Option<Arc<dyn Journal>>>,
     memory_budget: MemoryBudget,

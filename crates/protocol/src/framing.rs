@@ -69,7 +69,7 @@ pub struct Outgoing {
     end: End,
 }
 
-/// What follows the payload of an outgoing message.
+/// End of an outgoing message, after its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// Nothing, after a request, or once the trailers have been sent.

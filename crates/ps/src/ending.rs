@@ -12,20 +12,20 @@ const CHIEF_SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Longest time between pushes of workers that are still training.
 const PUSH_INTERVAL_MAX: Duration = Duration::from_millis(500);
 
-/// What a server sees at one poll.
+/// The state of a server at one poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Least advanced state of the shards that this server serves; `None` if it serves none.
     pub(crate) state: Option<State>,
     /// Pushes applied to these shards.
     pub(crate) version: u64,
-    /// Whether the chief has dismissed this server: the job has ended.
+    /// The chief has dismissed this server: the job has ended.
     pub(crate) is_dismissed: bool,
-    /// Whether this server has received a request to stop.
+    /// This server has received a request to stop.
     pub(crate) is_stopping: bool,
-    /// Whether a checkpoint holds every update of the draining shards. `false` before they drain.
+    /// A checkpoint holds every update of the draining shards. `false` before they drain.
     pub(crate) is_saved: bool,
-    /// Whether the updates are in a log.
+    /// The updates are in a log.
     pub(crate) has_log: bool,
     /// Time since the chief's last call.
     pub(crate) chief_silence: Duration,

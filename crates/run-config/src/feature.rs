@@ -14,9 +14,9 @@ pub struct FeatureConfig {
     pub separator: Option<u8>,
     /// Column with the weights of the ids, as many as there are ids (`weighted_categorical_column`).
     pub weights: Option<String>,
-    /// Whether the feature feeds the linear part.
+    /// The feature feeds the linear part.
     pub wide: bool,
-    /// How the feature feeds the deep part; absent = not at all.
+    /// Form in which the feature feeds the deep part; absent = it does not.
     pub deep: Option<Deep>,
 }
 
@@ -77,7 +77,7 @@ pub struct Embedding {
     pub max_norm: Option<f32>,
     /// Name of a table that several features share (`shared_embeddings`); absent = a table of its own.
     pub table: Option<String>,
-    /// Whether training updates the vectors; true by default.
+    /// Training updates the vectors; true by default.
     #[serde(skip_serializing_if = "is_true")]
     pub trainable: bool,
 }
@@ -313,7 +313,7 @@ pub enum FeatureKind {
         column: String,
         /// Number of buckets, at least 1.
         buckets: u32,
-        /// Whether fields are integers: then 007 and 7 are one value, and -1 is missing.
+        /// Fields are integers: then 007 and 7 are one value, and -1 is missing.
         integers: bool,
     },
     /// `categorical_column_with_vocabulary_list` (or `_file`, which is read with the job).
@@ -326,7 +326,7 @@ pub enum FeatureKind {
         oov_buckets: u32,
         /// Id of unlisted values; excludes `oov_buckets`.
         default: Option<u32>,
-        /// Whether fields and values are integers.
+        /// Fields and values are integers.
         integers: bool,
     },
     /// `categorical_column_with_identity`.
@@ -343,7 +343,7 @@ pub enum FeatureKind {
     Dynamic {
         /// Input column.
         column: String,
-        /// Whether fields are integers: then 007 and 7 are one value, and -1 is missing.
+        /// Fields are integers: then 007 and 7 are one value, and -1 is missing.
         integers: bool,
         /// Rules by which values get and lose rows.
         table: DynamicConfig,

@@ -350,7 +350,7 @@ pub struct ModelConfig {
     pub activation: Activation,
     /// Share of a hidden layer's outputs that training drops, in [0, 1); 0 by default.
     pub dropout: f32,
-    /// Whether batch normalisation follows each hidden layer; false by default.
+    /// Batch normalisation follows each hidden layer; false by default.
     pub batch_norm: bool,
     /// Number of cross layers of a `dcn` model, at least 1; 2 by default, 0 in other models.
     pub cross_layers: usize,

@@ -1,4 +1,4 @@
-//! What a store says of its files and folders.
+//! Entries of a store: its files and folders.
 
 use std::time::SystemTime;
 

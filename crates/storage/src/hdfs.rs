@@ -209,7 +209,7 @@ impl Tree {
     }
 }
 
-/// What a new file may replace: nothing, or another file.
+/// The file that a new file may replace: none, or another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Over {
     Nothing,

@@ -27,7 +27,7 @@ pub(crate) struct Prepared {
     pub(crate) position: Position,
     /// Synchronous step of the data, counted from its start, and the batch's place in the step.
     pub(crate) place: Option<(u64, MicroBatch)>,
-    /// Whether some parameter servers have applied the batch and others have not.
+    /// Some parameter servers have applied the batch and others have not.
     pub(crate) half_applied: bool,
     /// Features; absent if every record of the batch was bad. Its step then updates nothing.
     pub(crate) features: Option<Own>,

@@ -20,7 +20,7 @@ const HANDOVER: &str = "handover";
 pub(crate) struct Replica {
     shard: LocalServer,
     plan: Plan,
-    /// Whether the learning rates of the plan have been scaled to the group.
+    /// The learning rates of the plan have been scaled to the group.
     scaled: bool,
 }
 

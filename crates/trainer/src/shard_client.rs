@@ -91,7 +91,7 @@ pub(crate) struct ShardClient {
     pub(crate) coordinator: Arc<dyn Coordinator>,
     pub(crate) heartbeat: HeartbeatRequest,
     pub(crate) deadline: Duration,
-    /// Whether offline shards are kept.
+    /// Offline shards are kept.
     pub(crate) reserves: bool,
     pub(crate) open: Arc<OutstandingShards>,
     pub(crate) sender: mpsc::Sender<Box<GrantedShard>>,

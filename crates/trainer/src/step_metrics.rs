@@ -22,7 +22,7 @@ pub(crate) struct Sent {
     pub(crate) examples: u64,
     /// Loss; absent if the batch had no good record, was rejected, or its loss is not finite.
     pub(crate) loss: Option<f64>,
-    /// Why the gradients were rejected, if they were. None are sent then.
+    /// Reason for which the gradients were rejected. None are sent then.
     pub(crate) rejected: Option<Rejection>,
 }
 

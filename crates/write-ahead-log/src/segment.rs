@@ -18,7 +18,7 @@ pub const SEGMENT_HEADER_BYTES: usize = 72;
 const MAGIC: [u8; 8] = *b"TYsegmnt";
 const VERSION: u32 = 1;
 
-/// What a new segment means for the segments before it.
+/// Fate of the segments before a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EarlierSegments {
     /// They stay part of the log.

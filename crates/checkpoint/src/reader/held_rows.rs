@@ -26,7 +26,7 @@ pub(crate) struct Run {
 /// Runs of held rows that have been read, by file and name of the list.
 pub(crate) type RunsRead = Mutex<BTreeMap<(String, String), Arc<Vec<Run>>>>;
 
-/// Whether a tensor belongs to a whole file or to the increment over one.
+/// File of a tensor: the whole file of a server, or the increment over it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
     Whole,

@@ -35,7 +35,7 @@ pub(super) struct Evaluated {
     interval: Duration,
     due: Instant,
     looking: Option<JoinHandle<Results>>,
-    /// Whether a problem has been logged. Only the first one is.
+    /// A problem has been logged. Only the first one is.
     is_told: bool,
     /// Verdict of the latest poll.
     pub(super) verdict: Verdict,

@@ -26,7 +26,7 @@ pub(super) enum Reason {
     EarlyStopping,
 }
 
-/// Whether a checkpoint was trained on the input of the job.
+/// Comparison of the input of a checkpoint with that of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InputMatch {
     Same,

@@ -111,7 +111,7 @@ async fn claim_all(lead: &Chief, run: &mut Run) -> Result<Vec<ServerStatus>, Dia
     claim(lead, run).await
 }
 
-/// Which start of training it is.
+/// Number of a start of training: the first one, or a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
     /// The first one of this process: servers may train already, for an earlier chief.

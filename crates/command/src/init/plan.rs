@@ -9,7 +9,7 @@ use trainyard_input::Profile;
 pub(super) use feature::{FeaturePlan, Kind, Scale};
 pub(super) use label::{LabelPlan, Task};
 
-/// Which part of the data was profiled.
+/// Part of the data that was profiled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Coverage {
     /// All records.
@@ -26,7 +26,7 @@ pub(super) struct Wishes {
     pub(super) positive: Option<String>,
     pub(super) time: Option<String>,
     pub(super) coverage: Coverage,
-    /// Whether records are lines of libsvm, which always have the same columns.
+    /// Records are lines of libsvm, which always have the same columns.
     pub(super) is_libsvm: bool,
 }
 

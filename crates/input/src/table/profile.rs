@@ -29,7 +29,7 @@ pub struct ColumnProfile {
     pub present: u64,
     /// Number of values. A column of lists may have more values than rows.
     pub values: u64,
-    /// Whether rows may hold several values.
+    /// Rows may hold several values.
     pub list: bool,
     /// Fewest and most values of a row that has a value; 0 without such a row.
     pub lengths: (u64, u64),

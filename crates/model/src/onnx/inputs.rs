@@ -83,7 +83,7 @@ pub(super) struct Inputs {
     taken: BTreeSet<String>,
 }
 
-/// How the input of a field is named.
+/// Name of the input of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Naming {
     /// By its column.

@@ -20,7 +20,7 @@ pub enum Schedule {
         decay_steps: f64,
         /// Above 0.
         decay_rate: f64,
-        /// Whether the rate falls in steps; false by default.
+        /// The rate falls in steps; false by default.
         #[serde(default)]
         staircase: bool,
     },
@@ -32,7 +32,7 @@ pub enum Schedule {
         decay_steps: f64,
         /// Above 0.
         decay_rate: f64,
-        /// Whether the rate falls in steps; false by default.
+        /// The rate falls in steps; false by default.
         #[serde(default)]
         staircase: bool,
     },
@@ -44,7 +44,7 @@ pub enum Schedule {
         decay_steps: f64,
         /// Above 0.
         decay_rate: f64,
-        /// Whether the rate falls in steps; false by default.
+        /// The rate falls in steps; false by default.
         #[serde(default)]
         staircase: bool,
     },

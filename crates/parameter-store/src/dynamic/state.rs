@@ -9,7 +9,7 @@ use crate::lru::{Lru, Timestamp};
 use crate::memory_budget::reserve;
 use crate::touched::{Gone, Touched};
 
-/// Whether an occurrence gives an id a row.
+/// Outcome of an occurrence: the id gets its row, or not yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Due,

@@ -210,11 +210,11 @@ pub struct Prepare<'a> {
     pub seed: u64,
     /// Fingerprint of the layout that the slices belong to.
     pub layout_fingerprint: u64,
-    /// Whether this server counts steps and grants tickets. One server of a job does.
+    /// This server counts steps and grants tickets. One server of a job does.
     pub counts_steps: bool,
     /// Last global step; 0 = no bound.
     pub global_step_max: u64,
-    /// When pushes take effect.
+    /// Mode of the updates.
     pub update: Update,
     /// Bounds that gradients must keep.
     pub guard: Guard,
@@ -283,14 +283,14 @@ pub struct Pull {
     /// For each whole slice, the number of updates of the values that the reader has. A slice that still has this
     /// number is not read again. 0 = the reader has no values; missing entries count as 0.
     pub known: Vec<u64>,
-    /// Whether a ticket is requested.
+    /// A ticket is requested.
     pub reserve_step: bool,
     /// Least version of the values; 0 = any.
     pub at_least: u64,
-    /// Whether the values of exactly that version are wanted, although this store has applied the step after it. They
-    /// are needed if a synchronous step is not complete on all servers.
+    /// The values of exactly that version are wanted, although this store has applied the step after it. They are
+    /// needed if a synchronous step is not complete on all servers.
     pub or_before: bool,
-    /// Whether other stores have applied the batch of the step. The ticket is then granted even beyond the last step.
+    /// Other stores have applied the batch of the step. The ticket is then granted even beyond the last step.
     pub half_applied: bool,
 }
 
@@ -333,9 +333,9 @@ pub struct StepReply<V> {
 /// Reply to a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
-    /// Whether the push had been applied before. Nothing changed then.
+    /// The push had been applied before. Nothing changed then.
     pub duplicate: bool,
-    /// Whether the push came too late for its synchronous step, which another push of the same batch has completed.
+    /// The push came too late for its synchronous step, which another push of the same batch has completed.
     /// Nothing changed then.
     pub stale: bool,
     /// Pushes applied.
@@ -344,7 +344,7 @@ pub struct Pushed {
     pub global_step: u64,
     /// Pushes applied between the pull and this push.
     pub staleness: u64,
-    /// Why the values were rejected, now or when the push first arrived. Nothing changed, except that its batch is
-    /// done.
+    /// Reason for which the values were rejected, now or when the push first arrived. Nothing changed, except that its
+    /// batch is done.
     pub rejected: Option<Rejection>,
 }

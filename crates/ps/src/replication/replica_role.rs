@@ -17,12 +17,12 @@ pub(crate) enum Role {
     Idle,
     /// The replica serves workers.
     Primary {
-        /// Whether a change is acknowledged only after the backup has it.
+        /// A change is acknowledged only after the backup has it.
         waits_for_backup: bool,
     },
     /// The replica replays the changes of the primary.
     Backup {
-        /// Whether the backup is in sync: it has every change of the primary.
+        /// The backup is in sync: it has every change of the primary.
         in_sync: bool,
     },
 }

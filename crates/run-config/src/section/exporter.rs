@@ -38,7 +38,7 @@ const EXPORTS_MAX: u64 = 1_000_000;
 pub enum ExporterKind {
     /// After every evaluation (`LatestExporter`).
     Latest,
-    /// When the metric is better than in all earlier evaluations (`BestExporter`).
+    /// After an evaluation whose metric is better than all earlier ones (`BestExporter`).
     Best,
     /// After the last evaluation (`FinalExporter`).
     Final,
@@ -74,7 +74,7 @@ impl ExportFormat {
 pub struct ExportForm {
     /// Formats, at least one; safetensors by default.
     pub formats: Vec<ExportFormat>,
-    /// Whether the ids of features that ONNX cannot hash become inputs of the graph. By default, such features are
+    /// The ids of features that ONNX cannot hash become inputs of the graph. By default, such features are
     /// refused.
     pub hashed_as_ids: bool,
 }
@@ -90,7 +90,7 @@ pub struct ExporterConfig {
     pub exports_to_keep: usize,
     /// Metric that `best` compares; `loss` by default.
     pub metric: String,
-    /// Whether a higher metric is better; false for `loss` and `average_loss`, true otherwise.
+    /// A higher metric is better; false for `loss` and `average_loss`, true otherwise.
     pub higher_is_better: bool,
     /// Files that it writes.
     #[serde(flatten)]

@@ -112,7 +112,7 @@ pub struct InputConfig {
     pub label: LabelConfig,
     /// Column with the weight of each example.
     pub weight_column: Option<String>,
-    /// Whether spaces around fields are removed; true by default.
+    /// Spaces around fields are removed; true by default.
     pub trim: bool,
     /// Treatment of bad rows.
     pub bad_rows: BadRows,

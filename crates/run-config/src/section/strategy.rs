@@ -132,14 +132,14 @@ pub struct StrategyConfig {
     pub replication: Replication,
     /// Copies of the model that one process trains, under `mirrored` and `central_storage`; absent = one per core.
     pub replicas: Option<usize>,
-    /// Whether learning rates are multiplied by the batches of a step, or by the tasks that train (Goyal et al., 2017,
+    /// Learning rates are multiplied by the batches of a step, or by the tasks that train (Goyal et al., 2017,
     /// the linear scaling rule); false by default.
     pub scale_learning_rate: bool,
     /// Division of variables into slices; by default slices of at least 256 KiB, at most one per ps.
     pub partitioner: Partitioner,
     /// Placement of slices on parameter servers.
     pub placement: Placement,
-    /// Whether the chief also trains; true by default, false under in-graph replication.
+    /// The chief also trains; true by default, false under in-graph replication.
     pub chief_trains: bool,
     /// Steps whose parameters a task reads ahead while it computes; 0 by default, as in TensorFlow.
     pub pipeline_depth: usize,
@@ -198,7 +198,7 @@ impl StrategyKind {
 /// Update mode, and the size of a synchronous step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct UpdateSection {
-    /// When gradients take effect; `async` by default.
+    /// Mode of the updates; `async` by default.
     #[serde(flatten)]
     pub mode: Update,
     /// Batches per synchronous step, at least 1; absent = one for each task that trains. Further tasks are backup

@@ -72,7 +72,7 @@ section! {
 pub struct EarlyStoppingConfig {
     /// Name of the metric; `loss` by default.
     pub metric: String,
-    /// Whether a higher metric is better; false for `loss` and `average_loss`, true otherwise.
+    /// A higher metric is better; false for `loss` and `average_loss`, true otherwise.
     pub higher_is_better: bool,
     /// Evaluations without improvement after the best one that end the job; at least 1.
     pub max_evaluations_without_improvement: Option<u64>,

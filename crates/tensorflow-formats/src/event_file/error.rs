@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why an event file cannot be written.
+/// Reasons for which an event file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An operation of the file system failed.

@@ -17,6 +17,6 @@ pub(crate) struct Piece {
     pub(crate) bytes: u64,
     /// The expected checksum, unmasked.
     pub(crate) crc32c: u32,
-    /// Whether the bytes were compared with the checksum since the bundle was opened.
+    /// The bytes were compared with the checksum since the bundle was opened.
     pub(crate) verified: AtomicBool,
 }

@@ -168,12 +168,12 @@ impl From<v1::HeartbeatReply> for HeartbeatReply {
     }
 }
 
-/// The last message of a session: its last heartbeat, and why it ends.
+/// The last message of a session: its last heartbeat, and the reason of its end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaveRequest {
     /// The last heartbeat.
     pub heartbeat: HeartbeatRequest,
-    /// Why the task leaves.
+    /// Reason for which the task leaves.
     pub reason: LeaveReason,
 }
 

@@ -69,7 +69,7 @@ pub struct GroupAssignment {
 pub struct GroupStart {
     /// Checkpoint; absent = initial values.
     pub checkpoint: Option<PathBuf>,
-    /// Whether the data positions of the checkpoint are ignored.
+    /// The data positions of the checkpoint are ignored.
     pub forget_positions: bool,
 }
 

@@ -77,7 +77,7 @@ pub struct GrantedShard {
     pub inline_records: Option<InlineRecords>,
     /// Offline shards, which the task may train in this order while the chief is away. Other tasks may train them, too.
     pub reserve: Vec<DataShard>,
-    /// Whether some parameter servers have applied the batches and others have not.
+    /// Some parameter servers have applied the batches and others have not.
     pub half_applied: bool,
 }
 

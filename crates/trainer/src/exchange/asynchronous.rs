@@ -36,7 +36,7 @@ pub(crate) struct Asynchronous<'a> {
     computed: Option<Computed>,
     /// The reason why no further batch begins.
     end: Option<LeaveReason>,
-    /// Whether the last step has been applied. Only batches that some servers have applied and others have not are left
+    /// The last step has been applied. Only batches that some servers have applied and others have not are left
     /// then.
     behind_last_step: bool,
     hold: Option<Hold>,

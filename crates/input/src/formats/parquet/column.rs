@@ -34,7 +34,7 @@ pub(super) struct ParquetColumn {
     pub(super) leaf: usize,
     /// Type of the values; absent = the values cannot be used.
     pub(super) values: Option<Values>,
-    /// Whether a row holds several values.
+    /// A row holds several values.
     pub(super) list: bool,
     /// Definition level of a value that is present.
     pub(super) defined: i16,

@@ -23,7 +23,7 @@ pub(super) struct TfRecords {
     passed: usize,
     length: usize,
     fault: Option<String>,
-    /// Whether the begin of the next record is unknown.
+    /// The begin of the next record is unknown.
     lost: bool,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct GradientReducer<'a> {
     variables: &'a [VariableSpec],
     collective: &'a Arc<Collective>,
     plan: Plan,
-    /// Whether gradients of rows are gathered, too.
+    /// Gradients of rows are gathered, too.
     gathers: bool,
     step: u64,
     /// Number of lanes that this member computes in the step.
@@ -66,7 +66,7 @@ struct UnderWay {
 pub(super) struct ReducedGradients {
     /// Number of micro-batches of the step.
     pub(super) count: u64,
-    /// Whether a member requests that the group is formed again.
+    /// A member requests that the group is formed again.
     pub(super) regroup: bool,
     /// Gradients of rows of every member, by rank.
     gifts: Vec<Bytes>,
