@@ -59,17 +59,3 @@ pub(crate) struct Source {
     #[arg(long, value_name = "PATH", conflicts_with = "step")]
     pub(crate) from: Option<PathBuf>,
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TableFormat {
-    /// Comma-separated, with a header.
-    Csv,
-    /// Tab-separated, with a header.
-    Tsv,
-    /// `label index:value ...`.
-    Libsvm,
-    /// `tf.train.Example` messages in a TFRecord file.
-    Tfrecord,
-    /// Parquet.
-    Parquet,
-}

@@ -3,7 +3,8 @@
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
@@ -11,7 +12,6 @@ use trainyard_input::{
 };
 use trainyard_run_config::expand_files;
 
-use crate::arguments::TableFormat;
 use crate::output::{print, refuse_own_input};
 
 pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfrecord (tf.train.Example) and parquet.
@@ -44,6 +44,34 @@ pub(crate) struct Convert {
     pub(crate) keep_spaces: bool,
 }
 
+/// The record format of files, as an argument. libsvm has the default base of indices: the output keeps the indices of
+/// the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableFormat(pub(crate) Format);
+
+impl ValueEnum for TableFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self(Format::Csv),
+            Self(Format::Tsv),
+            Self(Format::LibSvm(IndexBase::One)),
+            Self(Format::TfRecord),
+            Self(Format::Parquet),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self.0 {
+            Format::Csv => "Comma-separated, with a header",
+            Format::Tsv => "Tab-separated, with a header",
+            Format::LibSvm(_) => "`label index:value ...`",
+            Format::TfRecord => "`tf.train.Example` messages in a TFRecord file",
+            Format::Parquet => "Parquet",
+        };
+        Some(PossibleValue::new(self.0.name()).help(help))
+    }
+}
+
 /// Rows between drawings of the progress line.
 const DRAW_ROWS: u64 = 1000;
 
@@ -52,16 +80,20 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
     let files = expand_files(&arguments.input).map_err(|problem| vec![problem])?;
     let work = || -> Result<(u64, usize), Diagnostic> {
         let from = match (arguments.from, files.first()) {
-            (Some(format), _) => format.format(),
+            (Some(TableFormat(format)), _) => format,
             (None, first) => guess(first.map_or(Path::new(""), PathBuf::as_path), "--from")?,
         };
         let to = match arguments.to {
-            Some(format) => format.format(),
+            Some(TableFormat(format)) => format,
             None => guess(&arguments.output, "--to")?,
         };
         refuse_own_input(&arguments.output, &files)?;
-        let mut reader = TableReader::new(files.clone(), from, None, arguments.columns.clone())
-            .trimmed(!arguments.keep_spaces);
+        let reader = TableReader::new(files.clone(), from, None, arguments.columns.clone());
+        let mut reader = if arguments.keep_spaces {
+            reader
+        } else {
+            reader.trimmed()
+        };
         let mut layout = Layout::default();
         let mut row = Vec::new();
         let mut rows = 0_u64;
@@ -152,17 +184,4 @@ pub(crate) fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
             "give {option} csv, tsv, libsvm, tfrecord or parquet"
         ))
     })
-}
-
-impl TableFormat {
-    pub(crate) fn format(self) -> Format {
-        match self {
-            Self::Csv => Format::Csv,
-            Self::Tsv => Format::Tsv,
-            // The output keeps the indices of the input.
-            Self::Libsvm => Format::LibSvm(IndexBase::One),
-            Self::Tfrecord => Format::TfRecord,
-            Self::Parquet => Format::Parquet,
-        }
-    }
 }

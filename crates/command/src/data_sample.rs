@@ -27,13 +27,17 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
     };
     let mut profile = Profile::new(options.missing.clone());
     for file in &options.files {
-        let mut reader = TableReader::new(
+        let reader = TableReader::new(
             vec![file.clone()],
             options.format,
             options.compression,
             options.columns.clone(),
-        )
-        .trimmed(options.trim);
+        );
+        let mut reader = if options.trim {
+            reader.trimmed()
+        } else {
+            reader
+        };
         read_file(&mut reader, most, &mut profile)?;
     }
     Ok(profile)

@@ -18,7 +18,7 @@ use trainyard_input::{Format, Profile};
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
-use crate::arguments::TableFormat;
+use crate::convert::TableFormat;
 use crate::data_sample::{Extent, profile};
 use crate::output::print;
 

@@ -33,17 +33,24 @@ pub struct Categorical {
     pub(crate) weights: Option<usize>,
 }
 
+/// Type of the values of a categorical feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueType {
+    Text,
+    Integer,
+}
+
 /// Source of the ids of a categorical feature. Numbers are fields of the batch.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     Bucketized(Bucketized),
     Hashed {
         field: usize,
-        integers: bool,
+        values: ValueType,
     },
     Vocabulary {
         field: usize,
-        integers: bool,
+        values: ValueType,
         vocabulary: Vocabulary,
     },
     Identity {
@@ -52,7 +59,7 @@ pub(crate) enum Source {
     },
     Dynamic {
         field: usize,
-        integers: bool,
+        values: ValueType,
     },
     Crossed(Crossed),
 }
@@ -97,34 +104,40 @@ impl Categorical {
         match &self.source {
             Source::Bucketized(bucketized) => bucketized.ids(batch, out)?,
             Source::Crossed(crossed) => crossed.ids(batch, before, out),
-            Source::Hashed { field, integers } => {
+            Source::Hashed { field, values } => {
                 self.ids_of(batch, *field, out, |value| match value {
-                    Value::Text(text) if !integers => Ok(Some(hashed::bucket(text, self.buckets))),
-                    Value::Int(number) if *integers => {
+                    Value::Text(text) if *values == ValueType::Text => {
+                        Ok(Some(hashed::bucket(text, self.buckets)))
+                    }
+                    Value::Int(number) if *values == ValueType::Integer => {
                         Ok(Some(hashed::bucket_of_int(number, self.buckets)))
                     }
-                    _ => Err(mismatch(*integers)),
+                    _ => Err(mismatch(*values)),
                 })?
             }
-            Source::Dynamic { field, integers } => {
+            Source::Dynamic { field, values } => {
                 self.values(batch, *field, out, |value, out| {
                     out.fingerprints.push(match value {
-                        Value::Text(text) if !integers => fingerprint64(text),
-                        Value::Int(number) if *integers => hashed::fingerprint_of_int(number),
-                        _ => return Err(mismatch(*integers)),
+                        Value::Text(text) if *values == ValueType::Text => fingerprint64(text),
+                        Value::Int(number) if *values == ValueType::Integer => {
+                            hashed::fingerprint_of_int(number)
+                        }
+                        _ => return Err(mismatch(*values)),
                     });
                     Ok(true)
                 })?
             }
             Source::Vocabulary {
                 field,
-                integers,
+                values,
                 vocabulary,
             } => {
                 self.ids_of(batch, *field, out, |value| match value {
-                    Value::Text(text) if !integers => Ok(vocabulary.id(text)),
-                    Value::Int(number) if *integers => Ok(vocabulary.id_of_int(number)),
-                    _ => Err(mismatch(*integers)),
+                    Value::Text(text) if *values == ValueType::Text => Ok(vocabulary.id(text)),
+                    Value::Int(number) if *values == ValueType::Integer => {
+                        Ok(vocabulary.id_of_int(number))
+                    }
+                    _ => Err(mismatch(*values)),
                 })?;
             }
             Source::Identity { field, identity } => {
@@ -233,13 +246,11 @@ impl Categorical {
     }
 }
 
-fn mismatch(integers: bool) -> String {
-    let (wanted, given) = if integers {
-        ("whole numbers", "text")
-    } else {
-        ("text", "whole numbers")
-    };
-    format!("must hold {wanted}, given {given}")
+fn mismatch(wanted: ValueType) -> String {
+    match wanted {
+        ValueType::Integer => "must hold whole numbers, given text".to_owned(),
+        ValueType::Text => "must hold text, given whole numbers".to_owned(),
+    }
 }
 
 /// A value of a field.

@@ -1,10 +1,10 @@
 //! The feature columns of a job, which transform batches.
 
-use trainyard_input::{Batch, FieldKind, Schema};
+use trainyard_input::{Batch, FieldKind, Fraction, Schema};
 use trainyard_run_config::{CrossKey, Deep, FeatureConfig, FeatureKind};
 
 use crate::bucketized::Bucketized;
-use crate::categorical::Source;
+use crate::categorical::{Source, ValueType};
 use crate::crossed::{CROSS_HASH_KEY, Crossed, Key};
 use crate::identity::Identity;
 use crate::ids::Raw;
@@ -212,14 +212,20 @@ fn categorical(
     schema: &mut Schema,
 ) -> Categorical {
     let separator = feature.separator;
-    let category = |column: &str, integers: bool, schema: &mut Schema| {
-        let kind = if integers {
-            FieldKind::Int {
-                separator,
-                truncate: false,
-            }
+    let of_flag = |integers: bool| {
+        if integers {
+            ValueType::Integer
         } else {
-            FieldKind::Bytes { separator }
+            ValueType::Text
+        }
+    };
+    let category = |column: &str, values: ValueType, schema: &mut Schema| {
+        let kind = match values {
+            ValueType::Integer => FieldKind::Int {
+                separator,
+                fraction: Fraction::Refused,
+            },
+            ValueType::Text => FieldKind::Bytes { separator },
         };
         schema.want(column, kind)
     };
@@ -241,14 +247,9 @@ fn categorical(
             buckets,
             integers,
         } => {
-            let field = category(column, *integers, schema);
-            (
-                *buckets,
-                Source::Hashed {
-                    field,
-                    integers: *integers,
-                },
-            )
+            let values = of_flag(*integers);
+            let field = category(column, values, schema);
+            (*buckets, Source::Hashed { field, values })
         }
         FeatureKind::Vocabulary {
             column,
@@ -257,13 +258,14 @@ fn categorical(
             default,
             integers,
         } => {
-            let field = category(column, *integers, schema);
+            let value_type = of_flag(*integers);
+            let field = category(column, value_type, schema);
             let vocabulary = Vocabulary::new(values, *oov_buckets, *default);
             (
                 values.len() as u32 + oov_buckets,
                 Source::Vocabulary {
                     field,
-                    integers: *integers,
+                    values: value_type,
                     vocabulary,
                 },
             )
@@ -282,7 +284,7 @@ fn categorical(
             (
                 *buckets,
                 Source::Identity {
-                    field: category(column, true, schema),
+                    field: category(column, ValueType::Integer, schema),
                     identity,
                 },
             )
@@ -292,14 +294,9 @@ fn categorical(
             integers,
             table,
         } => {
-            let field = category(column, *integers, schema);
-            (
-                table.rows_max,
-                Source::Dynamic {
-                    field,
-                    integers: *integers,
-                },
-            )
+            let values = of_flag(*integers);
+            let field = category(column, values, schema);
+            (table.rows_max, Source::Dynamic { field, values })
         }
         FeatureKind::Crossed {
             keys,
@@ -382,7 +379,7 @@ fn cross_key(
         CrossKey::Int(column) => {
             let kind = FieldKind::Int {
                 separator: separator(column),
-                truncate: true,
+                fraction: Fraction::Dropped,
             };
             Key::Field(schema.want(column, kind))
         }

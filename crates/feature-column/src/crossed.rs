@@ -37,6 +37,14 @@ pub(crate) struct Crossed {
     pub(crate) buckets: u32,
 }
 
+/// A row of a batch, with the ids of the categorical features that are keys.
+#[derive(Clone, Copy)]
+struct CrossedRow<'a> {
+    batch: &'a Batch,
+    features: &'a [Raw],
+    row: usize,
+}
+
 impl Crossed {
     /// Appends the ids of a batch. `features` holds the ids of the categorical features that are keys.
     pub(crate) fn ids(&self, batch: &Batch, features: &[Raw], out: &mut Raw) {
@@ -52,34 +60,29 @@ impl Crossed {
             .chain(self.keys.iter().filter(|key| !sparse(key)))
             .collect();
         for row in 0..batch.rows {
-            self.combine(batch, features, &keys, row, self.hash_key, out);
+            let row = CrossedRow {
+                batch,
+                features,
+                row,
+            };
+            self.combine(&row, &keys, self.hash_key, out);
             out.end_row();
         }
     }
 
     /// Visits the combinations of a row. The last key varies fastest.
-    fn combine(
-        &self,
-        batch: &Batch,
-        features: &[Raw],
-        keys: &[&Key],
-        row: usize,
-        hash: u64,
-        out: &mut Raw,
-    ) {
+    fn combine(&self, crossed: &CrossedRow<'_>, keys: &[&Key], hash: u64, out: &mut Raw) {
+        let CrossedRow {
+            batch,
+            features,
+            row,
+        } = *crossed;
         let Some((key, keys)) = keys.split_first() else {
             out.push((hash % u64::from(self.buckets)) as u32);
             return;
         };
         let mut go = |value: u64| {
-            self.combine(
-                batch,
-                features,
-                keys,
-                row,
-                fingerprint_concatenate(hash, value),
-                out,
-            );
+            self.combine(crossed, keys, fingerprint_concatenate(hash, value), out);
         };
         match **key {
             Key::Ids(feature) => features[feature].row(row).iter().for_each(|id| {

@@ -87,6 +87,27 @@ impl Raw {
     }
 }
 
+/// Rows without ids. They read the vector of id 0, which is then among the unique ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EmptyRows {
+    None,
+    Some,
+}
+
+impl EmptyRows {
+    fn among(features: &[&Raw]) -> Self {
+        let is_empty = |pair: &[u32]| pair[0] == pair[1];
+        if features
+            .iter()
+            .any(|raw| raw.offsets.windows(2).any(is_empty))
+        {
+            Self::Some
+        } else {
+            Self::None
+        }
+    }
+}
+
 impl Ids {
     /// Returns empty ids, for a feature that is not looked up.
     pub(crate) fn none() -> Self {
@@ -101,11 +122,9 @@ impl Ids {
 
     /// Returns the ids of several features that share a table. They share `unique`.
     pub(crate) fn of(features: &[&Raw], scratch: &mut Unique) -> Vec<Self> {
-        let empty = features
-            .iter()
-            .any(|raw| raw.offsets.windows(2).any(|pair| pair[0] == pair[1]));
-        if !scratch.find(features, empty) {
-            return Self::sorted(features, empty);
+        let empty_rows = EmptyRows::among(features);
+        if !scratch.find(features, empty_rows) {
+            return Self::sorted(features, empty_rows);
         }
         let unique: Arc<[u32]> = scratch.ids().into();
         let of = |raw: &&Raw| Self {
@@ -121,7 +140,7 @@ impl Ids {
     }
 
     /// As [`Ids::of`], for ids that are too large for [`Unique`].
-    fn sorted(features: &[&Raw], empty: bool) -> Vec<Self> {
+    fn sorted(features: &[&Raw], empty_rows: EmptyRows) -> Vec<Self> {
         let ids = features.iter().flat_map(|raw| &raw.ids);
         // Sorting (id, position) pairs as single numbers finds the unique ids and the index in one pass.
         let mut pairs: Vec<u64> = ids
@@ -131,7 +150,7 @@ impl Ids {
         let mut index = vec![0; pairs.len()];
         pairs.sort_unstable();
         let mut unique: Vec<u32> = Vec::with_capacity(pairs.len() + 1);
-        if empty {
+        if empty_rows == EmptyRows::Some {
             unique.push(0);
         }
         for pair in pairs {
@@ -361,8 +380,8 @@ mod tests {
                 .collect();
             let mut scratch = Unique::default();
             for features in [vec![&features[0]], vec![&features[1]], features.iter().collect()] {
-                let empty = features.iter().any(|raw| raw.offsets.windows(2).any(|pair| pair[0] == pair[1]));
-                prop_assert_eq!(Ids::of(&features, &mut scratch), Ids::sorted(&features, empty));
+                let empty_rows = EmptyRows::among(&features);
+                prop_assert_eq!(Ids::of(&features, &mut scratch), Ids::sorted(&features, empty_rows));
             }
         }
     }

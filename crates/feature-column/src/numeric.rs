@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use trainyard_input::{Batch, Cells, FieldKind, Schema};
+use trainyard_input::{Batch, Cells, FieldKind, Fraction, Schema};
 use trainyard_run_config::{LOG_MIN, Normalizer, Numbers, Time};
 
 use crate::Error;
@@ -56,7 +56,7 @@ impl Source {
             // Times of today in seconds have more digits than a 32-bit float.
             Some(_) => FieldKind::Int {
                 separator: None,
-                truncate: true,
+                fraction: Fraction::Dropped,
             },
             None => floats(),
         };

@@ -67,7 +67,7 @@ pub enum IndexBase {
 
 impl IndexBase {
     /// Returns the first index, 0 or 1.
-    pub fn first_index(self) -> u8 {
+    pub(crate) fn first_index(self) -> u8 {
         match self {
             Self::Zero => 0,
             Self::One => 1,

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use trainyard_storage::{Stamp, Storage};
 
 use crate::file_stamp::{check, fingerprint, stamp, warn_small};
+use crate::record_format::Want;
 use crate::record_reader::RecordReader;
 use crate::{Error, Options, RecordIndex, Schema};
 
@@ -78,7 +79,7 @@ impl Indexer {
             let path = self.options.files[*file].as_path();
             // The loop ends at the end of a run, so the number of runs is not computed for each record.
             let ended = loop {
-                if !reader.next(path, false)? {
+                if !reader.next(path, Want::Place)? {
                     break true;
                 }
                 let place = reader.place();

@@ -68,7 +68,7 @@ pub use record_index::RecordIndex;
 pub use record_unit::RecordUnit;
 pub use sample_check::{Alike, Checked, check, check_columns};
 pub use scan::{Scan, Scanned};
-pub use schema::{Field, FieldKind, Schema};
+pub use schema::{Field, FieldKind, Fraction, Schema};
 pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};
 pub use shard_reader::{Direction, ShardReader};
 pub use table::{ColumnProfile, Numbers, Profile, TableReader, TableWriter};

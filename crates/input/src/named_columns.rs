@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::cells::{clear, end_row, missing_cells, push_digits, shown};
 use crate::formats::several;
 use crate::number::float;
-use crate::{Batch, Cells, Column, FieldKind, Format, Options, Position, Schema};
+use crate::{Batch, Cells, Column, FieldKind, Format, Fraction, Options, Position, Schema};
 
 /// A value of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -196,7 +196,13 @@ fn append_several(
 
 /// Appends a value to the cells of a column.
 fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), String> {
-    let truncate = matches!(kind, FieldKind::Int { truncate: true, .. });
+    let truncate = matches!(
+        kind,
+        FieldKind::Int {
+            fraction: Fraction::Dropped,
+            ..
+        }
+    );
     match (&mut column.cells, value) {
         (Cells::Float(cells), Given::Int(number)) => cells.push(number as f32),
         (Cells::Float(cells), Given::Decimal(text)) => cells.push(float(text.as_bytes())?),

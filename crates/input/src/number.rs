@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::Fraction;
 use crate::cells::shown;
 
 /// Number of digits that always fit into 64 bits.
@@ -66,13 +67,17 @@ pub(crate) fn float_at(record: &[u8], place: Range<usize>) -> Result<f32, String
     }
 }
 
-/// Returns the whole number at `place` of a record. With `truncate`, the fraction of a number is dropped.
+/// Returns the whole number at `place` of a record.
 #[inline]
-pub(crate) fn int_at(record: &[u8], place: Range<usize>, truncate: bool) -> Result<i64, String> {
+pub(crate) fn int_at(
+    record: &[u8],
+    place: Range<usize>,
+    fraction: Fraction,
+) -> Result<i64, String> {
     match short(record, &place) {
         // Below 10^18.
         Some(number) => Ok(number as i64),
-        None => int(&record[place], truncate),
+        None => int(&record[place], fraction),
     }
 }
 
@@ -86,9 +91,9 @@ pub(crate) fn float(text: &[u8]) -> Result<f32, String> {
     }
 }
 
-/// Returns a whole number. With `truncate`, the fraction of a number is dropped.
+/// Returns a whole number.
 #[inline(never)]
-pub(crate) fn int(text: &[u8], truncate: bool) -> Result<i64, String> {
+pub(crate) fn int(text: &[u8], fraction: Fraction) -> Result<i64, String> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
         rest => (false, rest),
@@ -105,7 +110,7 @@ pub(crate) fn int(text: &[u8], truncate: bool) -> Result<i64, String> {
         .and_then(|text| text.parse().ok())
     {
         Some(number) => Ok(number),
-        None if truncate => float(text).map(|number| number as i64),
+        None if fraction == Fraction::Dropped => float(text).map(|number| number as i64),
         None => Err(format!("{} is not a whole number", shown(text))),
     }
 }
@@ -127,9 +132,9 @@ mod tests {
             let near = fast_float2::parse::<f32, _>(&text).ok().filter(|number| number.is_finite());
             let record = format!("{before}{text}{after}");
             let place = before.len()..before.len() + text.len();
-            prop_assert_eq!(int(text.as_bytes(), false).ok(), whole);
-            prop_assert_eq!(int_at(record.as_bytes(), place.clone(), false).ok(), whole);
-            prop_assert_eq!(int(text.as_bytes(), true).ok(), whole.or(near.map(|number| number as i64)));
+            prop_assert_eq!(int(text.as_bytes(), Fraction::Refused).ok(), whole);
+            prop_assert_eq!(int_at(record.as_bytes(), place.clone(), Fraction::Refused).ok(), whole);
+            prop_assert_eq!(int(text.as_bytes(), Fraction::Dropped).ok(), whole.or(near.map(|number| number as i64)));
             let bits = near.map(f32::to_bits);
             prop_assert_eq!(float_at(record.as_bytes(), place).ok().map(f32::to_bits), bits);
         }

@@ -2,6 +2,7 @@
 
 use trainyard_storage::Storage;
 
+use crate::record_format::Want;
 use crate::record_reader::{RecordReader, names_columns};
 use crate::{DataShard, Error, FileRange, InlineRecords, Options, Schema};
 
@@ -133,7 +134,7 @@ impl RecordFetcher {
         };
         let mut lost = false;
         for row in 0..range.rows {
-            if !reader.next(file, true)? {
+            if !reader.next(file, Want::Content)? {
                 let expected = range.rows;
                 return changed(format!(
                     "expected {expected} records from byte {} on, found {row}",

@@ -88,6 +88,15 @@ impl InputFile<'_> {
     }
 }
 
+/// Use of the next record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// Its content is read.
+    Content,
+    /// Its place is counted. A reader may neither decode nor check it.
+    Place,
+}
+
 /// Reader of the records of one file.
 pub(crate) trait FileRecords: Debug + Send {
     /// Returns the columns of the records, if the file stores their names apart from the records.
@@ -95,12 +104,11 @@ pub(crate) trait FileRecords: Debug + Send {
         None
     }
 
-    /// Moves to the next record and sets line and offset of its place. Returns `false` at the end of the file. A reader
-    /// may neither decode nor check a record that is not `wanted`.
+    /// Moves to the next record and sets line and offset of its place. Returns `false` at the end of the file.
     ///
     /// # Errors
     /// The file cannot be read.
-    fn next(&mut self, file: &Path, place: &mut Place, wanted: bool) -> Result<bool, Error>;
+    fn next(&mut self, file: &Path, place: &mut Place, want: Want) -> Result<bool, Error>;
 
     /// Moves to the record that begins at `offset`, see [`Place`]. `line` is its [`Place::line`]. The caller reads
     /// nothing from offset `until` on.

@@ -54,7 +54,7 @@ impl RecordIndex {
     }
 
     /// Returns the number of records of a run, 0 if the run is not known.
-    pub fn run_rows(&self, run: u64) -> u32 {
+    pub(crate) fn run_rows(&self, run: u64) -> u32 {
         if run >= self.runs() {
             return 0;
         }

@@ -6,7 +6,7 @@ use trainyard_storage::Storage;
 
 use crate::formats;
 use crate::record::{Place, Record, failed};
-use crate::record_format::{FileRecords, InputFile};
+use crate::record_format::{FileRecords, InputFile, Want};
 use crate::{Error, Options, Schema};
 
 /// Reader of the records of one file.
@@ -64,7 +64,7 @@ impl RecordReader {
     /// Reads the header.
     fn header(&mut self, options: &Options) -> Result<Vec<String>, Error> {
         let file = &options.files[self.place.file];
-        if self.next(file, true)? {
+        if self.next(file, Want::Content)? {
             let record = self.records.content().bytes();
             Ok(formats::format(options.format).header(&record, options))
         } else {
@@ -74,11 +74,11 @@ impl RecordReader {
         }
     }
 
-    /// Moves to the next record. Returns `false` at the end of the file. Of a record that is not `wanted`, Parquet
+    /// Moves to the next record. Returns `false` at the end of the file. Of a record whose place alone is wanted, Parquet
     /// decodes nothing, and TFRecord does not check the data.
     #[inline]
-    pub(crate) fn next(&mut self, file: &Path, wanted: bool) -> Result<bool, Error> {
-        self.records.next(file, &mut self.place, wanted)
+    pub(crate) fn next(&mut self, file: &Path, want: Want) -> Result<bool, Error> {
+        self.records.next(file, &mut self.place, want)
     }
 
     /// Moves to the record that begins at `offset` of the content. `line` is its [`Place::line`]. The caller reads

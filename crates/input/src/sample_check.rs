@@ -5,6 +5,7 @@ use trainyard_storage::Storage;
 use crate::batch_reader::bad_row;
 use crate::cells::clear;
 use crate::parser::Parser;
+use crate::record_format::Want;
 use crate::{BadRow, Batch, Error, Options, Position, Schema};
 
 /// Faults of the first records of an input.
@@ -95,7 +96,7 @@ pub fn check(options: &Options, schema: &Schema, rows: usize) -> Checked {
         let mut batch = Batch::default();
         let mut read = 0;
         while read < rows {
-            match reader.next(path, true) {
+            match reader.next(path, Want::Content) {
                 Ok(true) => {
                     read += 1;
                     let record = reader.record(0);

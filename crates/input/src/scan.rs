@@ -7,6 +7,7 @@ use crate::batch_reader::{BATCH_BYTES_MAX, bad_row};
 use crate::cell_parser::CellParser;
 use crate::cells::{Bad, clear};
 use crate::parser::Parser;
+use crate::record_format::Want;
 use crate::record_reader::RecordReader;
 use crate::{BadRow, Batch, Cell, Error, Field, FieldKind, Options, Position, Schema};
 
@@ -116,7 +117,7 @@ impl Scan {
                 self.next_file += 1;
                 continue;
             };
-            if !reader.next(&self.options.files[self.next_file - 1], true)? {
+            if !reader.next(&self.options.files[self.next_file - 1], Want::Content)? {
                 self.file = None;
                 continue;
             }

@@ -3,7 +3,7 @@
 /// The type into which a field of a record is parsed.
 ///
 /// The values of a TFRecord feature are separate already, so a separator only means that there may be several values.
-/// Floats are read from a `float_list` or `int64_list`, integers from an `int64_list` (with `truncate`, also from a
+/// Floats are read from a `float_list` or `int64_list`, integers from an `int64_list` (with [`Fraction::Dropped`], also from a
 /// `float_list`), and texts from a `bytes_list` or `int64_list`. A feature that is absent or has no value is missing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FieldKind {
@@ -25,8 +25,8 @@ pub enum FieldKind {
     Int {
         /// Byte between the numbers; absent = the field is one number.
         separator: Option<u8>,
-        /// The fraction of a number is dropped. Otherwise a number with a fraction makes the row bad.
-        truncate: bool,
+        /// Treatment of a number with a fraction.
+        fraction: Fraction,
     },
     /// A text, as its bytes. A missing text is empty. With a separator, any number of texts; a missing field has none.
     Bytes {
@@ -45,7 +45,7 @@ impl FieldKind {
     /// One integer. A missing integer is -1.
     pub const INT: Self = Self::Int {
         separator: None,
-        truncate: false,
+        fraction: Fraction::Refused,
     };
     /// One text.
     pub const BYTES: Self = Self::Bytes { separator: None };
@@ -58,6 +58,15 @@ impl FieldKind {
             Self::Int { separator, .. } | Self::Bytes { separator } => separator.is_some(),
         }
     }
+}
+
+/// Treatment of a number with a fraction where a whole number is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fraction {
+    /// The row is bad.
+    Refused,
+    /// The fraction is dropped.
+    Dropped,
 }
 
 /// A wanted column.

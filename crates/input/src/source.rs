@@ -8,6 +8,7 @@ use trainyard_storage::Storage;
 
 use crate::parser::Parser;
 use crate::record::Record;
+use crate::record_format::Want;
 use crate::record_reader::RecordReader;
 use crate::{Error, Options, Schema, Sharding};
 
@@ -88,7 +89,8 @@ impl Source {
             };
             let mine = options.sharding != Sharding::Row
                 || self.index % options.shard_count as u64 == options.shard_index as u64;
-            if !reader.next(&options.files[*file], mine)? {
+            let want = if mine { Want::Content } else { Want::Place };
+            if !reader.next(&options.files[*file], want)? {
                 self.cycle[self.turn] = None;
                 self.open -= 1;
                 self.next_turn();

@@ -9,6 +9,7 @@ use trainyard_storage::Storage;
 
 use crate::cell_parser::CellParser;
 use crate::formats;
+use crate::record_format::Want;
 use crate::record_reader::RecordReader;
 use crate::{BadRow, Cell, Compression, Error, Format, Options, Schema};
 
@@ -47,11 +48,10 @@ impl TableReader {
         }
     }
 
-    /// Sets whether the spaces around the fields and names of text are dropped, as [`Options::trim`]. Default: they
-    /// stay.
+    /// Drops the spaces around the fields and names of text, as [`Options::trim`]. By default they stay.
     #[must_use]
-    pub fn trimmed(mut self, trim: bool) -> Self {
-        self.options.trim = trim;
+    pub fn trimmed(mut self) -> Self {
+        self.options.trim = true;
         self
     }
 
@@ -88,7 +88,7 @@ impl TableReader {
                 return Ok(false);
             };
             let file = &self.options.files[self.next_file - 1];
-            if !reader.next(file, true)? {
+            if !reader.next(file, Want::Content)? {
                 self.reader = None;
                 continue;
             }

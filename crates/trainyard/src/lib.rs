@@ -14,7 +14,7 @@
 pub use trainyard_command::{main_with, main_with_onnx};
 pub use trainyard_daemon::{ALLOCATOR, Allocator};
 pub use trainyard_feature_column::{FeatureColumns, Features};
-pub use trainyard_input::{Batch, Column, FieldKind, Schema};
+pub use trainyard_input::{Batch, Column, FieldKind, Fraction, Schema};
 pub use trainyard_model::{
     Canned, Error, ExportOnnx, GraphRow, HashedColumns, Head, HeadMetrics, Model, OnnxModel,
     Outcome, Prediction, Scores, custom_optimizer,

@@ -1,6 +1,8 @@
 //! Files of rows, read as training data.
 
-use trainyard_input::{BadRows, Compression, Dataset, FieldKind, Format, Options, Schema};
+use trainyard_input::{
+    BadRows, Compression, Dataset, FieldKind, Format, Fraction, Options, Schema,
+};
 
 use crate::scratch;
 
@@ -23,7 +25,7 @@ pub(crate) fn read_rows(format: Format, variant: u8, bytes: &[u8]) {
         "b",
         FieldKind::Int {
             separator: Some(b'|'),
-            truncate: true,
+            fraction: Fraction::Dropped,
         },
     );
     schema.want("c", FieldKind::BYTES);

@@ -8,7 +8,7 @@ use trainyard_input::{Compression, Format, Options, TableReader};
 use trainyard_run_config::expand_files;
 use trainyard_storage::is_remote;
 
-use crate::convert::guess;
+use crate::convert::{TableFormat, guess};
 use crate::init::Init;
 
 /// Bytes of a file that are read to detect its format.
@@ -37,7 +37,7 @@ impl Source {
         };
         let first = train.first().map_or(Path::new(""), PathBuf::as_path);
         let format = match arguments.format {
-            Some(format) => format.format(),
+            Some(TableFormat(format)) => format,
             None => guess(first, "--format").or_else(|problem| sniffed(first).ok_or(problem))?,
         };
         let mut source = Self {
@@ -79,8 +79,7 @@ impl Source {
         let Some(first) = self.train.first() else {
             return Ok(None);
         };
-        let mut reader =
-            TableReader::new(vec![first.clone()], self.format, None, None).trimmed(true);
+        let mut reader = TableReader::new(vec![first.clone()], self.format, None, None).trimmed();
         reader.read(&mut Vec::new())?;
         let names = reader.columns();
         if reader.fields() > names.len() && !names.iter().any(|name| name.parse::<f64>().is_ok()) {

@@ -137,7 +137,7 @@ fn divide(
     };
     let options = source.options();
     let mut reader =
-        TableReader::new(options.files, source.format, None, options.columns).trimmed(true);
+        TableReader::new(options.files, source.format, None, options.columns).trimmed();
     let mut layout = Layout::default();
     let mut row = Vec::new();
     let mut bad_rows = 0_u64;

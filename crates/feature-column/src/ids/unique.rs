@@ -1,6 +1,6 @@
 //! Deduplication of a batch's ids without sorting: ids set bits, and bits are in order.
 
-use super::Raw;
+use super::{EmptyRows, Raw};
 
 /// Largest id for which bits are used. The bits take 512 KiB at most, which fits into a processor cache.
 const ID_MAX: u32 = (1 << 22) - 1;
@@ -19,9 +19,9 @@ pub(crate) struct Unique {
 }
 
 impl Unique {
-    /// Finds the unique ids of features, and adds 0 if `empty`. Returns false if an id is too large; otherwise
+    /// Finds the unique ids of features, and adds 0 for empty rows. Returns false if an id is too large; otherwise
     /// [`Unique::clear`] must follow.
-    pub(crate) fn find(&mut self, features: &[&Raw], empty: bool) -> bool {
+    pub(crate) fn find(&mut self, features: &[&Raw], empty_rows: EmptyRows) -> bool {
         let most = features
             .iter()
             .filter_map(|raw| raw.ids.iter().max())
@@ -39,7 +39,7 @@ impl Unique {
         for raw in features {
             raw.ids.iter().for_each(|id| self.mark(*id));
         }
-        if empty {
+        if empty_rows == EmptyRows::Some {
             self.mark(0);
         }
         for (group, marks) in self.groups[..words.div_ceil(64)].iter_mut().enumerate() {

@@ -14,7 +14,7 @@ use crate::record_format::{
     FileColumns, FileRecords, InputFile, RecordFormat, RecordParser, RowWriter, TableRow, Target,
 };
 use crate::record_unit::RecordUnit;
-use crate::{Error, IndexBase, Options, Schema, Value};
+use crate::{Error, Fraction, IndexBase, Options, Schema, Value};
 
 /// The columns of a line.
 const COLUMNS: [&str; 4] = ["label", "qid", "index", "value"];
@@ -89,7 +89,7 @@ impl RecordFormat for LibSvm {
             let refused = |reason| refused_pair(token, reason);
             index
                 .values
-                .push(Value::Int(int(name, false).map_err(refused)?));
+                .push(Value::Int(int(name, Fraction::Refused).map_err(refused)?));
             value
                 .values
                 .push(Value::Float(f64::from(float(number).map_err(refused)?)));

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::Error;
 use crate::block::Block;
 use crate::record::{Content, Place, failed};
-use crate::record_format::{FileRecords, InputFile};
+use crate::record_format::{FileRecords, InputFile, Want};
 
 /// Longest record, in bytes.
 const RECORD_BYTES_MAX: usize = 16 << 20;
@@ -112,7 +112,7 @@ impl Lines {
 
 impl FileRecords for Lines {
     /// Moves to the next record that is not empty.
-    fn next(&mut self, file: &Path, place: &mut Place, _wanted: bool) -> Result<bool, Error> {
+    fn next(&mut self, file: &Path, place: &mut Place, _want: Want) -> Result<bool, Error> {
         loop {
             place.line = self.line + 1;
             place.offset = self.block.offset();

@@ -40,11 +40,11 @@ pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Re
             Cells::Int(cells),
             FieldKind::Int {
                 separator: Some(separator),
-                truncate,
+                fraction,
             },
         ) => {
             for part in parts(*separator) {
-                cells.push(int(part, *truncate)?);
+                cells.push(int(part, *fraction)?);
             }
         }
         (

@@ -9,6 +9,7 @@ use trainyard_testing::{Golden, list};
 use super::Parser;
 use crate::cells::clear;
 use crate::record::{Content, Place, Record};
+use crate::record_format::Want;
 use crate::record_reader::RecordReader;
 use crate::*;
 
@@ -58,7 +59,10 @@ fn records(path: PathBuf, compression: Compression) -> (Vec<Vec<u8>>, Option<Str
         Err(error) => return (Vec::new(), Some(error.to_string())),
     };
     let mut records = Vec::new();
-    while reader.next(&path, true).expect("the file can be read") {
+    while reader
+        .next(&path, Want::Content)
+        .expect("the file can be read")
+    {
         let record = reader.record(0);
         if let Some(fault) = record.fault {
             return (records, Some(fault.to_owned()));
@@ -170,7 +174,7 @@ fn kinds(spec: &Value) -> Vec<FieldKind> {
         ("VarLen", "string") => vec![FieldKind::Bytes { separator }],
         ("VarLen", "int64") => vec![FieldKind::Int {
             separator,
-            truncate: false,
+            fraction: Fraction::Refused,
         }],
         ("VarLen", _) => vec![FieldKind::Floats { separator: b'|' }],
         ("FixedLen", "string") => vec![FieldKind::BYTES],

@@ -337,7 +337,7 @@ fn pairs() -> Schema {
         "index",
         FieldKind::Int {
             separator: Some(b' '),
-            truncate: false,
+            fraction: Fraction::Refused,
         },
     );
     schema.want("value", FieldKind::Floats { separator: b' ' });

@@ -1,6 +1,6 @@
 //! Parsing of labels: class numbers or names, sets of classes, numbers.
 
-use trainyard_input::{Batch, Cells, Column, FieldKind, Schema};
+use trainyard_input::{Batch, Cells, Column, FieldKind, Fraction, Schema};
 use trainyard_run_config::HeadKind;
 
 use super::Head;
@@ -15,7 +15,7 @@ impl Head {
             HeadKind::MultiLabel if texts => FieldKind::Bytes { separator },
             HeadKind::MultiLabel => FieldKind::Int {
                 separator,
-                truncate: false,
+                fraction: Fraction::Refused,
             },
             _ if texts => FieldKind::BYTES,
             _ if self.label_width() > 1 => FieldKind::Float {

@@ -6,7 +6,7 @@ use crate::formats::lists::several;
 use crate::number::{float, int};
 use crate::record::Content;
 use crate::record_format::RecordParser;
-use crate::{Batch, Cells, FieldKind, IndexBase, Schema};
+use crate::{Batch, Cells, FieldKind, Fraction, IndexBase, Schema};
 
 /// The reason why a schema cannot be read from libsvm.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl LibSvmParser {
 
     /// Parses an index, and returns it counted from 0.
     fn index(&self, text: &[u8]) -> Result<i64, String> {
-        let index = int(text, false)?;
+        let index = int(text, Fraction::Refused)?;
         let first = match self.base {
             IndexBase::Zero => 0,
             IndexBase::One => 1,
@@ -116,9 +116,9 @@ impl LibSvmParser {
                     Cells::Int(cells),
                     FieldKind::Int {
                         separator: None,
-                        truncate,
+                        fraction,
                     },
-                ) => int(text, *truncate).map(|number| cells.push(number)),
+                ) => int(text, *fraction).map(|number| cells.push(number)),
                 (Cells::Bytes(cells), FieldKind::Bytes { separator: None }) => {
                     cells.push(text);
                     Ok(())
@@ -187,7 +187,7 @@ mod tests {
             "index",
             FieldKind::Int {
                 separator: Some(b' '),
-                truncate: false,
+                fraction: Fraction::Refused,
             },
         );
         schema.want("value", FieldKind::Floats { separator: b' ' });

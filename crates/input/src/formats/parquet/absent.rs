@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::record::{Content, Place};
-use crate::record_format::{FileRecords, InputFile, RowWriter, Target};
+use crate::record_format::{FileRecords, InputFile, RowWriter, Target, Want};
 use crate::{Cell, Error, Schema};
 
 const FEATURE: &str = "parquet";
@@ -19,7 +19,7 @@ impl ParquetRows {
 }
 
 impl FileRecords for ParquetRows {
-    fn next(&mut self, _: &Path, _: &mut Place, _wanted: bool) -> Result<bool, Error> {
+    fn next(&mut self, _: &Path, _: &mut Place, _want: Want) -> Result<bool, Error> {
         match *self {}
     }
 

@@ -7,7 +7,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
 use crate::columnar::{Arity, Texts, ValueColumn, Values as Decoded};
-use crate::{FieldKind, Schema};
+use crate::{FieldKind, Fraction, Schema};
 
 /// Type of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -126,7 +126,13 @@ pub(super) fn project(
                 values.is_some_and(|values| values != Values::Text),
                 "numbers",
             ),
-            (FieldKind::Int { truncate: true, .. }, values) => (
+            (
+                FieldKind::Int {
+                    fraction: Fraction::Dropped,
+                    ..
+                },
+                values,
+            ) => (
                 values.is_some_and(|values| values != Values::Text),
                 "numbers",
             ),

@@ -5,7 +5,7 @@ use crate::cells::{Bad, end_row, missing_cells, push_digits, shown};
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
 use crate::row::{Cell, RowCells};
-use crate::{Batch, Cells, Column, FieldKind, Schema};
+use crate::{Batch, Cells, Column, FieldKind, Fraction, Schema};
 
 /// Parser of rows into columns.
 #[derive(Debug)]
@@ -130,7 +130,13 @@ fn several<'a>(
 /// Appends a value.
 #[inline]
 fn push(cell: Cell<'_>, cells: &mut Cells, kind: &FieldKind) -> Result<(), String> {
-    let truncate = matches!(kind, FieldKind::Int { truncate: true, .. });
+    let truncate = matches!(
+        kind,
+        FieldKind::Int {
+            fraction: Fraction::Dropped,
+            ..
+        }
+    );
     match (cells, cell) {
         (Cells::Float(cells), Cell::Float(number)) => {
             let number = number as f32;

@@ -16,7 +16,7 @@ use super::column::{ColumnCursor, ParquetColumn, columns, project};
 use super::pages::{Pages, READ_BYTES};
 use crate::columnar::ColumnarRows;
 use crate::record::{Content, Place, failed};
-use crate::record_format::{FileRecords, InputFile};
+use crate::record_format::{FileRecords, InputFile, Want};
 use crate::{Error, Schema};
 
 /// Number of rows that are decoded together.
@@ -257,8 +257,8 @@ impl FileRecords for ParquetRows {
         Some(columns.map(|column| column.name.clone()).collect())
     }
 
-    /// Moves to the next row. A row that is not `wanted` is not decoded.
-    fn next(&mut self, path: &Path, place: &mut Place, wanted: bool) -> Result<bool, Error> {
+    /// Moves to the next row. A row of which only the place is wanted is not decoded.
+    fn next(&mut self, path: &Path, place: &mut Place, want: Want) -> Result<bool, Error> {
         let number = self.next;
         if number >= self.borders.last().copied().unwrap_or(0) {
             return Ok(false);
@@ -266,7 +266,7 @@ impl FileRecords for ParquetRows {
         place.line = number + 1;
         place.offset = number;
         self.next += 1;
-        if wanted {
+        if want == Want::Content {
             let (chunk, row) = self.current;
             let follows = self.chunks.get(chunk).is_some_and(|chunk| {
                 chunk.first + row as u64 + 1 == number && row + 1 < chunk.rows.rows()

@@ -143,9 +143,9 @@ impl TextParser {
                     Cells::Int(cells),
                     FieldKind::Int {
                         separator: None,
-                        truncate,
+                        fraction,
                     },
-                ) => int_at(record, place.clone(), *truncate).map(|number| cells.push(number)),
+                ) => int_at(record, place.clone(), *fraction).map(|number| cells.push(number)),
                 _ => several(column, kind, value),
             };
             outcome.map_err(|reason| (Some(target), reason))?;

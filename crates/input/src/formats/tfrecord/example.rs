@@ -8,7 +8,7 @@ use super::wire::{Malformed, Value, Wire};
 use crate::cells::{Bad, end_row, missing_cells, truncate};
 use crate::record::Content;
 use crate::record_format::RecordParser;
-use crate::{Batch, Cells, FieldKind, Schema};
+use crate::{Batch, Cells, FieldKind, Fraction, Schema};
 
 /// Most features of a record whose names are remembered for the next record.
 const REMEMBERED_MAX: usize = 4096;
@@ -443,7 +443,13 @@ fn floats(
     kind: &FieldKind,
     target: usize,
 ) -> Result<(), Flaw> {
-    let truncate = matches!(kind, FieldKind::Int { truncate: true, .. });
+    let truncate = matches!(
+        kind,
+        FieldKind::Int {
+            fraction: Fraction::Dropped,
+            ..
+        }
+    );
     let mut push = |bytes: [u8; 4]| {
         let number = f32::from_le_bytes(bytes);
         if !number.is_finite() {

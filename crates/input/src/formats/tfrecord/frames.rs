@@ -9,7 +9,7 @@ use trainyard_tensorflow_formats::tfrecord::{FOOTER_BYTES, HEADER_BYTES, masked}
 use crate::Error;
 use crate::block::Block;
 use crate::record::{Content, Place, failed};
-use crate::record_format::{FileRecords, InputFile};
+use crate::record_format::{FileRecords, InputFile, Want};
 
 /// Longest record, in bytes.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
@@ -68,9 +68,9 @@ impl TfRecords {
 }
 
 impl FileRecords for TfRecords {
-    /// Moves to the next record, good or bad. The checksum of the data is not checked if the record is not `wanted`.
+    /// Moves to the next record, good or bad. The checksum of the data is not checked if only the place is wanted.
     /// Broken content is not an error, but a fault of the record.
-    fn next(&mut self, file: &Path, place: &mut Place, wanted: bool) -> Result<bool, Error> {
+    fn next(&mut self, file: &Path, place: &mut Place, want: Want) -> Result<bool, Error> {
         if self.lost {
             return Ok(false);
         }
@@ -122,7 +122,7 @@ impl FileRecords for TfRecords {
         }
         self.block.pass(whole);
         (self.passed, self.length) = (length + FOOTER_BYTES, length);
-        if wanted
+        if want == Want::Content
             && let Some((data, footer)) = self
                 .block
                 .passed(self.passed)

@@ -12,7 +12,7 @@ fn packed_and_unpacked_values_are_the_same() {
             "i",
             FieldKind::Int {
                 separator: Some(b'|'),
-                truncate: false,
+                fraction: Fraction::Refused,
             },
         ),
         ("f", FieldKind::Floats { separator: b'|' }),
@@ -99,7 +99,7 @@ fn whole_numbers_serve_as_floats_and_texts_but_nothing_else_is_taken_for_another
     ]);
     let truncated = FieldKind::Int {
         separator: None,
-        truncate: true,
+        fraction: Fraction::Dropped,
     };
     let wanted = schema(&[
         ("i", FieldKind::FLOAT),
@@ -180,7 +180,7 @@ fn the_last_of_equal_names_counts_and_parts_are_joined() {
             "n",
             FieldKind::Int {
                 separator: Some(b'|'),
-                truncate: false,
+                fraction: Fraction::Refused,
             },
         )])
     };

@@ -32,7 +32,7 @@ fn all_kinds() -> Schema {
             "ids",
             FieldKind::Int {
                 separator: Some(b'|'),
-                truncate: false,
+                fraction: Fraction::Refused,
             },
         ),
         (
