@@ -158,7 +158,7 @@ impl<'a> Section<'a> {
     }
 
     /// Returns the text of `key`, which must exist and not be empty.
-    pub fn required_text(&self, key: &'static str, example: &str) -> Option<String> {
+    pub(crate) fn required_text(&self, key: &'static str, example: &str) -> Option<String> {
         if self.node(key).is_none() {
             self.missing(key, example);
             return None;

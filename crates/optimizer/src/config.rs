@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::rule::{Rule, State};
+use crate::rule::{RowGradient, Rule, State};
 use crate::{
     Adadelta, Adagrad, AdagradDa, Adam, Error, Ftrl, KerasRmsProp, LearningRate, Momentum,
     ProximalAdagrad, ProximalSgd, RmsProp, Sgd, Slot, adam, momentum, rmsprop,
@@ -169,27 +169,24 @@ impl OptimizerConfig {
         with_rule!(self, rule => State::new(values, slots).whole(rule, step, gradient));
     }
 
-    /// Updates `rows` of a table of rows of `width` values. `gradient` holds `rows.len() x width` values. `rows` are
-    /// row numbers in `values`, ascending, each once.
+    /// Updates some rows of a table.
     ///
     /// # Panics
     /// A row lies outside `values`, or there are fewer slots than [`OptimizerConfig::slots`] names.
     pub fn apply_rows(
         &self,
         step: u64,
-        width: usize,
-        rows: &[u32],
         values: &mut [f32],
         slots: &mut [&mut [f32]],
-        gradient: &[f32],
+        gradient: RowGradient<'_>,
     ) {
-        if width == 0 {
+        if gradient.width == 0 {
             return;
         }
         if self.moves_all_rows() {
-            with_rule!(self, rule => State::new(values, slots).rows_and_rest(rule, step, width, rows, gradient));
+            with_rule!(self, rule => State::new(values, slots).rows_and_rest(rule, step, gradient));
         } else {
-            with_rule!(self, rule => State::new(values, slots).rows(rule, step, width, rows, gradient));
+            with_rule!(self, rule => State::new(values, slots).rows(rule, step, gradient));
         }
     }
 }

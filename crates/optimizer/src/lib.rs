@@ -34,6 +34,6 @@ pub use learning_rate::{LearningRate, Schedule};
 pub use momentum::Momentum;
 pub use proximal::{ProximalAdagrad, ProximalSgd};
 pub use rmsprop::{KerasRmsProp, RmsProp};
-pub use rule::{SLOTS_MAX, Slot};
+pub use rule::{RowGradient, SLOTS_MAX, Slot};
 pub use sgd::Sgd;
 pub use update::Update;

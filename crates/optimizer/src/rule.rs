@@ -38,6 +38,17 @@ pub(crate) trait Rule<const N: usize> {
 /// Zero gradients, for rows that a batch does not name.
 static ZEROS: [f32; 1024] = [0.0; 1024];
 
+/// The gradient of some rows of a table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RowGradient<'a> {
+    /// Values of a row.
+    pub width: usize,
+    /// Numbers of the rows in the table, ascending, each once.
+    pub rows: &'a [u32],
+    /// `rows.len() x width` values.
+    pub values: &'a [f32],
+}
+
 /// The values and slots of one slice.
 pub(crate) struct State<'a, const N: usize> {
     values: &'a mut [f32],
@@ -71,14 +82,12 @@ impl<'a, const N: usize> State<'a, N> {
     }
 
     /// Updates the named rows.
-    pub(crate) fn rows(
-        &mut self,
-        rule: &impl Rule<N>,
-        step: u64,
-        width: usize,
-        rows: &[u32],
-        gradient: &[f32],
-    ) {
+    pub(crate) fn rows(&mut self, rule: &impl Rule<N>, step: u64, gradient: RowGradient<'_>) {
+        let RowGradient {
+            width,
+            rows,
+            values: gradient,
+        } = gradient;
         let kernel = rule.kernel(step);
         vectorize(
             #[inline(always)]
@@ -95,10 +104,13 @@ impl<'a, const N: usize> State<'a, N> {
         &mut self,
         rule: &impl Rule<N>,
         step: u64,
-        width: usize,
-        rows: &[u32],
-        gradient: &[f32],
+        gradient: RowGradient<'_>,
     ) {
+        let RowGradient {
+            width,
+            rows,
+            values: gradient,
+        } = gradient;
         let kernel = rule.kernel(step);
         let end = self.values.len();
         vectorize(

@@ -6,7 +6,7 @@
 )]
 
 use serde_json::{Map, Value, json};
-use trainyard_optimizer::{OptimizerConfig, Schedule};
+use trainyard_optimizer::{OptimizerConfig, RowGradient, Schedule};
 use trainyard_tensor::IndexedSlices;
 use trainyard_testing::{Golden, difference, flat, list};
 
@@ -95,14 +95,12 @@ fn replay(case: &Value, config: &OptimizerConfig) -> usize {
                 width,
             }
             .summed();
-            config.apply_rows(
-                count,
+            let gradient = RowGradient {
                 width,
-                &summed.rows,
-                &mut values,
-                &mut views,
-                &summed.values,
-            );
+                rows: &summed.rows,
+                values: &summed.values,
+            };
+            config.apply_rows(count, &mut values, &mut views, gradient);
         } else {
             config.apply_dense(count, &mut values, &mut views, &flat(&step["grad"]));
         }

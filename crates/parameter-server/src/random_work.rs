@@ -2,7 +2,7 @@
 //! same work must be equal.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -55,18 +55,7 @@ pub enum Act {
         half_applied: bool,
     },
     /// Pushes gradients.
-    Push {
-        /// Number of the worker.
-        task: usize,
-        /// Rows to update, one bit each.
-        rows: u8,
-        /// Seed of the gradients.
-        values: u8,
-        /// The batch is that of the push before.
-        repeated: bool,
-        /// All gradients are finite.
-        finite: bool,
-    },
+    Push(RandomPush),
     /// Excludes a worker from the staleness bound until its next request.
     Rest {
         /// Number of the worker.
@@ -83,6 +72,21 @@ pub enum Act {
     },
 }
 
+/// A push of random gradients.
+#[derive(Debug, Clone, Copy)]
+pub struct RandomPush {
+    /// Number of the worker.
+    pub task: usize,
+    /// Rows to update, one bit each.
+    pub rows: u8,
+    /// Seed of the gradients.
+    pub values: u8,
+    /// The batch is that of the push before.
+    pub repeated: bool,
+    /// All gradients are finite.
+    pub finite: bool,
+}
+
 /// Returns random requests that begin with a session of each worker.
 pub fn acts() -> impl Strategy<Value = Vec<Act>> {
     let task = 0..TASKS;
@@ -92,7 +96,7 @@ pub fn acts() -> impl Strategy<Value = Vec<Act>> {
         8 => (task.clone(), prop::bool::weighted(0.2))
             .prop_map(|(task, half_applied)| Act::Reserve { task, half_applied }),
         16 => (task.clone(), any::<u8>(), any::<u8>(), prop::bool::weighted(0.1), prop::bool::weighted(0.95))
-            .prop_map(|(task, rows, values, repeated, finite)| Act::Push { task, rows, values, repeated, finite }),
+            .prop_map(|(task, rows, values, repeated, finite)| Act::Push(RandomPush { task, rows, values, repeated, finite })),
         1 => task.prop_map(|task| Act::Rest { task }),
         1 => Just(Act::Claim),
         1 => Just(Act::Tick),
@@ -285,15 +289,7 @@ impl<'a> Worker<'a> {
                 };
                 drop(store.pull(&self.of(task), &pull));
             }
-            Act::Push {
-                task,
-                rows,
-                values,
-                repeated,
-                finite,
-            } => {
-                self.push(task, rows, values, repeated, finite);
-            }
+            Act::Push(push) => self.push(push),
             Act::Rest { task } => drop(store.rest(&self.of(task))),
             Act::Claim => {
                 self.epoch += 1;
@@ -308,12 +304,23 @@ impl<'a> Worker<'a> {
                 self.secs += 3;
                 store.set_clock(self.secs);
             }
-            Act::Checkpoint { committed } if self.writes_checkpoints => self.save(committed),
-            Act::Checkpoint { .. } => {}
+            Act::Checkpoint { committed } => {
+                let written = self.writes_checkpoints.then(|| self.save()).flatten();
+                if let Some((folder, record)) = written.filter(|_| committed) {
+                    self.commit(&folder, record);
+                }
+            }
         }
     }
 
-    fn push(&mut self, task: usize, rows: u8, values: u8, repeated: bool, finite: bool) {
+    fn push(&mut self, push: RandomPush) {
+        let RandomPush {
+            task,
+            rows,
+            values,
+            repeated,
+            finite,
+        } = push;
         let all: Vec<u32> = (0..8).filter(|row| rows >> row & 1 == 1).collect();
         let ids: Vec<u64> = all
             .iter()
@@ -362,12 +369,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Writes a checkpoint, and commits or abandons it.
-    fn save(&mut self, committed: bool) {
+    /// Writes a checkpoint that is not committed. Returns its folder and the record of the server.
+    fn save(&mut self) -> Option<(PathBuf, ShardRecord)> {
         // Like the chief, skips a version that already has a checkpoint.
         let version = Some(self.shard.store().status().version);
         if std::mem::replace(&mut self.saved_version, version) == version {
-            return;
+            return None;
         }
         self.saves += 1;
         let folder = begin(self.model_dir, self.saves, "test", 0).expect("there is room");
@@ -377,16 +384,18 @@ impl<'a> Worker<'a> {
             SnapshotRequest::default(),
         ))
         .expect("it is written");
-        if !committed {
-            return;
-        }
-        let record: ShardRecord = serde_json::from_str(&saved.record).expect("a record");
+        let record = serde_json::from_str(&saved.record).expect("a record");
+        Some((folder, record))
+    }
+
+    /// Commits a checkpoint.
+    fn commit(&self, folder: &Path, record: ShardRecord) {
         let mut manifest = Manifest::new(format!("{CLUSTER:032x}"), self.epoch, self.saves, 0);
         (manifest.num_ps, manifest.seed) = (2, 5);
         manifest.shards.push(record);
         let (plan, ..) = plan_of(&request(Update::Async), 0).expect("a plan");
         (manifest.variables, manifest.optimizers) = (plan.variables, plan.optimizers);
-        commit(self.model_dir, &folder, &manifest).expect("it is committed");
+        commit(self.model_dir, folder, &manifest).expect("it is committed");
     }
 }
 

@@ -276,10 +276,16 @@ impl ReplicationLog {
             .send_modify(|progress| progress.confirmed = progress.confirmed.max(items));
     }
 
-    /// Sets whether changes are acknowledged only after the backup has them.
-    pub fn set_waits_for_backup(&self, waits_for_backup: bool) {
+    /// From now on, changes are acknowledged only after the backup has them.
+    pub fn require_backup(&self) {
         self.progress
-            .send_modify(|progress| progress.waits_for_backup = waits_for_backup);
+            .send_modify(|progress| progress.waits_for_backup = true);
+    }
+
+    /// From now on, changes are acknowledged without the backup.
+    pub fn release_backup(&self) {
+        self.progress
+            .send_modify(|progress| progress.waits_for_backup = false);
     }
 
     /// Ends the log. Changes are dropped until it is begun again.

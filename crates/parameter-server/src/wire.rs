@@ -14,14 +14,15 @@ use trainyard_protocol::{Reason, Refusal, convert, payload};
 pub(crate) use guard::{guard_from_wire, guard_to_wire, rejection_from_wire, rejection_to_wire};
 pub(crate) use identity::{batch_from_wire, batch_to_wire};
 pub use identity::{identity_from_wire, identity_to_wire};
-pub use selection::{selection_from_wire, selection_to_wire};
+pub(crate) use selection::{selection_from_wire, selection_to_wire};
 pub use status::{
-    part_read_from_wire, part_read_to_wire, position_from_wire, position_to_wire,
-    progress_from_wire, status_from_wire, status_to_wire,
+    part_read_from_wire, part_read_to_wire, progress_from_wire, status_from_wire, status_to_wire,
 };
+pub(crate) use status::{position_from_wire, position_to_wire};
+pub(crate) use step::push_from_wire;
 pub use step::{
-    WireStep, pull_to_wire, pulled_from_wire, pulled_to_wire, push_from_wire, push_to_wire,
-    pushed_from_wire, pushed_to_wire, step_from_wire,
+    WireStep, pull_to_wire, pulled_from_wire, pulled_to_wire, push_to_wire, pushed_from_wire,
+    pushed_to_wire, step_from_wire,
 };
 
 /// An invalid message.

@@ -14,7 +14,7 @@ mod state;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use trainyard_optimizer::OptimizerConfig;
+use trainyard_optimizer::{OptimizerConfig, RowGradient};
 use trainyard_variable::{DynamicTable, InitialRows};
 
 use crate::Error;
@@ -260,7 +260,9 @@ impl DynamicSlice {
                     self.counts.evicted.fetch_add(1, Ordering::Relaxed);
                 }
                 state.forget_candidate(id);
-                Some(state.add_row(id, now, self.width, &self.optimizer, &self.first))
+                let place = state.place_row(id, now, self.width);
+                state.initialize_row(place, self.width, &self.optimizer, &self.first);
+                Some(place)
             }
         }
     }
@@ -268,14 +270,13 @@ impl DynamicSlice {
     fn update(&self, state: &mut State, step: u64, places: &[u32], gradient: &[f32]) {
         let values = &mut state.values;
         let mut slots: Vec<&mut [f32]> = values.slots.iter_mut().map(Vec::as_mut_slice).collect();
-        self.optimizer.apply_rows(
-            step,
-            self.width,
-            places,
-            &mut values.values,
-            &mut slots,
-            gradient,
-        );
+        let gradient = RowGradient {
+            width: self.width,
+            rows: places,
+            values: gradient,
+        };
+        self.optimizer
+            .apply_rows(step, &mut values.values, &mut slots, gradient);
     }
 
     /// Removes ids that have been unused for too long.

@@ -13,6 +13,14 @@ pub struct Written {
     pub pieces: Vec<Bytes>,
 }
 
+/// The values of a step from a position on.
+#[derive(Debug)]
+pub(crate) struct GradientTail<'a, G: ?Sized> {
+    pub(crate) gradients: &'a G,
+    /// Position of the first value.
+    pub(crate) begin: usize,
+}
+
 /// Values of one step, concatenated in the order of a [`Selection`](crate::Selection).
 pub trait Gradients: Sync {
     /// Returns the number of values.

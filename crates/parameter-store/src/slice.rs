@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use rayon::iter::{
     IndexedParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _,
 };
-use trainyard_optimizer::{OptimizerConfig, SLOTS_MAX};
+use trainyard_optimizer::{OptimizerConfig, RowGradient, SLOTS_MAX};
 use trainyard_variable::InitialRows;
 
 use crate::extent::Extent;
+use crate::gradients::GradientTail;
 use crate::memory_budget::grow;
 use crate::stripe::{Rows, SliceValues, Stripe};
 use crate::sync::{AtomicU64, RwLock};
@@ -320,16 +321,18 @@ impl Slice {
         self.updates.fetch_add(1, Ordering::Release);
     }
 
-    /// Applies a gradient of checked `rows`, which starts at `begin` in `gradients`.
+    /// Applies a gradient of checked `rows`.
     pub(crate) fn apply_rows<G: Gradients + ?Sized>(
         &self,
         step: u64,
         rows: &[u32],
-        gradients: &G,
-        begin: usize,
+        gradient: GradientTail<'_, G>,
         scratch: &mut Scratch,
     ) {
-        let mut from = begin;
+        let GradientTail {
+            gradients,
+            begin: mut from,
+        } = gradient;
         let mut apply = |stripe: usize, rows: &[u32]| {
             scratch.places.clear();
             let begin = self.stripe_begin(stripe) as u32;
@@ -369,14 +372,13 @@ impl Slice {
                     .iter()
                     .for_each(|slot| fetch(slot, begins.clone(), self.width));
             }
-            self.optimizer.apply_rows(
-                step,
-                self.width,
-                places,
-                values,
-                &mut slots[..count],
-                gradient,
-            );
+            let gradient = RowGradient {
+                width: self.width,
+                rows: places,
+                values: gradient,
+            };
+            self.optimizer
+                .apply_rows(step, values, &mut slots[..count], gradient);
         };
         if self.optimizer.moves_all_rows() {
             let mut rest = rows;

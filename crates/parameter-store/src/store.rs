@@ -44,6 +44,16 @@ use tables::Tables;
 /// the size of the store does not bound it.
 const ANSWER_VALUES_MAX: usize = 64 << 20;
 
+/// Place of the count of steps, which one server of a job keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum StepCount {
+    /// This store counts steps.
+    Here,
+    /// Another store does.
+    #[default]
+    Elsewhere,
+}
+
 /// State that the chief controls.
 #[derive(Debug, Default)]
 struct Control {
@@ -53,7 +63,7 @@ struct Control {
     /// Term in which the store was prepared; 0 = not prepared.
     prepared_epoch: u64,
     layout_fingerprint: u64,
-    counts_steps: bool,
+    step_count: StepCount,
     update: Update,
     guard: Guard,
 }

@@ -54,7 +54,7 @@ impl Durability {
     }
 
     /// Returns the longest time between a write and its flush.
-    pub fn flush_after(self) -> Duration {
+    pub(crate) fn flush_after(self) -> Duration {
         match self {
             Self::None => Duration::MAX,
             Self::Wal | Self::Replica => FLUSH_INTERVAL,

@@ -16,7 +16,8 @@ use super::{Expected, Problem, Recovered, recover};
 use crate::LocalServer;
 use crate::journal::LogJournal;
 use crate::random_work::{
-    Act, CLUSTER, Image, SERVER, Worker, acts, block_on, image, open_log, updates, without_log,
+    Act, CLUSTER, Image, RandomPush, SERVER, Worker, acts, block_on, image, open_log, updates,
+    without_log,
 };
 
 /// Returns the segments and their sizes.
@@ -244,13 +245,13 @@ fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
             task: 0,
             half_applied: false,
         });
-        worker.act(&Act::Push {
+        worker.act(&Act::Push(RandomPush {
             task: 0,
             rows: 7,
             values: 1,
             repeated: false,
             finite: true,
-        });
+        }));
         worker.act(&Act::Checkpoint { committed });
         block_on(journal.commit()).expect("it is written");
         journal.retire(&model_dir).expect("removed");
@@ -286,13 +287,13 @@ fn a_ticket_beyond_the_last_step_comes_back_from_the_log() {
     // All steps but the last are applied, and the ticket for the last one is out.
     for _ in 0..19 {
         worker.act(&reserve(0, false));
-        worker.act(&Act::Push {
+        worker.act(&Act::Push(RandomPush {
             task: 0,
             rows: 7,
             values: 1,
             repeated: false,
             finite: true,
-        });
+        }));
     }
     worker.act(&reserve(0, false));
     // Other servers have applied this batch, so that it gets a ticket all the same.

@@ -53,7 +53,7 @@ async fn nothing_is_settled_that_the_backup_does_not_have() {
         .commit(replication_log.end())
         .await
         .expect("nobody waits for the backup yet");
-    replication_log.set_waits_for_backup(true);
+    replication_log.require_backup();
     let waiting = Arc::clone(&replication_log);
     let end = replication_log.end();
     let mut settled = tokio::spawn(async move { waiting.commit(end).await });
@@ -79,7 +79,7 @@ async fn nothing_is_settled_that_the_backup_does_not_have() {
 async fn a_backup_that_says_nothing_is_not_waited_for_without_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let (log, replication_log) = begun(folder.path());
-    replication_log.set_waits_for_backup(true);
+    replication_log.require_backup();
     replication_log.add(&log, record(1));
     let refused = replication_log
         .commit(replication_log.end())
@@ -90,7 +90,7 @@ async fn a_backup_that_says_nothing_is_not_waited_for_without_end() {
         "{refused}"
     );
     // The primary continues alone when it need not wait for the backup.
-    replication_log.set_waits_for_backup(false);
+    replication_log.release_backup();
     replication_log
         .commit(replication_log.end())
         .await

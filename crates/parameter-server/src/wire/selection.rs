@@ -7,7 +7,7 @@ use trainyard_parameter_store::Selection;
 use trainyard_protocol::{payload, v1};
 
 /// Converts a selection to a message.
-pub fn selection_to_wire(selection: &Selection) -> v1::Selection {
+pub(crate) fn selection_to_wire(selection: &Selection) -> v1::Selection {
     let row_set = |rows: &Vec<u32>| v1::RowSet {
         rows: Bytes::copy_from_slice(payload::row_bytes(rows)),
     };
@@ -38,7 +38,9 @@ pub fn selection_to_wire(selection: &Selection) -> v1::Selection {
 ///
 /// # Errors
 /// The bytes of rows or ids have a wrong length.
-pub fn selection_from_wire(named: &v1::Selection) -> Result<Arc<Selection>, payload::LengthError> {
+pub(crate) fn selection_from_wire(
+    named: &v1::Selection,
+) -> Result<Arc<Selection>, payload::LengthError> {
     let row_sets = named.row_sets.iter().map(|set| payload::rows(&set.rows));
     let id_sets = named.id_sets.iter().map(|set| payload::ids(&set.ids));
     Ok(Arc::new(Selection {

@@ -144,7 +144,7 @@ fn rejections_from_wire(rejections: &v1::Rejections) -> Option<Rejections> {
 }
 
 /// Converts a position in the data to a message.
-pub fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
+pub(crate) fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
     let ahead = position
         .ahead
         .iter()
@@ -159,7 +159,7 @@ pub fn position_to_wire(position: ShardPosition) -> v1::DataPosition {
 }
 
 /// Converts a message to a position in the data.
-pub fn position_from_wire(position: &v1::DataPosition) -> ShardPosition {
+pub(crate) fn position_from_wire(position: &v1::DataPosition) -> ShardPosition {
     let ahead = position
         .ahead
         .chunks_exact(2)

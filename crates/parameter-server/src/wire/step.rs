@@ -32,7 +32,7 @@ pub fn push_to_wire(header: &PushHeader, selection: Option<&Selection>, encoding
 ///
 /// # Errors
 /// No batch is named, the encoding is unknown, or gradients, rows or ids have a wrong length.
-pub fn push_from_wire(
+pub(crate) fn push_from_wire(
     push: &v1::Push,
     payload: Vec<Bytes>,
 ) -> Result<Push<WireGradients>, Invalid> {

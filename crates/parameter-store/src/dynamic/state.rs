@@ -105,22 +105,23 @@ impl State {
         self.rows.remove(place);
     }
 
-    /// Gives an id a row with initial values and initial slots, and returns its place.
-    pub(super) fn add_row(
+    /// Sets the row at `place` to the initial values and initial slots of its id.
+    pub(super) fn initialize_row(
         &mut self,
-        id: u64,
-        now: Timestamp,
+        place: u32,
         width: usize,
         optimizer: &OptimizerConfig,
         first: &InitialRows,
-    ) -> u32 {
-        let place = self.place_row(id, now, width);
+    ) {
+        let (id, _) = self
+            .rows
+            .at(place)
+            .expect("a place that was given to an id");
         let row = place as usize * width..(place as usize + 1) * width;
         first.fill(id, &mut self.values.values[row.clone()]);
         for (buffer, slot) in self.values.slots.iter_mut().zip(optimizer.slots()) {
             buffer[row.clone()].fill(slot.initial);
         }
-        place
     }
 
     /// Gives an id a row and returns its place. The values and slots at that place are left as they are.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use trainyard_variable::Access;
 
 use super::build::{self, Built};
-use super::{Awaited, Bases, Ledger, Prepare, State, Store, check_control};
+use super::{Awaited, Bases, Ledger, Prepare, State, StepCount, Store, check_control};
 use crate::aggregation::Aggregation;
 use crate::dynamic::DynamicSlice;
 use crate::lru::Timestamp;
@@ -151,7 +151,12 @@ impl Store {
             journal.begin(control.prepared_epoch, metadata);
         }
         control.layout_fingerprint = prepare.layout_fingerprint;
-        (control.counts_steps, control.update) = (prepare.counts_steps, prepare.update);
+        control.step_count = if prepare.counts_steps {
+            StepCount::Here
+        } else {
+            StepCount::Elsewhere
+        };
+        control.update = prepare.update;
         control.guard = prepare.guard;
         *self.variables.write() = prepare.variables.into();
         control.state = State::Prepared;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Ledger, Store, check_worker};
+use super::{Ledger, StepCount, Store, check_worker};
 use crate::aggregation::{MicroBatchGradients, Put, mean};
+use crate::gradients::GradientTail;
 use crate::guard::find;
 use crate::selection::Resolved;
 use crate::sessions::Admission;
@@ -23,10 +24,10 @@ impl Store {
     /// not finite, and the job halts on them. In the last case the sequence number is used up, so that the push is not
     /// repeated.
     pub fn push<G: Gradients>(&self, identity: &Identity, push: &Push<G>) -> Result<Pushed, Error> {
-        let (counts_steps, update, guard) = {
+        let (step_count, update, guard) = {
             let control = self.control.read();
             check_worker(&control, identity)?;
-            (control.counts_steps, control.update, control.guard)
+            (control.step_count, control.update, control.guard)
         };
         let micro_batch = match (update, push.header.micro_batch) {
             (Update::Sync, None) => {
@@ -81,7 +82,7 @@ impl Store {
                     },
                 )?;
                 match find(&guard, push.gradients) {
-                    None => self.take_in(step, &push, resolved, counts_steps)?,
+                    None => self.take_in(step, &push, resolved, step_count)?,
                     Some(Found {
                         fault: Fault::Nonfinite,
                         ..
@@ -94,7 +95,7 @@ impl Store {
                             gradients: values.as_slice(),
                         };
                         match find(&guard, push.gradients) {
-                            None => self.take_in(step, &push, resolved, counts_steps)?,
+                            None => self.take_in(step, &push, resolved, step_count)?,
                             Some(found) => {
                                 self.refuse(step, &push.header, guard, place(&resolved, found))?
                             }
@@ -116,11 +117,11 @@ impl Store {
         step: StepId,
         push: &Push<G>,
         resolved: Arc<Resolved>,
-        counts_steps: bool,
+        step_count: StepCount,
     ) -> Result<Pushed, Error> {
         match push.header.micro_batch {
             Some(place) => self.contribute(step, push, place, resolved),
-            None => self.update(step, push, &resolved, counts_steps),
+            None => self.update(step, push, &resolved, step_count),
         }
     }
 
@@ -196,7 +197,7 @@ impl Store {
         step: StepId,
         push: &Push<G>,
         resolved: &Resolved,
-        counts_steps: bool,
+        step_count: StepCount,
     ) -> Result<Pushed, Error> {
         let record = self.prepare_record(step, push, resolved);
         let pushed = {
@@ -206,7 +207,7 @@ impl Store {
                 drop(ledger);
                 return Ok(self.duplicate(step, &push.header));
             }
-            if counts_steps && !ledger.steps.holds(step) {
+            if step_count == StepCount::Here && !ledger.steps.holds(step) {
                 return Err(Error::NoTicket {
                     task: step.task,
                     seq: step.seq,
@@ -217,7 +218,7 @@ impl Store {
                 .sessions
                 .record(&push.header.batch, push.header.batches);
             ledger.version += 1;
-            if counts_steps {
+            if step_count == StepCount::Here {
                 ledger.steps.advance(step);
             }
             if let Some(take) = record {
@@ -236,7 +237,7 @@ impl Store {
             }
         };
         self.apply(pushed.version, resolved, &push.gradients);
-        if counts_steps {
+        if step_count == StepCount::Here {
             // The clock advances only now, so that tasks which it allows to continue read the changes of this step.
             self.ledger.lock().steps.tick(step.task);
         }
@@ -353,7 +354,12 @@ impl Store {
             begin += slice.len();
         }
         for (_, slice, rows) in resolved.rows() {
-            slice.apply_rows(version, rows, gradients, begin, &mut scratch);
+            slice.apply_rows(
+                version,
+                rows,
+                GradientTail { gradients, begin },
+                &mut scratch,
+            );
             begin += rows.len() * slice.width;
         }
         // A rule may change all rows of a table at each step, so slices that this batch does not name are updated, too.
@@ -364,14 +370,18 @@ impl Store {
                 .iter()
                 .any(|(named, _)| named == number)
             {
-                slice.apply_rows(version, &[], gradients, begin, &mut scratch);
+                slice.apply_rows(
+                    version,
+                    &[],
+                    GradientTail { gradients, begin },
+                    &mut scratch,
+                );
             }
         }
         self.tables.apply(
             self.timestamp(version),
             resolved,
-            gradients,
-            begin,
+            GradientTail { gradients, begin },
             &mut scratch,
         );
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::dynamic::{DynamicSlice, DynamicStatus};
 use crate::extent::Extent;
+use crate::gradients::GradientTail;
 use crate::lru::Timestamp;
 use crate::selection::Resolved;
 use crate::slice::Scratch;
@@ -72,17 +73,18 @@ impl Tables {
         selection.ids.iter().map(resolve).collect()
     }
 
-    /// Applies a push to every table: gradients, which start at `begin`, to the tables that it names, and the new time
-    /// to the others.
+    /// Applies a push to every table: gradients to the tables that it names, and the new time to the others.
     pub(super) fn apply<G: Gradients + ?Sized>(
         &self,
         now: Timestamp,
         resolved: &Resolved,
-        gradients: &G,
-        begin: usize,
+        gradient: GradientTail<'_, G>,
         scratch: &mut Scratch,
     ) {
-        let mut begin = begin;
+        let GradientTail {
+            gradients,
+            mut begin,
+        } = gradient;
         for (_, slice, ids) in resolved.ids() {
             let length = ids.len() * slice.width;
             let gradient = gradients.get(begin..begin + length, &mut scratch.gradient);

@@ -258,16 +258,17 @@ impl Replica {
             self.journal()
         };
         if let Some(journal) = changed {
-            journal
-                .replication_log()
-                .set_waits_for_backup(waits_for_backup);
+            let replication_log = journal.replication_log();
+            if !waits_for_backup {
+                replication_log.release_backup();
+                return Ok(());
+            }
+            replication_log.require_backup();
             drop(turn);
-            if waits_for_backup {
-                // The backup must have the changes that were acknowledged without it before the chief gets the reply.
-                let settled = tokio::time::timeout(COMMIT_TIMEOUT, journal.commit()).await;
-                if !matches!(settled, Ok(Ok(()))) {
-                    return Err(Refused::Unconfirmed);
-                }
+            // The backup must have the changes that were acknowledged without it before the chief gets the reply.
+            let settled = tokio::time::timeout(COMMIT_TIMEOUT, journal.commit()).await;
+            if !matches!(settled, Ok(Ok(()))) {
+                return Err(Refused::Unconfirmed);
             }
         }
         Ok(())
@@ -303,16 +304,14 @@ impl Replica {
         };
         // Holding `turn` keeps `set_role` from changing `waits_for_backup` meanwhile.
         let _turn = self.turn.lock().await;
-        let waits_for_backup = matches!(
-            self.role(),
-            Role::Primary {
-                waits_for_backup: true
-            }
-        );
         if let Some(journal) = &journal {
-            journal
-                .replication_log()
-                .set_waits_for_backup(waits_for_backup);
+            let replication_log = journal.replication_log();
+            match self.role() {
+                Role::Primary {
+                    waits_for_backup: true,
+                } => replication_log.require_backup(),
+                _ => replication_log.release_backup(),
+            }
         }
         self.bound_memory(&store);
         let service = self.holding().service;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use trainyard_model::{Canned, Model, Prediction};
-use trainyard_optimizer::OptimizerConfig;
+use trainyard_optimizer::{OptimizerConfig, RowGradient};
 use trainyard_run_config::Job;
 use trainyard_testing::{Golden, difference, flat, list};
 use trainyard_variable::{Read, Values};
@@ -145,7 +145,12 @@ impl Trained {
             match &reads[place] {
                 Read::Whole => rule.apply_dense(self.step, values, &mut slots, gradient),
                 Read::Rows(rows) => {
-                    rule.apply_rows(self.step, spec.width(), rows, values, &mut slots, gradient)
+                    let gradient = RowGradient {
+                        width: spec.width(),
+                        rows,
+                        values: gradient,
+                    };
+                    rule.apply_rows(self.step, values, &mut slots, gradient)
                 }
                 Read::Nothing | Read::Ids(_) => {}
             }

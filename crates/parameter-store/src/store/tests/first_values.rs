@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
+use trainyard_optimizer::RowGradient;
 use trainyard_variable::InitialRows;
 
 use super::*;
@@ -89,14 +90,12 @@ impl Whole {
             slot,
             steps,
         } = self;
-        OptimizerConfig::adagrad(0.5).apply_rows(
-            *steps,
-            WIDTH,
-            &places,
-            values,
-            &mut [slot],
-            gradient,
-        );
+        let gradient = RowGradient {
+            width: WIDTH,
+            rows: &places,
+            values: gradient,
+        };
+        OptimizerConfig::adagrad(0.5).apply_rows(*steps, values, &mut [slot], gradient);
     }
 
     fn is(&self, other: &SliceValues) -> bool {

@@ -161,7 +161,7 @@ proptest! {
                     replica.take(CLUSTER, stream, request, |items| confirmed += items).await.expect("it fits");
                 }
             }
-            journal.replication_log().set_waits_for_backup(true);
+            journal.replication_log().require_backup();
             journal.replication_log().confirm(from.items + confirmed as u64);
             journal.commit().await.expect("everything is confirmed");
             replica.set_role(CLUSTER, SECOND, Order::Primary { waits_for_backup: false }).await.expect("it is level");
