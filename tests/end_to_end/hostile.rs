@@ -20,7 +20,7 @@ use trainyard_protocol::v1::parameter_service_client::ParameterServiceClient;
 use trainyard_protocol::{Channel, convert, v1};
 use trainyard_run_config::{Agreement, Job};
 use trainyard_runtime::Network;
-use trainyard_security::{Authority, Caller, Security};
+use trainyard_security::{Authority, Caller, CredentialSources, Security};
 use trainyard_tests::{Account, Ledger, Supervisor, metric};
 
 use crate::end_to_end::LIMIT;
@@ -141,7 +141,11 @@ impl Stage {
                     .folder
                     .path()
                     .join(format!("tls-{}-{}", from.role, from.index));
-                let security = Security::load(&self.cluster(), from, Some(&folder), None, false);
+                let sources = CredentialSources {
+                    tls_dir: Some(&folder),
+                    ..CredentialSources::default()
+                };
+                let security = Security::load(&self.cluster(), from, sources);
                 Network::Other(Arc::new(Caller(Arc::new(
                     security.expect("good credentials"),
                 ))))

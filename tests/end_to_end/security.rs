@@ -12,7 +12,8 @@ use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_protocol::{Channel, unary_call};
 use trainyard_runtime::Network;
 use trainyard_security::{
-    Authority, CERTIFICATE_FILE, Caller, Identity, Issued, KEY_FILE, ROOTS_FILE, Security,
+    Authority, CERTIFICATE_FILE, Caller, CredentialSources, Identity, Issued, KEY_FILE, ROOTS_FILE,
+    Security,
 };
 use trainyard_tests::{Program, TestCluster};
 
@@ -367,8 +368,11 @@ fn each_role_may_call_what_is_its_own_and_nothing_else() {
         );
         // Nobody: without any certificate.
         let network = role.map_or(Network::System, |_| {
-            let security =
-                Security::load(&cluster, task, Some(Path::new(&credentials)), None, false);
+            let sources = CredentialSources {
+                tls_dir: Some(Path::new(&credentials)),
+                ..CredentialSources::default()
+            };
+            let security = Security::load(&cluster, task, sources);
             Network::Other(Arc::new(Caller(Arc::new(
                 security.expect("good credentials"),
             ))))

@@ -246,7 +246,7 @@ impl ClusterSpec {
 
     /// Returns a task's number in the cluster: chief 0, then workers, then parameter servers
     /// (`global_id_in_cluster`); `None` for an evaluator.
-    pub fn global_id(&self, task: Task) -> Option<usize> {
+    pub(crate) fn global_id(&self, task: Task) -> Option<usize> {
         let before = |role: Role| match self.of_role(role).map(|(task, _)| task.index).max() {
             // TensorFlow numbers by the highest index, so the gaps of a sparse map remain.
             Some(highest) => highest + 1,

@@ -111,7 +111,7 @@ impl TfConfig {
             }
         };
         let (task, cluster) = match spec {
-            Some((spec, master)) => (in_cluster(&spec, &task, master)?, Some(spec)),
+            Some((spec, chief_job)) => (in_cluster(&spec, &task, chief_job)?, Some(spec)),
             None => (alone(&task)?, None),
         };
         let session_master = text_of("session_master")?;
@@ -208,7 +208,16 @@ fn alone(task: &RawTask) -> Result<Task, Diagnostic> {
     }
 }
 
-fn in_cluster(spec: &ClusterSpec, task: &RawTask, master: bool) -> Result<Task, Diagnostic> {
+/// Job of the chief in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChiefJob {
+    /// `chief`.
+    Chief,
+    /// `master`, the legacy chief, which also evaluates.
+    Master,
+}
+
+fn in_cluster(spec: &ClusterSpec, task: &RawTask, chief_job: ChiefJob) -> Result<Task, Diagnostic> {
     let Some(role_name) = task.role.as_deref() else {
         return Err(
             wrong("task", "with a cluster task.type must be set".to_owned())
@@ -222,11 +231,11 @@ fn in_cluster(spec: &ClusterSpec, task: &RawTask, master: bool) -> Result<Task, 
         ));
     };
     let role = match role_name {
-        "chief" if !master => Role::Chief,
-        "master" if master => Role::Chief,
+        "chief" if chief_job == ChiefJob::Chief => Role::Chief,
+        "master" if chief_job == ChiefJob::Master => Role::Chief,
         "worker" => Role::Worker,
         "ps" => Role::Ps,
-        "evaluator" if !master => Role::Evaluator,
+        "evaluator" if chief_job == ChiefJob::Chief => Role::Evaluator,
         "evaluator" => {
             let message =
                 "a cluster with the legacy job `master` has no evaluator: the master evaluates";
@@ -249,8 +258,10 @@ fn in_cluster(spec: &ClusterSpec, task: &RawTask, master: bool) -> Result<Task, 
         .map_err(|problem| problem.at(named("task.index")))
 }
 
-/// Parses the cluster. Also returns whether its chief is called `master`.
-fn read_cluster(map: &serde_json::Map<String, Value>) -> Result<(ClusterSpec, bool), Diagnostic> {
+/// Parses the cluster. Also returns the job of its chief.
+fn read_cluster(
+    map: &serde_json::Map<String, Value>,
+) -> Result<(ClusterSpec, ChiefJob), Diagnostic> {
     let mut spec = ClusterSpec {
         tasks: BTreeMap::new(),
         admin: BTreeMap::new(),
@@ -259,8 +270,12 @@ fn read_cluster(map: &serde_json::Map<String, Value>) -> Result<(ClusterSpec, bo
         credentials: Default::default(),
         evaluator_addresses: Vec::new(),
     };
-    let master = map.contains_key("master");
-    if master && map.contains_key("chief") {
+    let chief_job = if map.contains_key("master") {
+        ChiefJob::Master
+    } else {
+        ChiefJob::Chief
+    };
+    if chief_job == ChiefJob::Master && map.contains_key("chief") {
         return Err(wrong(
             "cluster",
             "a cluster with the job `master` cannot have the job `chief`".to_owned(),
@@ -302,7 +317,7 @@ fn read_cluster(map: &serde_json::Map<String, Value>) -> Result<(ClusterSpec, bo
         }
     }
     match spec.of_role(Role::Chief).count() {
-        1 => Ok((spec, master)),
+        1 => Ok((spec, chief_job)),
         count => {
             let message = format!("a cluster must have one \"chief\", given {count}");
             Err(wrong("cluster", message).help("for example \"chief\": [\"host0:2222\"]"))

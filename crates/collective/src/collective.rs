@@ -13,7 +13,7 @@ use crate::error::{Cause, Error, THIS_MEMBER, Wait};
 use crate::gather::Gather;
 use crate::group::{Deadlines, Group};
 use crate::mailbox::{Mailbox, Receiver};
-use crate::message::{Awaited, GroupMessage, InvalidMessage, Key, Outgoing};
+use crate::message::{Arrived, Awaited, GroupMessage, InvalidMessage, Key, Outgoing};
 use crate::reduction::Reduction;
 use crate::sum::Own;
 use crate::transport::Transport;
@@ -53,8 +53,7 @@ trait Machine {
     fn begin(&mut self) -> Option<Outgoing>;
     fn take(
         &mut self,
-        from: usize,
-        message: GroupMessage,
+        arrived: Arrived,
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), InvalidMessage>;
     fn is_complete(&self) -> bool;
@@ -75,12 +74,10 @@ impl Machine for Summing<'_> {
 
     fn take(
         &mut self,
-        from: usize,
-        message: GroupMessage,
+        arrived: Arrived,
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), InvalidMessage> {
-        self.reduction
-            .take(from, message, &mut self.own, self.pool, out)
+        self.reduction.take(arrived, &mut self.own, self.pool, out)
     }
 
     fn is_complete(&self) -> bool {
@@ -99,11 +96,10 @@ impl Machine for Gather {
 
     fn take(
         &mut self,
-        from: usize,
-        message: GroupMessage,
+        arrived: Arrived,
         _out: &mut VecDeque<Outgoing>,
     ) -> Result<(), InvalidMessage> {
-        self.take(from, message)
+        self.take(arrived.from, arrived.message)
     }
 
     fn is_complete(&self) -> bool {
@@ -335,7 +331,8 @@ impl Collective {
                 }
             };
             let (from, message) = arrived;
-            if let Err(InvalidMessage(message)) = machine.take(from, message, &mut out) {
+            if let Err(InvalidMessage(message)) = machine.take(Arrived { from, message }, &mut out)
+            {
                 let message = format!("{message} (in {key})");
                 break Err((
                     Cause::InvalidMessage {

@@ -69,6 +69,13 @@ pub(crate) struct Outgoing {
     pub(crate) message: GroupMessage,
 }
 
+/// A message that has arrived.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) from: usize,
+    pub(crate) message: GroupMessage,
+}
+
 /// The message that an operation waits for next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Awaited {

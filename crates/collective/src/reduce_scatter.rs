@@ -10,7 +10,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use trainyard_protocol::{Pool, Pooled};
 
-use crate::message::{Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes};
+use crate::message::{
+    Arrived, Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes,
+};
 use crate::share::share;
 use crate::sum::{Own, add_in_order};
 
@@ -115,12 +117,12 @@ impl ReduceScatter {
     /// Takes a message of another member.
     pub(crate) fn take(
         &mut self,
-        from: usize,
-        message: GroupMessage,
+        arrived: Arrived,
         own: &mut Own<'_>,
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), InvalidMessage> {
+        let Arrived { from, message } = arrived;
         let part = message.part as usize;
         let round = message.round;
         let unexpected = || {

@@ -7,7 +7,7 @@ use trainyard_protocol::limits::{
     PART_VALUES, RING_PARTS_AT_ONCE, SHARES_SIZE_MAX, TREE_BYTES_MAX, TREE_BYTES_TOGETHER_MAX,
 };
 
-use crate::message::{Awaited, GroupMessage, InvalidMessage, Outgoing};
+use crate::message::{Arrived, Awaited, InvalidMessage, Outgoing};
 use crate::reduce_scatter::ReduceScatter;
 use crate::ring::{Cut, Ring};
 use crate::sum::Own;
@@ -51,25 +51,22 @@ impl Reduction {
     /// Takes a message, and appends the messages that it makes possible to `out`.
     pub(crate) fn take(
         &mut self,
-        from: usize,
-        message: GroupMessage,
+        arrived: Arrived,
         own: &mut Own<'_>,
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), InvalidMessage> {
-        if message.total != own.values.len() as u64 {
-            let given = message.total;
+        if arrived.message.total != own.values.len() as u64 {
+            let given = arrived.message.total;
             let expected = own.values.len();
             return Err(InvalidMessage(format!(
                 "the sum must have {expected} values, given {given}"
             )));
         }
         match self {
-            Self::ReduceScatter(reduce_scatter) => {
-                reduce_scatter.take(from, message, own, pool, out)
-            }
-            Self::Ring(ring) => ring.take(from, message, own, pool, out),
-            Self::Tree(tree) => tree.take(from, message, own, pool, out),
+            Self::ReduceScatter(reduce_scatter) => reduce_scatter.take(arrived, own, pool, out),
+            Self::Ring(ring) => ring.take(arrived, own, pool, out),
+            Self::Tree(tree) => tree.take(arrived, own, pool, out),
         }
     }
 
@@ -180,7 +177,15 @@ mod tests {
                 more: &inputs[sent.to][1..],
             };
             members[sent.to]
-                .take(from, sent.message, &mut own, &pool, &mut out)
+                .take(
+                    Arrived {
+                        from,
+                        message: sent.message,
+                    },
+                    &mut own,
+                    &pool,
+                    &mut out,
+                )
                 .expect("it fits");
             under_way.extend(out.into_iter().map(|next| (sent.to, next)));
         }
@@ -223,7 +228,7 @@ mod tests {
             size in 2_usize..=5, rank in 0_usize..5, from in 0_usize..6, part in 0_u32..4, round in 0_u32..9,
             bytes in 0_usize..60, total in 0_u64..40, operation in 0_usize..4, twice in any::<bool>(),
         ) {
-            use crate::message::Operation;
+            use crate::message::{GroupMessage, Operation};
             for make in [ring as Make, ring_of_parts, tree, reduce_scatter] {
                 let mut values = vec![1.0; 20];
                 let mut member = make(rank % size, size, values.len());
@@ -234,8 +239,8 @@ mod tests {
                 let mut out = VecDeque::new();
                 let pool = Pool::default();
                 let mut own = Own { values: &mut values, more: &[] };
-                let first = member.take(from, message.clone(), &mut own, &pool, &mut out);
-                let second = member.take(from, message, &mut own, &pool, &mut out);
+                let first = member.take(Arrived { from, message: message.clone() }, &mut own, &pool, &mut out);
+                let second = member.take(Arrived { from, message }, &mut own, &pool, &mut out);
                 prop_assert!(first.is_err() || second.is_err(), "the same message was taken twice");
             }
         }
@@ -263,7 +268,15 @@ mod tests {
                 more: &[],
             };
             members[sent.to]
-                .take(from, sent.message, &mut own, &pool, &mut out)
+                .take(
+                    Arrived {
+                        from,
+                        message: sent.message,
+                    },
+                    &mut own,
+                    &pool,
+                    &mut out,
+                )
                 .unwrap();
             under_way.extend(out.into_iter().map(|next| (sent.to, next)));
         }

@@ -16,7 +16,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use trainyard_protocol::Pool;
 
-use crate::message::{Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes};
+use crate::message::{
+    Arrived, Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes,
+};
 use crate::share::share;
 use crate::sum::Own;
 
@@ -123,12 +125,12 @@ impl Ring {
     /// Takes a message of the member before this one.
     pub(crate) fn take(
         &mut self,
-        from: usize,
-        message: GroupMessage,
+        arrived: Arrived,
         own: &mut Own<'_>,
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), InvalidMessage> {
+        let Arrived { from, message } = arrived;
         let GroupMessage { part, round, .. } = message;
         let before = (self.rank + self.size - 1) % self.size;
         if from != before || message.operation != Operation::Ring {

@@ -12,7 +12,9 @@ use bytes::{Bytes, BytesMut};
 use trainyard_protocol::Pool;
 use trainyard_protocol::limits::GROUP_MESSAGE_BYTES_MAX;
 
-use crate::message::{Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes};
+use crate::message::{
+    Arrived, Awaited, GroupMessage, InvalidMessage, Operation, Outgoing, check_bytes,
+};
 use crate::sum::Own;
 
 /// Round of the buffers to be added.
@@ -89,12 +91,12 @@ impl Tree {
     /// Takes a message of a child or of the parent.
     pub(crate) fn take(
         &mut self,
-        from: usize,
-        message: GroupMessage,
+        arrived: Arrived,
         own: &mut Own<'_>,
         pool: &Pool,
         out: &mut VecDeque<Outgoing>,
     ) -> Result<(), InvalidMessage> {
+        let Arrived { from, message } = arrived;
         let round = message.round;
         let unexpected = || {
             InvalidMessage(format!(

@@ -9,7 +9,7 @@ use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic, Place};
 use trainyard_run_config::Job;
 use trainyard_runtime::Network;
-use trainyard_security::{Caller, Protection, Security, check_exposure};
+use trainyard_security::{Caller, CredentialSources, Protection, Security, check_exposure};
 
 use crate::{Arguments, Listener, LogFormat, Page, Readiness, Watchdog, listen};
 
@@ -249,14 +249,12 @@ fn security(
         .token_file
         .clone()
         .or_else(|| named.token_file_of(task));
-    let waived = arguments.insecure_no_auth || named.insecure_no_auth;
-    let security = Security::load(
-        cluster,
-        task,
-        tls_dir.as_deref(),
-        token_file.as_deref(),
-        waived,
-    )?;
+    let sources = CredentialSources {
+        tls_dir: tls_dir.as_deref(),
+        token_file: token_file.as_deref(),
+        is_waived: arguments.insecure_no_auth || named.insecure_no_auth,
+    };
+    let security = Security::load(cluster, task, sources)?;
     if security.protection() == Protection::Waived {
         warn!(
             "insecure: this task does not verify the identity of callers; any process that \

@@ -8,6 +8,21 @@ use crate::generated::{
 };
 use crate::{Error, File, IR_VERSION, ML_DOMAIN, ML_OPSET, OPSET, Port, Tensor};
 
+/// An operator of ONNX.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operator<'a> {
+    /// Domain of the operator; empty = `ai.onnx`.
+    pub domain: &'a str,
+    /// Name in the domain.
+    pub name: &'a str,
+}
+
+impl<'a> Operator<'a> {
+    fn standard(name: &'a str) -> Self {
+        Self { domain: "", name }
+    }
+}
+
 /// Name of a value in a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(String);
@@ -151,33 +166,25 @@ impl Graph {
         inputs: &[&Name],
         attributes: impl IntoIterator<Item = AttributeProto>,
     ) -> Name {
-        self.node_of("", operator, name, inputs, attributes)
+        self.node_of(Operator::standard(operator), name, inputs, attributes)
     }
 
-    /// Adds a node of a domain with one output, and returns the output.
+    /// Adds a node of any domain with one output, and returns the output.
     pub fn node_of(
         &mut self,
-        domain: &str,
-        operator: &str,
+        operator: Operator<'_>,
         name: &str,
         inputs: &[&Name],
         attributes: impl IntoIterator<Item = AttributeProto>,
     ) -> Name {
         let name = self.unique(name);
-        self.push(
-            domain,
-            operator,
-            &name,
-            inputs,
-            attributes.into_iter().collect(),
-        );
+        self.push(operator, &name, inputs, attributes.into_iter().collect());
         Name(name)
     }
 
     fn push(
         &mut self,
-        domain: &str,
-        operator: &str,
+        operator: Operator<'_>,
         name: &str,
         inputs: &[&Name],
         attribute: Vec<AttributeProto>,
@@ -186,15 +193,16 @@ impl Graph {
             input: inputs.iter().map(|input| input.0.clone()).collect(),
             output: vec![name.to_owned()],
             name: name.to_owned(),
-            op_type: operator.to_owned(),
+            op_type: operator.name.to_owned(),
             attribute,
-            domain: domain.to_owned(),
+            domain: operator.domain.to_owned(),
         });
     }
 
     /// Makes a value an output. Its name must be reserved or free.
     pub fn output(&mut self, port: &Port, value: &Name) {
-        self.push("", "Identity", &port.name, &[value], Vec::new());
+        let identity = Operator::standard("Identity");
+        self.push(identity, &port.name, &[value], Vec::new());
         self.taken.insert(port.name.clone());
         self.outputs.push(port.value_info());
     }

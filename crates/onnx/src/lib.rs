@@ -30,7 +30,7 @@ pub use attribute::{Attribute, attribute};
 pub use error::Error;
 pub use file::File;
 pub use generated::{AttributeProto, GraphProto, ModelProto, ValueInfoProto};
-pub use graph::{Graph, Name};
+pub use graph::{Graph, Name, Operator};
 pub use port::{Dimension, Port, Tensor};
 
 /// Generated messages of package `onnx`, limited to the fields that are written.

@@ -163,17 +163,24 @@ fn configuration_from_wire<T: DeserializeOwned>(
     let message = message.ok_or_else(|| invalid(field, "must be set", "nothing"))?;
     let given = format!("kind `{}`", shown(&message.kind));
     let wrong = || invalid(field, "must be a known kind with its parameters", given);
-    match fields_from_wire(message, true) {
+    match fields_from_wire(message, Nesting::Outer) {
         Some(fields) => serde_json::from_value(fields.into()).map_err(|_| wrong()),
         None => Err(wrong()),
     }
+}
+
+/// Place of a configuration: by itself, or as a parameter of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nesting {
+    Outer,
+    Inner,
 }
 
 /// Returns the fields of a configuration; nothing if configurations are nested more than once, or if there are too many
 /// numbers.
 fn fields_from_wire(
     message: v1::Configuration,
-    outer: bool,
+    nesting: Nesting,
 ) -> Option<serde_json::Map<String, serde_json::Value>> {
     let mut fields = serde_json::Map::from_iter([("kind".to_owned(), message.kind.into())]);
     for (key, parameter) in message.parameters {
@@ -183,7 +190,9 @@ fn fields_from_wire(
             Some(Value::Numbers(numbers)) if numbers.values.len() <= NUMBERS_MAX => {
                 numbers.values.into()
             }
-            Some(Value::Configuration(inner)) if outer => fields_from_wire(inner, false)?.into(),
+            Some(Value::Configuration(inner)) if nesting == Nesting::Outer => {
+                fields_from_wire(inner, Nesting::Inner)?.into()
+            }
             Some(_) => return None,
             None => continue,
         };

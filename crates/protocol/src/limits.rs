@@ -14,17 +14,17 @@ pub const INLINE_RECORDS_BYTES_MAX: u64 = 8 << 20;
 /// Largest message of the session service with inline records, in bytes: the records and their metadata.
 pub const INLINE_RECORDS_MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Most ids of an id set, which have 32 MiB.
-pub const IDS_MAX: usize = 4 << 20;
+pub(crate) const IDS_MAX: usize = 4 << 20;
 /// Most rows of a dynamic table. Places of rows have 32 bits.
-pub const DYNAMIC_ROWS_MAX: usize = u32::MAX as usize;
+pub(crate) const DYNAMIC_ROWS_MAX: usize = u32::MAX as usize;
 /// Most variables of a model.
-pub const VARIABLES_MAX: usize = 100_000;
+pub(crate) const VARIABLES_MAX: usize = 100_000;
 /// Longest variable name, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest text of a peer in messages and logs, in bytes.
-pub const PEER_TEXT_BYTES_MAX: usize = 256;
+pub(crate) const PEER_TEXT_BYTES_MAX: usize = 256;
 /// Longest refusal message of a peer, in bytes. It may quote several texts of peers.
-pub const PEER_MESSAGE_BYTES_MAX: usize = 2 << 10;
+pub(crate) const PEER_MESSAGE_BYTES_MAX: usize = 2 << 10;
 /// HTTP/2 window of a stream and of a connection, in bytes.
 pub const WINDOW_BYTES: u32 = 8 << 20;
 /// Largest HTTP/2 frame, in bytes.
@@ -40,7 +40,7 @@ pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_millis(3500);
 /// Timeout of one attempt to connect to a peer.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout between two pieces of a message that is being read.
-pub const MESSAGE_SILENCE_MAX: Duration = Duration::from_secs(5);
+pub(crate) const MESSAGE_SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Timeout of a pull, push or control call. After that, the call has failed and is retried.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of a call that writes a server's part of a checkpoint: a terabyte at 50 MB/s. Keepalive detects a dead

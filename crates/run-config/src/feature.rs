@@ -208,7 +208,7 @@ impl Time {
     const SECONDS_OF_A_DAY: i64 = 86_400;
 
     /// Returns the number of units in a second.
-    pub fn per_second(self) -> i64 {
+    pub(crate) fn per_second(self) -> i64 {
         match self.unit {
             TimeUnit::Seconds => 1,
             TimeUnit::Milliseconds => 1000,

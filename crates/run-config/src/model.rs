@@ -222,7 +222,7 @@ pub enum LossConfig {
 
 impl LossConfig {
     /// Default exponent of the focal loss, as in Keras.
-    pub const GAMMA: f32 = 2.0;
+    pub(crate) const GAMMA: f32 = 2.0;
 
     /// Every loss with its name in a job file, with default parameters.
     pub const NAMES: [(&'static str, Self); 3] = [

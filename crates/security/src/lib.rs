@@ -31,7 +31,7 @@ pub use credentials::Credentials;
 pub use exposure::{Protection, check_exposure};
 pub use identity::Identity;
 pub use rights::roles_of;
-pub use security::{Caller, Issued, Secured, Security};
+pub use security::{Caller, CredentialSources, Issued, Secured, Security};
 pub use tokens::Tokens;
 
 /// File of the certificates of the authorities that sign tasks' certificates (PEM).

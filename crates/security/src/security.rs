@@ -25,26 +25,36 @@ pub struct Security {
     tasks: BTreeMap<String, Task>,
 }
 
+/// Sources of a task's credentials.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CredentialSources<'a> {
+    /// Folder of certificates.
+    pub tls_dir: Option<&'a Path>,
+    /// File of tokens.
+    pub token_file: Option<&'a Path>,
+    /// The operator declares that the surrounding network protects the cluster.
+    pub is_waived: bool,
+}
+
 /// A connection after its handshake, and the identity of the peer.
 pub type Secured = (Connection, Option<Identity>);
 
 impl Security {
-    /// Reads the credentials of a task: a folder of certificates, a file of tokens, both or none. `waived`: the
-    /// operator declares that the surrounding network protects the cluster.
+    /// Reads the credentials of a task: certificates, tokens, both or none.
     ///
     /// # Errors
     /// A file cannot be used.
     pub fn load(
         cluster: &ClusterSpec,
         task: Task,
-        tls_dir: Option<&Path>,
-        token_file: Option<&Path>,
-        waived: bool,
+        sources: CredentialSources<'_>,
     ) -> Result<Self, Diagnostic> {
-        let credentials = tls_dir
+        let credentials = sources
+            .tls_dir
             .map(|folder| Credentials::load(folder, task))
             .transpose()?;
-        let tokens = token_file
+        let tokens = sources
+            .token_file
             .map(|path| Tokens::load(path, task.role))
             .transpose()?;
         let tasks = cluster.tasks.iter().chain(&cluster.standbys);
@@ -55,7 +65,7 @@ impl Security {
             role: Some(task.role),
             credentials,
             tokens,
-            waived,
+            waived: sources.is_waived,
             tasks,
         })
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use trainyard_onnx::{Attribute, AttributeProto, Dimension, ML_DOMAIN, Name, Tensor, attribute};
+use trainyard_onnx::{
+    Attribute, AttributeProto, Dimension, ML_DOMAIN, Name, Operator, Tensor, attribute,
+};
 use trainyard_run_config::{FeatureKind, LOG_MIN, Normalizer, Numbers, Operand, Time};
 
 use super::Builder;
@@ -302,8 +304,10 @@ impl Builder<'_> {
     ) -> Name {
         let default = Attribute::Int(default.map_or(NONE, i64::from));
         self.graph.node_of(
-            ML_DOMAIN,
-            "LabelEncoder",
+            Operator {
+                domain: ML_DOMAIN,
+                name: "LabelEncoder",
+            },
             &format!("{scope}/ids"),
             &[given],
             [keys, ids, attribute("default_int64", default)],

@@ -24,25 +24,49 @@ impl Builder<'_> {
         let units = self.canned.head.units();
         let mut out = Vec::new();
         if kind != HeadKind::Regression {
-            self.put(&mut out, "logits", Tensor::Float, units, logits);
+            self.put(
+                &mut out,
+                Port::matrix("logits", Tensor::Float, Some(units)),
+                logits,
+            );
         }
         match kind {
-            HeadKind::Regression => self.put(&mut out, "predictions", Tensor::Float, units, logits),
+            HeadKind::Regression => self.put(
+                &mut out,
+                Port::matrix("predictions", Tensor::Float, Some(units)),
+                logits,
+            ),
             HeadKind::Poisson => {
                 let mean = self.graph.node("Exp", "head/mean", &[logits], []);
-                self.put(&mut out, "predictions", Tensor::Float, units, &mean);
+                self.put(
+                    &mut out,
+                    Port::matrix("predictions", Tensor::Float, Some(units)),
+                    &mean,
+                );
             }
             HeadKind::LogisticRegression => {
                 let mean = self.graph.node("Sigmoid", "head/mean", &[logits], []);
-                self.put(&mut out, "predictions", Tensor::Float, units, &mean);
+                self.put(
+                    &mut out,
+                    Port::matrix("predictions", Tensor::Float, Some(units)),
+                    &mean,
+                );
             }
             HeadKind::MultiLabel => {
                 let means = self.graph.node("Sigmoid", "head/means", &[logits], []);
-                self.put(&mut out, "probabilities", Tensor::Float, units, &means);
+                self.put(
+                    &mut out,
+                    Port::matrix("probabilities", Tensor::Float, Some(units)),
+                    &means,
+                );
                 let ids = self.every_class(logits);
                 let names = self.names();
                 let named = self.named(&names, &ids);
-                self.put(&mut out, "classes", Tensor::String, units, &named);
+                self.put(
+                    &mut out,
+                    Port::matrix("classes", Tensor::String, Some(units)),
+                    &named,
+                );
             }
             HeadKind::Binary => {
                 let graph = &mut self.graph;
@@ -55,7 +79,11 @@ impl Builder<'_> {
                 let positive = graph.node("Greater", "head/positive", &[logits, &zero], []);
                 let whole = attribute("to", Attribute::Int(Tensor::Int64.number().into()));
                 let class = graph.node("Cast", "head/class", &[&positive], [whole]);
-                self.put(&mut out, "logistic", Tensor::Float, 1, &logistic);
+                self.put(
+                    &mut out,
+                    Port::matrix("logistic", Tensor::Float, Some(1)),
+                    &logistic,
+                );
                 self.classes(&mut out, logits, &both, &class);
             }
             HeadKind::MultiClass => {
@@ -70,8 +98,7 @@ impl Builder<'_> {
         out
     }
 
-    fn put(&mut self, out: &mut Vec<Port>, name: &str, tensor: Tensor, width: usize, value: &Name) {
-        let port = Port::matrix(name, tensor, Some(width));
+    fn put(&mut self, out: &mut Vec<Port>, port: Port, value: &Name) {
         self.graph.output(&port, value);
         out.push(port);
     }
@@ -79,15 +106,31 @@ impl Builder<'_> {
     /// Adds the predictions of a head with exclusive classes: the likeliest class, and all classes.
     fn classes(&mut self, out: &mut Vec<Port>, logits: &Name, probabilities: &Name, class: &Name) {
         let count = self.canned.head.class_names().len();
-        self.put(out, "probabilities", Tensor::Float, count, probabilities);
-        self.put(out, "class_ids", Tensor::Int64, 1, class);
+        self.put(
+            out,
+            Port::matrix("probabilities", Tensor::Float, Some(count)),
+            probabilities,
+        );
+        self.put(
+            out,
+            Port::matrix("class_ids", Tensor::Int64, Some(1)),
+            class,
+        );
         let names = self.names();
         let name = self.named(&names, class);
-        self.put(out, "classes", Tensor::String, 1, &name);
+        self.put(out, Port::matrix("classes", Tensor::String, Some(1)), &name);
         let ids = self.every_class(logits);
-        self.put(out, "all_class_ids", Tensor::Int64, count, &ids);
+        self.put(
+            out,
+            Port::matrix("all_class_ids", Tensor::Int64, Some(count)),
+            &ids,
+        );
         let named = self.named(&names, &ids);
-        self.put(out, "all_classes", Tensor::String, count, &named);
+        self.put(
+            out,
+            Port::matrix("all_classes", Tensor::String, Some(count)),
+            &named,
+        );
     }
 
     /// Returns the numbers of all classes, for each row.

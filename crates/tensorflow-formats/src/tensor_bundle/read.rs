@@ -160,15 +160,16 @@ impl Bundle {
             };
             shard.stream(&stored.info, piece, bytes, |place, bytes| {
                 let (values, _) = bytes.as_chunks();
-                scatter(
-                    stored,
+                let elements = PieceElements {
                     piece,
-                    place as usize / N,
+                    first: place as usize / N,
                     values,
+                };
+                let rows = Rows {
                     first,
-                    out,
-                    &decode,
-                );
+                    elements: &mut *out,
+                };
+                scatter(stored, elements, rows, &decode);
             })?;
         }
         Ok(())
@@ -202,17 +203,37 @@ impl Bundle {
     }
 }
 
-/// Copies consecutive values of a piece, from its element `element` on, to their positions in rows that begin at
-/// `first`.
+/// Consecutive elements of a piece.
+struct PieceElements<'a, const N: usize> {
+    piece: &'a Piece,
+    /// Number of the first element in the piece.
+    first: usize,
+    values: &'a [[u8; N]],
+}
+
+/// Rows of a tensor that are read.
+struct Rows<'a, T> {
+    /// Number of the first element in the tensor.
+    first: usize,
+    elements: &'a mut [T],
+}
+
+/// Copies elements of a piece to their positions in the rows.
 fn scatter<const N: usize, T>(
     stored: &Stored,
-    piece: &Piece,
-    mut element: usize,
-    mut values: &[[u8; N]],
-    first: usize,
-    out: &mut [T],
+    from: PieceElements<'_, N>,
+    rows: Rows<'_, T>,
     decode: &impl Fn([u8; N]) -> T,
 ) {
+    let PieceElements {
+        piece,
+        first: mut element,
+        mut values,
+    } = from;
+    let Rows {
+        first,
+        elements: out,
+    } = rows;
     while !values.is_empty() {
         let run = piece
             .region
