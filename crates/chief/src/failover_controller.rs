@@ -42,6 +42,17 @@ type Client = ReplicaServiceClient<Channel>;
 /// The status of the servers, by index; absent if a server is not present.
 type Statuses = Vec<Option<v1::ServerStatus>>;
 
+/// The role that a server's replica of a shard is to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RoleToSet {
+    /// A primary that acknowledges changes without its backup.
+    PrimaryAlone,
+    /// A primary that waits for its backup.
+    PrimaryWithBackup,
+    /// A backup.
+    Backup,
+}
+
 /// A parameter server.
 #[derive(Debug, Clone)]
 struct Server {
@@ -306,15 +317,20 @@ impl FailoverController {
         let told = decisions.iter().enumerate().map(|(shard, decision)| {
             let primary = map.shards[shard].primary;
             let other = map.other(shard);
-            let (server, waits_for_backup) = match *decision {
+            let (server, role) = match *decision {
                 // The role is set at once, from the status that the decision was made on.
-                Decision::Publish(_) if published.is_some() => (primary, Some(false)),
-                Decision::Serve { waits_for_backup } => (primary, Some(waits_for_backup)),
-                Decision::Follow => (other, None),
-                Decision::Pair => (primary, Some(true)),
+                Decision::Publish(_) if published.is_some() => (primary, RoleToSet::PrimaryAlone),
+                Decision::Serve {
+                    waits_for_backup: false,
+                } => (primary, RoleToSet::PrimaryAlone),
+                Decision::Serve {
+                    waits_for_backup: true,
+                } => (primary, RoleToSet::PrimaryWithBackup),
+                Decision::Follow => (other, RoleToSet::Backup),
+                Decision::Pair => (primary, RoleToSet::PrimaryWithBackup),
                 Decision::Publish(_) | Decision::Rest => return None,
             };
-            Some(self.set_role(&map, shard, server, waits_for_backup))
+            Some(self.set_role(&map, shard, server, role))
         });
         let told: Vec<_> = told
             .map(|call| async {
@@ -402,18 +418,17 @@ impl FailoverController {
         Some(next)
     }
 
-    /// Sets the role of a server's replica of a shard: primary, with or without a wait for its backup, or backup.
+    /// Sets the role of a server's replica of a shard.
     async fn set_role(
         &self,
         map: &ShardMap,
         shard: usize,
         server: usize,
-        primary: Option<bool>,
+        to_set: RoleToSet,
     ) -> Result<(), Status> {
-        let role = if primary.is_some() {
-            v1::ReplicaRole::Primary
-        } else {
-            v1::ReplicaRole::Backup
+        let role = match to_set {
+            RoleToSet::PrimaryAlone | RoleToSet::PrimaryWithBackup => v1::ReplicaRole::Primary,
+            RoleToSet::Backup => v1::ReplicaRole::Backup,
         };
         let request = v1::SetRoleRequest {
             cluster_id: convert::cluster_id_to_wire(self.cluster),
@@ -423,7 +438,7 @@ impl FailoverController {
                 version: map.version,
             }),
             role: role.into(),
-            waits_for_backup: primary == Some(true),
+            waits_for_backup: to_set == RoleToSet::PrimaryWithBackup,
         };
         let mut client = self.servers[server].client.clone();
         let told = tokio::time::timeout(SET_ROLE_TIMEOUT, client.set_role(request)).await;

@@ -113,7 +113,7 @@ impl Dispatcher {
     }
 
     /// Releases the data shards of earlier sessions of a task.
-    pub fn release_before(&self, holder: Holder) {
+    pub(crate) fn release_before(&self, holder: Holder) {
         self.shards.lock().release_before(holder);
     }
 

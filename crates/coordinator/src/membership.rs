@@ -17,7 +17,7 @@ use trainyard_trainer::{
 pub use view::View;
 
 use crate::backup_workers::LaneAssignment;
-use crate::rendezvous::Rendezvous;
+use crate::rendezvous::{JoinRequest, Rendezvous};
 
 /// Highest index of a worker that may register without being expected, plus 1.
 pub const WORKERS_MAX: usize = 4096;
@@ -509,8 +509,11 @@ impl Membership {
         let here: Vec<(Task, u64)> = here.map(|(task, member)| (*task, member.session)).collect();
         let asked = self.groups.ask(
             now,
-            (task, session),
-            form.generation,
+            JoinRequest {
+                task,
+                session,
+                from: form.generation,
+            },
             &here,
             &self.config.expected,
         );

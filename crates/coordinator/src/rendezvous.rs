@@ -12,12 +12,13 @@ use trainyard_cluster_spec::Task;
 /// Time that the members of the previous group have for their requests, from the first such request on.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A session that requests to join.
+/// A request to join the next group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Asking {
-    session: u64,
-    /// Generation of its previous group; 0 = none.
-    from: u64,
+pub(crate) struct JoinRequest {
+    pub(crate) task: Task,
+    pub(crate) session: u64,
+    /// Generation of the task's previous group; 0 = none.
+    pub(crate) from: u64,
 }
 
 /// The process groups of a job, one at a time.
@@ -25,7 +26,7 @@ struct Asking {
 pub(crate) struct Rendezvous {
     generation: u64,
     members: Vec<(Task, u64)>,
-    asking: BTreeMap<Task, Asking>,
+    asking: BTreeMap<Task, JoinRequest>,
     /// Time of the first request by a member of the previous group.
     since: Option<Duration>,
 }
@@ -51,17 +52,21 @@ impl Rendezvous {
     pub(crate) fn ask(
         &mut self,
         now: Duration,
-        (task, session): (Task, u64),
-        from: u64,
+        request: JoinRequest,
         here: &[(Task, u64)],
         expected: &[Task],
     ) -> Result<Group, Vec<Task>> {
+        let JoinRequest {
+            task,
+            session,
+            from,
+        } = request;
         if self.generation > from && self.members.contains(&(task, session)) {
             return Ok(self.current());
         }
         self.asking
             .retain(|task, asking| here.contains(&(*task, asking.session)));
-        self.asking.insert(task, Asking { session, from });
+        self.asking.insert(task, request);
         // The grace period is for members of the previous group. A new task waits for them without limit.
         let broken = self.asking.values().any(|asking| asking.from > 0);
         let patient = if broken {
@@ -137,8 +142,18 @@ mod tests {
     fn the_first_group_waits_for_every_task() {
         let mut groups = Rendezvous::default();
         let expected = [task(0), task(1), task(2)];
-        let mut ask =
-            |index: usize, now| groups.ask(now, (task(index), 1), 0, &here(&[0, 1, 2]), &expected);
+        let mut ask = |index: usize, now| {
+            groups.ask(
+                now,
+                JoinRequest {
+                    task: task(index),
+                    session: 1,
+                    from: 0,
+                },
+                &here(&[0, 1, 2]),
+                &expected,
+            )
+        };
         assert_eq!(ask(1, MOMENT), Err(vec![task(0), task(2)]));
         assert_eq!(ask(0, 100 * GRACE), Err(vec![task(2)]));
         let formed = Group {
@@ -157,21 +172,57 @@ mod tests {
         let mut groups = Rendezvous::default();
         let expected = [task(0), task(1), task(2)];
         for index in 0..3 {
-            drop(groups.ask(MOMENT, (task(index), 1), 0, &here(&[0, 1, 2]), &expected));
+            drop(groups.ask(
+                MOMENT,
+                JoinRequest {
+                    task: task(index),
+                    session: 1,
+                    from: 0,
+                },
+                &here(&[0, 1, 2]),
+                &expected,
+            ));
         }
         // Task 2 dies. The others request a group while its lease has not expired.
         let all = here(&[0, 1, 2]);
         assert_eq!(
-            groups.ask(MOMENT, (task(0), 1), 1, &all, &expected),
+            groups.ask(
+                MOMENT,
+                JoinRequest {
+                    task: task(0),
+                    session: 1,
+                    from: 1
+                },
+                &all,
+                &expected
+            ),
             Err(vec![task(1), task(2)])
         );
         assert_eq!(
-            groups.ask(2 * MOMENT, (task(1), 1), 1, &all, &expected),
+            groups.ask(
+                2 * MOMENT,
+                JoinRequest {
+                    task: task(1),
+                    session: 1,
+                    from: 1
+                },
+                &all,
+                &expected
+            ),
             Err(vec![task(2)])
         );
         let later = 2 * GRACE;
         let formed = groups
-            .ask(later, (task(0), 1), 1, &all, &expected)
+            .ask(
+                later,
+                JoinRequest {
+                    task: task(0),
+                    session: 1,
+                    from: 1,
+                },
+                &all,
+                &expected,
+            )
             .expect("formed");
         assert_eq!(
             formed,
@@ -181,25 +232,70 @@ mod tests {
             }
         );
         assert_eq!(
-            groups.ask(later, (task(1), 1), 1, &all, &expected),
+            groups.ask(
+                later,
+                JoinRequest {
+                    task: task(1),
+                    session: 1,
+                    from: 1
+                },
+                &all,
+                &expected
+            ),
             Ok(formed)
         );
         // Task 2 is back in another session, and waits for the others without limit.
         let all = [(task(0), 1), (task(1), 1), (task(2), 2)];
         assert_eq!(
-            groups.ask(9 * GRACE, (task(2), 2), 0, &all, &expected),
+            groups.ask(
+                9 * GRACE,
+                JoinRequest {
+                    task: task(2),
+                    session: 2,
+                    from: 0
+                },
+                &all,
+                &expected
+            ),
             Err(vec![task(0), task(1)])
         );
         assert_eq!(groups.awaited(), 2);
         assert!(
             groups
-                .ask(99 * GRACE, (task(2), 2), 0, &all, &expected)
+                .ask(
+                    99 * GRACE,
+                    JoinRequest {
+                        task: task(2),
+                        session: 2,
+                        from: 0
+                    },
+                    &all,
+                    &expected
+                )
                 .is_err()
         );
-        let waits = groups.ask(99 * GRACE, (task(0), 1), 2, &all, &expected);
+        let waits = groups.ask(
+            99 * GRACE,
+            JoinRequest {
+                task: task(0),
+                session: 1,
+                from: 2,
+            },
+            &all,
+            &expected,
+        );
         assert_eq!(waits, Err(vec![task(1)]));
         let formed = groups
-            .ask(99 * GRACE, (task(1), 1), 2, &all, &expected)
+            .ask(
+                99 * GRACE,
+                JoinRequest {
+                    task: task(1),
+                    session: 1,
+                    from: 2,
+                },
+                &all,
+                &expected,
+            )
             .expect("formed");
         assert_eq!(formed.members, [task(0), task(1), task(2)]);
     }

@@ -264,10 +264,8 @@ fn reserves_overlap_neither_each_other_nor_what_is_handed_out_soon_and_go_on_in_
     let first = shards.reserve(indexer.index(), one, 20);
     let second = shards.reserve(indexer.index(), two, 20);
     let handed_out: BTreeSet<u64> = [0, 2, 4].into();
-    let (first, second): (BTreeSet<u64>, BTreeSet<u64>) = (
-        firsts(&first).into_iter().collect(),
-        firsts(&second).into_iter().collect(),
-    );
+    let first: BTreeSet<u64> = firsts(&first).into_iter().collect();
+    let second: BTreeSet<u64> = firsts(&second).into_iter().collect();
     assert_eq!((first.len(), second.len()), (20, 20));
     assert!(
         first.is_disjoint(&second)
