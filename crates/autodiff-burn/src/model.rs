@@ -119,7 +119,8 @@ impl<N: BurnNet> BurnModel<N> {
     /// Sends one row of zeros through the network: a wrong shape is told before anything starts.
     fn check_logits(&self) -> Result<(), Error> {
         let input = Tensor::zeros([1, self.order.len()], &device());
-        let (given, units) = (self.frozen.forward(input).dims(), self.head.units());
+        let given = self.frozen.forward(input).dims();
+        let units = self.head.units();
         if given == [1, units] {
             return Ok(());
         }

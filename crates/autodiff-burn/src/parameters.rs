@@ -37,7 +37,8 @@ impl Parameters {
         twin: &M,
         initializer: fn(&str, &[usize]) -> Option<Initializer>,
     ) -> Result<Self, Error> {
-        let (found, again) = (walk(module), walk(twin));
+        let found = walk(module);
+        let again = walk(twin);
         if found.len() != again.len() {
             return Err(Error::Invalid(
                 "the network is built otherwise each time".to_owned(),
@@ -208,7 +209,9 @@ impl ModuleMapper for Loader<'_> {
         };
         let values = self.values[place].clone();
         param.map(|old| {
-            let (device, kind, tracked) = (old.device(), old.dtype(), old.is_require_grad());
+            let device = old.device();
+            let kind = old.dtype();
+            let tracked = old.is_require_grad();
             let data = TensorData::new(values, old.shape()).convert_dtype(kind);
             Tensor::from_data(data, &device).set_require_grad(tracked)
         })
