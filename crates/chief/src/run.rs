@@ -12,7 +12,7 @@ use tonic::service::Routes;
 use tracing::warn;
 use trainyard_cluster_client::{RemoteServer, ServerClient};
 use trainyard_cluster_spec::{Role, Servers, Task};
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, Services, serve};
+use trainyard_daemon::{CancellationToken, Context, ReadinessState, ServerLimits, Services, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build};
 use trainyard_model_dir::{
@@ -259,6 +259,18 @@ fn warn_of_no_evaluator(job: &Job) {
     );
 }
 
+/// Returns the clients of these parameter servers.
+fn remote_servers<'a>(
+    context: &Context,
+    servers: impl IntoIterator<Item = (Task, &'a str)>,
+) -> Result<Vec<RemoteServer>, Diagnostic> {
+    if context.job.is_replicated() {
+        RemoteServer::all_replicated(&context.network, servers)
+    } else {
+        RemoteServer::all(&context.network, servers)
+    }
+}
+
 /// Timeout for a server to report its cluster, before this chief writes into an empty model directory.
 const CLUSTER_ID_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -273,7 +285,7 @@ async fn refuse_unmounted_model_dir(context: &Context) -> Result<(), Diagnostic>
         return Ok(());
     }
     let servers = context.cluster.of_role(Role::Ps);
-    let remote = RemoteServer::all(&context.network, servers, context.job.is_replicated())?;
+    let remote = remote_servers(context, servers)?;
     let asked = remote.into_iter().map(|server| async move {
         let told = tokio::time::timeout(CLUSTER_ID_TIMEOUT, server.status()).await;
         let cluster = told.ok()?.ok()?.store.cluster_id?;
@@ -326,14 +338,19 @@ async fn elect_and_lead(
         (mirror, hub) = (Some(own), Some(meets));
     }
     let cluster = context.cluster.of_role(Role::Ps);
-    let remote = RemoteServer::all(&context.network, cluster, context.job.is_replicated())?;
+    let remote = remote_servers(&context, cluster)?;
     for server in remote {
         shards.push(Arc::new(server.behind(usize::from(mirrors))));
     }
     let listener = context.listener().await?;
     let readiness = context.readiness.clone();
-    let set_status: StatusCallback =
-        Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting));
+    let set_status: StatusCallback = Arc::new(move |status| {
+        readiness.set(ReadinessState {
+            state: status.state.to_owned(),
+            ready: status.is_ready,
+            waiting_for: status.waiting_for,
+        });
+    });
     let mut leading = Chief::new(&context, model, shards, set_status, Arc::new(|_| {}))?;
     leading.mirror = mirror;
     if context.job.is_replicated() && !servers.is_empty() {

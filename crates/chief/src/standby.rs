@@ -7,13 +7,13 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 use trainyard_cluster_client::channel_over;
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_daemon::{CancellationToken, Context};
+use trainyard_daemon::{CancellationToken, Context, ReadinessState};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::{Interval, JobPhase, JobRecord, JobState, Leader, cluster_id};
 use trainyard_run_config::Agreement;
 use trainyard_trainer::RemoteCoordinator;
 
-use trainyard_coordinator::{ElectionStep, LeaderElection};
+use trainyard_coordinator::{Candidate, ElectionStep, LeaderElection};
 
 /// Interval between polls of the model directory.
 const POLL_INTERVAL: Interval = Interval {
@@ -34,7 +34,6 @@ pub(crate) async fn wait_for_leadership(
 ) -> Result<bool, Diagnostic> {
     let own = context.cluster.address(context.task).unwrap_or_default();
     let folder = &context.job.model_dir;
-    let several = !context.cluster.standbys.is_empty();
     let look = POLL_INTERVAL.of(folder);
     let first = context.task.index == 0;
     if !first {
@@ -42,7 +41,11 @@ pub(crate) async fn wait_for_leadership(
         drop(context.listener().await?);
     }
     let id = cluster_id(folder, uuid::Uuid::new_v4().as_u128())?;
-    let mut election = LeaderElection::new(own, first, several);
+    let mut election = LeaderElection::new(Candidate {
+        address: own.to_owned(),
+        is_first: first,
+        has_standbys: !context.cluster.standbys.is_empty(),
+    });
     let started = Instant::now();
     let mut told = 0;
     let mut heard = false;
@@ -58,17 +61,13 @@ pub(crate) async fn wait_for_leadership(
             );
             return Ok(false);
         }
-        let next = election.next(
-            started.elapsed(),
-            Leader::read(folder),
-            phase == Some(JobPhase::Stopped),
-        );
+        let next = election.next(started.elapsed(), Leader::read(folder), phase);
         match next {
             ElectionStep::Chief => return Ok(true),
             ElectionStep::Refuse(leader) => return Err(led_by(&leader)),
-            ElectionStep::Wait => context.readiness.set("standing by", true, Vec::new()),
+            ElectionStep::Wait => context.readiness.set(ReadinessState::ready("standing by")),
             ElectionStep::Follow(leader) => {
-                context.readiness.set("standing by", true, Vec::new());
+                context.readiness.set(ReadinessState::ready("standing by"));
                 let seen = tokio::select! {
                     seen = follow(context, id, &leader, &mut told) => seen,
                     () = stop.cancelled() => return Ok(false),

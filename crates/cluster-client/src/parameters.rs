@@ -51,11 +51,11 @@ impl Step {
         }
     }
 
-    /// Returns the step, marked as half-applied if some servers have applied its batch and others have not. Such a
-    /// step may be trained even beyond the last step.
-    pub fn half_applied(self, half_applied: bool) -> Self {
+    /// Returns the step, marked as half-applied: some servers have applied its batch and others have not. Such a step
+    /// may be trained even beyond the last step.
+    pub fn half_applied(self) -> Self {
         Self {
-            half_applied,
+            half_applied: true,
             ..self
         }
     }

@@ -65,31 +65,47 @@ impl RemoteServer {
         }
     }
 
-    /// Returns the clients of all parameter servers, in order. `replicated`: the next server has a second replica of
-    /// each shard.
+    /// Returns the clients of all parameter servers, in order. Each shard has one replica.
     ///
     /// # Errors
     /// An address is invalid.
     pub fn all<'a>(
         network: &Network,
         servers: impl IntoIterator<Item = (Task, &'a str)>,
-        replicated: bool,
     ) -> Result<Vec<Self>, Diagnostic> {
+        let server = |(task, address): (Task, &'a str)| {
+            let channel = channel_over(network, task, address)?;
+            Ok(Self::new(task.index, address, channel))
+        };
+        servers.into_iter().map(server).collect()
+    }
+
+    /// Returns the clients of all parameter servers, in order. The next server has a second replica of each shard, if
+    /// there is a next server.
+    ///
+    /// # Errors
+    /// An address is invalid.
+    pub fn all_replicated<'a>(
+        network: &Network,
+        servers: impl IntoIterator<Item = (Task, &'a str)>,
+    ) -> Result<Vec<Self>, Diagnostic> {
+        let channel = |(task, address): (Task, &'a str)| {
+            Ok((task, address, channel_over(network, task, address)?))
+        };
         let servers = servers
             .into_iter()
-            .map(|(task, address)| Ok((task, address, channel_over(network, task, address)?)));
-        let servers = servers.collect::<Result<Vec<_>, Diagnostic>>()?;
+            .map(channel)
+            .collect::<Result<Vec<_>, Diagnostic>>()?;
         let shard = |(place, (task, address, own)): (usize, &(Task, &str, Channel))| {
             let shard = Self::new(task.index, address, own.clone());
-            let (next, at, other) = &servers[(place + 1) % servers.len()];
-            if replicated && servers.len() > 1 {
-                let replicas = shard
-                    .replicas
-                    .and(task.index, next.index, at, other.clone());
-                Self { replicas, ..shard }
-            } else {
-                shard
+            if servers.len() == 1 {
+                return shard;
             }
+            let (next, at, other) = &servers[(place + 1) % servers.len()];
+            let replicas = shard
+                .replicas
+                .and(task.index, next.index, at, other.clone());
+            Self { replicas, ..shard }
         };
         Ok(servers.iter().enumerate().map(shard).collect())
     }

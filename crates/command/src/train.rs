@@ -125,7 +125,7 @@ async fn alone(
         &context,
         model,
         vec![Arc::new(shard)],
-        Arc::new(|_, _, _| {}),
+        Arc::new(|_| {}),
         draw,
     )?;
     leading.mirror = own;
@@ -144,7 +144,7 @@ async fn alone(
         .collect();
     let halt = CancellationToken::new();
     let evaluating = job.input.eval.is_some().then(|| {
-        let config = trainyard_evaluator::Config::new(Arc::clone(&job), Arc::new(|_, _, _| {}));
+        let config = trainyard_evaluator::Config::new(Arc::clone(&job));
         tokio::spawn(trainyard_evaluator::run(config, build, halt.clone()))
     });
     let outcome = run_job(leading, stop.clone()).await;

@@ -18,7 +18,7 @@ mod shard_map;
 pub use dispatcher::Dispatcher;
 pub use ended_sessions::EndedSessions;
 pub use failover::{Decision, PairReport, ReplicaReport, ReplicaState, decide};
-pub use leader_election::{ElectionStep, LeaderElection};
+pub use leader_election::{Candidate, ElectionStep, LeaderElection};
 pub use local_coordinator::LocalCoordinator;
 pub use membership::{Admission, Liveness, Membership, MembershipConfig, View, WORKERS_MAX};
 pub use shard_map::{ShardEntry, ShardMap};

@@ -13,6 +13,26 @@ pub struct ReadinessState {
     pub waiting_for: Vec<String>,
 }
 
+impl ReadinessState {
+    /// Returns the state of a daemon that serves.
+    pub fn ready(state: impl Into<String>) -> Self {
+        Self {
+            state: state.into(),
+            ready: true,
+            waiting_for: Vec::new(),
+        }
+    }
+
+    /// Returns the state of a daemon that does not serve, because it waits for something.
+    pub fn waiting(state: impl Into<String>, waiting_for: Vec<String>) -> Self {
+        Self {
+            state: state.into(),
+            ready: false,
+            waiting_for,
+        }
+    }
+}
+
 /// A cell with the state of a daemon. The role writes it; the admin port and the health service read it.
 #[derive(Debug, Clone)]
 pub struct Readiness {
@@ -21,11 +41,7 @@ pub struct Readiness {
 
 impl Default for Readiness {
     fn default() -> Self {
-        let starting = ReadinessState {
-            state: Self::STARTING.to_owned(),
-            ready: false,
-            waiting_for: Vec::new(),
-        };
+        let starting = ReadinessState::waiting(Self::STARTING, Vec::new());
         Self {
             cell: watch::Sender::new(starting),
         }
@@ -37,12 +53,8 @@ impl Readiness {
     pub(crate) const STARTING: &'static str = "starting";
 
     /// Sets the state.
-    pub fn set(&self, state: &str, ready: bool, waiting_for: Vec<String>) {
-        self.cell.send_replace(ReadinessState {
-            state: state.to_owned(),
-            ready,
-            waiting_for,
-        });
+    pub fn set(&self, state: ReadinessState) {
+        self.cell.send_replace(state);
     }
 
     /// Returns the state.

@@ -10,7 +10,9 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{Checkpoint, Found, Origin, is_committed, list, pin};
-use trainyard_daemon::{CancellationToken, Context, Watchdog, WatchedLoop};
+use trainyard_daemon::{
+    CancellationToken, Context, Readiness, ReadinessState, Watchdog, WatchedLoop,
+};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
 use trainyard_model_dir::{
@@ -41,9 +43,6 @@ const POLL_INTERVAL: Interval = Interval {
     bucket: Duration::from_secs(2),
 };
 
-/// Receives the status of the evaluator: a word, whether it is ready, and what it waits for.
-type StatusCallback = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
-
 /// Configuration of an evaluator.
 #[derive(Clone)]
 pub struct Config {
@@ -55,8 +54,8 @@ pub struct Config {
     pub(crate) throttle: Duration,
     /// Interval between polls of the model directory.
     pub poll: Duration,
-    /// Receives the status of the evaluator: a word, whether it is ready, and what it waits for.
-    pub set_status: StatusCallback,
+    /// Readiness of the process.
+    pub readiness: Readiness,
     /// Watchdog that checks that each evaluation makes progress.
     pub watchdog: Watchdog,
 }
@@ -73,25 +72,31 @@ pub struct Report {
 impl Config {
     /// Returns the configuration of a daemon.
     pub fn of(context: &Context) -> Self {
-        let readiness = context.readiness.clone();
-        let set_status =
-            Arc::new(move |state: &str, ready, waiting| readiness.set(state, ready, waiting));
         Self {
+            readiness: context.readiness.clone(),
             watchdog: context.watchdog.clone(),
-            ..Self::new(Arc::clone(&context.job), set_status)
+            ..Self::new(Arc::clone(&context.job))
         }
     }
 
-    /// Returns the configuration that a job describes.
-    pub fn new(job: Arc<Job>, set_status: StatusCallback) -> Self {
+    /// Returns the configuration that a job describes, with a readiness and a watchdog of its own.
+    pub fn new(job: Arc<Job>) -> Self {
         Self {
             start_delay: Duration::from_secs(job.eval.start_delay_secs),
             throttle: Duration::from_secs(job.eval.throttle_secs),
             poll: POLL_INTERVAL.of(&job.model_dir),
-            set_status,
+            readiness: Readiness::default(),
             watchdog: Watchdog::default(),
             job,
         }
+    }
+}
+
+/// Returns the state of an evaluator that serves, and waits for something to evaluate.
+fn idle(waiting_for: &str) -> ReadinessState {
+    ReadinessState {
+        waiting_for: vec![waiting_for.to_owned()],
+        ..ReadinessState::ready("waiting")
     }
 }
 
@@ -171,7 +176,7 @@ async fn watch_checkpoints(
     let grace = GRACE.of(&config.job.model_dir);
     let mut seen = Evaluated::read(&config.job.model_dir)?
         .map(|evaluated| (evaluated.cluster_epoch, evaluated.global_step));
-    (config.set_status)("waiting", true, vec!["a checkpoint".to_owned()]);
+    config.readiness.set(idle("a checkpoint"));
     // A job that had failed before this process started will be started again: its failure was reported before.
     let failed_before = JobState::read(&config.job.model_dir)?
         .filter(|state| state.phase == JobPhase::Failed)
@@ -214,7 +219,7 @@ async fn watch_checkpoints(
                 continue;
             }
             last_start = Some(Instant::now());
-            (config.set_status)("evaluating", true, Vec::new());
+            config.readiness.set(ReadinessState::ready("evaluating"));
             let last = over.is_some() && newest.as_ref() == Some(&found);
             owes_final = !last && exports_final;
             let work = Evaluation {
@@ -240,7 +245,7 @@ async fn watch_checkpoints(
                     tokio::time::sleep(config.poll).await;
                 }
             }
-            (config.set_status)("waiting", true, vec!["a new checkpoint".to_owned()]);
+            config.readiness.set(idle("a new checkpoint"));
             told = Instant::now();
             continue;
         }

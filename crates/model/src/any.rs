@@ -9,7 +9,7 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::Job;
 use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
 
-use crate::{Canned, Error, ExportOnnx, Model, OnGradient, Outcome, Prediction, Scores};
+use crate::{Canned, Error, ExportOnnx, HookedGradients, Model, Outcome, Prediction, Scores};
 
 /// Type-erased features, buffers or metrics of a model.
 pub type Own = Box<dyn Any + Send>;
@@ -131,16 +131,15 @@ impl<M: Model> Model for Erased<M> {
             .train(own(features), values, gradients, scratch(held))
     }
 
-    fn train_telling(
+    fn train_hooked(
         &self,
         features: &Own,
         values: &Values,
-        gradients: &mut Gradients,
+        hooked: &mut HookedGradients<'_>,
         held: &mut Option<Own>,
-        tell: &mut OnGradient<'_>,
     ) -> Result<Outcome, Error> {
         self.model
-            .train_telling(own(features), values, gradients, scratch(held), tell)
+            .train_hooked(own(features), values, hooked, scratch(held))
     }
 
     fn metrics(&self) -> Own {

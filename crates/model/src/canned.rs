@@ -17,8 +17,8 @@ use crate::factorization::Factorization;
 use crate::onnx_limits::check_exporters;
 use crate::tower::{self, Tower};
 use crate::{
-    Error, Head, HeadMetrics, InputLayer, LinearModel, Model, OnGradient, Outcome, Prediction,
-    Scores, table,
+    Error, Head, HeadMetrics, HookedGradients, InputLayer, LinearModel, Model, Outcome, Prediction,
+    Scores, VariableScope, table,
 };
 
 /// Optimizer group of the linear part.
@@ -217,13 +217,7 @@ impl Canned {
                 } else {
                     multiply_rows
                 };
-                cross.forward(
-                    multiply,
-                    features.rows,
-                    &scratch.input,
-                    values,
-                    &mut scratch.cross,
-                );
+                cross.forward(multiply, &scratch.input, values, &mut scratch.cross);
                 scratch.cross.output()
             }
             None => &scratch.input,
@@ -237,15 +231,20 @@ impl Canned {
                         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
                         .rotate_left(23)
                 });
-            let training = gradients.map(|gradients| (seed, gradients));
-            tower.forward(
-                features.rows,
-                input,
-                values,
-                &mut scratch.logits,
-                training,
-                &mut scratch.tower,
-            );
+            let input = tower::Input {
+                rows: features.rows,
+                values: input,
+            };
+            let mode = match gradients {
+                Some(gradients) => tower::Mode::Training { seed, gradients },
+                None => tower::Mode::Inference,
+            };
+            let logits = tower.forward(input, values, mode, &mut scratch.tower);
+            scratch
+                .logits
+                .iter_mut()
+                .zip(logits)
+                .for_each(|(logit, value)| *logit += value);
         }
     }
 
@@ -254,9 +253,8 @@ impl Canned {
         &self,
         features: &Features,
         values: &Values,
-        gradients: &mut Gradients,
+        hooked: &mut HookedGradients<'_>,
         scratch: &mut Scratch,
-        tell: &mut OnGradient<'_>,
     ) {
         let Scratch {
             delta,
@@ -267,10 +265,9 @@ impl Canned {
             ..
         } = scratch;
         if let Some(linear) = &self.linear {
-            linear.backward(features, delta, gradients);
+            linear.backward(features, delta, hooked.gradients);
         }
         let Some(deep) = &self.deep else { return };
-        let rows = features.rows;
         let wanted = if deep.cross.is_some() {
             0..deep.input.width()
         } else {
@@ -288,17 +285,21 @@ impl Canned {
             } else {
                 input.as_slice()
             };
-            let of_input = (!wanted.is_empty()).then_some((wanted, input_delta.as_mut_slice()));
-            tower.backward(read, values, delta, gradients, of_input, tower_work, tell);
+            let ends = tower::Ends {
+                input: read,
+                of_logits: delta,
+                of_input: (!wanted.is_empty()).then_some((wanted, input_delta.as_mut_slice())),
+            };
+            tower.backward(ends, values, hooked, tower_work);
         }
         if let Some(cross) = &deep.cross {
-            cross.backward(rows, input, values, input_delta, gradients, cross_work);
+            cross.backward(values, input_delta, hooked.gradients, cross_work);
         }
         if let Some(factorization) = &deep.factorization {
             factorization.backward(input, delta, input_delta);
         }
         deep.input
-            .backward(features, values, input_delta, gradients);
+            .backward(features, values, input_delta, hooked.gradients);
     }
 }
 
@@ -328,8 +329,10 @@ fn linear(
             columns,
             units,
             model.sparse_combiner,
-            "linear/linear_model",
-            LINEAR,
+            VariableScope {
+                name: "linear/linear_model",
+                optimizer_group: LINEAR,
+            },
             variables,
         )
     } else {
@@ -500,18 +503,22 @@ impl Model for Canned {
         gradients: &mut Gradients,
         scratch: &mut Scratch,
     ) -> Result<Outcome, Error> {
-        self.train_telling(features, values, gradients, scratch, &mut |_, _| {})
+        let mut hooked = HookedGradients {
+            gradients,
+            hook: &mut |_, _| {},
+        };
+        self.train_hooked(features, values, &mut hooked, scratch)
     }
 
-    fn train_telling(
+    fn train_hooked(
         &self,
         features: &Example,
         values: &Values,
-        gradients: &mut Gradients,
+        hooked: &mut HookedGradients<'_>,
         scratch: &mut Scratch,
-        tell: &mut OnGradient<'_>,
     ) -> Result<Outcome, Error> {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
+        let gradients = &mut *hooked.gradients;
         gradients.resize_with(values.len(), Vec::new);
         for ((gradient, value), written) in gradients.iter_mut().zip(values).zip(&self.written) {
             // Gradients that are not overwritten are added to.
@@ -527,7 +534,7 @@ impl Model for Canned {
             features.weights.as_deref(),
             &mut scratch.delta,
         );
-        self.backward(&features.columns, values, gradients, scratch, tell);
+        self.backward(&features.columns, values, hooked, scratch);
         Ok(Outcome {
             loss,
             examples: features.columns.rows,

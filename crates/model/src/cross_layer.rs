@@ -72,15 +72,19 @@ impl CrossLayers {
         Self { layers, width }
     }
 
+    fn rows(&self, matrix: &[f32]) -> usize {
+        matrix.len().checked_div(self.width).unwrap_or(0)
+    }
+
     /// Computes the layers by a product of matrices. [`Workspace::output`] then holds the output of the last layer.
     pub(crate) fn forward(
         &self,
         multiply: Multiply,
-        rows: usize,
         first: &[f32],
         values: &Values,
         work: &mut Workspace,
     ) {
+        let rows = self.rows(first);
         work.inputs.resize_with(self.layers.len() + 1, Vec::new);
         work.products.resize_with(self.layers.len(), Vec::new);
         work.inputs[0].clear();
@@ -113,8 +117,6 @@ impl CrossLayers {
     /// variables.
     pub(crate) fn backward(
         &self,
-        rows: usize,
-        first: &[f32],
         values: &Values,
         delta: &mut [f32],
         gradients: &mut Gradients,
@@ -128,6 +130,8 @@ impl CrossLayers {
             of_first,
             transposed,
         } = work;
+        let first = &inputs[0];
+        let rows = self.rows(delta);
         of_first.clear();
         of_first.resize(delta.len(), 0.0);
         for (index, (kernel, bias)) in self.layers.iter().enumerate().rev() {

@@ -85,7 +85,7 @@ impl Head {
 
     /// Returns the number of labels per record: one per class of a multi-label head, one per number of a regression, 1
     /// otherwise.
-    pub fn label_width(&self) -> usize {
+    pub(crate) fn label_width(&self) -> usize {
         match self.kind {
             HeadKind::Binary | HeadKind::MultiClass => 1,
             _ => self.size,

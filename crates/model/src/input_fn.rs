@@ -44,7 +44,11 @@ impl Shard {
 pub fn inline_options(job: &Job, dead_letter: Option<PathBuf>) -> input::Options {
     let section = &job.input.train;
     let files = section.files.iter().map(PathBuf::from).collect();
-    options(job, section, Part::Train, files, Shard::WHOLE, dead_letter)
+    input::Options {
+        files,
+        dead_letter,
+        ..options(job, section, Part::Train, Shard::WHOLE)
+    }
 }
 
 /// Returns the options of an input. `dead_letter` is the file of bad rows, under `bad_rows = "skip"`.
@@ -69,27 +73,18 @@ pub fn input_options(
         Part::Evaluation(place) => &job.evaluations[place].input,
         Part::Train | Part::TrainForEvaluation => &job.input.train,
     };
-    Ok(options(
-        job,
-        section,
-        part,
-        resolve_files(job, section)?,
-        shard,
+    Ok(input::Options {
+        files: resolve_files(job, section)?,
         dead_letter,
-    ))
+        ..options(job, section, part, shard)
+    })
 }
 
-fn options(
-    job: &Job,
-    section: &InputPart,
-    part: Part,
-    files: Vec<PathBuf>,
-    shard: Shard,
-    dead_letter: Option<PathBuf>,
-) -> input::Options {
+/// Returns the options of an input without files and dead letters.
+fn options(job: &Job, section: &InputPart, part: Part, shard: Shard) -> input::Options {
     let once = part == Part::TrainForEvaluation;
     input::Options {
-        files,
+        files: Vec::new(),
         format: job.input.format,
         compression: job.input.compression,
         columns: job.input.columns.clone(),
@@ -97,7 +92,7 @@ fn options(
         missing: job.input.missing.clone(),
         bad_rows: job.input.bad_rows,
         bad_rows_max: job.input.bad_rows_max,
-        dead_letter,
+        dead_letter: None,
         batch_size: section.batch_size,
         drop_remainder: false,
         interleave: input::Interleave::default(),

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use trainyard_feature_column::{FeatureColumns, Features};
 use trainyard_run_config::{Combiner, Deep};
-use trainyard_tensor::{for_rows, gather, join, scatter_add, threads};
+use trainyard_tensor::{VectorColumns, for_rows, gather, join, scatter_add, threads};
 use trainyard_variable::{FROZEN, Gradients, Initializer, Reads, Values, VariableSpec};
 
 use crate::table::{self, access};
@@ -55,6 +55,31 @@ pub struct InputLayer {
 struct Table {
     variable: usize,
     pieces: Vec<usize>,
+}
+
+/// A piece, and its place in a row.
+#[derive(Clone, Copy)]
+struct PieceColumns<'a> {
+    piece: &'a Piece,
+    /// First column.
+    begin: usize,
+    /// Factor of each vector of the piece, if its vectors are clipped.
+    scales: Option<&'a [f32]>,
+}
+
+/// Consecutive rows of the output.
+struct Block<'a> {
+    /// Number of the first row in the batch.
+    first: usize,
+    rows: &'a mut [f32],
+}
+
+/// The gradient of the output, and the batch and the values that the output came from.
+#[derive(Clone, Copy)]
+struct OutputGradient<'a> {
+    features: &'a Features,
+    values: &'a Values,
+    delta: &'a [f32],
 }
 
 impl InputLayer {
@@ -208,32 +233,36 @@ impl InputLayer {
         for_rows(out, self.width, PART_ROWS_MIN, &|mut row, part| {
             for block in part.chunks_mut(BLOCK_ROWS * self.width) {
                 for ((begin, piece), scales) in self.pieces.iter().zip(&scales) {
-                    self.fill(
-                        features,
-                        values,
+                    let columns = PieceColumns {
                         piece,
-                        scales.as_deref(),
-                        row,
-                        block,
-                        *begin,
-                    );
+                        begin: *begin,
+                        scales: scales.as_deref(),
+                    };
+                    let block = Block {
+                        first: row,
+                        rows: &mut *block,
+                    };
+                    self.fill(features, values, columns, block);
                 }
                 row += BLOCK_ROWS;
             }
         });
     }
 
-    /// Writes a piece of some rows. The first of them is row `first` of the batch.
+    /// Writes a piece of some rows.
     fn fill(
         &self,
         features: &Features,
         values: &Values,
-        piece: &Piece,
-        scales: Option<&[f32]>,
-        first: usize,
-        out: &mut [f32],
-        begin: usize,
+        columns: PieceColumns<'_>,
+        block: Block<'_>,
     ) {
+        let PieceColumns {
+            piece,
+            begin,
+            scales,
+        } = columns;
+        let Block { first, rows: out } = block;
         let count = out.len() / self.width;
         let rows = out
             .chunks_exact_mut(self.width)
@@ -260,7 +289,12 @@ impl InputLayer {
                 let dimension = lookup.dimension;
                 let table = &values[lookup.variable];
                 if let (Some(places), None) = (ids.one_of_each(first..first + count), scales) {
-                    gather(table, dimension, places, out, self.width, begin);
+                    let columns = VectorColumns {
+                        dimension,
+                        begin,
+                        width: self.width,
+                    };
+                    gather(table, places, out, columns);
                     return;
                 }
                 rows.for_each(|(out, row)| {
@@ -287,16 +321,19 @@ impl InputLayer {
         delta: &[f32],
         gradients: &mut Gradients,
     ) {
-        self.scatter(&self.tables, features, values, delta, 0, gradients);
+        let output = OutputGradient {
+            features,
+            values,
+            delta,
+        };
+        self.scatter(&self.tables, &output, 0, gradients);
     }
 
     /// Adds the gradients of some tables. `gradients` holds those of the variables from `from` on.
     fn scatter(
         &self,
         tables: &[Table],
-        features: &Features,
-        values: &Values,
-        delta: &[f32],
+        output: &OutputGradient<'_>,
         from: usize,
         gradients: &mut [Vec<f32>],
     ) {
@@ -305,8 +342,8 @@ impl InputLayer {
             let cut = others[0].variable;
             let (gradients, of_others) = gradients.split_at_mut(cut - from);
             join(
-                || self.scatter(tables, features, values, delta, from, gradients),
-                || self.scatter(others, features, values, delta, cut, of_others),
+                || self.scatter(tables, output, from, gradients),
+                || self.scatter(others, output, cut, of_others),
             );
             return;
         }
@@ -314,14 +351,7 @@ impl InputLayer {
             for (begin, piece) in table.pieces.iter().map(|place| &self.pieces[*place]) {
                 if let Piece::Embedding(lookup) = piece {
                     let gradient = &mut gradients[table.variable - from];
-                    self.scatter_piece(
-                        lookup,
-                        *begin,
-                        features,
-                        &values[table.variable],
-                        delta,
-                        gradient,
-                    );
+                    self.scatter_piece(lookup, *begin, output, gradient);
                 }
             }
         }
@@ -331,16 +361,25 @@ impl InputLayer {
         &self,
         lookup: &Lookup,
         begin: usize,
-        features: &Features,
-        table: &[f32],
-        delta: &[f32],
+        output: &OutputGradient<'_>,
         gradient: &mut [f32],
     ) {
+        let OutputGradient {
+            features,
+            values,
+            delta,
+        } = *output;
+        let table = &values[lookup.variable];
         let ids = &features.ids[lookup.ids];
         let dimension = lookup.dimension;
         let scales = lookup.scales(table);
         if let (Some(places), None) = (ids.one_of_each(0..features.rows), &scales) {
-            scatter_add(delta, self.width, begin, places, gradient, dimension);
+            let columns = VectorColumns {
+                dimension,
+                begin,
+                width: self.width,
+            };
+            scatter_add(delta, places, gradient, columns);
             return;
         }
         // The clipping of this piece applies to its own gradient, not to that of other pieces that share the table.

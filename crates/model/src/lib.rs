@@ -28,6 +28,6 @@ pub use error::Error;
 pub use head::{Head, HeadMetrics};
 pub use input_fn::{Part, Shard, inline_options, input_options};
 pub use input_layer::InputLayer;
-pub use linear::LinearModel;
-pub use model::{Model, OnGradient, Outcome, Prediction, Scores};
+pub use linear::{LinearModel, VariableScope};
+pub use model::{GradientHook, HookedGradients, Model, Outcome, Prediction, Scores};
 pub use onnx::{ExportOnnx, GraphInput, GraphRow, HashedColumns, OnnxModel, Source};

@@ -7,6 +7,15 @@ use trainyard_variable::{Access, Gradients, Initializer, Reads, Values, Variable
 
 use crate::table::{access, lookup};
 
+/// Scope of the variables that a part of a model adds (`tf.compat.v1.variable_scope`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VariableScope<'a> {
+    /// First part of their names.
+    pub name: &'a str,
+    /// Optimizer group that updates them.
+    pub optimizer_group: &'a str,
+}
+
 /// Indices of the variables of the linear part.
 #[derive(Debug, Clone)]
 pub struct LinearModel {
@@ -28,15 +37,18 @@ pub(crate) struct Dense {
 
 impl LinearModel {
     /// Adds the variables of the `wide` features, `<scope>/<column>/weights`, and the bias, `<scope>/bias_weights`. All
-    /// start at zero, and `optimizer_group` updates them.
+    /// start at zero.
     pub fn new(
         columns: &FeatureColumns,
         units: usize,
         combiner: Combiner,
-        scope: &str,
-        optimizer_group: &str,
+        scope: VariableScope<'_>,
         variables: &mut Vec<VariableSpec>,
     ) -> Self {
+        let VariableScope {
+            name: scope,
+            optimizer_group,
+        } = scope;
         let mut numeric = Vec::new();
         let mut categorical = Vec::new();
         let mut add = |feature: &str, rows: usize, access: Access| {

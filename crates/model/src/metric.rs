@@ -10,7 +10,7 @@ mod top_k;
 
 pub use auc::{Auc, Summation};
 pub use calibration::{Calibration, CalibrationBucket};
-pub use confusion::{Confusion, SensitivityAtSpecificity};
+pub use confusion::{Class, Confusion, SensitivityAtSpecificity};
 pub use exact_auc::ExactAuc;
 pub use mean::Mean;
 pub use per_class::MeanPerClassAccuracy;

@@ -2,6 +2,7 @@
 //! it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use trainyard_input::{Batch, Schema};
 use trainyard_optimizer::OptimizerConfig;
@@ -32,8 +33,25 @@ pub struct Outcome {
     pub examples: usize,
 }
 
-/// Callback with the number of a variable and its final gradient.
-pub type OnGradient<'a> = dyn FnMut(usize, &[f32]) + Send + 'a;
+/// Hook that receives the number of a variable and its final gradient.
+pub type GradientHook<'a> = dyn FnMut(usize, &[f32]) + Send + 'a;
+
+/// Gradients to compute, and the hook that receives each of them as soon as it is final.
+pub struct HookedGradients<'a> {
+    /// The gradient of each variable.
+    pub gradients: &'a mut Gradients,
+    /// The hook.
+    pub hook: &'a mut GradientHook<'a>,
+}
+
+impl fmt::Debug for HookedGradients<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("HookedGradients")
+            .field("gradients", &self.gradients)
+            .finish_non_exhaustive()
+    }
+}
 
 /// A model. The premade estimators use this interface alone, so a custom model has the same capabilities.
 ///
@@ -80,21 +98,20 @@ pub trait Model: Send + Sync + 'static {
         scratch: &mut Self::Scratch,
     ) -> Result<Outcome, Error>;
 
-    /// Trains as [`Model::train`], and calls `tell` for a variable as soon as its gradient is final, so that the
+    /// Trains as [`Model::train`], and calls the hook for a variable as soon as its gradient is final, so that the
     /// gradient can be sent while the others are computed. An implementation may report only some variables, and the
     /// default reports none. The caller takes the other gradients at the end.
     ///
     /// # Errors
     /// As [`Model::train`].
-    fn train_telling(
+    fn train_hooked(
         &self,
         features: &Self::Features,
         values: &Values,
-        gradients: &mut Gradients,
+        hooked: &mut HookedGradients<'_>,
         scratch: &mut Self::Scratch,
-        _tell: &mut OnGradient<'_>,
     ) -> Result<Outcome, Error> {
-        self.train(features, values, gradients, scratch)
+        self.train(features, values, hooked.gradients, scratch)
     }
 
     /// Returns empty metrics.

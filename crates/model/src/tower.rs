@@ -14,7 +14,7 @@ use trainyard_tensor::{
 };
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
-use crate::OnGradient;
+use crate::HookedGradients;
 use crate::activation;
 use crate::batch_norm::{BatchNorm, Kept};
 
@@ -55,6 +55,35 @@ pub(crate) struct Workspace {
     delta: Vec<f32>,
     below: Vec<f32>,
     transposed: Vec<f32>,
+}
+
+/// Input of the tower, row-major.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Input<'a> {
+    pub(crate) rows: usize,
+    pub(crate) values: &'a [f32],
+}
+
+/// Mode of a forward pass.
+#[derive(Debug)]
+pub(crate) enum Mode<'a> {
+    /// Outputs are dropped at random, the batch normalises itself, and the gradients of the moving averages are
+    /// written.
+    Training {
+        seed: u64,
+        gradients: &'a mut Gradients,
+    },
+    Inference,
+}
+
+/// Both ends of the tower in a backward pass.
+#[derive(Debug)]
+pub(crate) struct Ends<'a> {
+    pub(crate) input: &'a [f32],
+    /// The gradient of the logits.
+    pub(crate) of_logits: &'a [f32],
+    /// The gradient of the input, and the columns of it that are written. The other columns stay unchanged.
+    pub(crate) of_input: Option<(Range<usize>, &'a mut [f32])>,
 }
 
 impl Tower {
@@ -118,32 +147,28 @@ impl Tower {
         }
     }
 
-    /// Adds the logits of `rows` rows of input. In training, `training` holds a seed: outputs are dropped, the batch
-    /// normalises itself, and the gradients of the moving averages are written.
-    pub(crate) fn forward(
+    /// Computes the logits of the rows of the input.
+    pub(crate) fn forward<'w>(
         &self,
-        rows: usize,
-        input: &[f32],
+        input: Input<'_>,
         values: &Values,
-        logits: &mut [f32],
-        training: Option<(u64, &mut Gradients)>,
-        work: &mut Workspace,
-    ) {
+        mut mode: Mode<'_>,
+        work: &'w mut Workspace,
+    ) -> &'w [f32] {
+        let Input {
+            rows,
+            values: input,
+        } = input;
         work.passes.resize_with(self.layers.len(), Pass::default);
-        let (seed, mut gradients) = match training {
-            Some((seed, gradients)) => (Some(seed), Some(gradients)),
-            None => (None, None),
-        };
         for (index, layer) in self.layers.iter().enumerate() {
             let (before, after) = work.passes.split_at_mut(index);
             let pass = &mut after[0];
             let input = before.last().map_or(input, |pass| pass.output.as_slice());
             pass.output.resize(rows * layer.outputs, 0.0);
             // A prediction has the same bits in any batch. Training has the fastest product.
-            let multiply = if seed.is_some() {
-                multiply
-            } else {
-                multiply_rows
+            let multiply = match mode {
+                Mode::Training { .. } => multiply,
+                Mode::Inference => multiply_rows,
             };
             multiply(
                 input,
@@ -153,24 +178,26 @@ impl Tower {
             );
             if index + 1 == self.layers.len() {
                 add_bias(&mut pass.output, &values[layer.bias]);
-                logits
-                    .iter_mut()
-                    .zip(&pass.output)
-                    .for_each(|(logit, value)| *logit += value);
                 continue;
             }
             self.activate(layer, &values[layer.bias], pass);
-            if let Some(seed) = seed {
-                self.drop_out(seed.wrapping_add(index as u64), pass);
-            }
-            match (&layer.norm, gradients.as_deref_mut()) {
-                (Some(norm), Some(gradients)) => {
-                    norm.train(values, &mut pass.output, gradients, &mut pass.norm);
+            match &mut mode {
+                Mode::Training { seed, gradients } => {
+                    self.drop_out(seed.wrapping_add(index as u64), pass);
+                    if let Some(norm) = &layer.norm {
+                        norm.train(values, &mut pass.output, gradients, &mut pass.norm);
+                    }
                 }
-                (Some(norm), None) => norm.infer(values, &mut pass.output),
-                (None, _) => {}
+                Mode::Inference => {
+                    if let Some(norm) = &layer.norm {
+                        norm.infer(values, &mut pass.output);
+                    }
+                }
             }
         }
+        work.passes
+            .last()
+            .map_or(&[], |pass| pass.output.as_slice())
     }
 
     /// Returns whether the output of a layer is that of its activation.
@@ -214,26 +241,31 @@ impl Tower {
             .for_each(|(value, factor)| *value *= factor);
     }
 
-    /// Writes the gradients, given the gradient of the logits and the values that the forward pass has kept. With
-    /// `of_input`, it also writes the gradient of these input columns, and leaves the other columns unchanged. It calls
-    /// `tell` for each layer as soon as its gradients are final, from the last layer to the first.
+    /// Writes the gradients, given the gradient of the logits and the values that the forward pass has kept. It calls
+    /// the hook for each layer as soon as its gradients are final, from the last layer to the first.
     pub(crate) fn backward(
         &self,
-        input: &[f32],
+        ends: Ends<'_>,
         values: &Values,
-        delta: &[f32],
-        gradients: &mut Gradients,
-        mut of_input: Option<(Range<usize>, &mut [f32])>,
+        hooked: &mut HookedGradients<'_>,
         work: &mut Workspace,
-        tell: &mut OnGradient<'_>,
     ) {
+        let Ends {
+            input,
+            of_logits: delta,
+            mut of_input,
+        } = ends;
+        let HookedGradients { gradients, hook } = hooked;
         let rows = delta.len() / self.layers.last().map_or(1, |layer| layer.outputs);
         work.delta.clear();
         work.delta.extend_from_slice(delta);
         for (index, layer) in self.layers.iter().enumerate().rev() {
             let (below, above) = work.passes.split_at(index);
             if index + 1 < self.layers.len() {
-                self.backward_output(layer, values, &above[0], &mut work.delta, gradients);
+                if let Some(norm) = &layer.norm {
+                    norm.backward(values, &mut work.delta, gradients, &above[0].norm);
+                }
+                self.backward_output(layer, &above[0], &mut work.delta);
             }
             let read = below.last().map_or(input, |pass| pass.output.as_slice());
             let target = match (index, &mut of_input) {
@@ -275,23 +307,13 @@ impl Tower {
             gradients[layer.kernel] = of_kernel;
             [layer.bias, layer.kernel]
                 .into_iter()
-                .for_each(|variable| tell(variable, &gradients[variable]));
+                .for_each(|variable| hook(variable, &gradients[variable]));
             std::mem::swap(&mut work.delta, &mut work.below);
         }
     }
 
-    /// Propagates the gradient back through batch normalisation, dropout and activation.
-    fn backward_output(
-        &self,
-        layer: &Layer,
-        values: &Values,
-        pass: &Pass,
-        delta: &mut [f32],
-        gradients: &mut Gradients,
-    ) {
-        if let Some(norm) = &layer.norm {
-            norm.backward(values, delta, gradients, &pass.norm);
-        }
+    /// Propagates the gradient back through dropout and activation.
+    fn backward_output(&self, layer: &Layer, pass: &Pass, delta: &mut [f32]) {
         if self.dropout > 0.0 {
             delta
                 .iter_mut()

@@ -8,7 +8,9 @@ use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
 use tracing::{debug, info, warn};
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, Services, free_bytes, serve};
+use trainyard_daemon::{
+    CancellationToken, Context, ReadinessState, ServerLimits, Services, free_bytes, serve,
+};
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_store::{State, Status};
@@ -54,9 +56,10 @@ pub(crate) async fn serve_parameters(
         .map(|replica| replica.task().to_string())
         .collect();
     info!(%task, %address, shards = shards.join(" "), "serving");
-    context
-        .readiness
-        .set("waiting", false, vec!["chief:0".to_owned()]);
+    context.readiness.set(ReadinessState::waiting(
+        "waiting",
+        vec!["chief:0".to_owned()],
+    ));
     let budget = MessageBudget::new(context.job.parameter_servers.memory_bytes_max);
     let mut routes = Routes::new(ShardService::new(replicas.clone(), task.index, budget));
     let mut limits = ServerLimits::default();
@@ -142,13 +145,15 @@ async fn recover(
         return Ok(false);
     }
     service.set_unready("reads its log".to_owned());
-    context
-        .readiness
-        .set("recovering", false, vec!["its log".to_owned()]);
+    context.readiness.set(ReadinessState::waiting(
+        "recovering",
+        vec!["its log".to_owned()],
+    ));
     replica.recover().await;
-    context
-        .readiness
-        .set("waiting", false, vec!["chief:0".to_owned()]);
+    context.readiness.set(ReadinessState::waiting(
+        "waiting",
+        vec!["chief:0".to_owned()],
+    ));
     Ok(true)
 }
 
@@ -214,7 +219,9 @@ fn report_undecided(
                 "waits until its model_dir {model_dir} has a cluster_id: is it mounted there?"
             ));
             let waiting_for = vec!["chief:0".to_owned(), format!("cluster_id in {model_dir}")];
-            context.readiness.set("waiting", false, waiting_for);
+            context
+                .readiness
+                .set(ReadinessState::waiting("waiting", waiting_for));
         }
         Undecided::OtherCluster {
             log,
@@ -230,7 +237,9 @@ fn report_undecided(
                  mounted there?"
             ));
             let waiting_for = vec![format!("{model_dir} of cluster {log:032x}")];
-            context.readiness.set("waiting", false, waiting_for);
+            context
+                .readiness
+                .set(ReadinessState::waiting("waiting", waiting_for));
         }
     }
     Ok(())
@@ -280,10 +289,7 @@ async fn watch(
         }
         let now = readiness_of(least);
         if shown.as_ref() != Some(&now) {
-            let (word, ready, progress) = &now;
-            context
-                .readiness
-                .set(word, *ready, progress.iter().cloned().collect());
+            context.readiness.set(now.clone());
             shown = Some(now);
         }
         let is_saved = ending.is_draining()
@@ -417,20 +423,18 @@ async fn retire(journal: &Arc<LogJournal>, context: &Context) {
     }
 }
 
-/// Returns the state of a server for people, whether it serves workers, and its progress. `least` is the least advanced shard
-/// that it serves; `None` if it serves none.
-fn readiness_of(least: Option<&Status>) -> (&'static str, bool, Option<String>) {
+/// Returns the readiness of a server. `least` is the least advanced shard that it serves; `None` if it serves none.
+fn readiness_of(least: Option<&Status>) -> ReadinessState {
+    let waiting = |state: &str| ReadinessState::waiting(state, Vec::new());
     let Some(status) = least else {
-        return ("standby", false, None);
+        return waiting("standby");
     };
-    let (word, ready) = match status.state {
-        State::Empty => ("waiting", false),
-        State::Preparing => ("preparing", false),
-        State::Prepared => ("prepared", false),
-        State::Open => ("training", true),
-        State::Draining => ("draining", true),
-        State::Finished => ("finished", false),
-    };
-    let progress = (status.state == State::Preparing).then(|| status.progress.to_string());
-    (word, ready, progress)
+    match status.state {
+        State::Empty => waiting("waiting"),
+        State::Preparing => ReadinessState::waiting("preparing", vec![status.progress.to_string()]),
+        State::Prepared => waiting("prepared"),
+        State::Open => ReadinessState::ready("training"),
+        State::Draining => ReadinessState::ready("draining"),
+        State::Finished => waiting("finished"),
+    }
 }

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{info, warn};
-use trainyard_daemon::{CancellationToken, Listener, Readiness, listen};
+use trainyard_daemon::{CancellationToken, Listener, Readiness, ReadinessState, listen};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Build;
 use trainyard_security::{Protection, check_exposure};
@@ -102,12 +102,11 @@ fn report(models: &Models, readiness: &Readiness) {
         .filter(|(_, model)| model.newest().is_none())
         .map(|(name, _)| format!("a checkpoint of {name}"))
         .collect();
-    let state = if waiting.is_empty() {
-        "serving"
+    readiness.set(if waiting.is_empty() {
+        ReadinessState::ready("serving")
     } else {
-        "waiting"
-    };
-    readiness.set(state, waiting.is_empty(), waiting);
+        ReadinessState::waiting("waiting", waiting)
+    });
 }
 
 /// The models of the configuration, and their loaders.

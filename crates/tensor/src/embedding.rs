@@ -20,73 +20,53 @@ macro_rules! by_dimension {
     };
 }
 
-/// Copies vector `places[r]` of `table` into row `r` of `out`.
+/// The columns of a matrix in which a vector stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VectorColumns {
+    /// Values of a vector.
+    pub dimension: usize,
+    /// First column.
+    pub begin: usize,
+    /// Columns of the matrix.
+    pub width: usize,
+}
+
+/// Copies vector `places[r]` of `table` into these columns of row `r` of `out`.
 ///
 /// # Panics
 /// A place is not in the table, or a vector does not fit into a row at `begin`.
-pub fn gather(
-    table: &[f32],
-    dimension: usize,
-    places: &[u32],
-    out: &mut [f32],
-    width: usize,
-    begin: usize,
-) {
+pub fn gather(table: &[f32], places: &[u32], out: &mut [f32], columns: VectorColumns) {
     Arch::new().dispatch(
         #[inline(always)]
-        || by_dimension!(dimension, copy(table, dimension, places, out, width, begin)),
+        || by_dimension!(columns.dimension, copy(table, places, out, columns)),
     );
 }
 
 #[inline(always)]
-fn copy<const N: usize>(
-    table: &[f32],
-    dimension: usize,
-    places: &[u32],
-    out: &mut [f32],
-    width: usize,
-    begin: usize,
-) {
-    let dimension = if N > 0 { N } else { dimension };
+fn copy<const N: usize>(table: &[f32], places: &[u32], out: &mut [f32], columns: VectorColumns) {
+    let VectorColumns { begin, width, .. } = columns;
+    let dimension = if N > 0 { N } else { columns.dimension };
     for (row, place) in out.chunks_exact_mut(width).zip(places) {
         let vector = &table[*place as usize * dimension..][..dimension];
         row[begin..][..dimension].copy_from_slice(vector);
     }
 }
 
-/// Adds what stands in row `r` of `matrix` to vector `places[r]` of `table`.
+/// Adds these columns of row `r` of `matrix` to vector `places[r]` of `table`.
 ///
 /// # Panics
 /// As [`gather`].
-pub fn scatter_add(
-    matrix: &[f32],
-    width: usize,
-    begin: usize,
-    places: &[u32],
-    table: &mut [f32],
-    dimension: usize,
-) {
+pub fn scatter_add(matrix: &[f32], places: &[u32], table: &mut [f32], columns: VectorColumns) {
     Arch::new().dispatch(
         #[inline(always)]
-        || {
-            by_dimension!(
-                dimension,
-                add(matrix, width, begin, places, table, dimension)
-            )
-        },
+        || by_dimension!(columns.dimension, add(matrix, places, table, columns)),
     );
 }
 
 #[inline(always)]
-fn add<const N: usize>(
-    matrix: &[f32],
-    width: usize,
-    begin: usize,
-    places: &[u32],
-    table: &mut [f32],
-    dimension: usize,
-) {
-    let dimension = if N > 0 { N } else { dimension };
+fn add<const N: usize>(matrix: &[f32], places: &[u32], table: &mut [f32], columns: VectorColumns) {
+    let VectorColumns { begin, width, .. } = columns;
+    let dimension = if N > 0 { N } else { columns.dimension };
     for (row, place) in matrix.chunks_exact(width).zip(places) {
         let vector = &mut table[*place as usize * dimension..][..dimension];
         vector
@@ -108,7 +88,12 @@ mod tests {
             let places = [2, 0, 2];
             let table: Vec<f32> = (0..3 * dimension).map(|value| value as f32).collect();
             let mut out = vec![-1.0; 3 * width];
-            gather(&table, dimension, &places, &mut out, width, begin);
+            let columns = VectorColumns {
+                dimension,
+                begin,
+                width,
+            };
+            gather(&table, &places, &mut out, columns);
             for (row, place) in out.chunks_exact(width).zip(places) {
                 assert_eq!(
                     row[begin..][..dimension],
@@ -121,7 +106,7 @@ mod tests {
                 );
             }
             let mut sums = vec![0.5; 3 * dimension];
-            scatter_add(&out, width, begin, &places, &mut sums, dimension);
+            scatter_add(&out, &places, &mut sums, columns);
             let times = [1.0, 0.0, 2.0];
             for (place, (sum, value)) in sums.iter().zip(&table).enumerate() {
                 assert_eq!(*sum, 0.5 + times[place / dimension] * value);

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use tracing::warn;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Position;
-use trainyard_model::{AnyModel, OnGradient, Own};
+use trainyard_model::{AnyModel, HookedGradients, Own};
 use trainyard_optimizer::Clipping;
 use trainyard_parameter_store::{Fault, Found, Guard, Look, Nonfinite, Rejection, zero_nonfinite};
 use trainyard_run_config::OptimizerSection;
@@ -51,20 +51,18 @@ impl<'a> Computing<'a> {
         })
     }
 
-    /// Computes the gradients of a batch. `busy` says that calls are in progress, which this thread does not serve
-    /// meanwhile. `tell` receives each gradient as soon as it is final, unless the gradients are clipped.
+    /// Computes the gradients of a batch. The hook is not called if the gradients are clipped.
     pub(crate) fn step(
         &mut self,
         prepared: Prepared,
         values: &Values,
-        gradients: &mut Gradients,
-        busy: bool,
+        hooked: HookedGradients<'_>,
         metrics: &StepMetrics<'_>,
-        tell: &mut OnGradient<'_>,
     ) -> Result<Sent, Diagnostic> {
         #[cfg(feature = "failpoints")]
         fail::fail_point!("worker.after_pull");
         let position = prepared.position;
+        let HookedGradients { gradients, hook } = hooked;
         let Some(features) = prepared.features else {
             self.empty(gradients);
             return Ok(Sent {
@@ -84,10 +82,14 @@ impl<'a> Computing<'a> {
             if clips {
                 model.train(&features, values, out, scratch)
             } else {
-                model.train_telling(&features, values, out, scratch, tell)
+                let mut hooked = HookedGradients {
+                    gradients: out,
+                    hook,
+                };
+                model.train_hooked(&features, values, &mut hooked, scratch)
             }
         };
-        let done = beside(busy, || self.threads.run(compute))?;
+        let done = self.threads.run(compute)?;
         if let Some(clipping) = &self.clipping {
             // Moving averages have no gradients. For them, the push holds how far they move.
             let variables = model.variables();
@@ -188,10 +190,10 @@ fn find(guard: Guard, gradients: &Gradients) -> Option<Rejection> {
     look.end().map(|found| rejection(None, found))
 }
 
-/// Runs `compute`. If calls are in progress, tells the runtime that this thread does not serve them meanwhile.
-pub fn beside<R>(calls: bool, compute: impl FnOnce() -> R) -> R {
+/// Runs `compute` while calls are in progress: tells the runtime that this thread does not serve them meanwhile.
+pub fn beside<R>(compute: impl FnOnce() -> R) -> R {
     let threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-    if calls && threads {
+    if threads {
         tokio::task::block_in_place(compute)
     } else {
         compute()

@@ -5,39 +5,30 @@
 
 mod allreduce;
 mod asynchronous;
+mod lane;
 mod synchronous;
 
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
 use trainyard_cluster_client::{CachedParameters, Push, Step};
-use trainyard_model::AnyModel;
+use trainyard_model::HookedGradients;
 use trainyard_parameter_store::BatchId;
 use trainyard_variable::Gradients;
 
+use crate::LoopStatus;
 use crate::batch_source::Prepared;
-use crate::compute::Computing;
+use crate::compute::{Computing, beside};
 use crate::failure::Failure;
 use crate::heartbeat::StepCounters;
 use crate::outcome::Outcome;
 use crate::step_metrics::{Sent, StepMetrics};
-use crate::{Config, Coordinator, Threads};
+use crate::training_task::TrainingTask;
 
 pub(crate) use allreduce::{Allreduce, Ended, Member, ProcessGroup};
 pub(crate) use asynchronous::Asynchronous;
 pub(crate) use synchronous::Synchronous;
-
-/// The task that trains.
-#[derive(Clone, Copy)]
-pub(crate) struct TrainingTask<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) model: &'a Arc<AnyModel>,
-    pub(crate) threads: &'a Threads,
-    pub(crate) coordinator: &'a Arc<dyn Coordinator>,
-    pub(crate) stop: &'a CancellationToken,
-}
 
 /// A strategy: the order of batches, the source of parameters and the use of gradients.
 pub(crate) trait Exchange: Send {
@@ -120,7 +111,7 @@ pub(crate) async fn train<E: Exchange>(
 ) -> Result<E::End, Failure> {
     let mut computing = Computing::new(task.config, &**task.model, task.threads)?;
     let mut metrics = StepMetrics::new(task.config, outcome, counters);
-    (task.config.set_status)("training", true, Vec::new());
+    (task.config.set_status)(LoopStatus::ready("training"));
     loop {
         let PulledBatch {
             batch,
@@ -132,15 +123,17 @@ pub(crate) async fn train<E: Exchange>(
             ControlFlow::Break(end) => return Ok(end),
         };
         let mut gradients = exchange.spare_gradients();
-        let busy = exchange.has_calls();
-        let sent = computing.step(
-            batch,
-            &held.values,
-            &mut gradients,
-            busy,
-            &metrics,
-            &mut |variable, gradient| exchange.gradient_ready(&part, variable, gradient),
-        )?;
+        let has_calls = exchange.has_calls();
+        let hooked = HookedGradients {
+            gradients: &mut gradients,
+            hook: &mut |variable, gradient| exchange.gradient_ready(&part, variable, gradient),
+        };
+        let compute = || computing.step(batch, &held.values, hooked, &metrics);
+        let sent = if has_calls {
+            beside(compute)?
+        } else {
+            compute()?
+        };
         let computed = ComputedBatch {
             sent,
             gradients,

@@ -125,14 +125,14 @@ impl HeartbeatSender {
             regroup: Arc::clone(&regroup),
             silent: falls_silent,
         };
-        let handle = tokio::spawn(beat(
+        let sending = Heartbeats {
             coordinator,
             heartbeat,
             interval,
-            Arc::clone(&counts),
+            counts: Arc::clone(&counts),
             tells,
-            ended,
-        ));
+        };
+        let handle = tokio::spawn(sending.run(ended));
         Self {
             counts,
             directive,
@@ -200,73 +200,86 @@ struct Tells {
     silent: watch::Sender<Option<Instant>>,
 }
 
-async fn beat(
+/// The heartbeats of a session.
+struct Heartbeats {
     coordinator: Arc<dyn Coordinator>,
+    /// The heartbeat, without its counts.
     heartbeat: HeartbeatRequest,
     interval: Duration,
     counts: Arc<StepCounters>,
     tells: Tells,
-    ended: impl Fn() -> Option<JobState>,
-) {
-    let mut silent = 0_u32;
-    let attend = async |pause: Duration| {
-        tokio::time::sleep(pause).await;
-        coordinator.keep_alive(heartbeat.clone()).await;
-    };
-    let mut attending = Box::pin(attend(Duration::ZERO));
-    let mut since = Instant::now();
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(interval) => {}
-            // A heartbeat shows the chief at once that this task still runs, unless the chief itself is gone.
-            () = &mut attending => {
-                let pause = if since.elapsed() < interval { interval } else { Duration::ZERO };
-                (attending, since) = (Box::pin(attend(pause)), Instant::now() + pause);
-            }
-        }
-        match coordinator.heartbeat(counts.told_by(&heartbeat)).await {
-            Ok(beat) => {
-                silent = 0;
-                tells.silent.send_replace(None);
-                tells.regroup.store(beat.regroup, Ordering::Relaxed);
-                tells.lanes.send_if_modified(|known| {
-                    let other = *known != beat.lanes;
-                    known.clone_from(&beat.lanes);
-                    other
-                });
-                if crate::over(beat.state) {
-                    tells.directive.send_replace(Directive::End(beat.state));
-                }
-                if beat.state == JobState::Waiting {
-                    debug!(waiting_for = ?beat.waiting_for, "the job waits");
+}
+
+impl Heartbeats {
+    /// Sends heartbeats until the job has ended and the chief has gone.
+    async fn run(self, ended: impl Fn() -> Option<JobState>) {
+        let Self {
+            coordinator,
+            heartbeat,
+            interval,
+            counts,
+            tells,
+        } = self;
+        let mut silent = 0_u32;
+        let attend = async |pause: Duration| {
+            tokio::time::sleep(pause).await;
+            coordinator.keep_alive(heartbeat.clone()).await;
+        };
+        let mut attending = Box::pin(attend(Duration::ZERO));
+        let mut since = Instant::now();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                // A heartbeat shows the chief at once that this task still runs, unless the chief itself is gone.
+                () = &mut attending => {
+                    let pause = if since.elapsed() < interval { interval } else { Duration::ZERO };
+                    (attending, since) = (Box::pin(attend(pause)), Instant::now() + pause);
                 }
             }
-            Err(error)
-                if matches!(
-                    error.reason(),
-                    Some(Reason::Fenced | Reason::StaleEpoch | Reason::TaskTaken)
-                ) =>
-            {
-                // A step that waits for a server ends when the server refuses its session. If the server never answers
-                // again, the step ends with the job, so the heartbeat must continue until it can report that end.
-                tells.directive.send_replace(Directive::Rejoin);
-            }
-            Err(error) => {
-                // This task may have been suspended while the job ended.
-                if let Error::Unreachable { .. } = error
-                    && let Some(state) = ended()
+            match coordinator.heartbeat(counts.told_by(&heartbeat)).await {
+                Ok(beat) => {
+                    silent = 0;
+                    tells.silent.send_replace(None);
+                    tells.regroup.store(beat.regroup, Ordering::Relaxed);
+                    tells.lanes.send_if_modified(|known| {
+                        let other = *known != beat.lanes;
+                        known.clone_from(&beat.lanes);
+                        other
+                    });
+                    if crate::over(beat.state) {
+                        tells.directive.send_replace(Directive::End(beat.state));
+                    }
+                    if beat.state == JobState::Waiting {
+                        debug!(waiting_for = ?beat.waiting_for, "the job waits");
+                    }
+                }
+                Err(error)
+                    if matches!(
+                        error.reason(),
+                        Some(Reason::Fenced | Reason::StaleEpoch | Reason::TaskTaken)
+                    ) =>
                 {
-                    tells.directive.send_replace(Directive::Gone(state));
-                    return;
+                    // A step that waits for a server ends when the server refuses its session. If the server never answers
+                    // again, the step ends with the job, so the heartbeat must continue until it can report that end.
+                    tells.directive.send_replace(Directive::Rejoin);
                 }
-                // Training goes on without the chief: the parameter servers decide what counts.
-                silent += 1;
-                tells
-                    .silent
-                    .send_modify(|since| *since = since.or_else(|| Some(Instant::now())));
-                if silent.is_multiple_of(10) || silent == 2 {
-                    warn!(%error, "the chief does not answer; this task continues with the data \
+                Err(error) => {
+                    // This task may have been suspended while the job ended.
+                    if let Error::Unreachable { .. } = error
+                        && let Some(state) = ended()
+                    {
+                        tells.directive.send_replace(Directive::Gone(state));
+                        return;
+                    }
+                    // Training goes on without the chief: the parameter servers decide what counts.
+                    silent += 1;
+                    tells
+                        .silent
+                        .send_modify(|since| *since = since.or_else(|| Some(Instant::now())));
+                    if silent.is_multiple_of(10) || silent == 2 {
+                        warn!(%error, "the chief does not answer; this task continues with the data \
                         shards that it has, as long as its parameter servers answer");
+                    }
                 }
             }
         }

@@ -22,6 +22,7 @@ mod sparse;
 mod step_metrics;
 mod telemetry;
 mod threads;
+mod training_task;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,16 +47,17 @@ pub use coordinator::{
     JobState, JoinGroupReply, JoinGroupRequest, LeaveReason, LeaveRequest, NextShardReply,
     NextShardRequest, RegisterReply, RegisterRequest, RemoteCoordinator, StepTotals,
 };
-use exchange::{Asynchronous, Member, Synchronous, TrainingTask};
+use exchange::{Asynchronous, Member, Synchronous};
 pub use layout::{check_cluster, plan, scale_learning_rates};
 use outcome::job_failed;
 pub use outcome::{Outcome, Progress, into_diagnostic};
 pub use pipeline::{Call, InFlightCall, Pipeline};
 pub use rendezvous::{LocalRendezvous, Rendezvous};
 use replica::Replica;
-use session::{Entry, Session};
+use session::{Entry, Session, Stores};
 pub use shard_client::RESERVE_SHARDS_MAX;
 pub use threads::Threads;
+use training_task::TrainingTask;
 
 /// Wait before a refused task registers again.
 const REJOIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -66,8 +68,39 @@ const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest time for the step in progress after the loop was told to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Receives the status of a loop: a word, whether it trains, and what it waits for.
-pub type StatusCallback = Arc<dyn Fn(&str, bool, Vec<String>) + Send + Sync>;
+/// The status of a loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopStatus {
+    /// Name of the state: `waiting`, `training`, ...
+    pub state: &'static str,
+    /// The loop trains, or has trained all that it can.
+    pub is_ready: bool,
+    /// Tasks that the loop waits for.
+    pub waiting_for: Vec<String>,
+}
+
+impl LoopStatus {
+    /// Returns the status of a loop that waits for nothing.
+    pub fn ready(state: &'static str) -> Self {
+        Self {
+            state,
+            is_ready: true,
+            waiting_for: Vec::new(),
+        }
+    }
+
+    /// Returns the status of a loop that cannot train yet.
+    pub fn waiting(waiting_for: Vec<String>) -> Self {
+        Self {
+            state: "waiting",
+            is_ready: false,
+            waiting_for,
+        }
+    }
+}
+
+/// Receives the status of a loop.
+pub type StatusCallback = Arc<dyn Fn(LoopStatus) + Send + Sync>;
 /// Receives the progress after every step.
 pub type OnStep = Arc<dyn Fn(&Progress) + Send + Sync>;
 
@@ -92,7 +125,7 @@ pub struct Config {
     pub address: String,
     /// Longest wait for other tasks.
     pub connect_deadline: Duration,
-    /// Receives the status of the loop: a word, whether it trains, and what it waits for.
+    /// Receives the status of the loop.
     pub set_status: StatusCallback,
     /// Receives the progress after every step.
     pub progress: OnStep,
@@ -195,16 +228,20 @@ async fn train_until_told(
     let mut outcome = Outcome::default();
     let mut spent_session = 0;
     let mut refused = Refused::default();
+    let task = TrainingTask {
+        config: &config,
+        model: &model,
+        threads: &threads,
+        coordinator: &coordinator,
+        stop: &stop,
+    };
+    let stores = Stores {
+        shards: &shards,
+        layout: &layout,
+        fingerprint,
+    };
     loop {
-        let joining = Session::join(
-            &config,
-            &coordinator,
-            &shards,
-            &layout,
-            fingerprint,
-            &mut spent_session,
-            &stop,
-        );
+        let joining = Session::join(task, stores, &mut spent_session);
         let mut session = match joining.await {
             Ok(Entry::Member(session)) => session,
             Ok(Entry::Stopped) => return Ok(outcome),
@@ -224,13 +261,6 @@ async fn train_until_told(
         };
         let gone = session.heartbeat.gone();
         let training = async {
-            let task = TrainingTask {
-                config: &config,
-                model: &model,
-                threads: &threads,
-                coordinator: &coordinator,
-                stop: &stop,
-            };
             match (&mut replica, &config.mirror) {
                 (Some(replica), Some(mirror)) => {
                     let member = Member {
@@ -256,7 +286,7 @@ async fn train_until_told(
         };
         match trained {
             Ok(LeaveReason::InputExhausted) => {
-                (config.set_status)("done", true, Vec::new());
+                (config.set_status)(LoopStatus::ready("done"));
                 info!(
                     steps = outcome.steps,
                     examples = outcome.examples,
@@ -282,7 +312,11 @@ async fn train_until_told(
                 }
             }
             Ok(reason) => {
-                (config.set_status)("leaving", false, Vec::new());
+                (config.set_status)(LoopStatus {
+                    state: "leaving",
+                    is_ready: false,
+                    waiting_for: Vec::new(),
+                });
                 session.leave(&coordinator, reason.clone()).await;
                 info!(
                     %reason,

@@ -15,13 +15,16 @@ use trainyard_cluster_client::retry;
 use trainyard_diagnostic::{Action, Diagnostic, Waiting};
 use trainyard_parameter_store::Identity;
 
-use crate::exchange::{Allreduce, Ended, Member, ProcessGroup, TrainingTask};
+use crate::exchange::{Allreduce, Ended, Member, ProcessGroup};
 use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::rendezvous::Rendezvous;
 use crate::replica::{Replica, clear_handover};
 use crate::session::Session;
-use crate::{Config, GroupAssignment, JoinGroupReply, JoinGroupRequest, LeaveReason, exchange};
+use crate::training_task::TrainingTask;
+use crate::{
+    Config, GroupAssignment, JoinGroupReply, JoinGroupRequest, LeaveReason, LoopStatus, exchange,
+};
 
 /// Step number of the exchanges before the first step of a group.
 const HANDSHAKE: u64 = 0;
@@ -39,7 +42,7 @@ pub(crate) async fn train(
     let TrainingTask { config, stop, .. } = member.task;
     let mut generation = 0;
     loop {
-        (config.set_status)("waiting", false, vec!["the other workers".to_owned()]);
+        (config.set_status)(LoopStatus::waiting(vec!["the other workers".to_owned()]));
         let Some(formed) = join_group(&member.task, session, generation).await? else {
             return Ok(if stop.is_cancelled() {
                 LeaveReason::Shutdown
@@ -156,7 +159,7 @@ async fn join_group(
             JoinGroupReply::Assigned(formed) => return Ok(Some(formed)),
             JoinGroupReply::Waits { waiting_for } => waiting_for,
         };
-        (config.set_status)("waiting", false, missing.clone());
+        (config.set_status)(LoopStatus::waiting(missing.clone()));
         match waiting.tick(
             started.elapsed(),
             &format!("not present: {}", missing.join(", ")),

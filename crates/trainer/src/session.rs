@@ -19,9 +19,10 @@ use trainyard_variable::Layout;
 use crate::Config;
 use crate::heartbeat::{Directive, HeartbeatSender};
 use crate::telemetry::Telemetry;
+use crate::training_task::TrainingTask;
 use crate::{
-    Coordinator, HeartbeatRequest, JobState, LeaveReason, RegisterReply, RegisterRequest,
-    StepTotals,
+    Coordinator, HeartbeatRequest, JobState, LeaveReason, LoopStatus, RegisterReply,
+    RegisterRequest, StepTotals,
 };
 
 /// Interval of registration requests until the job trains.
@@ -44,6 +45,16 @@ pub(crate) enum Entry<T> {
     Stopped,
 }
 
+/// The stores that hold the variables of a job.
+#[derive(Clone, Copy)]
+pub(crate) struct Stores<'a> {
+    pub(crate) shards: &'a [Arc<dyn ServerClient>],
+    /// Slices of the variables on the stores.
+    pub(crate) layout: &'a Arc<Layout>,
+    /// Fingerprint of the variables and the layout.
+    pub(crate) fingerprint: u64,
+}
+
 /// A session that may pull and push.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -62,14 +73,21 @@ impl Session {
     /// Registers, waits until the job trains, and opens the session at every server. `spent_session` is the latest
     /// session of this process, which the new one follows; 0 = none.
     pub(crate) async fn join(
-        config: &Config,
-        coordinator: &Arc<dyn Coordinator>,
-        shards: &[Arc<dyn ServerClient>],
-        layout: &Arc<Layout>,
-        fingerprint: u64,
+        task: TrainingTask<'_>,
+        stores: Stores<'_>,
         spent_session: &mut u64,
-        stop: &CancellationToken,
     ) -> Result<Entry<Self>, Error> {
+        let TrainingTask {
+            config,
+            coordinator,
+            stop,
+            ..
+        } = task;
+        let Stores {
+            shards,
+            layout,
+            fingerprint,
+        } = stores;
         let joined = match register(config, coordinator, fingerprint, *spent_session, stop).await? {
             Entry::Member(joined) => joined,
             Entry::Over(state) => return Ok(Entry::Over(state)),
@@ -216,11 +234,11 @@ fn outages(config: &Config) -> Outages {
     let telemetry = Telemetry::new();
     Outages::new(Arc::new(move |servers| {
         if servers.is_empty() {
-            set_status("training", true, servers);
+            set_status(LoopStatus::ready("training"));
         } else {
             telemetry.steps_per_second.set(0.0);
             telemetry.examples_per_second.set(0.0);
-            set_status("waiting", false, servers);
+            set_status(LoopStatus::waiting(servers));
         }
     }))
 }
@@ -291,7 +309,7 @@ async fn register(
     );
     let mut backoff = backoff(config.incarnation);
     let mut taken_since: Option<Instant> = None;
-    (config.set_status)("waiting", false, vec![coordinator.name()]);
+    (config.set_status)(LoopStatus::waiting(vec![coordinator.name()]));
     loop {
         let registered = tokio::select! {
             registered = coordinator.register(join.clone()) => registered,
@@ -303,7 +321,7 @@ async fn register(
                 return Ok(Entry::Member(joined));
             }
             Ok(joined) => {
-                (config.set_status)("waiting", false, joined.waiting_for.clone());
+                (config.set_status)(LoopStatus::waiting(joined.waiting_for.clone()));
                 let last = if joined.waiting_for.is_empty() {
                     "the parameter servers create or restore their variables".to_owned()
                 } else {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tonic::service::Routes;
 use trainyard_cluster_client::{RemoteServer, ServerClient, channel_in_turn};
 use trainyard_cluster_spec::{Role, Servers, Task};
-use trainyard_daemon::{CancellationToken, Context, ServerLimits, Services, serve};
+use trainyard_daemon::{CancellationToken, Context, ReadinessState, ServerLimits, Services, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Build, PREMADE};
 use trainyard_runtime::apart;
@@ -53,7 +53,11 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
     );
     let mirrors = context.job.strategy.kind.is_mirrored();
     let servers = context.cluster.of_role(Role::Ps);
-    let servers = RemoteServer::all(&context.network, servers, context.job.is_replicated())?;
+    let servers = if context.job.is_replicated() {
+        RemoteServer::all_replicated(&context.network, servers)?
+    } else {
+        RemoteServer::all(&context.network, servers)?
+    };
     let mut shards: Vec<Arc<dyn ServerClient>> = Vec::new();
     for server in servers {
         shards.push(Arc::new(server.behind(usize::from(mirrors))));
@@ -104,7 +108,13 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
         num_ps: shards.len().max(1),
         address,
         connect_deadline: context.connect_deadline,
-        set_status: Arc::new(move |state, ready, waiting| readiness.set(state, ready, waiting)),
+        set_status: Arc::new(move |status| {
+            readiness.set(ReadinessState {
+                state: status.state.to_owned(),
+                ready: status.is_ready,
+                waiting_for: status.waiting_for,
+            });
+        }),
         progress: Arc::new(|_| {}),
         mirror,
         hold: None,

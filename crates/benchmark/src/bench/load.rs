@@ -242,13 +242,18 @@ impl Worker {
             outcome.rows += ahead.about.unwrap_or(0) as u64;
             let mut gradients = pipeline.spare_gradients();
             let values = &pulled.held.values;
-            beside(!pipeline.is_empty(), || {
+            let mut fill = || {
                 gradients.resize_with(values.len(), Vec::new);
                 for (gradient, value) in gradients.iter_mut().zip(values) {
                     gradient.clear();
                     gradient.extend(value.iter().map(|value: &f32| value * 1e-6 + 1e-6));
                 }
-            });
+            };
+            if pipeline.is_empty() {
+                fill();
+            } else {
+                beside(fill);
+            }
             if !compute.is_zero() {
                 tokio::time::sleep(compute).await;
             }

@@ -13,7 +13,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_parameter_server::ServerStatus;
 use trainyard_parameter_store::State;
 use trainyard_runtime::blocking;
-use trainyard_trainer::JobState;
+use trainyard_trainer::{JobState, LoopStatus};
 
 use super::{Chief, LEAVE_TIMEOUT, Run};
 use crate::save::Written;
@@ -160,7 +160,11 @@ impl Chief {
             } else {
                 "waiting"
             };
-            (self.set_status)(state, true, missing.clone());
+            (self.set_status)(LoopStatus {
+                state,
+                is_ready: true,
+                waiting_for: missing.clone(),
+            });
             *told = missing;
         }
     }

@@ -21,7 +21,7 @@ use trainyard_parameter_store::{State, Update};
 use trainyard_protocol::Reason;
 use trainyard_run_config::{WarmStartConfig, resolve_path};
 use trainyard_runtime::blocking;
-use trainyard_trainer::{GroupStart, into_diagnostic};
+use trainyard_trainer::{GroupStart, LoopStatus, into_diagnostic};
 
 use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT};
 use super::{Chief, Run};
@@ -107,7 +107,7 @@ async fn claim_all(lead: &Chief, run: &mut Run) -> Result<Vec<ServerStatus>, Dia
         .map(|shard| shard.name().to_owned())
         .collect();
     lead.coordinator.begin_epoch(run.epoch, names.clone());
-    (lead.set_status)("waiting", false, names);
+    (lead.set_status)(LoopStatus::waiting(names));
     claim(lead, run).await
 }
 
@@ -213,7 +213,7 @@ async fn open(
         membership.set_global_step(run.global_step);
         membership.open();
     });
-    (lead.set_status)("training", true, Vec::new());
+    (lead.set_status)(LoopStatus::ready("training"));
     run.opened.get_or_insert_with(Instant::now);
     run.first_step.get_or_insert(run.global_step);
     run.saved.at = Instant::now();

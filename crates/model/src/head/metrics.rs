@@ -7,7 +7,7 @@ use trainyard_tensor::sigmoid;
 
 use super::{Head, largest};
 use crate::Scores;
-use crate::metric::{Auc, Calibration, Confusion, ExactAuc, Mean, Summation, TopK};
+use crate::metric::{Auc, Calibration, Class, Confusion, ExactAuc, Mean, Summation, TopK};
 
 /// Running sums over the batches of an evaluation.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +62,7 @@ impl HeadMetrics {
             if let (Some(groups), HeadKind::Binary) = (groups, head.kind) {
                 self.groups.entry(groups[row]).or_default().add(
                     logits[0],
-                    labels[0] != 0.0,
+                    Class::of_label(labels[0]),
                     weight,
                 );
             }
@@ -91,8 +91,9 @@ impl HeadMetrics {
                 self.prediction.add(f64::from(probability), wide);
                 let correct = labels[0] == f32::from(u8::from(positive));
                 self.accuracy.add(f64::from(u8::from(correct)), wide);
-                self.half.add(positive, labels[0] != 0.0, weight);
-                self.exact_auc.add(logits[0], labels[0] != 0.0, weight);
+                let class = Class::of_label(labels[0]);
+                self.half.add(Class::above(logits[0], 0.0), class, weight);
+                self.exact_auc.add(logits[0], class, weight);
                 self.probability(head, probability, labels[0], weight);
                 if self.calibration == Calibration::default() {
                     self.calibration = Calibration::new(head.calibration_buckets);
@@ -108,7 +109,7 @@ impl HeadMetrics {
                     .resize_with(head.classes.len(), Default::default);
                 for ((auc, mean), class) in self.classes.iter_mut().zip(&head.classes) {
                     let probability = sigmoid(logits[*class]);
-                    auc.add(probability, labels[*class] != 0.0, weight);
+                    auc.add(probability, Class::of_label(labels[*class]), weight);
                     mean.add(f64::from(probability), wide);
                 }
             }
@@ -129,14 +130,15 @@ impl HeadMetrics {
     }
 
     fn probability(&mut self, head: &Head, probability: f32, label: f32, weight: f32) {
-        self.auc.add(probability, label != 0.0, weight);
+        let class = Class::of_label(label);
+        self.auc.add(probability, class, weight);
         self.thresholds
             .resize_with(head.thresholds.len(), Default::default);
         for ((accuracy, confusion), threshold) in self.thresholds.iter_mut().zip(&head.thresholds) {
             let positive = probability > *threshold;
             let correct = label == f32::from(u8::from(positive));
             accuracy.add(f64::from(u8::from(correct)), f64::from(weight));
-            confusion.add(positive, label != 0.0, weight);
+            confusion.add(Class::above(probability, *threshold), class, weight);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Areas under the ROC curve and the precision-recall curve, by thresholds.
 
+use super::confusion::Class;
+
 /// Default number of thresholds.
 pub(super) const THRESHOLDS: usize = 200;
 /// TensorFlow 1's guard against division by zero.
@@ -52,8 +54,8 @@ impl Auc {
         }
     }
 
-    /// Adds an example: a probability, whether it is positive, and a weight.
-    pub fn add(&mut self, probability: f32, positive: bool, weight: f32) {
+    /// Adds an example: a probability, its class and a weight.
+    pub fn add(&mut self, probability: f32, class: Class, weight: f32) {
         // An example exceeds the first threshold always, the last one never. The product may round to the wrong side of
         // a threshold, so the guess is corrected.
         let thresholds = self.positives.len() - 1;
@@ -67,10 +69,9 @@ impl Auc {
         while exceeded > 0 && probability <= threshold(exceeded) {
             exceeded -= 1;
         }
-        let counts = if positive {
-            &mut self.positives
-        } else {
-            &mut self.negatives
+        let counts = match class {
+            Class::Positive => &mut self.positives,
+            Class::Negative => &mut self.negatives,
         };
         counts[1 + exceeded] += f64::from(weight);
     }
@@ -92,7 +93,7 @@ impl Auc {
     }
 
     /// Returns the area under the ROC curve, with trapezoids, or 0 if a class has no weight.
-    pub fn roc(&self) -> f64 {
+    pub(crate) fn roc(&self) -> f64 {
         self.roc_by(Summation::Trapezoidal)
     }
 
@@ -171,7 +172,12 @@ mod tests {
     fn perfect_scores_have_area_one() {
         let mut auc = Auc::default();
         for index in 0..100 {
-            auc.add(index as f32 / 100.0, index >= 50, 1.0);
+            let class = if index >= 50 {
+                Class::Positive
+            } else {
+                Class::Negative
+            };
+            auc.add(index as f32 / 100.0, class, 1.0);
         }
         assert!(
             (auc.roc() - 1.0).abs() < 1e-9 && (auc.precision_recall() - 1.0).abs() < 1e-9,

@@ -2,6 +2,35 @@
 
 use super::auc::{EPSILON, THRESHOLDS, thresholds};
 
+/// One of two exclusive classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The class with label 0.
+    Negative,
+    /// The class with any other label.
+    Positive,
+}
+
+impl Class {
+    /// Returns the class of a label.
+    pub fn of_label(label: f32) -> Self {
+        if label != 0.0 {
+            Self::Positive
+        } else {
+            Self::Negative
+        }
+    }
+
+    /// Returns the class that a score predicts: positive if it exceeds the threshold.
+    pub fn above(score: f32, threshold: f32) -> Self {
+        if score > threshold {
+            Self::Positive
+        } else {
+            Self::Negative
+        }
+    }
+}
+
 /// Weighted counts of decisions by their truth (`tf.compat.v1.metrics.true_positives` and so on).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Confusion {
@@ -17,12 +46,12 @@ pub struct Confusion {
 
 impl Confusion {
     /// Adds a decision.
-    pub fn add(&mut self, said: bool, is: bool, weight: f32) {
-        let count = match (said, is) {
-            (true, true) => &mut self.true_positives,
-            (true, false) => &mut self.false_positives,
-            (false, false) => &mut self.true_negatives,
-            (false, true) => &mut self.false_negatives,
+    pub fn add(&mut self, predicted: Class, class: Class, weight: f32) {
+        let count = match (predicted, class) {
+            (Class::Positive, Class::Positive) => &mut self.true_positives,
+            (Class::Positive, Class::Negative) => &mut self.false_positives,
+            (Class::Negative, Class::Negative) => &mut self.true_negatives,
+            (Class::Negative, Class::Positive) => &mut self.false_negatives,
         };
         *count += f64::from(weight);
     }
@@ -45,7 +74,7 @@ impl Confusion {
 
     /// Returns the harmonic mean of precision and recall (`tf.keras.metrics.F1Score`), or 0 if there are neither
     /// positives nor predicted positives.
-    pub fn f1(&self) -> f64 {
+    pub(crate) fn f1(&self) -> f64 {
         let wrong = self.false_positives + self.false_negatives;
         divide(2.0 * self.true_positives, 2.0 * self.true_positives + wrong)
     }
@@ -72,10 +101,10 @@ impl SensitivityAtSpecificity {
         }
     }
 
-    /// Adds an example: a probability, its truth and a weight.
-    pub fn add(&mut self, probability: f32, is: bool, weight: f32) {
+    /// Adds an example: a probability, its class and a weight.
+    pub fn add(&mut self, probability: f32, class: Class, weight: f32) {
         for (counts, threshold) in self.counts.iter_mut().zip(thresholds(THRESHOLDS)) {
-            counts.add(probability > threshold, is, weight);
+            counts.add(Class::above(probability, threshold), class, weight);
         }
     }
 

@@ -1,20 +1,22 @@
 //! Exact area under the ROC curve, without thresholds.
 
+use super::confusion::Class;
+
 /// Most examples of the exact area. With more examples, it is not reported.
 const EXAMPLES_MAX: usize = 20_000_000;
 
 /// Probability that a positive example scores above a negative one, with ties counted half (Mann and Whitney 1947).
 #[derive(Debug, Clone, Default)]
 pub struct ExactAuc {
-    examples: Vec<(f32, bool, f32)>,
+    examples: Vec<(f32, Class, f32)>,
     overflow: bool,
 }
 
 impl ExactAuc {
-    /// Adds an example: a score, whether it is positive, and a weight.
-    pub fn add(&mut self, score: f32, positive: bool, weight: f32) {
+    /// Adds an example: a score, its class and a weight.
+    pub fn add(&mut self, score: f32, class: Class, weight: f32) {
         if self.examples.len() < EXAMPLES_MAX {
-            self.examples.push((score, positive, weight));
+            self.examples.push((score, class, weight));
         } else {
             self.overflow = true;
         }
@@ -22,11 +24,11 @@ impl ExactAuc {
 
     /// Returns the truths and weights of the examples, highest score first. Equal scores keep their order of arrival.
     pub(crate) fn highest_first(&self) -> impl Iterator<Item = (bool, f64)> {
-        let mut sorted: Vec<&(f32, bool, f32)> = self.examples.iter().collect();
+        let mut sorted: Vec<&(f32, Class, f32)> = self.examples.iter().collect();
         sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
         sorted
             .into_iter()
-            .map(|(_, positive, weight)| (*positive, f64::from(*weight)))
+            .map(|(_, class, weight)| (*class == Class::Positive, f64::from(*weight)))
     }
 
     /// Returns the sum of the weights.
@@ -47,12 +49,12 @@ impl ExactAuc {
         for tied in sorted.chunk_by(|a, b| a.0 == b.0) {
             let mut positive = 0.0;
             let mut negative = 0.0;
-            for (_, is_positive, weight) in tied {
-                *(if *is_positive {
-                    &mut positive
-                } else {
-                    &mut negative
-                }) += f64::from(*weight);
+            for (_, class, weight) in tied {
+                let sum = match class {
+                    Class::Positive => &mut positive,
+                    Class::Negative => &mut negative,
+                };
+                *sum += f64::from(*weight);
             }
             area += positive * (below + negative / 2.0);
             below += negative;
@@ -70,8 +72,8 @@ mod tests {
     #[test]
     fn exact_area_counts_pairs_and_halves_ties() {
         let mut auc = ExactAuc::default();
-        for (score, positive) in [(0.1, false), (0.4, true), (0.4, false), (0.8, true)] {
-            auc.add(score, positive, 1.0);
+        for (score, label) in [(0.1, 0.0), (0.4, 1.0), (0.4, 0.0), (0.8, 1.0)] {
+            auc.add(score, Class::of_label(label), 1.0);
         }
         assert_eq!(auc.value(), Some(3.5 / 4.0));
         assert_eq!(ExactAuc::default().value(), None);

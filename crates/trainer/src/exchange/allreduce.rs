@@ -15,15 +15,17 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{BatchId, MicroBatch, OpenSession};
 use trainyard_variable::{Gradients, Layout, Reads};
 
-use self::gradient_reducer::GradientReducer;
+use self::gradient_reducer::{AfterStep, GradientReducer, RowGradients};
 use self::row_pushes::RowPushes;
-use super::{ComputedBatch, Exchange, PulledBatch, TrainingTask, Turn, push_of_batch};
-use crate::batch_source::{BatchSource, Prepared};
+use super::lane::{Lane, LaneBatch};
+use super::{ComputedBatch, Exchange, PulledBatch, Turn, push_of_batch};
+use crate::batch_source::Prepared;
 use crate::compute::reads;
 use crate::failure::Failure;
 use crate::replica::Replica;
 use crate::session::Session;
 use crate::step_metrics::{Sent, StepMetrics};
+use crate::training_task::TrainingTask;
 use crate::{GroupAssignment, LeaveReason};
 
 /// A push to the member's own copy is a whole step.
@@ -52,32 +54,6 @@ pub(crate) enum Ended {
     Regroup,
     /// A member is lost.
     Broken(Diagnostic),
-}
-
-/// A lane that this member computes.
-struct Lane {
-    number: u32,
-    source: BatchSource,
-    /// The next batch, and its step.
-    next: Option<(u64, Prepared)>,
-    ended: bool,
-}
-
-impl Lane {
-    /// Reads the next batch of the lane, which may belong to a later step.
-    async fn fill(&mut self, opened: u64) -> Result<(), Failure> {
-        while self.next.is_none() && !self.ended {
-            match self.source.next().await? {
-                Some(batch) => {
-                    if let Some((step, _)) = batch.place {
-                        self.next = Some((self.source.version_of(step, opened), batch));
-                    }
-                }
-                None => self.ended = true,
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The lane of a batch among those of the member's step, and the reads of the batch.
@@ -113,8 +89,6 @@ pub(crate) struct Allreduce<'a> {
     lanes: Vec<Lane>,
     reducer: GradientReducer<'a>,
     held: CachedParameters,
-    /// Version at which the session was opened.
-    opened: u64,
     version: u64,
     global_step: u64,
     next_batch: u64,
@@ -161,17 +135,14 @@ impl<'a> Allreduce<'a> {
         let own = count * formed.rank / members..count * (formed.rank + 1) / members;
         let mut lanes = Vec::new();
         for number in own.map(|lane| lane as u32) {
-            let source =
-                BatchSource::granted(config, task.model, session, task.coordinator, Some(number))?;
-            lanes.push(Lane {
-                number,
-                source,
-                next: None,
-                ended: false,
-            });
+            lanes.push(Lane::open(task, session, number)?);
         }
-        let gathers = member.tables.is_empty();
-        let reducer = GradientReducer::new(task.model.variables(), &group.collective, gathers)?;
+        let rows = if member.tables.is_empty() {
+            RowGradients::Gathered
+        } else {
+            RowGradients::Pushed
+        };
+        let reducer = GradientReducer::new(task.model.variables(), &group.collective, rows)?;
         Ok(Self {
             task,
             session,
@@ -180,7 +151,6 @@ impl<'a> Allreduce<'a> {
             lanes,
             reducer,
             held: CachedParameters::default(),
-            opened: opened.version,
             version: opened.version,
             global_step: replica.global_step(),
             next_batch: opened.batches_applied,
@@ -203,18 +173,18 @@ impl<'a> Allreduce<'a> {
         let mut batches = Vec::with_capacity(self.lanes.len());
         for lane in &mut self.lanes {
             tokio::select! {
-                filled = lane.fill(self.opened) => filled?,
+                filled = fill(lane) => filled?,
                 error = collective.ended() => return Ok(Some(Ended::Broken(error.diagnostic()))),
             }
-            match lane.next.take_if(|(step, _)| *step <= self.version) {
-                Some((step, _)) if step < self.version => {
+            match lane.next.take_if(|next| next.version <= self.version) {
+                Some(LaneBatch { version: step, .. }) if step < self.version => {
                     let lane = lane.number;
                     let version = self.version;
                     return Err(fault(format!(
                         "lane {lane} is at step {step}, its process group is at step {version}"
                     )));
                 }
-                Some((_, batch)) => batches.push(MemberBatch {
+                Some(LaneBatch { batch, .. }) => batches.push(MemberBatch {
                     place: batches.len(),
                     lane: lane.number,
                     batch,
@@ -290,8 +260,13 @@ impl<'a> Allreduce<'a> {
         let mut pushes = step.pushes;
         let began = Instant::now();
         let generation = self.group.formed.generation;
-        let goes = stop.is_cancelled() || self.session.heartbeat.regroup() == generation;
-        let summed = self.reducer.finish(goes).await;
+        let leaves = stop.is_cancelled() || self.session.heartbeat.regroup() == generation;
+        let after = if leaves {
+            AfterStep::Regroup
+        } else {
+            AfterStep::Continue
+        };
+        let summed = self.reducer.finish(after).await;
         while let Some(pushed) = pushes.next().await.map_err(|error| broken_push(&error))? {
             metrics.exchanged(step.began.elapsed(), &pushed?.traffic);
         }
@@ -403,6 +378,15 @@ impl Exchange for Allreduce<'_> {
         }
         Ok(())
     }
+}
+
+/// Reads the next batch of a lane, which may belong to a later step.
+async fn fill(lane: &mut Lane) -> Result<(), Failure> {
+    while lane.next.is_none() && !lane.is_ended {
+        let read = lane.source.next().await?;
+        lane.receive(read);
+    }
+    Ok(())
 }
 
 /// Returns the error for a state that must never occur: the copies would no longer be equal.

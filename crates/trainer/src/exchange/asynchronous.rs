@@ -8,13 +8,14 @@ use trainyard_cluster_client::{CachedParameters, PulledStep, Step};
 use trainyard_parameter_store::Ticket;
 use trainyard_variable::Gradients;
 
-use super::{ComputedBatch, Exchange, PulledBatch, TrainingTask, Turn, push_of_batch};
+use super::{ComputedBatch, Exchange, PulledBatch, Turn, push_of_batch};
 use crate::batch_source::{BatchSource, Prepared};
 use crate::compute::reads;
 use crate::failure::Failure;
 use crate::pipeline::{Computed, InFlightCall, Pipeline};
 use crate::session::Session;
 use crate::step_metrics::{Sent, StepMetrics};
+use crate::training_task::TrainingTask;
 use crate::{Hold, LeaveReason};
 
 /// Interval of requests for a ticket while other tasks hold all of them.
@@ -118,8 +119,12 @@ impl<'a> Asynchronous<'a> {
             let step = self
                 .session
                 .parameters
-                .plan(&reads(&**self.task.model, &prepared))
-                .half_applied(prepared.half_applied);
+                .plan(&reads(&**self.task.model, &prepared));
+            let step = if prepared.half_applied {
+                step.half_applied()
+            } else {
+                step
+            };
             let held = self.pipeline.spare_held();
             let computed = self.computed.take();
             self.send(computed, Some((prepared, step, held)));

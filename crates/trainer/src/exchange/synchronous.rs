@@ -17,35 +17,18 @@ use trainyard_cluster_client::{CachedParameters, PulledStep, Step};
 use trainyard_parameter_store::{MicroBatch, Ticket};
 use trainyard_variable::{Gradients, Read};
 
-use super::{ComputedBatch, Exchange, PulledBatch, TrainingTask, Turn, push_of_batch};
+use super::lane::Lane;
+use super::{ComputedBatch, Exchange, PulledBatch, Turn, push_of_batch};
 use crate::LeaveReason;
-use crate::batch_source::{BatchSource, Prepared};
 use crate::compute::reads;
 use crate::failure::Failure;
 use crate::pipeline::Computed;
 use crate::session::Session;
 use crate::step_metrics::StepMetrics;
+use crate::training_task::TrainingTask;
 
 /// Interval at which the chief's directive is checked while there is nothing to do.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// A lane that this task computes.
-struct Lane {
-    number: u32,
-    source: BatchSource,
-    /// The next batch to compute.
-    next: Option<LaneBatch>,
-    /// Version after the latest step that was computed here.
-    reached: u64,
-    ended: bool,
-}
-
-/// A batch, and its synchronous step.
-struct LaneBatch {
-    version: u64,
-    micro_batch: MicroBatch,
-    batch: Prepared,
-}
 
 /// The micro-batch that is computed, and the place of its lane.
 pub(crate) struct LanePart {
@@ -83,28 +66,14 @@ impl<'a> Synchronous<'a> {
 
     /// Adds and removes lanes, as the chief requires.
     fn settle_lanes(&mut self) -> Result<(), Failure> {
-        let TrainingTask {
-            config,
-            model,
-            coordinator,
-            ..
-        } = self.task;
         let wanted = self.session.heartbeat.lanes();
         self.lanes.retain(|lane| wanted.contains(&lane.number));
         for number in wanted {
             if self.lanes.iter().any(|lane| lane.number == number) {
                 continue;
             }
-            let source =
-                BatchSource::granted(config, model, self.session, coordinator, Some(number))?;
-            let reached = self.session.opened.version;
-            self.lanes.push(Lane {
-                number,
-                source,
-                next: None,
-                reached,
-                ended: false,
-            });
+            let lane = Lane::open(self.task, self.session, number)?;
+            self.lanes.push(lane);
         }
         Ok(())
     }
@@ -129,15 +98,11 @@ impl<'a> Synchronous<'a> {
     async fn fill(&mut self, place: usize, metrics: &mut StepMetrics<'_>) -> Result<(), Failure> {
         loop {
             let lane = &mut self.lanes[place];
-            let useful = self.version.max(lane.reached);
-            if lane.next.as_ref().is_some_and(|part| part.version < useful) {
-                lane.next = None;
-            }
-            if lane.next.is_some() || lane.ended {
+            lane.skip_to(self.version);
+            if lane.next.is_some() || lane.is_ended {
                 return Ok(());
             }
-            let opened = self.session.opened.version;
-            lane.source.skip_to(useful, opened);
+            lane.skip_input();
             if !lane.source.is_ready() && self.computed.is_some() {
                 // Other tasks wait for the computed step.
                 self.call(None, metrics).await?;
@@ -148,25 +113,13 @@ impl<'a> Synchronous<'a> {
                 return Ok(());
             };
             metrics.waited_for_input(began.elapsed());
-            let Some(batch) = read? else {
-                lane.ended = true;
-                return Ok(());
-            };
-            let Some((step, micro_batch)) = batch.place else {
-                continue;
-            };
-            let version = lane.source.version_of(step, opened);
-            lane.next = Some(LaneBatch {
-                version,
-                micro_batch,
-                batch,
-            });
+            lane.receive(read?);
         }
     }
 
     /// Returns the version after the last step of the data, once no lane of this task has another batch.
     fn last_version(&self) -> Option<u64> {
-        let ended = !self.lanes.is_empty() && self.lanes.iter().all(|lane| lane.ended);
+        let ended = !self.lanes.is_empty() && self.lanes.iter().all(|lane| lane.is_ended);
         let left = self
             .lanes
             .iter()
@@ -316,7 +269,7 @@ impl Exchange for Synchronous<'_> {
         let part = computed.part;
         let sent = computed.sent;
         self.held = computed.held;
-        self.lanes[part.place].reached = part.version + 1;
+        self.lanes[part.place].skip_to(part.version + 1);
         let mut push = push_of_batch(computed.step, sent.batch(), computed.gradients);
         push.micro_batch = Some(part.micro_batch);
         push.rejected = sent.rejected;

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 use trainyard_feature_column::{FeatureColumns, Features};
 use trainyard_input::Schema;
-use trainyard_model::{InputLayer, LinearModel};
+use trainyard_model::{InputLayer, LinearModel, VariableScope};
 use trainyard_run_config::{Combiner, Job};
 use trainyard_testing::{Golden, difference, flat, list};
 use trainyard_variable::{Read, Reads, Values, VariableSpec};
@@ -105,8 +105,10 @@ fn compute(case: &Value, folder: &Path) -> Result<Computed, String> {
             &columns,
             units,
             combiner,
-            "linear_model",
-            "g",
+            VariableScope {
+                name: "linear_model",
+                optimizer_group: "g",
+            },
             &mut variables,
         );
         let values = lookup(case, &variables, |reads| linear.reads(&features, reads))?;

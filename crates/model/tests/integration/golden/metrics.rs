@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use trainyard_model::metric::{
-    Auc, Confusion, Mean, MeanPerClassAccuracy, SensitivityAtSpecificity, Summation,
+    Auc, Class, Confusion, Mean, MeanPerClassAccuracy, SensitivityAtSpecificity, Summation,
 };
 use trainyard_testing::{Golden, difference, flat, list};
 
@@ -34,24 +34,28 @@ fn mean(examples: Examples<'_>, value: impl Fn(f32, f32) -> f64) -> f64 {
     mean.value()
 }
 
-fn confusion(examples: Examples<'_>, said: impl Fn(f32) -> bool) -> Confusion {
+fn confusion(examples: Examples<'_>, predicted: impl Fn(f32) -> Class) -> Confusion {
     let mut counts = Confusion::default();
-    examples
-        .iter()
-        .for_each(|(label, given, weight)| counts.add(said(*given), *label != 0.0, *weight));
+    examples.iter().for_each(|(label, given, weight)| {
+        counts.add(predicted(*given), Class::of_label(*label), *weight)
+    });
     counts
 }
 
 fn value(case: &Value, examples: Examples<'_>) -> Vec<f64> {
     let args = &case["args"];
     let flag = |holds: bool| f64::from(u8::from(holds));
-    let decided = || confusion(examples, |given| given != 0.0);
+    let decided = || confusion(examples, Class::of_label);
     let squared = |label: f32, given: f32| (f64::from(label) - f64::from(given)).powi(2);
     let at = |read: fn(&Confusion) -> f64| {
         let thresholds = flat(&args["thresholds"]);
         thresholds
             .iter()
-            .map(|threshold| read(&confusion(examples, |given| given > *threshold)))
+            .map(|threshold| {
+                read(&confusion(examples, |given| {
+                    Class::above(given, *threshold)
+                }))
+            })
             .collect()
     };
     let one = |value: f64| vec![value];
@@ -83,16 +87,16 @@ fn value(case: &Value, examples: Examples<'_>) -> Vec<f64> {
         }
         "sensitivity_at_specificity" => {
             let mut metric = SensitivityAtSpecificity::new(args["specificity"].as_f64().unwrap());
-            examples
-                .iter()
-                .for_each(|(label, given, weight)| metric.add(*given, *label != 0.0, *weight));
+            examples.iter().for_each(|(label, given, weight)| {
+                metric.add(*given, Class::of_label(*label), *weight)
+            });
             one(metric.value())
         }
         "auc" => {
             let mut auc = Auc::new(args["num_thresholds"].as_u64().unwrap_or(200) as usize);
-            examples
-                .iter()
-                .for_each(|(label, given, weight)| auc.add(*given, *label != 0.0, *weight));
+            examples.iter().for_each(|(label, given, weight)| {
+                auc.add(*given, Class::of_label(*label), *weight)
+            });
             let summation = match args["summation_method"].as_str() {
                 Some("minoring") => Summation::Minoring,
                 Some("majoring") => Summation::Majoring,

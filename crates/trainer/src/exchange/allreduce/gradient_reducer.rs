@@ -27,6 +27,24 @@ const CONTROL: usize = 2;
 /// Gradients of one bucket as they are sent: one buffer for each lane of this member.
 type Buffers = Vec<Vec<f32>>;
 
+/// Way of the gradients of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowGradients {
+    /// Members gather them.
+    Gathered,
+    /// Members push them to the servers of tables.
+    Pushed,
+}
+
+/// Request of this member for the time after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AfterStep {
+    /// The group continues.
+    Continue,
+    /// The group is formed again.
+    Regroup,
+}
+
 /// Sums the gradients of one step after another.
 pub(super) struct GradientReducer<'a> {
     variables: &'a [VariableSpec],
@@ -76,7 +94,7 @@ impl<'a> GradientReducer<'a> {
     pub(super) fn new(
         variables: &'a [VariableSpec],
         collective: &'a Arc<Collective>,
-        gathers: bool,
+        rows: RowGradients,
     ) -> Result<Self, Diagnostic> {
         let whole = |spec: &VariableSpec| spec.access == Access::Whole;
         let length = |spec: &VariableSpec| if whole(spec) { spec.len() } else { 0 };
@@ -98,7 +116,7 @@ impl<'a> GradientReducer<'a> {
         Ok(Self {
             variables,
             collective,
-            gathers: gathers && variables.iter().any(|spec| !whole(spec)),
+            gathers: rows == RowGradients::Gathered && variables.iter().any(|spec| !whole(spec)),
             step: 0,
             lanes: 0,
             buckets: plan.buckets().iter().map(bucket).collect(),
@@ -228,9 +246,12 @@ impl<'a> GradientReducer<'a> {
     }
 
     /// Waits for the sums over all members.
-    pub(super) async fn finish(&mut self, regroup: bool) -> Result<ReducedGradients, Error> {
+    pub(super) async fn finish(&mut self, after: AfterStep) -> Result<ReducedGradients, Error> {
         let count = self.variables.len();
-        self.control[count + 1] = f32::from(u8::from(regroup));
+        self.control[count + 1] = match after {
+            AfterStep::Continue => 0.0,
+            AfterStep::Regroup => 1.0,
+        };
         self.send_full();
         let Some(UnderWay { sender, sums }) = self.under_way.take() else {
             return Ok(ReducedGradients {
