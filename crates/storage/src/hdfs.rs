@@ -34,6 +34,14 @@ pub(crate) struct Tree {
     objects: Arc<HdfsObjectStore>,
 }
 
+/// A local file to upload.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    pub(crate) file: std::fs::File,
+    pub(crate) bytes: u64,
+    pub(crate) key: Key,
+}
+
 impl Tree {
     /// Opens the client of a NameNode, or of a name service that the files of `HADOOP_CONF_DIR` define.
     pub(crate) fn open(url: &str, executor: &Executor) -> object_store::Result<Self> {
@@ -91,14 +99,12 @@ impl Tree {
         outcome
     }
 
-    /// Uploads `bytes` bytes of a local file sequentially. The new file gets its name when it is complete. After a
+    /// Uploads a local file sequentially. The new file gets its name when it is complete. After a
     /// failure, the upload restarts from the beginning. After `deadline` without an attempt that gets further, it
     /// fails.
     pub(crate) async fn send(
         &self,
-        file: &std::fs::File,
-        bytes: u64,
-        key: &Key,
+        upload: &Upload,
         location: &Location,
         deadline: Duration,
     ) -> std::io::Result<()> {
@@ -108,7 +114,7 @@ impl Tree {
         let mut attempts = 0;
         loop {
             let mut sent = 0;
-            let Err(error) = self.send_once(file, bytes, key, &mut sent).await? else {
+            let Err(error) = self.send_once(upload, &mut sent).await? else {
                 return Ok(());
             };
             attempts += 1;
@@ -145,17 +151,16 @@ impl Tree {
     /// Makes one attempt to upload a file. `sent` counts the bytes.
     async fn send_once(
         &self,
-        file: &std::fs::File,
-        bytes: u64,
-        key: &Key,
+        upload: &Upload,
         sent: &mut u64,
     ) -> std::io::Result<object_store::Result<()>> {
+        let Upload { file, bytes, key } = upload;
         let (mut out, temporary) = match in_time(self.create(key)).await {
             Ok(created) => created,
             Err(error) => return Ok(Err(error)),
         };
         let written = async {
-            while *sent < bytes {
+            while *sent < *bytes {
                 let next = part(file, *sent, PART_BYTES.min(bytes - *sent))?;
                 let length = next.len() as u64;
                 if let Err(error) = in_time(async { out.write_bytes(next).await.map_err(of) }).await

@@ -194,9 +194,11 @@ impl Clients {
         let limit = self.deadline.saturating_mul(turns);
         let asked = Arc::clone(&location);
         let deadline = self.deadline;
-        let sent = executor.wait(limit, async move {
-            tree.send(&file, bytes, &key, &asked, deadline).await
-        });
+        let upload = crate::hdfs::Upload { file, bytes, key };
+        let sent = executor.wait(
+            limit,
+            async move { tree.send(&upload, &asked, deadline).await },
+        );
         sent.unwrap_or_else(|| Err(late(&location, limit).into()))
     }
 
