@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-const CRATES: [&str; 5] = ["trainyard", "ps", "worker", "chief", "evaluator"];
+const CRATES: [&str; 6] = ["trainyard", "ps", "worker", "chief", "evaluator", "serving"];
 
 fn read(path: &Path) -> Table {
     let text =

@@ -7,12 +7,13 @@ use std::process::Command;
 
 use crate::deployment::{deploy, said};
 
-/// Instances of the units, one of each role.
-const UNITS: [&str; 4] = [
+/// Instances of the units, one of each daemon.
+const UNITS: [&str; 5] = [
     "trainyard-ps@0.service",
     "trainyard-worker@0.service",
     "trainyard-chief.service",
     "trainyard-evaluator.service",
+    "trainyard-serving.service",
 ];
 /// Most exposure that a unit may have, in tenths: 0 is nothing, 100 a process of root's.
 const EXPOSURE_MAX: u32 = 15;
@@ -46,7 +47,7 @@ fn root(folder: &Path) -> PathBuf {
         );
         fs::write(units.join(&name), text).expect("the unit is copied");
     }
-    for role in ["ps", "worker", "chief", "evaluator"] {
+    for role in ["ps", "worker", "chief", "evaluator", "serving"] {
         let program = folder.join(format!("trainyard-{role}"));
         fs::write(&program, "#!/bin/sh\n").expect("a program");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it may be run");
