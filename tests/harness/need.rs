@@ -29,6 +29,8 @@ pub enum Need {
     TensorBoard,
     /// A Python with onnxruntime: `TRAINYARD_ONNX_PYTHON`, or `python3`.
     Onnxruntime,
+    /// A Python with Triton's clients: `TRAINYARD_TRITON_PYTHON`, or `python3`.
+    TritonClients,
     /// A Python with the schemas of Kubernetes: `TRAINYARD_KUBERNETES_PYTHON`, or `python3`.
     KubernetesSchemas,
     /// `helm`.
@@ -52,6 +54,7 @@ impl Need {
             Self::Chromium => "chromium",
             Self::TensorBoard => "tensorboard",
             Self::Onnxruntime => "onnxruntime",
+            Self::TritonClients => "triton-clients",
             Self::KubernetesSchemas => "kubernetes-schemas",
             Self::Helm => "helm",
             Self::Slurm => "slurm",
@@ -76,9 +79,10 @@ impl Need {
             | Self::Chromium
             | Self::Helm => self.find_program().err(),
             Self::Strace | Self::SystemdAnalyze => self.find_program().err(),
-            Self::TensorBoard | Self::Onnxruntime | Self::KubernetesSchemas => {
-                self.find_python().err()
-            }
+            Self::TensorBoard
+            | Self::Onnxruntime
+            | Self::TritonClients
+            | Self::KubernetesSchemas => self.find_python().err(),
             Self::Networks => no_programs(&["ip", "tc"]).or_else(|| {
                 (!may_change_networks())
                     .then(|| "this user may not change networks (CAP_NET_ADMIN)".to_owned())
@@ -126,6 +130,10 @@ impl Need {
         let (variable, imports) = match self {
             Self::TensorBoard => ("TRAINYARD_TENSORBOARD_PYTHON", "tensorboard"),
             Self::Onnxruntime => ("TRAINYARD_ONNX_PYTHON", "onnxruntime, numpy"),
+            Self::TritonClients => (
+                "TRAINYARD_TRITON_PYTHON",
+                "tritonclient.http, tritonclient.grpc",
+            ),
             Self::KubernetesSchemas => (
                 "TRAINYARD_KUBERNETES_PYTHON",
                 "kubernetes_validate, kubeflow_trainer_api, yaml",

@@ -2,6 +2,7 @@
 
 mod bad_requests;
 mod client;
+mod clients;
 mod equality;
 mod versions;
 

@@ -40,7 +40,7 @@ pub use listener::{Listener, SocketFile, listen};
 pub use logging::start_logging;
 pub use page::{Content, Page};
 pub use readiness::{Readiness, ReadinessState};
-pub use server::{ServerLimits, Services, serve};
+pub use server::{ServerLimits, Services, serve, serve_service};
 pub use supervision::Supervision;
 pub use telemetry::Telemetry;
 /// Token that is cancelled when the program must stop.

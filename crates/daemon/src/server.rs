@@ -89,6 +89,23 @@ pub fn serve(
     Box::pin(serve_guarded(listener, services, door, limits, stop))
 }
 
+/// As [`serve`], for a daemon that is no task of a cluster and asks no caller who it is.
+///
+/// # Errors
+/// The transport failed.
+pub fn serve_service(
+    listener: Listener,
+    services: Services,
+    readiness: &Readiness,
+    limits: ServerLimits,
+    stop: CancellationToken,
+) -> BoxFuture<'_, Result<(), Diagnostic>> {
+    Box::pin(async move {
+        let security = Arc::default();
+        serve_guarded(listener, services, (readiness, &security), limits, stop).await
+    })
+}
+
 async fn serve_guarded(
     listener: Listener,
     services: Services,

@@ -26,6 +26,9 @@ pub struct ServingArguments {
     /// Address of the server. By default the configuration file's, else 127.0.0.1:8501.
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
+    /// Address of the server of gRPC. By default the configuration file's, else none.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_grpc: Option<String>,
     /// Listens at addresses that other hosts can reach, without any protection.
     #[arg(long, env = "TRAINYARD_INSECURE_NO_AUTH")]
     pub insecure_no_auth: bool,
@@ -53,6 +56,9 @@ impl ServingArguments {
         };
         if let Some(listen) = &self.listen {
             config.listen.clone_from(listen);
+        }
+        if self.listen_grpc.is_some() {
+            config.listen_grpc.clone_from(&self.listen_grpc);
         }
         Ok(config)
     }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 use trainyard_diagnostic::Code;
-use trainyard_input::Batch;
+use trainyard_input::{Batch, Cells};
 use trainyard_model::Prediction;
 use trainyard_predictor::{Predictor, Workspace};
 use trainyard_runtime::blocking;
@@ -18,6 +18,9 @@ use crate::telemetry::VersionTelemetry;
 
 /// Time in which a prediction must be made, from the arrival of its request.
 const PREDICTION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Most bytes of texts in a batch of several requests. A column of texts holds under 4 GiB.
+const BATCH_BYTES_MAX: usize = 256 << 20;
 
 /// Predictions of the rows of a request, by key.
 pub(crate) type Predictions = Vec<BTreeMap<String, Prediction>>;
@@ -47,6 +50,8 @@ impl Default for BatchLimits {
 #[derive(Debug)]
 struct Waiting {
     batch: Batch,
+    /// Bytes of its texts.
+    bytes: usize,
     answer: oneshot::Sender<Result<Predictions, Error>>,
 }
 
@@ -94,15 +99,16 @@ impl Queue {
             return Ok(Vec::new());
         }
         let (answer, answered) = oneshot::channel();
-        self.sender
-            .try_send(Waiting { batch, answer })
-            .map_err(|_| Error::Busy {
-                waiting: self.bound,
-            })?;
-        self.telemetry.queue.increment(1.0);
-        let outcome = timeout(PREDICTION_TIMEOUT, answered).await;
-        self.telemetry.queue.decrement(1.0);
-        match outcome {
+        let waiting = Waiting {
+            bytes: text_bytes(&batch),
+            batch,
+            answer,
+        };
+        self.sender.try_send(waiting).map_err(|_| Error::Busy {
+            waiting: self.bound,
+        })?;
+        let _counted = Counted::new(&self.telemetry);
+        match timeout(PREDICTION_TIMEOUT, answered).await {
             Ok(Ok(predictions)) => predictions,
             Ok(Err(_)) => Err(Error::Fault("the prediction has failed".to_owned())),
             Err(_) => Err(Error::Late {
@@ -110,6 +116,31 @@ impl Queue {
             }),
         }
     }
+}
+
+/// A request that is counted as waiting until it is dropped: its client may go before the answer.
+struct Counted<'a>(&'a VersionTelemetry);
+
+impl<'a> Counted<'a> {
+    fn new(telemetry: &'a VersionTelemetry) -> Self {
+        telemetry.queue.increment(1.0);
+        Self(telemetry)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.queue.decrement(1.0);
+    }
+}
+
+fn text_bytes(batch: &Batch) -> usize {
+    let columns = batch.columns.iter();
+    let bytes = columns.map(|column| match &column.cells {
+        Cells::Bytes(texts) => texts.data.len(),
+        Cells::Float(_) | Cells::Int(_) => 0,
+    });
+    bytes.sum()
 }
 
 /// The task that makes batches of the requests of a queue.
@@ -148,6 +179,7 @@ impl Batcher {
         let most = self.limits.batch_size_max.max(1);
         let deadline = Instant::now() + self.limits.batch_delay_max;
         let mut rows = first.batch.rows;
+        let mut bytes = first.bytes;
         let mut requests = vec![first];
         while rows < most {
             let next = match self.receiver.try_recv() {
@@ -162,11 +194,12 @@ impl Batcher {
             if next.answer.is_closed() {
                 continue;
             }
-            if rows + next.batch.rows > most {
+            if rows + next.batch.rows > most || bytes + next.bytes > BATCH_BYTES_MAX {
                 self.held = Some(next);
                 break;
             }
             rows += next.batch.rows;
+            bytes += next.bytes;
             requests.push(next);
         }
         requests
@@ -222,4 +255,25 @@ fn predict_one(
             Code::E4004 => Error::Request(problem.message),
             _ => Error::Fault(problem.message),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_texts_of_a_batch_are_counted() {
+        let mut texts = trainyard_input::Bytes::default();
+        texts.push(b"four");
+        texts.push(b"five!");
+        let batch = Batch {
+            rows: 2,
+            columns: vec![
+                trainyard_input::Column::bytes(texts),
+                trainyard_input::Column::floats(vec![1.0, 2.0]),
+            ],
+            ..Batch::default()
+        };
+        assert_eq!(text_bytes(&batch), 9);
+    }
 }

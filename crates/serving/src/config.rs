@@ -22,6 +22,8 @@ const JOB_AS_RUN: &str = "job.toml";
 pub struct Config {
     /// Address of the server, `host:port`.
     pub listen: String,
+    /// Address of the server of gRPC, `host:port`; absent = none.
+    pub listen_grpc: Option<String>,
     /// Bounds of the server.
     pub http: HttpLimits,
     /// Bounds of batching.
@@ -52,6 +54,7 @@ pub struct ModelConfig {
 #[serde(deny_unknown_fields)]
 struct File {
     listen: Option<String>,
+    listen_grpc: Option<String>,
     connections_max: Option<usize>,
     head_timeout_secs: Option<u64>,
     body_timeout_secs: Option<u64>,
@@ -141,6 +144,7 @@ impl Config {
     pub fn of_model(model: ModelConfig) -> Self {
         Self {
             listen: DEFAULT_LISTEN.to_owned(),
+            listen_grpc: None,
             http: HttpLimits::default(),
             batching: BatchLimits::default(),
             models: vec![model],
@@ -225,6 +229,7 @@ impl Config {
             |given: Option<u64>, default: Duration| given.map_or(default, Duration::from_secs);
         Ok(Self {
             listen: file.listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
+            listen_grpc: file.listen_grpc,
             http: HttpLimits {
                 connections_max: file.connections_max.unwrap_or(http.connections_max),
                 head_timeout: secs(file.head_timeout_secs, http.head_timeout),

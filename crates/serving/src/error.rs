@@ -69,6 +69,21 @@ impl Error {
         }
     }
 
+    /// Returns the status of an answer over gRPC.
+    pub(crate) fn grpc(&self) -> tonic::Status {
+        use tonic::Code;
+        let code = match self {
+            Self::Request(_) | Self::Rows { .. } => Code::InvalidArgument,
+            Self::Path(_) => Code::Unimplemented,
+            Self::NotFound(_) => Code::NotFound,
+            Self::Body { .. } | Self::Busy { .. } => Code::ResourceExhausted,
+            Self::SlowBody { .. } | Self::Late { .. } => Code::DeadlineExceeded,
+            Self::Unavailable(_) => Code::Unavailable,
+            Self::Fault(_) => Code::Internal,
+        };
+        tonic::Status::new(code, self.to_string())
+    }
+
     /// Returns the value of the label `outcome` of the metrics.
     pub(crate) fn outcome(&self) -> &'static str {
         match self {

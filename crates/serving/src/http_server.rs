@@ -28,6 +28,9 @@ use crate::rest;
 /// Delay after an error of accept, mostly for lack of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
+/// Time that requests which have begun to arrive have to be answered after the server is told to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+
 /// Bounds of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpLimits {
@@ -55,7 +58,8 @@ impl Default for HttpLimits {
     }
 }
 
-/// Serves predictions until `stop` is cancelled. Requests that have arrived are answered before it returns.
+/// Serves predictions until `stop` is cancelled. Requests that have arrived are answered before it returns; clients that
+/// are still sending have [`DRAIN`].
 pub(crate) async fn serve(
     listener: TcpListener,
     models: Arc<Models>,
@@ -89,7 +93,9 @@ pub(crate) async fn serve(
         });
     }
     drop(listener);
-    while connections.join_next().await.is_some() {}
+    let ended = async { while connections.join_next().await.is_some() {} };
+    // Clients that are too slow for it are dropped with their tasks.
+    drop(timeout(DRAIN, ended).await);
 }
 
 async fn serve_connection(

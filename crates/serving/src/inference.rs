@@ -2,10 +2,14 @@
 
 mod answer;
 mod request;
+mod service;
+mod tensors;
 
 use bytes::Bytes;
 use http::Method;
 use tokio::time::Instant;
+
+pub(crate) use service::{DESCRIPTORS, Service};
 
 use crate::Error;
 use crate::inference::request::InferRequest;

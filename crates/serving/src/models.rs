@@ -83,10 +83,12 @@ impl ServedModel {
     }
 
     /// Adds a version, and removes all but the newest `keep` and those that have a label. A removed version answers the
-    /// requests that hold it.
+    /// requests that hold it. A job that has begun again has lower steps: the versions above the new one are of the run
+    /// before, and are removed.
     pub(crate) fn add(&self, version: Version, keep: usize) {
         let labels = self.labels.read();
         let mut versions = self.versions.write();
+        versions.retain(|number, _| *number < version.number);
         versions.insert(version.number, Arc::new(version));
         let newest: Vec<u64> = versions.keys().rev().take(keep.max(1)).copied().collect();
         versions.retain(|number, _| {

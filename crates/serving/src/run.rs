@@ -5,17 +5,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tonic::service::Routes;
 use tracing::{info, warn};
-use trainyard_daemon::{CancellationToken, Listener, Readiness, ReadinessState, listen};
+use trainyard_daemon::{
+    CancellationToken, Listener, Readiness, ReadinessState, ServerLimits, Services, listen,
+    serve_service,
+};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Build;
 use trainyard_security::{Protection, check_exposure};
 
 use crate::config::{Config, ModelConfig};
-use crate::http_server;
+use crate::http_server::{self, HttpLimits};
+use crate::inference::{DESCRIPTORS, Service};
 use crate::loader::Loader;
 use crate::models::Models;
 use crate::telemetry;
@@ -50,21 +56,11 @@ pub async fn run(
         }
     }
     let one = |problem: Diagnostic| vec![problem];
-    let Listener::Tcp(listener) = listen(&config.listen).await.map_err(one)? else {
-        let message = format!("cannot listen on {}: HTTP needs a port", config.listen);
-        return Err(vec![
-            Diagnostic::error(Code::E2001, message).help("give HOST:PORT"),
-        ]);
+    let listener = open(&config.listen, exposure).await.map_err(one)?;
+    let of_grpc = match &config.listen_grpc {
+        Some(address) => Some(open(address, exposure).await.map_err(one)?),
+        None => None,
     };
-    let bound = listener.local_addr().map_err(|error| {
-        let message = format!("the address of the port is not known: {error}");
-        vec![Diagnostic::error(Code::E9002, message)]
-    })?;
-    let protection = match exposure {
-        Exposure::ThisHost => Protection::Nothing,
-        Exposure::Waived => Protection::Waived,
-    };
-    check_exposure(bound, protection).map_err(one)?;
     telemetry::describe();
     let models = Arc::new(Models::default());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -81,17 +77,74 @@ pub async fn run(
         followed.follow(model);
     }
     report(&models, &readiness);
-    info!(address = %bound, "predictions are served");
-    let server = http_server::serve(listener, models, config.http, stop.clone());
+    if let Some(listener) = &of_grpc {
+        info!(address = %address(listener), "gRPC is served");
+    }
+    info!(address = %address(&listener), "predictions are served");
+    let grpc = serve_grpc(of_grpc, &models, config.http, &readiness, &stop);
+    let server = http_server::serve(listener, Arc::clone(&models), config.http, stop.clone());
     let watched = async {
         match &config.file {
             Some(file) => followed.watch(file, &stop).await,
             None => stop.cancelled().await,
         }
     };
-    tokio::join!(server, watched);
+    let (grpc, (), ()) = tokio::join!(grpc, server, watched);
     followed.end().await;
-    Ok(())
+    grpc.map_err(one)
+}
+
+/// Opens a port.
+async fn open(address: &str, exposure: Exposure) -> Result<TcpListener, Diagnostic> {
+    let Listener::Tcp(listener) = listen(address).await? else {
+        let message = format!("cannot listen on {address}: clients need a port");
+        return Err(Diagnostic::error(Code::E2001, message).help("give HOST:PORT"));
+    };
+    let bound = listener.local_addr().map_err(|error| {
+        let message = format!("the address of the port is not known: {error}");
+        Diagnostic::error(Code::E9002, message)
+    })?;
+    let protection = match exposure {
+        Exposure::ThisHost => Protection::Nothing,
+        Exposure::Waived => Protection::Waived,
+    };
+    check_exposure(bound, protection)?;
+    Ok(listener)
+}
+
+fn address(listener: &TcpListener) -> String {
+    let bound = listener.local_addr();
+    bound.map_or_else(|error| error.to_string(), |address| address.to_string())
+}
+
+/// Serves gRPC, if there is a port for it, until `stop` is cancelled.
+async fn serve_grpc(
+    listener: Option<TcpListener>,
+    models: &Arc<Models>,
+    limits: HttpLimits,
+    readiness: &Readiness,
+    stop: &CancellationToken,
+) -> Result<(), Diagnostic> {
+    let Some(listener) = listener else {
+        return Ok(());
+    };
+    let service = Service::server(Arc::clone(models), limits.rows_max, limits.body_bytes_max);
+    let services = Services {
+        routes: Routes::new(service),
+        descriptors: DESCRIPTORS,
+    };
+    let limits = ServerLimits {
+        connections_max: limits.connections_max,
+        ..ServerLimits::default()
+    };
+    serve_service(
+        Listener::Tcp(listener),
+        services,
+        readiness,
+        limits,
+        stop.clone(),
+    )
+    .await
 }
 
 /// Sets the readiness: ready, if every model has a version that answers.
@@ -182,9 +235,12 @@ impl Followed {
             seen = now;
             match Config::load(file).and_then(|config| self.checked(config)) {
                 Ok(config) => {
-                    let fixed = (&config.listen, config.http, config.batching);
                     let own = &self.config;
-                    if fixed != (&own.listen, own.http, own.batching) {
+                    let is_same = config.listen == own.listen
+                        && config.listen_grpc == own.listen_grpc
+                        && config.http == own.http
+                        && config.batching == own.batching;
+                    if !is_same {
                         warn!(
                             "listen and the bounds of the configuration take effect at the next start"
                         );
@@ -214,12 +270,13 @@ impl Followed {
         Ok(config)
     }
 
-    /// Stops all loaders, and awaits them.
+    /// Stops all loaders.
     async fn end(mut self) {
         for (_, token) in self.tokens.values() {
             token.cancel();
         }
-        while self.tasks.join_next().await.is_some() {}
+        // A loader that reads a checkpoint is not waited for.
+        self.tasks.shutdown().await;
     }
 }
 

@@ -14,6 +14,8 @@ pub(crate) enum Protocol {
     TensorFlowRest,
     /// Open Inference Protocol over HTTP.
     InferenceRest,
+    /// Open Inference Protocol over gRPC.
+    InferenceGrpc,
 }
 
 impl Protocol {
@@ -22,6 +24,7 @@ impl Protocol {
         match self {
             Self::TensorFlowRest => "tensorflow-rest",
             Self::InferenceRest => "inference-rest",
+            Self::InferenceGrpc => "inference-grpc",
         }
     }
 }

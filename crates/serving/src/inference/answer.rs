@@ -140,7 +140,8 @@ fn write_flat(out: &mut String, values: &Prediction, is_first: &mut bool) {
     }
 }
 
-fn write_bytes(out: &mut Vec<u8>, values: &Prediction) {
+/// Appends the values of a row as bytes, little-endian. A text begins with its length in 4 bytes.
+pub(crate) fn write_bytes(out: &mut Vec<u8>, values: &Prediction) {
     match values {
         Prediction::Floats(values) => {
             out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
