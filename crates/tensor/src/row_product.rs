@@ -2,8 +2,8 @@
 //!
 //! gemm chooses its order of sums by the dimensions of a product, so a row alone and the same row among others differ in
 //! the last bits. Predictions need one order: a request of one row, and a file of many, must have equal answers.
-
-use pulp::Arch;
+//!
+//! `unsafe`, because a function that is compiled for some vectors is called: where the processor has them.
 
 use crate::parallel::for_rows;
 
@@ -32,21 +32,55 @@ pub fn multiply_rows(a: &[f32], b: &[f32], out: &mut [f32], [m, k, n]: [usize; 3
         return;
     }
     for_rows(out, n, PART_ROWS_MIN, &|first, out| {
-        let rows = out.len() / n;
-        let a = &a[first * k..][..rows * k];
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                let whole = rows / ROWS * ROWS;
-                for row in (0..whole).step_by(ROWS) {
-                    block::<ROWS, COLUMNS>(&a[row * k..], b, &mut out[row * n..], k, n);
-                }
-                for row in whole..rows {
-                    block::<1, COLUMNS_OF_ONE>(&a[row * k..], b, &mut out[row * n..], k, n);
-                }
-            },
-        );
+        let a = &a[first * k..][..out.len() / n * k];
+        multiply_part(a, b, out, [k, n]);
     });
+}
+
+/// Computes some rows with the widest vectors of the processor.
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "see the top of the file")]
+fn multiply_part(a: &[f32], b: &[f32], out: &mut [f32], dimensions: [usize; 2]) {
+    if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma") {
+        // SAFETY: the processor has these vectors.
+        unsafe { multiply_avx512(a, b, out, dimensions) }
+    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        // SAFETY: the processor has these vectors.
+        unsafe { multiply_avx2(a, b, out, dimensions) }
+    } else {
+        blocks(a, b, out, dimensions);
+    }
+}
+
+/// Computes some rows with the vectors that every processor of the architecture has.
+#[cfg(not(target_arch = "x86_64"))]
+fn multiply_part(a: &[f32], b: &[f32], out: &mut [f32], dimensions: [usize; 2]) {
+    blocks(a, b, out, dimensions);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx2,fma")]
+fn multiply_avx512(a: &[f32], b: &[f32], out: &mut [f32], dimensions: [usize; 2]) {
+    blocks(a, b, out, dimensions);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn multiply_avx2(a: &[f32], b: &[f32], out: &mut [f32], dimensions: [usize; 2]) {
+    blocks(a, b, out, dimensions);
+}
+
+/// Computes some rows, a block of them at a time.
+#[inline(always)]
+fn blocks(a: &[f32], b: &[f32], out: &mut [f32], [k, n]: [usize; 2]) {
+    let rows = out.len() / n;
+    let whole = rows / ROWS * ROWS;
+    for row in (0..whole).step_by(ROWS) {
+        block::<ROWS, COLUMNS>(&a[row * k..], b, &mut out[row * n..], k, n);
+    }
+    for row in whole..rows {
+        block::<1, COLUMNS_OF_ONE>(&a[row * k..], b, &mut out[row * n..], k, n);
+    }
 }
 
 /// Computes the first `R` rows of `out`, `C` columns at a time.
@@ -58,7 +92,10 @@ fn block<const R: usize, const C: usize>(
     k: usize,
     n: usize,
 ) {
-    let rows: [&[f32]; R] = std::array::from_fn(|row| &a[row * k..][..k]);
+    let rows: [&[f32]; R] = std::array::from_fn(
+        #[inline(always)]
+        |row| &a[row * k..][..k],
+    );
     let whole = n / C * C;
     for column in (0..whole).step_by(C) {
         let mut sums = [[0.0_f32; C]; R];
@@ -135,6 +172,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn all_vectors_give_the_same_bits() {
+        let [m, k, n] = [7, 50, 70];
+        let a = numbers(m * k, 3);
+        let b = numbers(k * n, 4);
+        let mut plain = vec![0.0; m * n];
+        blocks(&a, &b, &mut plain, [k, n]);
+        let mut wide = vec![0.0; m * n];
+        multiply_rows(&a, &b, &mut wide, [m, k, n]);
+        assert_eq!(plain, wide);
     }
 
     #[test]
