@@ -67,7 +67,7 @@ fn a_job_on_a_cluster_is_measured_by_role() {
     );
     assert_eq!(
         (&figures["durability"], &figures["transport"]),
-        (&"wal".into(), &"socket files".into()),
+        (&"shared_memory".into(), &"socket files".into()),
         "{figures:#}"
     );
     let whole = positive(&figures, "/cpu_ms_per_step");

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
+use trainyard_write_ahead_log::SegmentFile;
 
 pub use clicks::Clicks;
 pub use report::{EnduranceReport, Series, Unit};
 pub use trend::Trend;
 
 use crate::{Draw, Ledger, Supervisor, metric};
-use sample::{Meter, Usage, bytes_in, checkpoint_bytes};
+use sample::{Meter, Usage, checkpoint_bytes};
 
 /// Time between looks at the processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -263,7 +264,9 @@ impl Endurance {
         let model_dir = tasks.folder().join("model");
         let mut logs = 0;
         for server in 0..self.servers {
-            let bytes = bytes_in(&model_dir.join("wal").join(format!("ps-{server}")));
+            let log = model_dir.join("wal").join(format!("ps-{server}"));
+            let segments = SegmentFile::all(&log).unwrap_or_default();
+            let bytes: u64 = segments.iter().map(SegmentFile::bytes).sum();
             report.log_bytes.0 = report.log_bytes.0.max(bytes);
             logs += bytes;
         }

@@ -34,7 +34,7 @@ const DEFAULTS: [(&str, &str); 20] = [
     ("model.defaults", "trainyard"),
     ("model.loss_reduction", "sum_over_batch_size"),
     ("model.sparse_combiner", "sum"),
-    ("parameter_servers.durability", "wal"),
+    ("parameter_servers.durability", "shared_memory"),
     ("parameter_servers.guard.nonfinite", "reject"),
     ("strategy.kind", "parameter_server"),
     ("strategy.partitioner.kind", "min_size"),

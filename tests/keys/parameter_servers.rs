@@ -41,13 +41,18 @@ fn of_servers() -> Vec<Row> {
             .gives("true", "false"),
         row("parameter_servers.durability")
             .by(UP_ALONE)
-            .to("\"wal_sync\"")
-            .sees(|ran| count(ran, "durability=\"wal_sync\""))
-            .gives("0", "1"),
-        row("parameter_servers.durability")
-            .by(UP_ALONE)
             .to("\"replica\"")
             .fails("error[E1006"),
+        row("parameter_servers.shared_memory_bytes_max")
+            .by(UP_ALONE)
+            .to("0")
+            .sees(|ran| {
+                let names = files(ran);
+                // The log names its folder in shared memory.
+                let in_memory = |name: &&String| name.starts_with("model/wal") && name.ends_with("/memory");
+                names.iter().any(|name| in_memory(&name)).to_string()
+            })
+            .gives("true", "false"),
         row("parameter_servers.log_bytes_max")
             .by(UP_ALONE)
             .over(&large)

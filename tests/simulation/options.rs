@@ -31,6 +31,8 @@ pub(crate) struct Options {
     pub(crate) in_graph: bool,
     pub(crate) pipeline_depth: u64,
     pub(crate) durability: &'static str,
+    /// 0 = the logs lie on the disk.
+    pub(crate) shared_memory_bytes_max: u64,
     pub(crate) log_bytes_max: u64,
     pub(crate) save_checkpoints_secs: u64,
     /// Time by which each host goes on at a time; a message takes as long at least.
@@ -94,6 +96,7 @@ impl Options {
         // As many as a synchronous step has batches at least, and at times one more.
         let most = 2 + cluster.below(2) as usize;
         let workers = most.max(lanes as usize - usize::from(chief_trains));
+        let log;
         let mut out = Self {
             seed,
             update,
@@ -109,7 +112,11 @@ impl Options {
             in_graph: !chief_trains && cluster.below(2) == 0,
             // Synchronous updates read nothing ahead.
             pipeline_depth: if lanes > 1 { 0 } else { job.below(2) },
-            durability: ["none", "wal_sync", "wal", "wal", "wal"][job.below(5) as usize],
+            durability: {
+                log = job.below(5);
+                if log == 0 { "none" } else { "shared_memory" }
+            },
+            shared_memory_bytes_max: if log == 1 { 0 } else { 256 << 20 },
             log_bytes_max: if job.below(2) == 0 { 1 << 20 } else { 4 << 30 },
             save_checkpoints_secs: 1 + job.below(3),
             tick: Duration::from_millis([2, 5, 5, 10][network.below(4) as usize]),
@@ -160,6 +167,10 @@ impl Options {
             "run.intra_op_parallelism_threads=1".to_owned(),
             format!("run.save_checkpoints_secs={}", self.save_checkpoints_secs),
             format!("parameter_servers.durability={}", self.durability),
+            format!(
+                "parameter_servers.shared_memory_bytes_max={}",
+                self.shared_memory_bytes_max
+            ),
             format!("parameter_servers.log_bytes_max={}", self.log_bytes_max),
             format!("strategy.pipeline_depth={}", self.pipeline_depth),
             format!("strategy.chief_trains={}", self.chief_trains),

@@ -106,6 +106,7 @@ impl Process {
             token_file: None,
             insecure_no_auth: false,
             state_dir: None,
+            shared_memory_dir: self.job.with_extension("memory"),
             connect_deadline: None,
             drain_deadline: DRAIN_SECS,
         };

@@ -335,7 +335,7 @@ fn a_cluster_whose_tasks_die_in_the_middle_of_a_save_counts_every_update_once() 
             lanes: 1,
             servers: 2,
         };
-        let mut tasks = cluster(&server, folder.path(), &ledger, 0, "wal");
+        let mut tasks = cluster(&server, folder.path(), &ledger, 0, "shared_memory");
         let before = if again { 0 } else { 1 };
         let point = vec![
             "env".to_owned(),
@@ -380,7 +380,7 @@ fn a_cluster_that_is_lost_with_all_its_disks_goes_on_from_the_bucket() {
         lanes: 1,
         servers: 2,
     };
-    let mut tasks = cluster(&server, folder.path(), &ledger, 1, "wal");
+    let mut tasks = cluster(&server, folder.path(), &ledger, 1, "shared_memory");
     tasks.start_all();
     tasks.wait_until("two checkpoints", LIMIT, |tasks| {
         tasks.lines(CHIEF, "checkpoint saved").len() >= 2
@@ -447,7 +447,7 @@ fn a_chief_that_is_lost_is_followed_by_the_one_that_stands_by_where_the_model_fo
         lanes: 1,
         servers: 2,
     };
-    let mut tasks = cluster(&server, folder.path(), &ledger, 0, "wal");
+    let mut tasks = cluster(&server, folder.path(), &ledger, 0, "shared_memory");
     let standby = tasks.add_standby();
     tasks.start_by(standby, environment(&server.address));
     tasks.start_all();

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::context::SHARED_MEMORY;
+
 /// Form of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -65,6 +67,10 @@ pub struct Arguments {
     /// Listens at addresses that other hosts can reach, without any protection.
     #[arg(long, env = "TRAINYARD_INSECURE_NO_AUTH")]
     pub insecure_no_auth: bool,
+    /// Folder of a file system in memory, for the write-ahead log of a ps. What does not fit there lies in the state
+    /// folder.
+    #[arg(long, value_name = "DIR", env = "TRAINYARD_SHARED_MEMORY_DIR", default_value = SHARED_MEMORY)]
+    pub shared_memory_dir: PathBuf,
     /// Local folder for the write-ahead log of a ps. By default STATE_DIRECTORY, which systemd sets, else `wal` in the
     /// model_dir.
     #[arg(long, value_name = "DIR")]

@@ -17,6 +17,8 @@ use crate::{Arguments, Listener, LogFormat, Page, Readiness, Watchdog, listen};
 const TF_CONFIG: &str = "TF_CONFIG";
 /// Environment variable in which systemd passes the state directory of a unit.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
+/// Folder of a file system in memory, by default.
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Everything that a role gets at its start.
 #[derive(Debug, Clone)]
@@ -41,6 +43,8 @@ pub struct Context {
     pub report: Option<PathBuf>,
     /// Folder in which a parameter server keeps its log; absent = in the model directory.
     pub state_dir: Option<PathBuf>,
+    /// Folder of a file system in memory, in which a parameter server keeps its log as far as there is room.
+    pub shared_memory_dir: PathBuf,
     /// Readiness, which the admin port and the health service report.
     pub readiness: Readiness,
     /// Watchdog of the daemon's loops, for the watchdog of the service manager.
@@ -146,6 +150,7 @@ impl Context {
             listen: arguments.listen.clone(),
             report: arguments.report.clone(),
             state_dir: arguments.state_dir.clone().or_else(state_directory),
+            shared_memory_dir: arguments.shared_memory_dir.clone(),
             readiness: Readiness::default(),
             watchdog: Watchdog::default(),
             page: Page::default(),
@@ -178,6 +183,7 @@ impl Context {
             listen: None,
             report,
             state_dir: None,
+            shared_memory_dir: SHARED_MEMORY.into(),
             readiness: Readiness::default(),
             watchdog: Watchdog::default(),
             page: Page::default(),

@@ -154,13 +154,13 @@ impl LogJournal {
     /// Waits until all changes so far are committed: written, and confirmed by the backup if there is one.
     pub async fn commit(&self) -> Result<(), NotCommitted> {
         let items = self.replication_log.end();
-        self.log.commit(self.log.end()).await?;
+        self.log.commit(self.log.end())?;
         self.replication_log.commit(items).await
     }
 
     /// Writes all changes so far.
-    pub async fn write(&self) -> Result<(), Error> {
-        self.log.commit(self.log.end()).await
+    pub fn write(&self) -> Result<(), Error> {
+        self.log.commit(self.log.end())
     }
 
     /// Returns the failure of the log, if it has failed.

@@ -15,7 +15,7 @@ use trainyard_parameter_store::{
 };
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
-use trainyard_write_ahead_log::{Durability, Folder, Log};
+use trainyard_write_ahead_log::{Folder, Log};
 
 use crate::journal::LogJournal;
 use crate::record::LogState;
@@ -473,12 +473,7 @@ pub fn image(shard: &LocalServer) -> Image {
 
 /// Opens a new log in a folder, and returns its journal.
 pub fn open_log(path: &Path) -> Arc<LogJournal> {
-    let log = Log::open(
-        Folder::open(path).expect("it is free"),
-        Durability::Wal,
-        None,
-    )
-    .expect("it opens");
+    let log = Log::open(Folder::open(path).expect("it is free"), None).expect("it opens");
     Arc::new(LogJournal::new(log, CLUSTER, 0, LogState::default(), None))
 }
 

@@ -4,7 +4,6 @@
 //! log that cannot be trusted is set aside, and the server starts empty. The chief then restores all servers from a
 //! checkpoint.
 
-use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -15,7 +14,7 @@ use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::StoreMetadata;
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::{
-    Folder, Next, Origin, ReadAhead, Reader, Record, SegmentFile, SegmentHeader, boot,
+    Bad, Folder, Next, Origin, Record, SegmentFile, SegmentHeader, SegmentReader, boot,
 };
 
 use crate::LocalServer;
@@ -87,12 +86,7 @@ pub struct Recovered {
     pub took: Duration,
     /// Bytes of a torn end that were truncated.
     pub torn: u64,
-    /// The machine was rebooted after the first replayed segment was begun.
-    pub other_boot: bool,
 }
-
-/// Reads the records of a segment.
-pub type SegmentReader = Reader<BufReader<ReadAhead>>;
 
 /// A segment, its head, and a reader of the records after the head.
 pub struct Begun {
@@ -136,6 +130,12 @@ pub fn recover(
 ) -> Result<Option<Recovered>, Problem> {
     let started = Instant::now();
     let mut segments = folder.segments()?;
+    if let Some(last) = segments.last()
+        && last.boot()?.is_some_and(|of_log| of_log != boot())
+    {
+        let lost = "the machine has restarted since, and the log lay in its memory";
+        return Err(Problem::Foreign(lost.to_owned()));
+    }
     let mut torn = 0;
     let mut begun = None;
     // Searches from the newest segment for one to start from.
@@ -151,7 +151,7 @@ pub fn recover(
         else {
             // The head was never complete, so nothing in this segment was acknowledged.
             let segment = segments.remove(place);
-            torn += segment.bytes;
+            torn += segment.bytes();
             folder.remove(&segment)?;
             continue;
         };
@@ -173,7 +173,7 @@ pub fn recover(
     };
     for (segment, number) in segments[place..].iter().zip(found.header.number..) {
         if segment.number != number {
-            let path = segment.path.display();
+            let path = segment.path().display();
             return Err(Problem::Damaged(format!(
                 "{path}: segment {number} is missing before it"
             )));
@@ -193,14 +193,14 @@ pub fn recover(
     let mut replay = replay.map_err(|what| damaged(&found.file, 0, what))?;
     let files = segments[place..].to_vec();
     let mut last = files.last().cloned().unwrap_or_else(|| found.file.clone());
-    let other_boot = found.header.boot != boot();
     replay.log_state.cuts = cuts;
     let prepared = started.elapsed();
     let end = make_again(&mut replay, found, files)?;
-    if let Some((place, rest)) = end {
-        folder.cut(&last, place)?;
-        (last.bytes, torn) = (place, torn + rest);
+    folder.cut(&last, end.place)?;
+    if let Some(part) = last.parts.last_mut() {
+        part.bytes = end.place;
     }
+    torn += end.torn;
     shard.go_on();
     let Replay {
         log_state,
@@ -220,18 +220,17 @@ pub fn recover(
         bytes,
         took,
         torn,
-        other_boot,
     }))
 }
 
 /// Returns the problem of a log that is damaged at a byte of a segment.
 pub fn damaged(file: &SegmentFile, place: u64, what: impl std::fmt::Display) -> Problem {
-    Problem::Damaged(format!("{}: at byte {place}: {what}", file.path.display()))
+    Problem::Damaged(format!("{}: at byte {place}: {what}", file.path().display()))
 }
 
 /// Returns the conversion of a failure to read a segment.
 pub fn io(file: &SegmentFile) -> impl Fn(std::io::Error) -> Problem {
-    let path = file.path.clone();
+    let path = file.path().to_owned();
     move |error| {
         let source = Arc::new(error);
         Problem::Log(trainyard_write_ahead_log::Error::Io {
@@ -272,7 +271,7 @@ pub fn begin(
     let mut reader = match file.read() {
         Ok(reader) => reader,
         Err(trainyard_write_ahead_log::Error::NoSegment { .. })
-            if is_last && file.bytes < trainyard_write_ahead_log::SEGMENT_HEADER_BYTES as u64 =>
+            if is_last && file.bytes() < trainyard_write_ahead_log::SEGMENT_HEADER_BYTES as u64 =>
         {
             return Ok(None);
         }
@@ -359,22 +358,30 @@ pub fn begin(
     }))
 }
 
+/// The end of a log.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    /// Length of the good part of the last file.
+    place: u64,
+    /// Bytes of a torn record behind it.
+    torn: u64,
+}
+
 /// Message of the reading thread.
 enum Read {
     /// Records of the segment at this index.
     Records(usize, Vec<Record>),
-    /// The end of the log. A torn last segment has its good bytes and the bytes after them.
-    End(Option<(u64, u64)>),
+    /// The end of the log.
+    End(End),
     Problem(Problem),
 }
 
-/// Replays all changes, while a thread reads ahead. Returns the torn end of the last segment: its good bytes and the
-/// bytes after them.
+/// Replays all changes, while a thread reads ahead. Returns the end of the last segment.
 fn make_again(
     replay: &mut Replay,
     first: Begun,
     files: Vec<SegmentFile>,
-) -> Result<Option<(u64, u64)>, Problem> {
+) -> Result<End, Problem> {
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(READ_AHEAD);
         let names = files.clone();
@@ -387,6 +394,8 @@ fn make_again(
                 };
                 let mut lot = Vec::new();
                 let mut bytes = 0;
+                let is_last = place + 1 == files.len();
+                // Returns the end of the log behind its last segment.
                 let read = opened.and_then(|mut reader| {
                     loop {
                         match reader.read().map_err(io(file))? {
@@ -397,12 +406,15 @@ fn make_again(
                                     bytes = 0;
                                     let full = Read::Records(place, std::mem::take(&mut lot));
                                     if sender.send(full).is_err() {
-                                        return Ok(Some(None));
+                                        return Ok(None);
                                     }
                                 }
                             }
-                            Next::End => return Ok(None),
-                            Next::Bad(bad) if place + 1 < files.len() => {
+                            Next::End => {
+                                let place = reader.place();
+                                return Ok(is_last.then_some(End { place, torn: 0 }));
+                            }
+                            Next::Bad(bad) if !is_last => {
                                 return Err(damaged(file, bad.place, bad.fault));
                             }
                             Next::Bad(bad) => {
@@ -414,7 +426,10 @@ fn make_again(
                                         );
                                         return Err(damaged(file, bad.place, what));
                                     }
-                                    None => return Ok(Some(Some((bad.place, bad.rest)))),
+                                    None => {
+                                        let Bad { place, rest, .. } = bad;
+                                        return Ok(Some(End { place, torn: rest }));
+                                    }
                                 }
                             }
                         }
@@ -423,11 +438,10 @@ fn make_again(
                 drop(sender.send(Read::Records(place, lot)));
                 match read {
                     Ok(None) => {}
-                    Ok(Some(torn)) => return drop(sender.send(Read::End(torn))),
+                    Ok(Some(end)) => return drop(sender.send(Read::End(end))),
                     Err(problem) => return drop(sender.send(Read::Problem(problem))),
                 }
             }
-            drop(sender.send(Read::End(None)));
         });
         follow(replay, receiver, &names)
     })
@@ -437,7 +451,7 @@ fn follow(
     replay: &mut Replay,
     receiver: Receiver<Read>,
     files: &[SegmentFile],
-) -> Result<Option<(u64, u64)>, Problem> {
+) -> Result<End, Problem> {
     while let Ok(read) = receiver.recv() {
         match read {
             Read::Records(place, records) => {
@@ -446,7 +460,7 @@ fn follow(
                     made.map_err(|what| damaged(&files[place], record.place, what))?;
                 }
             }
-            Read::End(torn) => return Ok(torn),
+            Read::End(end) => return Ok(end),
             Read::Problem(problem) => return Err(problem),
         }
     }

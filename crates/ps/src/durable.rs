@@ -13,9 +13,7 @@ use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_server::record::LogState;
 use trainyard_parameter_server::recovery::{Expected, Problem, Recovered, owner, recover};
 use trainyard_parameter_store::{Journal, State};
-use trainyard_run_config::Update;
-use trainyard_runtime::has_threads;
-use trainyard_write_ahead_log::{Durability, Error, Folder, Log};
+use trainyard_write_ahead_log::{Durability, Error, Folder, Log, SharedMemory};
 
 /// Name of the folder of the logs, in the job's local folder.
 const LOGS: &str = "wal";
@@ -108,6 +106,28 @@ pub(crate) fn log_of(context: &Context, shard: usize) -> PathBuf {
     logs(context).join(name)
 }
 
+/// Opens the folder of a log. Its segments lie in shared memory as far as there is room.
+///
+/// # Errors
+/// The folder cannot be used.
+pub(crate) fn open_folder(context: &Context, path: &Path) -> Result<Folder, Error> {
+    let mut folder = Folder::open(path)?;
+    let memory = SharedMemory {
+        folder: context.shared_memory_dir.clone(),
+        bytes_max: context.job.parameter_servers.shared_memory_bytes_max,
+    };
+    if memory.bytes_max > 0
+        && let Err(problem) = folder.use_memory(&memory)
+    {
+        warn!(
+            folder = %memory.folder.display(),
+            %problem,
+            "the log of this parameter server cannot lie in shared memory: all of it is written to the disk"
+        );
+    }
+    Ok(folder)
+}
+
 /// Recovers a shard's store from the log in folder `path`, if there is one, and returns the journal that it keeps from now
 /// on; `None` if the job keeps no log. `task` is the first server of the shard.
 ///
@@ -123,7 +143,7 @@ pub(crate) fn open_log_at(
     if durability == Durability::None && !path.is_dir() {
         return Ok(None);
     }
-    let folder = Folder::open(path).map_err(|failure| cannot(&failure))?;
+    let folder = open_folder(context, path).map_err(|failure| cannot(&failure))?;
     if durability == Durability::None {
         if !folder
             .segments()
@@ -141,19 +161,7 @@ pub(crate) fn open_log_at(
         prepared_epoch: prepared_epoch(&context.job.model_dir)?,
         task,
     };
-    let recovered = recover(shard, &folder, expected).and_then(|recovered| match recovered {
-        Some(found) if found.other_boot && durability != Durability::WalSync => {
-            let synchronous = context.job.strategy.update.mode == Update::Sync;
-            let lost = "the machine has restarted: pushes that were acknowledged in its last 50 ms may be missing";
-            if synchronous {
-                // The other servers have applied steps of which this server may lack a part.
-                return Err(Problem::Foreign(format!("{lost}, and synchronous training cannot continue without them")));
-            }
-            warn!("{lost}; parameter_servers.durability = \"wal_sync\" keeps them");
-            Ok(Some(found))
-        }
-        found => Ok(found),
-    });
+    let recovered = recover(shard, &folder, expected);
     #[cfg(feature = "failpoints")]
     fail::fail_point!("restore.after_read");
     let recovered = match recovered {
@@ -175,7 +183,7 @@ pub(crate) fn open_log_at(
             None
         }
     };
-    let journal = open(folder, durability, task.index, recovered.as_ref());
+    let journal = open(folder, task.index, recovered.as_ref());
     let journal = Arc::new(journal.map_err(|failure| cannot(&failure))?);
     info!(log = %path.display(), durability = durability.name(), "keeping a log");
     shard
@@ -190,16 +198,10 @@ pub(crate) fn open_log_at(
 
 fn open(
     folder: Folder,
-    durability: Durability,
     member: usize,
     recovered: Option<&Recovered>,
 ) -> Result<LogJournal, Error> {
-    let open = if has_threads() {
-        Log::open
-    } else {
-        Log::open_without_thread
-    };
-    let log = open(folder, durability, recovered.map(|found| &found.last))?;
+    let log = Log::open(folder, recovered.map(|found| &found.last))?;
     let (owner, log_state) = recovered.map_or((0, LogState::default()), |found| {
         (found.owner, found.log_state.clone())
     });

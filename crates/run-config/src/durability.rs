@@ -12,7 +12,7 @@ impl Job {
             let message = "parameter_servers.durability = \"replica\" needs two parameter servers at least, the cluster has 1: \
                            the backup of a server is the next one";
             Diagnostic::error(Code::E1006, message)
-                .help("add a ps address to the cluster, or use durability = \"wal_sync\", which survives all but the disk")
+                .help("add a ps address to the cluster, or use durability = \"shared_memory\", which survives the death of processes")
         })
     }
 

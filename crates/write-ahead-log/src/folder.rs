@@ -5,86 +5,26 @@
 )]
 
 use std::fs::{File, TryLockError};
-use std::io::{BufReader, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::{Error, ReadAhead, Reader};
+use crate::memory::MemoryFolder;
+use crate::{Error, SegmentFile, SharedMemory};
 
-/// Suffix of the file names of segments.
-const SUFFIX: &str = ".log";
-/// Size of a read, in bytes.
-const READ_BYTES: usize = 1 << 20;
 /// Timeout for the lock of the folder. A process that has just been killed may still hold it.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between attempts to take the lock.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
-
-/// The file of a segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SegmentFile {
-    /// Number of the segment; segments are numbered in order.
-    pub number: u64,
-    /// Path of the file.
-    pub path: PathBuf,
-    /// Size of the file.
-    pub bytes: u64,
-}
-
-impl SegmentFile {
-    /// Returns the segments of the log in a folder, in order. A segment that is being written is returned at its
-    /// current length.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
-    pub fn all(folder: &Path) -> Result<Vec<Self>, Error> {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
-            let entry = entry.map_err(Error::io("read", folder))?;
-            let name = entry.file_name();
-            let number = name
-                .to_str()
-                .and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
-            let Some(number) = number else { continue };
-            let path = entry.path();
-            match entry.metadata() {
-                Ok(file) => found.push(Self {
-                    number,
-                    path,
-                    bytes: file.len(),
-                }),
-                // The file was removed after the folder was listed.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(Error::io("read", &path)(error)),
-            }
-        }
-        found.sort_by_key(|segment| segment.number);
-        Ok(found)
-    }
-
-    /// Opens the segment for reading.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is not a segment.
-    pub fn read(&self) -> Result<Reader<BufReader<ReadAhead>>, Error> {
-        let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
-        let reader = Reader::new(
-            BufReader::with_capacity(READ_BYTES, ReadAhead::new(file)),
-            self.bytes,
-        );
-        let reader = reader.map_err(Error::io("read", &self.path))?;
-        reader.map_err(|what| Error::NoSegment {
-            path: self.path.clone(),
-            what,
-        })
-    }
-}
+/// Prefix of the names of files that are kept for later segments.
+pub(crate) const FREE: &str = "free-";
 
 /// The folder of a log, locked against other processes.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    memory: Option<MemoryFolder>,
     /// Releases the lock when it is dropped.
     _lock: File,
 }
@@ -101,12 +41,7 @@ impl Folder {
         let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match lock.try_lock() {
-                Ok(()) => {
-                    return Ok(Self {
-                        path: path.to_owned(),
-                        _lock: lock,
-                    });
-                }
+                Ok(()) => break,
                 Err(TryLockError::WouldBlock) if Instant::now() < until => {
                     sleep(LOCK_RETRY_INTERVAL)
                 }
@@ -114,11 +49,33 @@ impl Folder {
                 Err(TryLockError::Error(error)) => return Err(Error::io("lock", &beside)(error)),
             }
         }
+        remove_free(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            memory: None,
+            _lock: lock,
+        })
+    }
+
+    /// Lets new segments lie in shared memory, as far as there is room.
+    ///
+    /// # Errors
+    /// The folder in shared memory cannot be created. The log then lies in its own folder.
+    pub fn use_memory(&mut self, memory: &SharedMemory) -> Result<(), Error> {
+        let opened = MemoryFolder::open(&self.path, memory)?;
+        remove_free(&opened.path)?;
+        self.memory = Some(opened);
+        Ok(())
     }
 
     /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the folder in shared memory.
+    pub(crate) fn memory(&self) -> Option<&MemoryFolder> {
+        self.memory.as_ref()
     }
 
     /// Returns the segments, in order.
@@ -129,24 +86,26 @@ impl Folder {
         SegmentFile::all(&self.path)
     }
 
-    /// Truncates a segment to `bytes`.
+    /// Truncates the last file of a segment to `bytes`.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn cut(&self, segment: &SegmentFile, bytes: u64) -> Result<(), Error> {
-        let file = File::options().write(true).open(&segment.path);
-        let file = file.map_err(Error::io("open", &segment.path))?;
-        file.set_len(bytes)
-            .map_err(Error::io("cut", &segment.path))?;
-        file.sync_all().map_err(Error::io("flush", &segment.path))
+        let path = segment.path();
+        let file = File::options().write(true).open(path);
+        let file = file.map_err(Error::io("open", path))?;
+        file.set_len(bytes).map_err(Error::io("cut", path))
     }
 
-    /// Removes one segment.
+    /// Removes one segment, the last file first, so that no file is without those before it.
     ///
     /// # Errors
-    /// The file cannot be removed.
+    /// A file cannot be removed.
     pub fn remove(&self, segment: &SegmentFile) -> Result<(), Error> {
-        remove(&segment.path)
+        let parts = segment.parts.iter().rev();
+        parts
+            .map(|part| &part.path)
+            .try_for_each(|path| remove(path))
     }
 
     /// Removes all segments, the oldest first. If the process dies meanwhile, the newest ones remain.
@@ -156,12 +115,11 @@ impl Folder {
     pub fn clear(&self) -> Result<(), Error> {
         self.segments()?
             .iter()
-            .try_for_each(|segment| remove(&segment.path))?;
-        self.flush()
+            .try_for_each(|segment| self.remove(segment))
     }
 
-    /// Renames the folder, so that people can inspect the segments. Removes the folder that was renamed before.
-    /// Returns the new path.
+    /// Renames the folder, so that people can inspect the segments. Those in shared memory are copied there. Removes the
+    /// folder that was renamed before. Returns the new path.
     ///
     /// # Errors
     /// The folder cannot be renamed.
@@ -173,24 +131,35 @@ impl Folder {
             }
             _ => {}
         }
+        let segments = self.segments()?;
         std::fs::rename(&self.path, &aside).map_err(Error::io("rename", &self.path))?;
         std::fs::create_dir_all(&self.path).map_err(Error::io("create", &self.path))?;
+        if let Some(memory) = &self.memory {
+            MemoryFolder::name(&self.path, &memory.path)?;
+        }
+        let parts = segments.iter().flat_map(|segment| &segment.parts);
+        for part in parts.filter(|part| !part.path.starts_with(&self.path)) {
+            let name = part.path.file_name().unwrap_or_default();
+            let copied = std::fs::copy(&part.path, aside.join(name));
+            copied.map_err(Error::io("copy", &part.path))?;
+            remove(&part.path)?;
+        }
         Ok(aside)
-    }
-
-    /// Returns the path of a segment.
-    pub(crate) fn segment(&self, number: u64) -> PathBuf {
-        self.path.join(format!("{number:016}{SUFFIX}"))
-    }
-
-    /// Flushes the directory entries.
-    pub(crate) fn flush(&self) -> Result<(), Error> {
-        let handle = File::open(&self.path).map_err(Error::io("open", &self.path))?;
-        handle.sync_all().map_err(Error::io("flush", &self.path))
     }
 }
 
-/// Removes a segment if it exists.
+/// Removes the files that an earlier process has kept for later segments.
+fn remove_free(folder: &Path) -> Result<(), Error> {
+    for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
+        let entry = entry.map_err(Error::io("read", folder))?;
+        if entry.file_name().to_string_lossy().starts_with(FREE) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file if it exists.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(error)),

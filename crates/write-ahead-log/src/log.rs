@@ -1,27 +1,17 @@
 //! A log that many threads append to (group commit).
 //!
 //! Adding a record only queues it, so that it is cheap enough to do under the lock that decides the order. A thread
-//! that commits writes everything in the queue, in one write for all threads. Threads that commit meanwhile find
-//! their records written. A thread of the log flushes.
-#![expect(
-    clippy::disallowed_types,
-    reason = "the thread of the log has no runtime"
-)]
+//! that commits writes everything in the queue. Threads that commit meanwhile find their records written.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Condvar, Mutex, RwLock};
-use tokio::sync::watch;
+use parking_lot::{Mutex, RwLock};
 
 use crate::folder::remove;
-use crate::page_cache::give_back;
-use crate::writer::Writer;
-use crate::{Durability, EarlierSegments, Entry, Error, Folder, Origin, SegmentFile};
+use crate::writer::{Retired, Writer};
+use crate::{EarlierSegments, Entry, Error, Folder, Origin, SegmentFile};
 
 /// An item that waits to be written.
 #[derive(Debug)]
@@ -45,90 +35,39 @@ struct Queue {
     number: u64,
 }
 
-#[derive(Debug)]
-struct Shared {
-    durability: Durability,
-    queue: Mutex<Queue>,
-    writer: Mutex<Writer>,
-    /// Position up to which the operating system has the log.
-    written: AtomicU64,
-    /// Position up to which the disk has the log.
-    flushed: AtomicU64,
-    /// Bytes of all segments.
-    bytes: AtomicU64,
-    failure: RwLock<Option<Error>>,
-    /// Notified at every flush, and when the log fails.
-    progress: watch::Sender<()>,
-    /// Wakes the thread that flushes.
-    unflushed: Condvar,
-    asked: Mutex<()>,
-    stops: AtomicBool,
-}
-
 /// A log. After a failure it acknowledges nothing more.
 #[derive(Debug)]
 pub struct Log {
-    shared: Arc<Shared>,
-    flusher: Option<JoinHandle<()>>,
+    queue: Mutex<Queue>,
+    writer: Mutex<Writer>,
+    /// Position up to which the log is written.
+    written: AtomicU64,
+    /// Bytes in use of all segments.
+    bytes: AtomicU64,
+    failure: RwLock<Option<Error>>,
     folder: PathBuf,
 }
 
 impl Log {
-    /// Opens the log of a folder: at the end of segment `go_on`, or without an open segment.
-    ///
-    /// # Errors
-    /// A file cannot be opened, or the thread that flushes cannot be started.
-    pub fn open(
-        folder: Folder,
-        durability: Durability,
-        go_on: Option<&SegmentFile>,
-    ) -> Result<Self, Error> {
-        let path = folder.path().to_owned();
-        let mut log = Self::open_without_thread(folder, durability, go_on)?;
-        let flushing = Arc::clone(&log.shared);
-        let flusher = std::thread::Builder::new()
-            .name("log-flush".to_owned())
-            .spawn(move || flushing.flush_until_stopped())
-            .map_err(Error::io("start the thread that flushes", &path))?;
-        log.flusher = Some(flusher);
-        Ok(log)
-    }
-
-    /// As [`Log::open`], without a thread: [`Log::commit`] flushes if the mode requires it. Other records are flushed
-    /// with the next flush, or at the end of their segment.
+    /// Opens the log of a folder: at the end of segment `go_on`, whose last file is as long as its good part, or without
+    /// an open segment.
     ///
     /// # Errors
     /// A file cannot be opened.
-    pub fn open_without_thread(
-        folder: Folder,
-        durability: Durability,
-        go_on: Option<&SegmentFile>,
-    ) -> Result<Self, Error> {
+    pub fn open(folder: Folder, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
         let path = folder.path().to_owned();
         let writer = Writer::new(folder, go_on)?;
-        let number = writer.last();
+        let queue = Queue {
+            number: writer.last(),
+            ..Queue::default()
+        };
         let bytes = writer.bytes();
-        let begin = writer.open.as_ref().map_or(0, |open| open.end);
-        let shared = Arc::new(Shared {
-            durability,
-            queue: Mutex::new(Queue {
-                items: VecDeque::new(),
-                end: begin,
-                number,
-            }),
+        Ok(Self {
+            queue: Mutex::new(queue),
             writer: Mutex::new(writer),
-            written: AtomicU64::new(begin),
-            flushed: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             bytes: AtomicU64::new(bytes),
             failure: RwLock::default(),
-            progress: watch::Sender::new(()),
-            unflushed: Condvar::new(),
-            asked: Mutex::new(()),
-            stops: AtomicBool::new(false),
-        });
-        Ok(Self {
-            shared,
-            flusher: None,
             folder: path,
         })
     }
@@ -140,7 +79,7 @@ impl Log {
 
     /// Queues a record. It is not safe before [`Log::commit`] returns.
     pub fn add(&self, entry: Entry) {
-        let mut queue = self.shared.queue.lock();
+        let mut queue = self.queue.lock();
         queue.end += entry.bytes();
         queue.items.push_back(Item::Record(entry));
     }
@@ -152,7 +91,7 @@ impl Log {
         entries: impl IntoIterator<Item = Entry>,
         earlier: EarlierSegments,
     ) -> u64 {
-        let mut queue = self.shared.queue.lock();
+        let mut queue = self.queue.lock();
         queue.number += 1;
         let number = queue.number;
         queue.end += crate::SEGMENT_HEADER_BYTES as u64;
@@ -170,110 +109,14 @@ impl Log {
 
     /// Returns the position of the end of the log, queued records included.
     pub fn end(&self) -> u64 {
-        self.shared.queue.lock().end
+        self.queue.lock().end
     }
 
-    /// Waits until everything up to `end` is as safe as the mode requires.
+    /// Writes everything up to `end`. It then outlives the process.
     ///
     /// # Errors
     /// The log has failed. Nothing may be acknowledged.
-    pub async fn commit(&self, end: u64) -> Result<(), Error> {
-        let shared = &self.shared;
-        shared.write_up_to(end)?;
-        if shared.is_committed(end) {
-            return Ok(());
-        }
-        if self.flusher.is_none() {
-            return shared.flush().inspect_err(|error| shared.fail(error));
-        }
-        let mut progress = shared.progress.subscribe();
-        shared.ask();
-        while !shared.is_committed(end) {
-            if let Some(failure) = shared.failure() {
-                return Err(failure);
-            }
-            if progress.changed().await.is_err() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the segments before `number`, which are no longer needed.
-    ///
-    /// # Errors
-    /// A segment cannot be removed. The log remains usable.
-    pub fn retire(&self, number: u64) -> Result<(), Error> {
-        // Removing a large file takes long. The lock is free meanwhile, so that writes do not wait.
-        let retired = self.shared.writer.lock().before(number);
-        for (number, path) in retired {
-            remove(&path)?;
-            let mut writer = self.shared.writer.lock();
-            writer.forget(number);
-            self.shared.bytes.store(writer.bytes(), Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Removes all segments. Records are dropped until a segment is begun.
-    ///
-    /// # Errors
-    /// A file cannot be removed.
-    pub fn clear(&self) -> Result<(), Error> {
-        let mut writer = self.shared.writer.lock();
-        let cleared = writer.clear();
-        self.shared.bytes.store(writer.bytes(), Ordering::Relaxed);
-        cleared
-    }
-
-    /// Returns the bytes of all segments.
-    pub fn bytes(&self) -> u64 {
-        self.shared.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Returns the failure of the log, if it has failed.
-    pub fn failure(&self) -> Option<Error> {
-        self.shared.failure()
-    }
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        self.shared.stops.store(true, Ordering::Release);
-        self.shared.ask();
-        if let Some(flusher) = self.flusher.take() {
-            // The panic hook has already reported a panic of the thread.
-            drop(flusher.join());
-        }
-    }
-}
-
-impl Shared {
-    fn is_committed(&self, end: u64) -> bool {
-        let written = self.written.load(Ordering::Acquire);
-        let flushed = self.flushed.load(Ordering::Acquire);
-        self.durability.acknowledged(written, flushed) >= end
-    }
-
-    /// Wakes the thread that flushes. Taking the lock prevents a lost wakeup between that thread's check and its
-    /// wait.
-    fn ask(&self) {
-        drop(self.asked.lock());
-        self.unflushed.notify_one();
-    }
-
-    fn failure(&self) -> Option<Error> {
-        self.failure.read().clone()
-    }
-
-    fn fail(&self, error: &Error) {
-        // The first failure is the cause of the others.
-        self.failure.write().get_or_insert_with(|| error.clone());
-        self.progress.send_replace(());
-    }
-
-    /// Writes everything up to `end`, unless another thread has.
-    fn write_up_to(&self, end: u64) -> Result<(), Error> {
+    pub fn commit(&self, end: u64) -> Result<(), Error> {
         if self.written.load(Ordering::Acquire) >= end && self.failure.read().is_none() {
             return Ok(());
         }
@@ -288,8 +131,9 @@ impl Shared {
             let mut queue = self.queue.lock();
             (std::mem::take(&mut queue.items), queue.end)
         };
-        if let Err(error) = self.write_items(&mut writer, items) {
-            self.fail(&error);
+        if let Err(error) = write_items(&mut writer, items) {
+            // The first failure is the cause of the others.
+            self.failure.write().get_or_insert_with(|| error.clone());
             return Err(error);
         }
         self.bytes.store(writer.bytes(), Ordering::Relaxed);
@@ -297,92 +141,66 @@ impl Shared {
         Ok(())
     }
 
-    fn write_items(&self, writer: &mut Writer, items: VecDeque<Item>) -> Result<(), Error> {
-        let mut entries = Vec::with_capacity(items.len());
-        // Position of the next item in the log.
-        let mut at = self.written.load(Ordering::Acquire);
-        for item in items {
-            match item {
-                Item::Record(entry) => {
-                    at += entry.bytes();
-                    entries.push(entry);
-                }
-                Item::Segment {
-                    origin,
-                    number,
-                    earlier,
-                } => {
-                    if earlier == EarlierSegments::Kept {
-                        writer.write(&entries, self.flushed.load(Ordering::Acquire))?;
-                    }
-                    entries.clear();
-                    writer.begin(origin, number, earlier, at)?;
-                    // The previous segment and the new segment's header are on the disk.
-                    at += crate::SEGMENT_HEADER_BYTES as u64;
-                    self.flushed.fetch_max(at, Ordering::AcqRel);
-                }
-            }
-        }
-        writer.write(&entries, self.flushed.load(Ordering::Acquire))
-    }
-
-    fn flush_until_stopped(&self) {
-        let wait = self.durability.flush_after();
-        let mut looked = Instant::now();
+    /// Removes the segments before `number`, which are no longer needed.
+    ///
+    /// # Errors
+    /// A segment cannot be removed. The log remains usable.
+    pub fn retire(&self, number: u64) -> Result<(), Error> {
         loop {
-            {
-                let mut asked = self.asked.lock();
-                let waits = || !self.stops.load(Ordering::Acquire) && !self.is_due();
-                if wait.is_zero() {
-                    while waits() {
-                        self.unflushed.wait(&mut asked);
-                    }
-                } else if !self.stops.load(Ordering::Acquire) {
-                    self.unflushed.wait_until(&mut asked, looked + wait);
-                }
-            }
-            looked = Instant::now();
-            if let Err(error) = self.flush() {
-                // After a failed flush the system may have dropped the data, and a second flush would falsely
-                // succeed.
-                self.fail(&error);
-                return;
-            }
-            if self.stops.load(Ordering::Acquire) {
-                return;
-            }
-        }
-    }
-
-    fn is_due(&self) -> bool {
-        self.flushed.load(Ordering::Acquire) < self.written.load(Ordering::Acquire)
-    }
-
-    /// Flushes the open segment.
-    fn flush(&self) -> Result<(), Error> {
-        if !self.is_due() {
-            return Ok(());
-        }
-        let (file, path, written, flushed) = {
-            let mut writer = self.writer.lock();
-            let written = self.written.load(Ordering::Acquire);
-            let Some(open) = &mut writer.open else {
-                // Records before the first segment are dropped.
-                self.flushed.fetch_max(written, Ordering::AcqRel);
-                self.progress.send_replace(());
-                return Ok(());
+            let retired = {
+                let mut writer = self.writer.lock();
+                let retired = writer.retire_next(number);
+                self.bytes.store(writer.bytes(), Ordering::Relaxed);
+                retired?
             };
-            (
-                Arc::clone(&open.file),
-                open.path.clone(),
-                written,
-                open.give_back_up_to(written),
-            )
-        };
-        file.sync_data().map_err(Error::io("flush", &path))?;
-        self.flushed.fetch_max(written, Ordering::AcqRel);
-        self.progress.send_replace(());
-        give_back(&file, flushed.start, flushed.end);
-        Ok(())
+            match retired {
+                Retired::Nothing => return Ok(()),
+                Retired::Kept => {}
+                // Removing a file may take long. The lock is free meanwhile, so that writes do not wait.
+                Retired::Useless(path) => remove(&path)?,
+            }
+        }
     }
+
+    /// Removes all segments. Records are dropped until a segment is begun.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn clear(&self) -> Result<(), Error> {
+        let mut writer = self.writer.lock();
+        let cleared = writer.clear();
+        self.bytes.store(writer.bytes(), Ordering::Relaxed);
+        cleared
+    }
+
+    /// Returns the bytes of all segments.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the failure of the log, if it has failed.
+    pub fn failure(&self) -> Option<Error> {
+        self.failure.read().clone()
+    }
+}
+
+fn write_items(writer: &mut Writer, items: VecDeque<Item>) -> Result<(), Error> {
+    let mut entries = Vec::with_capacity(items.len());
+    for item in items {
+        match item {
+            Item::Record(entry) => entries.push(entry),
+            Item::Segment {
+                origin,
+                number,
+                earlier,
+            } => {
+                if earlier == EarlierSegments::Kept {
+                    writer.write(&entries)?;
+                }
+                entries.clear();
+                writer.begin(origin, number, earlier)?;
+            }
+        }
+    }
+    writer.write(&entries)
 }

@@ -1,4 +1,4 @@
-//! Reads a segment from any bytes, record by record, up to the first record that is not whole.
+//! Reads a file of a segment from any bytes, record by record, up to the first record that is not whole.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -65,6 +65,15 @@ pub enum Fault {
         /// Length in the header.
         found: u64,
     },
+    /// Nothing is written here, but a later record is.
+    Missing,
+    /// The file goes on after the good part of the file before it had ended, or belongs to another segment.
+    Gap {
+        /// Bytes in use of the file before, as the header of this file says.
+        expected: u64,
+        /// Length of the good part of the file before.
+        found: u64,
+    },
 }
 
 impl fmt::Display for Fault {
@@ -85,11 +94,18 @@ impl fmt::Display for Fault {
             Self::Long { most, found } => {
                 write!(out, "a body of {found} bytes, at most {most} may be")
             }
+            Self::Missing => write!(out, "a record is missing"),
+            Self::Gap { expected, found } => {
+                write!(
+                    out,
+                    "{found} bytes are good, the next file follows {expected} bytes"
+                )
+            }
         }
     }
 }
 
-/// A segment that is being read. A record takes no more memory than the segment has bytes.
+/// A file of a segment that is being read. A record takes no more memory than the file has bytes.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: R,
@@ -99,7 +115,7 @@ pub struct Reader<R> {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Opens a segment of `length` bytes.
+    /// Opens a file of `length` bytes.
     ///
     /// # Errors
     /// The source cannot be read. The inner error says why the bytes are not a segment.
@@ -142,15 +158,24 @@ impl<R: Read + Seek> Reader<R> {
             return Ok(Next::End);
         }
         let bad = |fault| Ok(Next::Bad(Bad { place, rest, fault }));
+        let mut head = [0; RECORD_HEADER_BYTES];
+        let there = &mut head[..rest.min(RECORD_HEADER_BYTES as u64) as usize];
+        self.source.read_exact(there)?;
+        if there.iter().all(|byte| *byte == 0) {
+            self.source.seek(SeekFrom::Start(place))?;
+            return match self.later_record(place)? {
+                Some(_) => bad(Fault::Missing),
+                None => Ok(Next::End),
+            };
+        }
         if rest < RECORD_HEADER_BYTES as u64 {
+            self.source.seek(SeekFrom::Start(place))?;
             return bad(Fault::Short {
                 expected: RECORD_HEADER_BYTES as u64,
                 found: rest,
             });
         }
-        let mut head = [0; RECORD_HEADER_BYTES];
-        self.source.read_exact(&mut head)?;
-        let header = match Header::decode(&head, place, self.header.number) {
+        let header = match Header::decode(&head, place, self.header.salt()) {
             Ok(header) => header,
             Err((expected, found)) => {
                 self.source.seek(SeekFrom::Start(place))?;
@@ -210,15 +235,19 @@ impl<R: Read + Seek> Reader<R> {
         }))
     }
 
-    /// Searches after `bad` for a record that proves damage: its `flushed` says that the disk had more than the good
-    /// part. The fault is then not a torn end, because the bytes there were once whole. Returns the position of that
-    /// record.
+    /// Searches after `bad` for a whole record, which proves damage: records are written in order, so a torn end has none
+    /// behind it. Returns the position of that record.
     ///
     /// # Errors
     /// The source cannot be read.
     pub fn proof_of_damage(&mut self, bad: &Bad) -> io::Result<Option<u64>> {
+        self.later_record(bad.place)
+    }
+
+    /// Returns the position of a record of this file after `place`.
+    fn later_record(&mut self, place: u64) -> io::Result<Option<u64>> {
         let mut window = Vec::new();
-        let mut begin = bad.place + ALIGNMENT;
+        let mut begin = place + ALIGNMENT;
         while begin + RECORD_HEADER_BYTES as u64 <= self.length {
             self.source.seek(SeekFrom::Start(begin))?;
             window.clear();
@@ -235,8 +264,7 @@ impl<R: Read + Seek> Reader<R> {
                     break;
                 };
                 if Header::may_begin(head)
-                    && let Ok(header) = Header::decode(head, begin + at as u64, self.header.number)
-                    && header.flushed > bad.place
+                    && Header::decode(head, begin + at as u64, self.header.salt()).is_ok()
                 {
                     self.source.seek(SeekFrom::Start(self.place))?;
                     return Ok(Some(begin + at as u64));

@@ -1,4 +1,4 @@
-//! The format of a record: a header of 40 bytes, and a body that is padded to a multiple of 8.
+//! The format of a record: a header of 32 bytes, and a body that is padded to a multiple of 8.
 //!
 //! ```text
 //!  0  magic      4 bytes
@@ -7,25 +7,24 @@
 //!  8  length     u32   bytes of the body
 //! 12  digest     u32   CRC-32C of the body
 //! 16  number     u64   the writer's
-//! 24  flushed    u64   bytes of this segment that the disk had when the record was written
-//! 32  digest     u32   CRC-32C of the 32 bytes above, the record's place and its segment's id
-//! 36  zero       u32
+//! 24  digest     u32   CRC-32C of the 24 bytes above, the record's place and its file's salt
+//! 28  zero       u32
 //! ```
 //!
-//! `flushed` distinguishes a torn end from damage: everything before a position that was once flushed was whole. The
-//! digest covers the position and the segment, so that a stray copy of a record is invalid at any other position.
+//! The digest covers the position and the file, so that a record that the file had in an earlier use, or a stray copy,
+//! is invalid. 32 zeros follow the last record. The header of a record is written after its body and after those zeros.
 
 use bytes::Bytes;
 
 /// Size of a record's header in bytes.
-pub(crate) const RECORD_HEADER_BYTES: usize = 40;
+pub(crate) const RECORD_HEADER_BYTES: usize = 32;
 /// Most bytes of a record's body.
 pub const BODY_BYTES_MAX: usize = 1 << 30;
 /// Records begin at multiples of this number of bytes.
 pub(crate) const ALIGNMENT: u64 = 8;
 
 const MAGIC: [u8; 4] = *b"TYwr";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// A record to be written.
 #[derive(Debug, Clone)]
@@ -91,21 +90,15 @@ impl Entry {
         self.length.next_multiple_of(ALIGNMENT as usize) - self.length
     }
 
-    pub(crate) fn header(
-        &self,
-        place: u64,
-        segment: u64,
-        flushed: u64,
-    ) -> [u8; RECORD_HEADER_BYTES] {
+    pub(crate) fn header(&self, place: u64, salt: u64) -> [u8; RECORD_HEADER_BYTES] {
         let length = self.length as u32;
         let header = Header {
             kind: self.kind,
             length,
             digest: self.digest,
             number: self.number,
-            flushed,
         };
-        header.encode(place, segment)
+        header.encode(place, salt)
     }
 }
 
@@ -129,11 +122,10 @@ pub(crate) struct Header {
     pub(crate) length: u32,
     pub(crate) digest: u32,
     pub(crate) number: u64,
-    pub(crate) flushed: u64,
 }
 
 impl Header {
-    fn encode(&self, place: u64, segment: u64) -> [u8; RECORD_HEADER_BYTES] {
+    fn encode(&self, place: u64, salt: u64) -> [u8; RECORD_HEADER_BYTES] {
         let mut out = [0; RECORD_HEADER_BYTES];
         out[..4].copy_from_slice(&MAGIC);
         out[4..6].copy_from_slice(&self.kind.to_le_bytes());
@@ -141,25 +133,24 @@ impl Header {
         out[8..12].copy_from_slice(&self.length.to_le_bytes());
         out[12..16].copy_from_slice(&self.digest.to_le_bytes());
         out[16..24].copy_from_slice(&self.number.to_le_bytes());
-        out[24..32].copy_from_slice(&self.flushed.to_le_bytes());
-        let digest = digest(&out, place, segment);
-        out[32..36].copy_from_slice(&digest.to_le_bytes());
+        let digest = digest(&out, place, salt);
+        out[24..28].copy_from_slice(&digest.to_le_bytes());
         out
     }
 
-    /// Decodes the header at `place` of `segment`.
+    /// Decodes the header at `place` of a file.
     ///
     /// # Errors
     /// The header is invalid. The error has the expected digest and the found one.
     pub(crate) fn decode(
         bytes: &[u8; RECORD_HEADER_BYTES],
         place: u64,
-        segment: u64,
+        salt: u64,
     ) -> Result<Self, (u32, u32)> {
-        let expected = digest(bytes, place, segment);
-        let found = u32::from_le_bytes(part(bytes, 32));
+        let expected = digest(bytes, place, salt);
+        let found = u32::from_le_bytes(part(bytes, 24));
         let known =
-            bytes[..4] == MAGIC && bytes[6..8] == VERSION.to_le_bytes() && bytes[36..] == [0; 4];
+            bytes[..4] == MAGIC && bytes[6..8] == VERSION.to_le_bytes() && bytes[28..] == [0; 4];
         if expected != found || !known {
             return Err((expected, found));
         }
@@ -168,7 +159,6 @@ impl Header {
             length: u32::from_le_bytes(part(bytes, 8)),
             digest: u32::from_le_bytes(part(bytes, 12)),
             number: u64::from_le_bytes(part(bytes, 16)),
-            flushed: u64::from_le_bytes(part(bytes, 24)),
         })
     }
 
@@ -178,10 +168,10 @@ impl Header {
     }
 }
 
-fn digest(bytes: &[u8; RECORD_HEADER_BYTES], place: u64, segment: u64) -> u32 {
-    let digest = crc32c::crc32c(&bytes[..32]);
+fn digest(bytes: &[u8; RECORD_HEADER_BYTES], place: u64, salt: u64) -> u32 {
+    let digest = crc32c::crc32c(&bytes[..24]);
     let digest = crc32c::crc32c_append(digest, &place.to_le_bytes());
-    crc32c::crc32c_append(digest, &segment.to_le_bytes())
+    crc32c::crc32c_append(digest, &salt.to_le_bytes())
 }
 
 fn part<const N: usize>(bytes: &[u8; RECORD_HEADER_BYTES], at: usize) -> [u8; N] {
@@ -197,9 +187,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_header_says_what_it_was_told(
-            kind: u16, length: u32, digest: u32, number: u64, flushed: u64, place: u64, segment: u64,
+            kind: u16, length: u32, digest: u32, number: u64, place: u64, segment: u64,
         ) {
-            let header = Header { kind, length, digest, number, flushed };
+            let header = Header { kind, length, digest, number };
             prop_assert_eq!(Header::decode(&header.encode(place, segment), place, segment), Ok(header));
             prop_assert!(Header::decode(&header.encode(place, segment), place ^ 8, segment).is_err());
             prop_assert!(Header::decode(&header.encode(place, segment), place, segment ^ 1).is_err());
@@ -207,7 +197,7 @@ mod tests {
 
         #[test]
         fn a_flipped_bit_of_a_header_is_found(number: u64, bit in 0..RECORD_HEADER_BYTES * 8) {
-            let header = Header { kind: 3, length: 5, digest: 9, number, flushed: 64 };
+            let header = Header { kind: 3, length: 5, digest: 9, number };
             let mut bytes = header.encode(72, 4);
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(Header::decode(&bytes, 72, 4).is_err());

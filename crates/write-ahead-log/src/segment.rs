@@ -1,4 +1,4 @@
-//! The format of a segment's header.
+//! The format of the header of a segment's file.
 //!
 //! ```text
 //!  0  magic    8 bytes
@@ -8,15 +8,22 @@
 //! 32  prepared_epoch u64
 //! 40  number   u64
 //! 48  boot     u128
-//! 64  digest   u32   CRC-32C of the 64 bytes above
+//! 64  part     u32
 //! 68  zero     u32
+//! 72  previous u64
+//! 80  digest   u32   CRC-32C of the 80 bytes above
+//! 84  zero     u32
 //! ```
 
-/// Size of a segment's header in bytes.
-pub const SEGMENT_HEADER_BYTES: usize = 72;
+/// Size of the header of a segment's file in bytes.
+pub const SEGMENT_HEADER_BYTES: usize = 88;
 
 const MAGIC: [u8; 8] = *b"TYsegmnt";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Position of the digest.
+const DIGEST: usize = 80;
+/// Bits of a record's salt that tell the parts of a segment apart.
+const PART_BITS: u32 = 20;
 
 /// Fate of the segments before a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,15 +45,19 @@ pub struct Origin {
     pub prepared_epoch: u64,
 }
 
-/// The header of a segment.
+/// The header of a segment's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Origin of the log.
     pub origin: Origin,
     /// Number of the segment, from 1; segments are numbered in order.
     pub number: u64,
-    /// Boot id of the machine when the segment was begun; 0 = unknown.
+    /// Boot id of the machine when the file was begun; 0 = unknown.
     pub boot: u128,
+    /// Number of the file among those of the segment, from 0.
+    pub part: u32,
+    /// Bytes in use of the segment's file before this one; 0 for the first file.
+    pub previous_bytes: u64,
 }
 
 impl SegmentHeader {
@@ -60,8 +71,10 @@ impl SegmentHeader {
         out[32..40].copy_from_slice(&self.origin.prepared_epoch.to_le_bytes());
         out[40..48].copy_from_slice(&self.number.to_le_bytes());
         out[48..64].copy_from_slice(&self.boot.to_le_bytes());
-        let digest = crc32c::crc32c(&out[..64]);
-        out[64..68].copy_from_slice(&digest.to_le_bytes());
+        out[64..68].copy_from_slice(&self.part.to_le_bytes());
+        out[72..80].copy_from_slice(&self.previous_bytes.to_le_bytes());
+        let digest = crc32c::crc32c(&out[..DIGEST]);
+        out[DIGEST..DIGEST + 4].copy_from_slice(&digest.to_le_bytes());
         out
     }
 
@@ -79,12 +92,12 @@ impl SegmentHeader {
         let version = u32::from_le_bytes(part(bytes, 8));
         if version != VERSION {
             return Err(format!(
-                "the layout of a segment must be {VERSION}, given {version}"
+                "the layout of a segment must be {VERSION}, given {version}: another release has written it"
             ));
         }
-        let expected = crc32c::crc32c(&bytes[..64]);
-        let found = u32::from_le_bytes(part(bytes, 64));
-        if expected != found || bytes[68..] != [0; 4] {
+        let expected = crc32c::crc32c(&bytes[..DIGEST]);
+        let found = u32::from_le_bytes(part(bytes, DIGEST));
+        if expected != found || bytes[68..72] != [0; 4] || bytes[DIGEST + 4..] != [0; 4] {
             return Err(format!("head: crc32c {found:08x}, expected {expected:08x}"));
         }
         let origin = Origin {
@@ -92,13 +105,19 @@ impl SegmentHeader {
             member: u32::from_le_bytes(part(bytes, 12)),
             prepared_epoch: u64::from_le_bytes(part(bytes, 32)),
         };
-        let number = u64::from_le_bytes(part(bytes, 40));
-        let boot = u128::from_le_bytes(part(bytes, 48));
         Ok(Self {
             origin,
-            number,
-            boot,
+            number: u64::from_le_bytes(part(bytes, 40)),
+            boot: u128::from_le_bytes(part(bytes, 48)),
+            part: u32::from_le_bytes(part(bytes, 64)),
+            previous_bytes: u64::from_le_bytes(part(bytes, 72)),
         })
+    }
+
+    /// Returns the number that the digest of each record in this file covers. A file is used again for later segments,
+    /// whose records are thereby told from those that it had before.
+    pub(crate) fn salt(&self) -> u64 {
+        self.number << PART_BITS | u64::from(self.part)
     }
 }
 
@@ -121,9 +140,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_head_says_what_it_was_told_and_shows_a_flipped_bit(
-            owner: u128, member: u32, prepared_epoch: u64, number: u64, boot: u128, bit in 0..SEGMENT_HEADER_BYTES * 8,
+            owner: u128, member: u32, prepared_epoch: u64, number: u64, boot: u128,
+            part: u32, previous_bytes: u64, bit in 0..SEGMENT_HEADER_BYTES * 8,
         ) {
-            let header = SegmentHeader { origin: Origin { owner, member, prepared_epoch }, number, boot };
+            let header = SegmentHeader {
+                origin: Origin { owner, member, prepared_epoch }, number, boot, part, previous_bytes,
+            };
             let mut bytes = header.encode();
             prop_assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -1,211 +1,329 @@
-//! Writes records to the open segment.
+//! Writes records to the files of segments.
+//!
+//! Files lie in shared memory as far as there is room, else in the folder of the log. A file whose segment is no longer
+//! needed is kept, mapped, for a later segment: a page that was never used costs many times what it costs to overwrite
+//! one.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{IoSlice, Write as _};
-use std::ops::Range;
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use crate::page_cache::{KEPT_BYTES, give_back};
-use crate::record::RECORD_HEADER_BYTES;
+use crate::folder::{FREE, remove};
+use crate::mapped_file::{END_BYTES, MappedFile};
 use crate::segment::{SEGMENT_HEADER_BYTES, boot};
+use crate::segment_file::file_name;
 use crate::{EarlierSegments, Entry, Error, Folder, Origin, SegmentFile, SegmentHeader};
 
-/// Most buffers of one vectored write (`IOV_MAX` of Linux).
-const SLICES_MAX: usize = 1024;
-const ZEROS: [u8; 8] = [0; 8];
+/// Size of a file, if no record needs a larger one, in bytes.
+const FILE_BYTES: u64 = 8 << 20;
+/// Most files that are kept in the folder of the log for later segments.
+const FREE_FILES_MAX: usize = 4;
 
-/// A segment that is open for appending.
-#[derive(Debug)]
-pub(crate) struct Open {
-    pub(crate) file: Arc<File>,
-    pub(crate) path: PathBuf,
-    number: u64,
-    /// Length of the segment in bytes.
-    pub(crate) end: u64,
-    /// Position of the segment's begin in the log.
-    pub(crate) before: u64,
-    /// Length of the part whose cached pages have been released.
-    given_back: u64,
+/// Where a file lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    SharedMemory,
+    Disk,
 }
 
-impl Open {
-    /// Returns the range of the file to release once the log is flushed up to `flushed`.
-    pub(crate) fn give_back_up_to(&mut self, flushed: u64) -> Range<u64> {
-        let end = flushed
-            .saturating_sub(self.before)
-            .saturating_sub(KEPT_BYTES)
-            .max(self.given_back);
-        std::mem::replace(&mut self.given_back, end)..end
-    }
+/// A file of a segment.
+#[derive(Debug)]
+struct LogFile {
+    segment: u64,
+    part: u32,
+    place: Place,
+    path: PathBuf,
+    /// Size of the file.
+    size: u64,
+    /// Bytes in use.
+    used: u64,
+    /// `None` for a file of an earlier process.
+    mapped: Option<MappedFile>,
+}
+
+/// What became of the oldest file of a log.
+#[derive(Debug)]
+pub(crate) enum Retired {
+    /// The log needs the file, or has none.
+    Nothing,
+    /// The file is kept for a later segment.
+    Kept,
+    /// The file must be removed.
+    Useless(PathBuf),
 }
 
 /// The writer of a log's segments. One thread at a time uses it.
 #[derive(Debug)]
 pub(crate) struct Writer {
     folder: Folder,
-    pub(crate) open: Option<Open>,
-    /// Size of each segment in bytes, by number.
-    segments: BTreeMap<u64, u64>,
-    headers: Vec<[u8; RECORD_HEADER_BYTES]>,
+    /// Files of all segments, in order. If `is_open`, records are written to the last one.
+    files: VecDeque<LogFile>,
+    is_open: bool,
+    origin: Origin,
+    boot: u128,
+    /// Files for later segments.
+    free: Vec<(Place, MappedFile)>,
+    /// Number of the next free file.
+    next_free: u64,
 }
 
 impl Writer {
-    /// Returns the writer of a folder. It appends to segment `go_on`, if there is one.
+    /// Returns the writer of a folder. It appends to the last file of segment `go_on`, which is as long as its good part.
     pub(crate) fn new(folder: Folder, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
-        let segments = folder.segments()?;
-        let open = match go_on {
-            Some(segment) => {
-                let file = File::options().append(true).open(&segment.path);
-                let file = file.map_err(Error::io("open", &segment.path))?;
-                Some(Open {
-                    file: Arc::new(file),
-                    path: segment.path.clone(),
-                    number: segment.number,
-                    end: segment.bytes,
-                    before: 0,
-                    given_back: 0,
-                })
+        let memory = folder.memory().map(|memory| memory.path.clone());
+        let mut files = VecDeque::new();
+        for segment in folder.segments()? {
+            for part in segment.parts {
+                let is_memory = memory
+                    .as_ref()
+                    .is_some_and(|memory| part.path.starts_with(memory));
+                files.push_back(LogFile {
+                    segment: segment.number,
+                    part: part.number,
+                    place: if is_memory {
+                        Place::SharedMemory
+                    } else {
+                        Place::Disk
+                    },
+                    path: part.path,
+                    size: part.bytes,
+                    used: part.bytes,
+                    mapped: None,
+                });
             }
-            None => None,
-        };
-        let segments = segments
-            .iter()
-            .map(|segment| (segment.number, segment.bytes))
-            .collect();
-        Ok(Self {
+        }
+        let mut writer = Self {
             folder,
-            open,
-            segments,
-            headers: Vec::new(),
-        })
+            files,
+            is_open: false,
+            origin: Origin::default(),
+            boot: boot(),
+            free: Vec::new(),
+            next_free: 0,
+        };
+        if let Some(segment) = go_on {
+            writer.go_on(segment)?;
+        }
+        Ok(writer)
     }
 
-    /// Returns the bytes of all segments.
+    fn go_on(&mut self, segment: &SegmentFile) -> Result<(), Error> {
+        let header = segment.read()?.header();
+        let Some(last) = self.files.back_mut() else {
+            return Ok(());
+        };
+        let mut mapped = MappedFile::open(&last.path, FILE_BYTES.max(last.used + END_BYTES))?;
+        mapped.write(last.used, &[0; END_BYTES as usize], std::iter::empty(), 0);
+        last.size = mapped.bytes();
+        last.mapped = Some(mapped);
+        self.origin = header.origin;
+        self.is_open = true;
+        Ok(())
+    }
+
+    /// Returns the bytes in use of all segments.
     pub(crate) fn bytes(&self) -> u64 {
-        self.segments.values().sum()
+        self.files.iter().map(|file| file.used).sum()
     }
 
     /// Returns the number of the last segment; 0 = none.
     pub(crate) fn last(&self) -> u64 {
-        self.segments
-            .last_key_value()
-            .map_or(0, |(number, _)| *number)
+        self.files.back().map_or(0, |file| file.segment)
     }
 
-    /// Ends the open segment and begins the next one. The ended segment is flushed first, so that only the last
-    /// segment of a log can have a torn end.
+    /// Begins a segment.
     pub(crate) fn begin(
         &mut self,
         origin: Origin,
         number: u64,
         earlier: EarlierSegments,
-        before: u64,
     ) -> Result<(), Error> {
         if earlier == EarlierSegments::Obsolete {
-            self.open = None;
-            self.folder.clear()?;
-            self.segments.clear();
-        } else if let Some(ended) = &self.open {
-            ended
-                .file
-                .sync_data()
-                .map_err(Error::io("flush", &ended.path))?;
-            give_back(&ended.file, ended.given_back, ended.end);
+            self.is_open = false;
+            loop {
+                match self.retire_next(u64::MAX)? {
+                    Retired::Nothing => break,
+                    Retired::Kept => {}
+                    Retired::Useless(path) => remove(&path)?,
+                }
+            }
         }
         #[cfg(feature = "failpoints")]
         fail::fail_point!("ps.wal.before_segment");
-        let path = self.folder.segment(number);
-        let file = File::options().append(true).create_new(true).open(&path);
-        let mut file = file.map_err(Error::io("create", &path))?;
+        self.origin = origin;
+        self.add_file(number, 0, 0)
+    }
+
+    /// Adds a file to the end of the log, with room for `bytes` bytes of records.
+    fn add_file(&mut self, segment: u64, part: u32, bytes: u64) -> Result<(), Error> {
+        let head = SEGMENT_HEADER_BYTES as u64;
+        let size = (head + bytes + END_BYTES).next_multiple_of(FILE_BYTES);
+        let (place, mut mapped) = self.free_file(size)?;
+        let previous_bytes = self
+            .files
+            .back()
+            .filter(|_| part > 0)
+            .map_or(0, |file| file.used);
+        let header = SegmentHeader {
+            origin: self.origin,
+            number: segment,
+            boot: self.boot,
+            part,
+            previous_bytes,
+        };
+        mapped.write(0, &header.encode(), std::iter::empty(), END_BYTES as usize);
         #[cfg(feature = "failpoints")]
         fail::fail_point!("ps.wal.before_segment_header");
-        let header = SegmentHeader {
-            origin,
-            number,
-            boot: boot(),
-        };
-        file.write_all(&header.encode())
-            .map_err(Error::io("write", &path))?;
-        file.sync_data().map_err(Error::io("flush", &path))?;
-        self.folder.flush()?;
-        let end = SEGMENT_HEADER_BYTES as u64;
-        self.segments.insert(number, end);
-        self.open = Some(Open {
-            file: Arc::new(file),
+        // A file has its name only with its header.
+        let folder = mapped.path.parent().unwrap_or(self.folder.path());
+        let path = folder.join(file_name(segment, part));
+        mapped.rename(path.clone())?;
+        self.files.push_back(LogFile {
+            segment,
+            part,
+            place,
             path,
-            number,
-            end,
-            before,
-            given_back: 0,
+            size: mapped.bytes(),
+            used: head,
+            mapped: Some(mapped),
         });
+        self.is_open = true;
         Ok(())
     }
 
-    /// Appends records. `flushed` is the position up to which the disk has the log.
-    pub(crate) fn write(&mut self, entries: &[Entry], flushed: u64) -> Result<(), Error> {
-        let Some(open) = &mut self.open else {
+    /// Returns a file of `size` bytes at least for a new segment.
+    fn free_file(&mut self, size: u64) -> Result<(Place, MappedFile), Error> {
+        let find = |free: &[(Place, MappedFile)], wanted: Place| {
+            let fits =
+                |(place, file): &(Place, MappedFile)| *place == wanted && file.bytes() >= size;
+            free.iter().position(fits)
+        };
+        if let Some(found) = find(&self.free, Place::SharedMemory) {
+            return Ok(self.free.swap_remove(found));
+        }
+        self.next_free += 1;
+        let name = format!("{FREE}{}", self.next_free);
+        if let Some(memory) = self.folder.memory() {
+            let used = self
+                .files
+                .iter()
+                .filter(|file| file.place == Place::SharedMemory);
+            let bytes: u64 = used.map(|file| file.size).sum();
+            let free = self
+                .free
+                .iter()
+                .filter(|(place, _)| *place == Place::SharedMemory);
+            let free: u64 = free.map(|(_, file)| file.bytes()).sum();
+            // There may be less shared memory than the log may take. The disk takes what does not fit.
+            if bytes + free + size <= memory.bytes_max
+                && let Ok(file) = MappedFile::create(&memory.path.join(&name), size)
+            {
+                return Ok((Place::SharedMemory, file));
+            }
+        }
+        if let Some(found) = find(&self.free, Place::Disk) {
+            return Ok(self.free.swap_remove(found));
+        }
+        let file = MappedFile::create(&self.folder.path().join(name), size)?;
+        Ok((Place::Disk, file))
+    }
+
+    /// Appends records.
+    pub(crate) fn write(&mut self, entries: &[Entry]) -> Result<(), Error> {
+        if !self.is_open {
+            return Ok(());
+        }
+        for entry in entries {
+            self.write_entry(entry)?;
+        }
+        Ok(())
+    }
+
+    fn write_entry(&mut self, entry: &Entry) -> Result<(), Error> {
+        let bytes = entry.bytes();
+        let next = match self.files.back() {
+            Some(file) if file.used + bytes + END_BYTES <= file.size && file.mapped.is_some() => {
+                None
+            }
+            Some(file) => Some((file.segment, file.part + 1)),
+            None => return Ok(()),
+        };
+        if let Some((segment, part)) = next {
+            self.add_file(segment, part, bytes)?;
+        }
+        let Some(file) = self.files.back_mut() else {
             return Ok(());
         };
-        // The header counts from the begin of the open segment.
-        let flushed = flushed.saturating_sub(open.before);
-        self.headers.clear();
-        let mut place = open.end;
-        for entry in entries {
-            self.headers.push(entry.header(place, open.number, flushed));
-            place += entry.bytes();
+        let salt = SegmentHeader {
+            origin: self.origin,
+            number: file.segment,
+            boot: self.boot,
+            part: file.part,
+            previous_bytes: 0,
         }
-        let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(entries.len() * 3);
-        for (entry, header) in entries.iter().zip(&self.headers) {
-            slices.push(IoSlice::new(header));
-            slices.extend(
-                entry
-                    .parts()
-                    .iter()
-                    .filter(|part| !part.is_empty())
-                    .map(|part| IoSlice::new(part)),
+        .salt();
+        if let Some(mapped) = &mut file.mapped {
+            let header = entry.header(file.used, salt);
+            let parts = entry.parts().iter().map(|part| &part[..]);
+            mapped.write(
+                file.used,
+                &header,
+                parts,
+                entry.filling() + END_BYTES as usize,
             );
-            if entry.filling() > 0 {
-                slices.push(IoSlice::new(&ZEROS[..entry.filling()]));
-            }
         }
-        let mut rest = &mut slices[..];
-        while !rest.is_empty() {
-            let now = rest.len().min(SLICES_MAX);
-            match (&*open.file).write_vectored(&rest[..now]) {
-                Ok(0) => {
-                    return Err(Error::io("write", &open.path)(
-                        std::io::ErrorKind::WriteZero.into(),
-                    ));
-                }
-                Ok(written) => IoSlice::advance_slices(&mut rest, written),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io("write", &open.path)(error)),
-            }
-        }
-        open.end = place;
-        self.segments.insert(open.number, place);
+        file.used += bytes;
         Ok(())
     }
 
-    /// Returns the numbers and paths of the segments before `number`, the oldest first.
-    pub(crate) fn before(&self, number: u64) -> Vec<(u64, PathBuf)> {
-        self.segments
-            .range(..number)
-            .map(|(number, _)| (*number, self.folder.segment(*number)))
-            .collect()
+    /// Takes the oldest file out of the log if its segment is before `number`, and keeps it for a later segment.
+    ///
+    /// # Errors
+    /// The file cannot be renamed.
+    pub(crate) fn retire_next(&mut self, number: u64) -> Result<Retired, Error> {
+        let oldest = self.files.front();
+        if oldest.is_none_or(|file| file.segment >= number) {
+            return Ok(Retired::Nothing);
+        }
+        let Some(mut file) = self.files.pop_front() else {
+            return Ok(Retired::Nothing);
+        };
+        let kept = self.free.iter().filter(|(place, _)| *place == file.place);
+        let may_keep = match file.place {
+            Place::SharedMemory => true,
+            Place::Disk => kept.count() < FREE_FILES_MAX,
+        };
+        match file.mapped.take() {
+            Some(mut mapped) if may_keep && mapped.bytes() == FILE_BYTES => {
+                self.next_free += 1;
+                let name = format!("{FREE}{}", self.next_free);
+                mapped.rename(file.path.with_file_name(name))?;
+                self.free.push((file.place, mapped));
+                Ok(Retired::Kept)
+            }
+            _ => Ok(Retired::Useless(file.path)),
+        }
     }
 
-    /// Removes a segment from the list.
-    pub(crate) fn forget(&mut self, number: u64) {
-        self.segments.remove(&number);
-    }
-
-    /// Removes all segments.
+    /// Removes all segments and the files that were kept.
     pub(crate) fn clear(&mut self) -> Result<(), Error> {
-        self.open = None;
-        self.segments.clear();
+        self.is_open = false;
+        self.files.clear();
+        for (_, file) in self.free.drain(..) {
+            remove(&file.path)?;
+        }
         self.folder.clear()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        for (_, file) in self.free.drain(..) {
+            let _ = remove(&file.path);
+        }
+        if let Some(file) = self.files.back_mut()
+            && let Some(mapped) = file.mapped.take()
+        {
+            mapped.finish(file.used);
+        }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use trainyard_write_ahead_log::{
-    Bad, Durability, EarlierSegments, Entry, Fault, Folder, Log, Next, Origin, Reader, Record,
-    SEGMENT_HEADER_BYTES, SegmentFile,
+    Bad, EarlierSegments, Entry, Fault, Folder, Log, Next, Origin, Reader, Record,
+    SEGMENT_HEADER_BYTES, SegmentFile, SharedMemory,
 };
 
 const ORIGIN: Origin = Origin {
@@ -15,14 +15,6 @@ const ORIGIN: Origin = Origin {
     member: 1,
     prepared_epoch: 3,
 };
-
-fn block<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime")
-        .block_on(work)
-}
 
 fn entry(kind: u16, number: u64, body: &[u8]) -> Entry {
     // In two parts, like a header and a payload.
@@ -34,16 +26,15 @@ fn entry(kind: u16, number: u64, body: &[u8]) -> Entry {
     .numbered(number)
 }
 
-/// Returns the file of a log of these records, each committed before the next. `durability` decides whether each is
-/// flushed.
-fn file_of(bodies: &[Vec<u8>], durability: Durability) -> Vec<u8> {
+/// Returns the file of a log of these records, each committed before the next.
+fn file_of(bodies: &[Vec<u8>]) -> Vec<u8> {
     let scratch = tempfile::tempdir().expect("a folder");
     let folder = Folder::open(&scratch.path().join("log")).expect("it is free");
-    let log = Log::open(folder, durability, None).expect("it opens");
+    let log = Log::open(folder, None).expect("it opens");
     log.begin(ORIGIN, [], EarlierSegments::Obsolete);
     for (number, body) in bodies.iter().enumerate() {
         log.add(entry(number as u16, 1000 + number as u64, body));
-        block(log.commit(log.end())).expect("it is written");
+        log.commit(log.end()).expect("it is written");
     }
     let end = log.bytes();
     drop(log);
@@ -51,7 +42,7 @@ fn file_of(bodies: &[Vec<u8>], durability: Durability) -> Vec<u8> {
     let [segment] = &folder.segments().expect("readable")[..] else {
         panic!("one segment")
     };
-    let bytes = std::fs::read(&segment.path).expect("readable");
+    let bytes = std::fs::read(segment.path()).expect("readable");
     assert_eq!(bytes.len() as u64, end);
     bytes
 }
@@ -87,7 +78,7 @@ proptest! {
 
     #[test]
     fn what_was_written_is_read(bodies in bodies()) {
-        let (records, end, _) = read(&file_of(&bodies, Durability::Wal));
+        let (records, end, _) = read(&file_of(&bodies));
         prop_assert_eq!(end, Next::End);
         let found: Vec<_> = records.iter().map(|record| record.body.to_vec()).collect();
         prop_assert_eq!(found, bodies);
@@ -97,7 +88,7 @@ proptest! {
     /// At every length, whole records are read and the rest is reported. No record is made up.
     #[test]
     fn a_file_cut_anywhere_holds_the_records_before_the_cut(bodies in bodies()) {
-        let whole = file_of(&bodies, Durability::WalSync);
+        let whole = file_of(&bodies);
         let (all, ..) = read(&whole);
         for length in SEGMENT_HEADER_BYTES..whole.len() {
             let (records, end, proof) = read(&whole[..length]);
@@ -113,11 +104,10 @@ Next::End => prop_assert!(all.iter().any(|record| record.place == length as u64)
         }
     }
 
-    /// A flipped bit hides its record and all records after it. It is reported as damage if a later record says that
-    /// the bytes had been flushed.
+    /// A flipped bit hides its record and all records after it. It is reported as damage if there is a later record.
     #[test]
     fn a_flipped_bit_is_found_and_is_not_taken_for_a_torn_end(bodies in bodies(), at: prop::sample::Index, bit in 0..8) {
-        let mut bytes = file_of(&bodies, Durability::WalSync);
+        let mut bytes = file_of(&bodies);
         let (all, ..) = read(&bytes);
         let at = SEGMENT_HEADER_BYTES + at.index(bytes.len() - SEGMENT_HEADER_BYTES);
         bytes[at] ^= 1_u8 << bit;
@@ -126,7 +116,6 @@ Next::End => prop_assert!(all.iter().any(|record| record.place == length as u64)
         prop_assert_eq!(&records[..], &all[..hit]);
         let Next::Bad(bad) = end else { return Err(TestCaseError::fail("it is taken for whole")) };
         prop_assert_eq!(bad.place, all[hit].place);
-        // Each record but the last is followed by a record that was written after it was flushed.
         prop_assert_eq!(proof, all.get(hit + 1).map(|record| record.place));
     }
 
@@ -135,7 +124,7 @@ Next::End => prop_assert!(all.iter().any(|record| record.place == length as u64)
     fn no_bytes_make_the_reader_panic_or_take_more_memory_than_they_have(
         noise in prop::collection::vec(any::<u8>(), 0..400), at: prop::sample::Index, bodies in bodies(),
     ) {
-        let mut bytes = file_of(&bodies, Durability::Wal);
+        let mut bytes = file_of(&bodies);
         let at = at.index(bytes.len());
         bytes.truncate(at);
         bytes.extend(&noise);
@@ -149,17 +138,17 @@ Next::End => prop_assert!(all.iter().any(|record| record.place == length as u64)
 
 #[test]
 fn a_length_that_no_file_has_is_refused_before_memory_is_taken() {
-    let bytes = file_of(&[vec![1; 40]], Durability::Wal);
+    let bytes = file_of(&[vec![1; 40]]);
     let short = SEGMENT_HEADER_BYTES + 44;
     let (records, end, _) = read(&bytes[..short]);
     assert!(records.is_empty());
     assert_eq!(
         end,
         Next::Bad(Bad {
-            place: 72,
+            place: 88,
             rest: 44,
             fault: Fault::Short {
-                expected: 80,
+                expected: 72,
                 found: 44
             }
         })
@@ -174,11 +163,11 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
         let folder = Folder::open(&path).expect("it is free");
         let last: Option<SegmentFile> =
             folder.segments().expect("readable").pop().filter(|_| go_on);
-        Log::open(folder, Durability::WalSync, last.as_ref()).expect("it opens")
+        Log::open(folder, last.as_ref()).expect("it opens")
     };
     let add = |log: &Log, body: &[u8]| {
         log.add(entry(1, 1, body));
-        block(log.commit(log.end())).expect("it is written");
+        log.commit(log.end()).expect("it is written");
     };
     let log = open(false);
     add(&log, b"dropped: no segment is open");
@@ -200,7 +189,7 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
     let bodies = |place: usize| {
         let folder = Folder::open(&path).expect("it is free");
         let segment = &folder.segments().expect("readable")[place];
-        let (records, end, _) = read(&std::fs::read(&segment.path).expect("readable"));
+        let (records, end, _) = read(&std::fs::read(segment.path()).expect("readable"));
         assert_eq!(end, Next::End);
         records
             .into_iter()
@@ -220,7 +209,7 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
         ),
         3
     );
-    block(log.commit(log.end())).expect("it is written");
+    log.commit(log.end()).expect("it is written");
     drop(log);
     assert_eq!(bodies(0), ["another life"]);
     let log = open(true);
@@ -239,40 +228,34 @@ fn a_log_goes_on_behind_its_last_record_and_starts_anew_when_told() {
 fn threads_that_add_at_once_lose_nothing_and_keep_their_order() {
     let scratch = tempfile::tempdir().expect("a folder");
     let path = scratch.path().join("log");
-    for (durability, open) in [
-        (Durability::Wal, Log::open as fn(_, _, _) -> _),
-        (Durability::WalSync, Log::open),
-        (Durability::WalSync, Log::open_without_thread),
-    ] {
-        let log: Result<Log, _> = open(Folder::open(&path).expect("free"), durability, None);
-        let log = Arc::new(log.expect("it opens"));
-        log.begin(ORIGIN, [], EarlierSegments::Obsolete);
-        std::thread::scope(|scope| {
-            for thread in 0..4_u16 {
-                let log = Arc::clone(&log);
-                scope.spawn(move || {
-                    for number in 0..50_u64 {
-                        log.add(entry(thread, number, &[thread as u8; 100]));
-                        block(log.commit(log.end())).expect("it is written");
-                    }
-                });
-            }
-        });
-        drop(log);
-        let segment = Folder::open(&path)
-            .expect("free")
-            .segments()
-            .expect("readable")
-            .remove(0);
-        let (records, end, _) = read(&std::fs::read(segment.path).expect("readable"));
-        assert_eq!((end, records.len()), (Next::End, 200));
-        for thread in 0..4 {
-            let of = records
-                .iter()
-                .filter(|record| record.kind == thread)
-                .map(|record| record.number);
-            assert!(of.eq(0..50), "{durability:?} {thread}");
+    let log = Log::open(Folder::open(&path).expect("free"), None);
+    let log = Arc::new(log.expect("it opens"));
+    log.begin(ORIGIN, [], EarlierSegments::Obsolete);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u16 {
+            let log = Arc::clone(&log);
+            scope.spawn(move || {
+                for number in 0..50_u64 {
+                    log.add(entry(thread, number, &[thread as u8; 100]));
+                    log.commit(log.end()).expect("it is written");
+                }
+            });
         }
+    });
+    drop(log);
+    let segment = Folder::open(&path)
+        .expect("free")
+        .segments()
+        .expect("readable")
+        .remove(0);
+    let (records, end, _) = read(&std::fs::read(segment.path()).expect("readable"));
+    assert_eq!((end, records.len()), (Next::End, 200));
+    for thread in 0..4 {
+        let of = records
+            .iter()
+            .filter(|record| record.kind == thread)
+            .map(|record| record.number);
+        assert!(of.eq(0..50), "{thread}");
     }
 }
 
@@ -293,40 +276,145 @@ fn a_folder_belongs_to_one_and_can_be_put_aside() {
         "{message}"
     );
     for round in [b"first", b"other"] {
-        std::fs::write(path.join("0000000000000001.log"), round).expect("written");
+        std::fs::write(path.join("0000000000000001-000000.log"), round).expect("written");
         let aside = folder.set_aside().expect("renamed");
         assert!(folder.segments().expect("readable").is_empty());
         assert_eq!(
-            std::fs::read(aside.join("0000000000000001.log")).expect("kept"),
+            std::fs::read(aside.join("0000000000000001-000000.log")).expect("kept"),
             round
         );
     }
-    std::fs::write(path.join("0000000000000002.log"), b"no segment").expect("written");
+    std::fs::write(path.join("0000000000000002-000000.log"), b"no segment").expect("written");
     let segment = folder.segments().expect("readable").remove(0);
     let message = segment.read().expect_err("too short").to_string();
     assert!(
-        message.contains("0000000000000002.log: a segment has 72 bytes at least, given 10"),
+        message.contains("0000000000000002-000000.log: a segment has 88 bytes at least, given 10"),
         "{message}"
     );
 }
 
 #[test]
 fn a_log_that_cannot_be_written_acknowledges_nothing_more() {
-    // Every write to this device fails for lack of space; a flush would succeed.
     let scratch = tempfile::tempdir().expect("a folder");
     let path = scratch.path().join("log");
-    let folder = Folder::open(&path).expect("it is free");
-    let full = SegmentFile {
-        number: 1,
-        path: "/dev/full".into(),
-        bytes: 72,
-    };
-    let log = Log::open(folder, Durability::Wal, Some(&full)).expect("it opens");
-    log.add(entry(1, 1, b"lost"));
-    let message = block(log.commit(log.end()))
-        .expect_err("no space")
-        .to_string();
-    assert!(message.starts_with("cannot write /dev/full: "), "{message}");
+    let log = Log::open(Folder::open(&path).expect("it is free"), None).expect("it opens");
+    // Without its folder the log can begin no file.
+    std::fs::remove_dir_all(&path).expect("removed");
+    log.begin(ORIGIN, [entry(1, 1, b"lost")], EarlierSegments::Obsolete);
+    let message = log.commit(log.end()).expect_err("no folder").to_string();
+    assert!(message.starts_with("cannot create "), "{message}");
     log.add(entry(1, 2, b"lost too"));
-    assert!(block(log.commit(log.end())).is_err() && log.failure().is_some());
+    assert!(log.commit(log.end()).is_err() && log.failure().is_some());
+}
+
+/// Returns the bodies of all records of the log in `folder`, in order.
+fn all_bodies(folder: &std::path::Path) -> Vec<Bytes> {
+    let mut bodies = Vec::new();
+    for segment in SegmentFile::all(folder).expect("readable") {
+        let mut reader = segment.read().expect("a segment");
+        loop {
+            match reader.read().expect("readable") {
+                Next::Record(record) => bodies.push(record.body),
+                Next::End => break,
+                Next::Bad(bad) => panic!("{bad:?}"),
+            }
+        }
+    }
+    bodies
+}
+
+#[test]
+fn a_log_lies_in_shared_memory_as_far_as_there_is_room_and_uses_its_files_again() {
+    const FILE: usize = 8 << 20;
+    let scratch = tempfile::tempdir().expect("a folder");
+    let path = scratch.path().join("log");
+    let memory = SharedMemory {
+        folder: scratch.path().join("shm"),
+        bytes_max: 3 * FILE as u64,
+    };
+    let open = || {
+        let mut folder = Folder::open(&path).expect("it is free");
+        folder.use_memory(&memory).expect("it has memory");
+        folder
+    };
+    let files = |segments: Vec<SegmentFile>| {
+        let parts = segments.into_iter().flat_map(|segment| segment.parts);
+        let (disk, memory): (Vec<_>, Vec<_>) = parts.partition(|part| part.path.starts_with(&path));
+        (memory.len(), disk.len())
+    };
+    let log = Log::open(open(), None).expect("it opens");
+    log.begin(ORIGIN, [entry(0, 0, b"head")], EarlierSegments::Obsolete);
+    let body = |number: u8| vec![number; FILE / 3];
+    let add = |log: &Log, numbers: std::ops::Range<u8>| {
+        for number in numbers {
+            log.add(entry(1, number.into(), &body(number)));
+            log.commit(log.end()).expect("it is written");
+        }
+    };
+    // Two of these fit into a file.
+    add(&log, 0..10);
+    assert_eq!(files(SegmentFile::all(&path).expect("readable")), (3, 2));
+    let expected = |numbers: &[u8]| -> Vec<Bytes> {
+        numbers.iter().map(|number| body(*number).into()).collect()
+    };
+    let numbers: Vec<u8> = (0..10).collect();
+    assert_eq!(all_bodies(&path)[1..], expected(&numbers));
+    log.begin(ORIGIN, [], EarlierSegments::Kept);
+    add(&log, 10..11);
+    log.retire(2).expect("retired");
+    add(&log, 11..15);
+    // The files of the first segment are used again, and what they held is not read.
+    let numbers: Vec<u8> = (10..15).collect();
+    assert_eq!(all_bodies(&path), expected(&numbers));
+    let (in_memory, on_disk) = files(SegmentFile::all(&path).expect("readable"));
+    assert_eq!((in_memory, on_disk), (2, 1));
+    // The process dies: nothing is truncated, and the next one goes on behind the last record.
+    std::mem::forget(log);
+    let copy = scratch.path().join("copy");
+    std::fs::create_dir(&copy).expect("made");
+    for part in SegmentFile::all(&path)
+        .expect("readable")
+        .iter()
+        .flat_map(|segment| &segment.parts)
+    {
+        let name = part.path.file_name().expect("a name");
+        std::fs::copy(&part.path, copy.join(name)).expect("copied");
+    }
+    assert_eq!(all_bodies(&copy), expected(&numbers));
+    let folder = Folder::open(&copy).expect("it is free");
+    let last = folder
+        .segments()
+        .expect("readable")
+        .pop()
+        .expect("a segment");
+    let mut reader = last.read().expect("a segment");
+    while reader.read().expect("readable") != Next::End {}
+    folder.cut(&last, reader.place()).expect("cut");
+    let last = folder.segments().expect("readable").pop();
+    let log = Log::open(folder, last.as_ref()).expect("it opens");
+    add(&log, 15..18);
+    drop(log);
+    let numbers: Vec<u8> = (10..18).collect();
+    assert_eq!(all_bodies(&copy), expected(&numbers));
+    // A file that is missing in the middle is no end.
+    let segment = SegmentFile::all(&copy).expect("readable").remove(0);
+    std::fs::remove_file(&segment.parts[1].path).expect("removed");
+    let segment = SegmentFile::all(&copy).expect("readable").remove(0);
+    let mut reader = segment.read().expect("a segment");
+    let end = loop {
+        match reader.read().expect("readable") {
+            Next::Record(_) => {}
+            end => break end,
+        }
+    };
+    assert!(
+        matches!(
+            end,
+            Next::Bad(Bad {
+                fault: Fault::Gap { .. },
+                ..
+            })
+        ),
+        "{end:?}"
+    );
 }

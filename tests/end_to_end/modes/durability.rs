@@ -3,24 +3,30 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use trainyard_write_ahead_log::SegmentFile;
+
 use super::Trial;
 use super::trial::{ENDLESS, Tasks, kill, side_by_side, wait_until_it_trains};
 use crate::end_to_end::LIMIT;
 
 const BROUGHT_BACK: &str = "recovered the values from the log";
 
+/// Returns the files of the segments of a server's log, in order.
 fn logs(trial: &Trial, ps: usize) -> Vec<PathBuf> {
     let folder = trial
         .cluster
         .model_dir()
         .join("wal")
         .join(format!("ps-{ps}"));
-    let entries = std::fs::read_dir(folder)
-        .expect("the log's folder")
-        .filter_map(Result::ok);
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    found.sort();
-    found
+    let segments = SegmentFile::all(&folder).expect("the log's folder");
+    let parts = segments.into_iter().flat_map(|segment| segment.parts);
+    parts.map(|part| part.path).collect()
+}
+
+/// Returns the bytes of a file up to the last one that is not zero.
+fn used(bytes: &[u8]) -> usize {
+    let last = bytes.iter().rposition(|byte| *byte != 0);
+    last.map_or(0, |last| last + 1)
 }
 
 /// Runs a job while `disturb` does what it does, and then to an end. Returns its passes, and what was learned.
@@ -71,9 +77,10 @@ trial!(servers_killed_again_and_again_lose_nothing_in_every_way_to_train);
 fn servers_killed_again_and_again_lose_nothing_in_every_way_to_train() {
     let ways: [&[&str]; 4] = [
         &["strategy.update=async"],
+        // The log lies on the disk.
         &[
             "strategy.update=async",
-            "parameter_servers.durability=wal_sync",
+            "parameter_servers.shared_memory_bytes_max=0",
         ],
         &["strategy.update=ssp", "strategy.staleness_steps_max=2"],
         &[
@@ -165,7 +172,7 @@ fn with_log_of_a_server(change: impl FnOnce(&mut Vec<u8>)) -> Trial {
 trial!(a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored);
 fn a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored() {
     let trial = with_log_of_a_server(|bytes| {
-        let middle = bytes.len() / 4;
+        let middle = used(bytes) / 4;
         bytes[middle] ^= 0x10;
     });
     let mut tasks = trial.start_all();
@@ -185,10 +192,13 @@ fn a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored(
 
 trial!(a_log_with_a_torn_end_is_cut_and_goes_on);
 fn a_log_with_a_torn_end_is_cut_and_goes_on() {
-    let trial = with_log_of_a_server(|bytes| bytes.extend([7; 100]));
+    let trial = with_log_of_a_server(|bytes| {
+        let end = used(bytes).next_multiple_of(8);
+        bytes[end..end + 100].fill(7);
+    });
     let mut tasks = trial.start_all();
     let line = tasks.servers[1].wait_for("the torn end of the log was cut off", LIMIT);
-    assert!(line.contains("bytes=100"), "{line}");
+    assert!(line.contains("bytes="), "{line}");
     tasks
         .chief
         .wait_for("taking over a job that is running", LIMIT);
@@ -257,7 +267,9 @@ fn a_model_folder_that_was_removed_is_begun_anew_whatever_the_logs_say() {
 
 trial!(a_server_whose_log_cannot_be_written_ends_with_a_reason);
 fn a_server_whose_log_cannot_be_written_ends_with_a_reason() {
-    let trial = Trial::new(1, 1, 8000, &[ENDLESS, "run.save_checkpoints_steps=200"]);
+    let on_disk = "parameter_servers.shared_memory_bytes_max=0";
+    let settings = [ENDLESS, "run.save_checkpoints_steps=200", on_disk];
+    let trial = Trial::new(1, 1, 8000, &settings);
     let mut tasks = trial.start_all();
     tasks.workers.iter_mut().for_each(wait_until_it_trains);
     // Its next segment, at the next checkpoint, finds no folder.
@@ -266,7 +278,7 @@ fn a_server_whose_log_cannot_be_written_ends_with_a_reason() {
     assert_eq!(ended.code, 74, "{}", ended.output);
     let message = "error[E3007]: the log of this parameter server failed: cannot create";
     assert!(
-        ended.output.contains(message) && ended.output.contains(".log"),
+        ended.output.contains(message) && ended.output.contains("wal/ps-0/"),
         "{}",
         ended.output
     );

@@ -5,11 +5,11 @@ use std::io::Cursor;
 
 use bytes::Bytes;
 use trainyard_write_ahead_log::{
-    Durability, EarlierSegments, Entry, Folder, Log, Next, Origin, Reader, Record,
+    EarlierSegments, Entry, Folder, Log, Next, Origin, Reader, Record,
 };
 
 use crate::numbers::Numbers;
-use crate::scratch::{self, block_on};
+use crate::scratch;
 
 /// Reads up to the first that is no whole record.
 fn records(bytes: &[u8]) -> Vec<Record> {
@@ -45,7 +45,6 @@ pub fn run(data: &[u8]) {
     let path = scratch.path().join("log");
     let log = Log::open(
         Folder::open(&path).expect("a folder"),
-        Durability::Wal,
         None,
     )
     .expect("a log");
@@ -68,7 +67,7 @@ pub fn run(data: &[u8]) {
         entries,
         EarlierSegments::Obsolete,
     );
-    block_on(log.commit(log.end())).expect("it is written");
+    log.commit(log.end()).expect("it is written");
     let folder = std::fs::read_dir(&path).expect("the folder");
     let file = folder
         .filter_map(Result::ok)

@@ -7,10 +7,10 @@ use trainyard_parameter_server::LocalServer;
 use trainyard_parameter_server::recovery::{Expected, recover};
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
-use trainyard_write_ahead_log::{Durability, EarlierSegments, Entry, Folder, Log, Origin};
+use trainyard_write_ahead_log::{EarlierSegments, Entry, Folder, Log, Origin};
 
 use crate::numbers::Numbers;
-use crate::scratch::{self, block_on};
+use crate::scratch;
 
 const OWNER: u128 = 7;
 const SERVER: Task = Task {
@@ -103,7 +103,6 @@ pub fn run(data: &[u8]) {
     }
     let log = Log::open(
         Folder::open(&path).expect("a folder"),
-        Durability::Wal,
         None,
     )
     .expect("a log");
@@ -116,7 +115,7 @@ pub fn run(data: &[u8]) {
         entries,
         EarlierSegments::Obsolete,
     );
-    block_on(log.commit(log.end())).expect("it is written");
+    log.commit(log.end()).expect("it is written");
     drop(log);
     let expected = Expected {
         model_dir: folder.path(),

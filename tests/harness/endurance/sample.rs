@@ -41,7 +41,7 @@ impl Usage {
 }
 
 /// Bytes of all files in a folder and below it. Files that go while it is looked count for nothing.
-pub(super) fn bytes_in(folder: &Path) -> u64 {
+fn bytes_in(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => bytes_in(&entry.path()),

@@ -69,10 +69,10 @@ fn payload(text: &str) -> Result<Encoding, String> {
 }
 
 fn durability(text: &str) -> Result<Durability, String> {
-    let known = [Durability::None, Durability::Wal, Durability::WalSync];
+    let known = [Durability::None, Durability::SharedMemory];
     let found = known.into_iter().find(|known| known.name() == text);
     found.ok_or_else(|| {
-        "it must be none, wal or wal_sync; a chief assigns backups, so `bench train` measures replica".to_owned()
+        "it must be none or shared_memory; a chief assigns backups, so `bench train` measures replica".to_owned()
     })
 }
 
@@ -108,8 +108,8 @@ pub(crate) struct BenchPs {
     /// Type of values on the wire, like strategy.payload.
     #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = payload)]
     pub(crate) payload: Encoding,
-    /// What a server does before it acknowledges a push, like parameter_servers.durability: none, wal or wal_sync.
-    #[arg(long, value_name = "MODE", default_value = "wal", value_parser = durability)]
+    /// What a server does before it acknowledges a push, like parameter_servers.durability: none or shared_memory.
+    #[arg(long, value_name = "MODE", default_value = "shared_memory", value_parser = durability)]
     pub(crate) durability: Durability,
     /// Draws rows by Zipf's law with this exponent, 0 to 10. Without it, all rows have the same probability.
     #[arg(long, value_name = "S", value_parser = exponent)]
@@ -157,8 +157,8 @@ pub(crate) struct BenchScale {
     /// Values per row.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) dim: usize,
-    /// What a server does before it acknowledges a push, like parameter_servers.durability: none, wal or wal_sync.
-    #[arg(long, value_name = "MODE", default_value = "wal", value_parser = durability)]
+    /// What a server does before it acknowledges a push, like parameter_servers.durability: none or shared_memory.
+    #[arg(long, value_name = "MODE", default_value = "shared_memory", value_parser = durability)]
     pub(crate) durability: Durability,
     /// Duration of the load at each number of workers.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]

@@ -120,12 +120,12 @@ mod tests {
             processor: "Zen 5".to_owned(),
             cores: 2,
             vectors: "AVX-512",
-            durability: Some("wal"),
+            durability: Some("shared_memory"),
             transport: Some(TCP),
         };
         assert_eq!(
             conditions.text(),
-            "measured with     durability wal, TCP, 2 cores of Zen 5, AVX-512\n"
+            "measured with     durability shared_memory, TCP, 2 cores of Zen 5, AVX-512\n"
         );
         (conditions.durability, conditions.transport) = (None, None);
         assert_eq!(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_parameter_store::{Journal, Update};
-use trainyard_write_ahead_log::{Durability, Folder, Log};
+use trainyard_write_ahead_log::{Folder, Log, Next, SegmentFile};
 
 use super::{Expected, Problem, Recovered, recover};
 use crate::LocalServer;
@@ -20,14 +20,15 @@ use crate::random_work::{
     without_log,
 };
 
-/// Returns the segments and their sizes.
+/// Returns the files of the segments and their bytes in use.
 fn extent(path: &Path) -> Vec<(PathBuf, u64)> {
-    let entries = path.read_dir().expect("the log").filter_map(Result::ok);
-    let mut found: Vec<_> = entries
-        .map(|entry| (entry.path(), entry.metadata().expect("a file").len()))
-        .collect();
-    found.sort();
-    found
+    let segments = SegmentFile::all(path).expect("the log");
+    let used = |segment: &SegmentFile| {
+        let mut reader = segment.read().expect("a segment");
+        while reader.read().expect("readable") != Next::End {}
+        (segment.path().to_owned(), reader.place())
+    };
+    segments.iter().map(used).collect()
 }
 
 fn bring_back(model_dir: &Path, path: &Path) -> (LocalServer, Result<Option<Recovered>, Problem>) {
@@ -151,7 +152,7 @@ proptest! {
         let (shard, recovered) = bring_back(&model_dir, &path);
         let recovered = recovered.expect("it is sound").expect("there is a log");
         let folder = Folder::open(&path).expect("it is free");
-        let log = Log::open(folder, Durability::Wal, Some(&recovered.last)).expect("it opens");
+        let log = Log::open(folder, Some(&recovered.last)).expect("it opens");
         let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes)));
         shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
         shard.store().set_restarts(journal.restarted());

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use trainyard_write_ahead_log::{Durability, EarlierSegments, Folder};
+use trainyard_write_ahead_log::{EarlierSegments, Folder};
 
 use super::*;
 
@@ -18,12 +18,7 @@ const START: SegmentStart = SegmentStart {
 };
 
 fn log(folder: &Path) -> Log {
-    Log::open(
-        Folder::open(folder).expect("it is free"),
-        Durability::Wal,
-        None,
-    )
-    .expect("it opens")
+    Log::open(Folder::open(folder).expect("it is free"), None).expect("it opens")
 }
 
 fn record(number: u64) -> Entry {

@@ -194,7 +194,6 @@ impl SendLoop {
         let subscription = held.subscription;
         journal
             .write()
-            .await
             .map_err(|error| Status::internal(error.to_string()))?;
         let started = Instant::now();
         let log = {

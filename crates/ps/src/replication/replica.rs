@@ -18,9 +18,9 @@ use trainyard_parameter_server::replay::{Replay, Source, base, complete};
 use trainyard_parameter_store::Journal;
 use trainyard_protocol::v1;
 use trainyard_runtime::blocking;
-use trainyard_write_ahead_log::{Durability, Folder, Log};
+use trainyard_write_ahead_log::Log;
 
-use crate::durable::{cannot, log_of, open_log_at};
+use crate::durable::{cannot, log_of, open_folder, open_log_at};
 use crate::machine::memory_bytes;
 use crate::replication::log_sender::LogSender;
 use crate::replication::replica_role::{Order, Refused, Role, RoleState, Step, Term};
@@ -348,7 +348,7 @@ impl Replica {
                 .store()
                 .keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
         }
-        if let Err(error) = journal.write().await {
+        if let Err(error) = journal.write() {
             warn!(%error, "the log cannot be written");
         }
         let version = shard.store().status().version;
@@ -364,8 +364,9 @@ impl Replica {
             None => {
                 let folder = self.folder.clone();
                 let member = self.shard;
+                let context = self.context.clone();
                 let open = move || {
-                    let log = Log::open(Folder::open(&folder)?, Durability::Wal, None)?;
+                    let log = Log::open(open_folder(&context, &folder)?, None)?;
                     Ok(LogJournal::new(
                         log,
                         cluster,
@@ -464,7 +465,7 @@ impl Replica {
                     self.take_records(turn, std::mem::take(&mut records), confirm)
                         .await?;
                     self.begin(cluster, turn, segment).await?;
-                    self.write().await?;
+                    self.write()?;
                     confirm(1);
                 }
             }
@@ -492,17 +493,17 @@ impl Replica {
             journal.follow_record(entry);
             written.push((kind, number, body));
         }
-        self.write().await?;
+        self.write()?;
         confirm(written.len());
         written
             .into_iter()
             .try_for_each(|(kind, number, body)| replay.make(kind, number, body))
     }
 
-    /// Waits until all changes so far are written to the log.
-    async fn write(&self) -> Result<(), String> {
+    /// Writes all changes so far to the log.
+    fn write(&self) -> Result<(), String> {
         match self.journal() {
-            Some(journal) => journal.write().await.map_err(|error| error.to_string()),
+            Some(journal) => journal.write().map_err(|error| error.to_string()),
             None => Ok(()),
         }
     }

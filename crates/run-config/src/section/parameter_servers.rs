@@ -8,6 +8,8 @@ use crate::{Durability, Guard, Nonfinite};
 /// Least and largest length of a log at which a checkpoint is requested, in bytes.
 const LOG_BYTES_MIN: u64 = 1 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 50;
+/// Bytes of a log in shared memory, by default.
+const SHARED_MEMORY_BYTES: u64 = 256 << 20;
 /// Least memory budget of a server, in bytes.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Latest pushes of a session whose rejections a server counts.
@@ -19,11 +21,14 @@ section! {
     /// Durability, memory and guard of parameter servers.
     #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
     pub struct ParameterServersConfig {
-        /// what a server must do before it acknowledges a push: `none`, apply it; `wal`, hand it to the operating system,
-        /// which writes it to a file; `wal_sync`, write it to the disk; `replica`, hand it to the operating system and to
-        /// the next server, which takes over when this server dies, so two servers are needed
+        /// what a server must do before it acknowledges a push: `none`, apply it; `shared_memory`, write it to a log in
+        /// memory that outlives the process; `replica`, write it to that log and hand it to the next server, which takes
+        /// over when this server dies, so two servers are needed
         /// ([operations.md](operations.md#a-parameter-server-that-dies)). Jobs without parameter servers keep no log
-        durability: Durability = choice("durability", &Durability::NAMES).or(Durability::Wal);
+        durability: Durability = choice("durability", &Durability::NAMES).or(Durability::SharedMemory);
+        /// maximum bytes of a server's log in shared memory; what does not fit is written to files in the server's state
+        /// folder; 0 = all of it
+        shared_memory_bytes_max: u64 = integer(0..=LOG_BYTES_MAX).or(SHARED_MEMORY_BYTES);
         /// when a server's log reaches this many bytes, the server requests a checkpoint, after which the log starts again;
         /// at least 1 MiB
         log_bytes_max: u64 = integer(LOG_BYTES_MIN..=LOG_BYTES_MAX).or(4 << 30);

@@ -117,8 +117,9 @@ fn threads_of_a_step_are_left_to_the_machine_or_counted() {
 fn parameter_servers_have_a_guard_and_bounds() {
     let job = parse(CENSUS, &[]).unwrap();
     let expected = ParameterServersConfig {
-        durability: Durability::Wal,
+        durability: Durability::SharedMemory,
         log_bytes_max: 4 << 30,
+        shared_memory_bytes_max: 256 << 20,
         memory_bytes_max: None,
         guard: GuardSection::default(),
     };

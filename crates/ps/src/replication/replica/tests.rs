@@ -58,6 +58,7 @@ fn context(folder: &Path) -> Context {
         cluster: Arc::new(cluster),
         task: ps(1).0,
         state_dir: Some(folder.join("state")),
+        shared_memory_dir: folder.join("memory"),
         ..Context::alone(job, None, LogFormat::default())
     }
 }
@@ -142,7 +143,7 @@ proptest! {
                 tokio::task::block_in_place(|| acts.iter().for_each(|act| worker.act(act)));
                 let stream = replica.handshake(CLUSTER, FIRST).await.expect("it is a backup");
                 let from = journal.replication_log().subscribe();
-                journal.write().await.expect("there is room");
+                journal.write().expect("there is room");
                 for request in sent(&journal, &path, &model_dir, from) {
                     replica.take(CLUSTER, stream, request, |_| ()).await.expect("it fits");
                 }
@@ -150,7 +151,7 @@ proptest! {
             }
             let stream = replica.handshake(CLUSTER, FIRST).await.expect("it is a backup");
             let from = journal.replication_log().subscribe();
-            journal.write().await.expect("there is room");
+            journal.write().expect("there is room");
             for request in sent(&journal, &path, &model_dir, from) {
                 replica.take(CLUSTER, stream, request, |_| ()).await.expect("it fits");
             }
@@ -200,7 +201,7 @@ fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
             .await
             .expect("it is a backup");
         let from = journal.replication_log().subscribe();
-        journal.write().await.expect("there is room");
+        journal.write().expect("there is room");
         for request in sent(&journal, &path, &model_dir, from) {
             replica
                 .take(CLUSTER, stream, request, |_| ())

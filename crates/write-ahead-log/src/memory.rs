@@ -1,0 +1,154 @@
+//! The folder of a log in shared memory: a file system that the kernel keeps in memory, so that its files outlive every
+//! process, and no disk is written.
+//!
+//! ```text
+//! FOLDER/memory                          the path of the folder in shared memory
+//! /dev/shm/trainyard-UID/RANDOM/origin   FOLDER
+//! /dev/shm/trainyard-UID/RANDOM/lock     held by the process that uses the log
+//! /dev/shm/trainyard-UID/RANDOM/*.log    files of segments
+//! ```
+//!
+//! The log's own folder names the one in shared memory. So a folder that is removed takes its log along: whoever opens a
+//! log of the same user next removes folders in shared memory that no log names.
+
+use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// Name of the file that names the folder in shared memory.
+const POINTER: &str = "memory";
+/// Name of the file that names the folder of the log.
+const ORIGIN: &str = "origin";
+/// Name of the file that is locked.
+const LOCK: &str = "lock";
+
+/// Where a log may lie in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedMemory {
+    /// A folder of a file system in memory, such as `/dev/shm`.
+    pub folder: PathBuf,
+    /// Most bytes of the log there. What does not fit lies in the log's own folder.
+    pub bytes_max: u64,
+}
+
+/// The folder of a log in shared memory, locked.
+#[derive(Debug)]
+pub(crate) struct MemoryFolder {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes_max: u64,
+    /// Releases the lock when it is dropped.
+    _lock: File,
+}
+
+/// Returns the folder in shared memory that the log of `folder` names, if there is one.
+pub(crate) fn memory_of(folder: &Path) -> Result<Option<PathBuf>, Error> {
+    let pointer = folder.join(POINTER);
+    match std::fs::read_to_string(&pointer) {
+        Ok(text) => Ok(Some(PathBuf::from(text.trim())).filter(|path| path.is_dir())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("read", &pointer)(error)),
+    }
+}
+
+impl MemoryFolder {
+    /// Opens the folder in shared memory that the log of `folder` names, or creates one and names it.
+    ///
+    /// # Errors
+    /// A folder or file cannot be created.
+    pub(crate) fn open(folder: &Path, memory: &SharedMemory) -> Result<Self, Error> {
+        let folder = std::path::absolute(folder).map_err(Error::io("look at", folder))?;
+        let all = memory
+            .folder
+            .join(format!("trainyard-{}", rustix::process::getuid().as_raw()));
+        let path = match memory_of(&folder)? {
+            Some(path) => path,
+            None => Self::create(&folder, &all)?,
+        };
+        let lock = path.join(LOCK);
+        let file = File::create(&lock).map_err(Error::io("create", &lock))?;
+        // The log's own folder is locked already. This lock tells other processes that the memory is in use.
+        file.try_lock()
+            .map_err(|_| Error::Taken { path: lock.clone() })?;
+        remove_orphans(&all);
+        Ok(Self {
+            path,
+            bytes_max: memory.bytes_max,
+            _lock: file,
+        })
+    }
+
+    fn create(folder: &Path, all: &Path) -> Result<PathBuf, Error> {
+        let mut builder = std::fs::DirBuilder::new();
+        // A log holds gradients, from which data can be inferred.
+        let builder = builder.recursive(true).mode(0o700);
+        builder.create(all).map_err(Error::io("create", all))?;
+        let random = || RandomState::new().build_hasher().finish();
+        let path = all.join(format!("{:016x}{:016x}", random(), random()));
+        // The log names the folder before it exists, so that no other process takes it for one that no log names.
+        Self::name(folder, &path)?;
+        builder.create(&path).map_err(Error::io("create", &path))?;
+        let origin = path.join(ORIGIN);
+        let text = folder.to_string_lossy();
+        std::fs::write(&origin, text.as_bytes()).map_err(Error::io("write", &origin))?;
+        Ok(path)
+    }
+
+    /// Makes the log of `folder` name `path`.
+    pub(crate) fn name(folder: &Path, path: &Path) -> Result<(), Error> {
+        let pointer = folder.join(POINTER);
+        let text = path.to_string_lossy();
+        std::fs::write(&pointer, text.as_bytes()).map_err(Error::io("write", &pointer))
+    }
+}
+
+/// Removes the folders of logs that no longer exist. One that cannot be removed is left for the next call.
+fn remove_orphans(all: &Path) {
+    let folders = std::fs::read_dir(all).into_iter().flatten();
+    for path in folders.filter_map(|entry| Some(entry.ok()?.path())) {
+        let Ok(origin) = std::fs::read_to_string(path.join(ORIGIN)) else {
+            continue;
+        };
+        let is_named =
+            memory_of(Path::new(&origin)).is_ok_and(|named| named.as_deref() != Some(&path));
+        // The log may be of another mount namespace, in which it exists and is in use.
+        let is_free = File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
+        if is_named && is_free {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_log_that_was_removed_is_removed_by_the_next_one() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let memory = SharedMemory {
+            folder: scratch.path().join("shm"),
+            bytes_max: 1 << 20,
+        };
+        let log = |name: &str| {
+            let path = scratch.path().join(name);
+            std::fs::create_dir_all(&path).expect("made");
+            path
+        };
+        let first = MemoryFolder::open(&log("first"), &memory).expect("opened");
+        let kept = MemoryFolder::open(&log("kept"), &memory).expect("opened");
+        let used = MemoryFolder::open(&log("used"), &memory).expect("opened");
+        let (first_path, kept_path) = (first.path.clone(), kept.path.clone());
+        drop((first, kept));
+        std::fs::remove_dir_all(scratch.path().join("first")).expect("removed");
+        std::fs::remove_dir_all(scratch.path().join("used")).expect("removed");
+        let next = MemoryFolder::open(&log("next"), &memory).expect("opened");
+        assert!(!first_path.exists(), "no log names it");
+        assert!(kept_path.exists() && used.path.exists() && next.path.exists());
+        let again = MemoryFolder::open(&log("kept"), &memory).expect("opened");
+        assert_eq!(again.path, kept_path);
+    }
+}
