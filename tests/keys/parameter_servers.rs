@@ -49,7 +49,8 @@ fn of_servers() -> Vec<Row> {
             .sees(|ran| {
                 let names = files(ran);
                 // The log names its folder in shared memory.
-                let in_memory = |name: &&String| name.starts_with("model/wal") && name.ends_with("/memory");
+                let in_memory =
+                    |name: &&String| name.starts_with("model/wal") && name.ends_with("/memory");
                 names.iter().any(|name| in_memory(&name)).to_string()
             })
             .gives("true", "false"),

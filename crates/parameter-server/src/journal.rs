@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trainyard_checkpoint::{Checkpoint, ShardRecord, list};
-use trainyard_parameter_store::{AppendRecord, Change, Journal, StoreMetadata};
+use trainyard_parameter_store::{
+    AppendRecord, Change, CutPurpose, Journal, LogCut, LogCutBytes, StoreMetadata,
+};
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::{EarlierSegments, Entry, Error, Log, Origin};
 
+use crate::log_cut::{CutChain, file};
 use crate::record::{self, Head, LogState};
 use crate::replication_log::{NotCommitted, ReplicationLog, SegmentStart};
 
@@ -28,6 +31,23 @@ pub struct LogJournal {
     free: AtomicU64,
     /// Bytes before the latest cut. They are removed once its checkpoint is committed.
     covered_bytes: AtomicU64,
+    /// The cut of the log that is being written.
+    log_cut: Mutex<Option<LogCutRequest>>,
+}
+
+/// A cut of the log, from its snapshot until it is written.
+#[derive(Debug)]
+struct LogCutRequest {
+    cut: LogCut,
+    /// Segment that goes on from the cut, once the snapshot is taken.
+    begun: Option<BegunCut>,
+}
+
+/// A cut of the log whose snapshot has been taken.
+#[derive(Debug, Clone)]
+pub(crate) struct BegunCut {
+    pub(crate) origin: Origin,
+    pub(crate) head: v1::CutHead,
 }
 
 /// Size up to which a log is too small for its removal to free much space.
@@ -68,6 +88,7 @@ impl LogJournal {
             staged: Mutex::default(),
             free: AtomicU64::new(u64::MAX),
             covered_bytes: AtomicU64::new(0),
+            log_cut: Mutex::default(),
         }
     }
 
@@ -204,9 +225,88 @@ impl LogJournal {
 
     /// Removes the log of a job that has ended.
     pub fn clear(&self) -> Result<(), Error> {
-        locked(&self.log_state).prepared_epoch = 0;
+        {
+            let mut log_state = locked(&self.log_state);
+            log_state.prepared_epoch = 0;
+            log_state.chain = CutChain::default();
+        }
         self.replication_log.forget();
-        self.log.clear()
+        self.log.clear()?;
+        self.remove_cuts()
+    }
+
+    /// Returns the cut of the log that is due, if the log is longer than its memory is worth. `memory_bytes` of it may lie in
+    /// shared memory; `bytes` are those that a cut would write.
+    pub fn due_cut(
+        &self,
+        memory_bytes: u64,
+        bytes: impl FnOnce() -> LogCutBytes,
+    ) -> Option<LogCut> {
+        let log_bytes = self.bytes();
+        if !CutChain::may_be_due(log_bytes, memory_bytes) || locked(&self.log_cut).is_some() {
+            return None;
+        }
+        let log_state = locked(&self.log_state);
+        if log_state.prepared_epoch == 0 {
+            return None;
+        }
+        log_state.chain.due(log_bytes, memory_bytes, bytes())
+    }
+
+    /// Prepares for the snapshot of a cut of the log.
+    pub(crate) fn request_cut(&self, cut: LogCut) {
+        *locked(&self.log_cut) = Some(LogCutRequest { cut, begun: None });
+    }
+
+    /// Returns the cut whose snapshot has been taken.
+    pub(crate) fn begun_cut(&self) -> Option<BegunCut> {
+        locked(&self.log_cut).as_ref()?.begun.clone()
+    }
+
+    /// Ends a cut of the log. If it was written, it has `bytes` bytes, and the segments before it go.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub(crate) fn end_cut(&self, cut: Option<(&BegunCut, u64)>) -> Result<(), Error> {
+        let begun = locked(&self.log_cut)
+            .take()
+            .and_then(|request| request.begun);
+        let Some((cut, bytes)) = cut else {
+            if begun.is_some() {
+                locked(&self.log_state).chain.lose();
+            }
+            return Ok(());
+        };
+        let is_current = {
+            let mut log_state = locked(&self.log_state);
+            let is_current = log_state.prepared_epoch == cut.origin.prepared_epoch;
+            if is_current {
+                log_state.chain.hold(&cut.head, bytes);
+            }
+            is_current
+        };
+        // The store may have been prepared anew, or its job may have ended.
+        if !is_current {
+            return self.remove_cuts();
+        }
+        // The primary reads the files while it brings its backup in sync.
+        let Some(_retiring) = self.reading.try_write().ok() else {
+            return Ok(());
+        };
+        self.log.retire(cut.head.segment)?;
+        self.covered_bytes.store(0, Ordering::Relaxed);
+        self.remove_cuts()
+    }
+
+    /// Removes the files of cuts that the chain does not have.
+    fn remove_cuts(&self) -> Result<(), Error> {
+        let needed = locked(&self.log_state).chain.clone();
+        let removed = file::remove(self.folder(), |segment| needed.needs(segment));
+        removed.map_err(|source| Error::Io {
+            doing: "remove a cut in",
+            path: self.folder().to_owned(),
+            source: Arc::new(source),
+        })
     }
 
     /// Removes the segments that the latest committed checkpoint covers. Returns the number of removed bytes.
@@ -234,10 +334,13 @@ impl LogJournal {
             return Ok(0);
         };
         let before = self.log.bytes();
-        locked(&self.log_state)
-            .cuts
-            .retain(|(number, _)| *number > segment);
+        {
+            let mut log_state = locked(&self.log_state);
+            log_state.cuts.retain(|(number, _)| *number > segment);
+            log_state.chain.commit(segment);
+        }
         self.log.retire(segment)?;
+        self.remove_cuts()?;
         let removed = before.saturating_sub(self.log.bytes());
         // A cut at this moment sets the count anew.
         let _ = self
@@ -329,12 +432,14 @@ impl Journal for LogJournal {
             prepare,
             epoch: prepared_epoch,
             prepared_epoch,
+            chain: CutChain::new(metadata.secs),
             ..LogState::default()
         };
         let entries = |changes| {
             record::of_head(&Head {
                 log_state: &log_state,
                 prepared_only: true,
+                log_cut: false,
                 changes,
                 metadata: &metadata,
             })
@@ -346,15 +451,18 @@ impl Journal for LogJournal {
         self.replication_log.begin(&self.log, start, entries);
     }
 
-    fn cut(&self, metadata: StoreMetadata) {
+    fn cut(&self, purpose: CutPurpose, metadata: StoreMetadata) {
         let mut log_state = locked(&self.log_state);
         if log_state.prepared_epoch == 0 {
             return;
         }
+        let log_cut = locked(&self.log_cut).as_ref().map(|request| request.cut);
+        let log_cut = log_cut.filter(|_| purpose == CutPurpose::Log);
         let entries = |changes| {
             record::of_head(&Head {
                 log_state: &log_state,
                 prepared_only: false,
+                log_cut: log_cut.is_some(),
                 changes,
                 metadata: &metadata,
             })
@@ -365,9 +473,26 @@ impl Journal for LogJournal {
         };
         let bytes = self.bytes();
         let number = self.replication_log.begin(&self.log, start, entries);
-        if number > 0 {
-            self.covered_bytes.store(bytes, Ordering::Relaxed);
-            log_state.cuts.push((number, metadata.version));
+        match log_cut {
+            _ if number == 0 => {}
+            Some(cut) => {
+                let head = log_state.chain.head(number, cut, &log_state.prepare);
+                if let Some(request) = &mut *locked(&self.log_cut) {
+                    request.begun = Some(BegunCut {
+                        origin: start.origin,
+                        head,
+                    });
+                }
+            }
+            None => {
+                self.covered_bytes.store(bytes, Ordering::Relaxed);
+                log_state.cuts.push((number, metadata.version));
+                log_state.chain.add_checkpoint(v1::CutCheckpoint {
+                    segment: number,
+                    version: metadata.version,
+                    seconds: metadata.secs,
+                });
+            }
         }
     }
 }

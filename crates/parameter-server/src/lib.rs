@@ -10,6 +10,7 @@ mod error;
 mod gradients;
 pub mod journal;
 mod local_server;
+pub mod log_cut;
 mod plan;
 mod preparation;
 mod prepare_request;

@@ -39,6 +39,8 @@ pub struct LocalServer {
     pub(crate) changed: watch::Sender<()>,
     /// Parts that were read of checkpoint tensors which other servers have read too.
     pub(crate) parts_read: Arc<Mutex<Vec<PartRead>>>,
+    /// Held while a snapshot is requested and written, of which there is one at a time.
+    pub(crate) snapshot_turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl LocalServer {
@@ -60,6 +62,7 @@ impl LocalServer {
             store,
             changed,
             parts_read: Arc::default(),
+            snapshot_turn: Arc::default(),
         }
     }
 

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use trainyard_checkpoint::{Checkpoint, Origin, PartRead};
-use trainyard_parameter_store::{FirstValues, Identity, Prepare};
+use trainyard_parameter_store::{FirstValues, Identity, Prepare, Restore};
 use trainyard_protocol::Reason;
 use trainyard_runtime::blocking;
 use trainyard_variable::Slice;
 
 use crate::error::chain;
-use crate::restore::{FirstSource, Source};
+use crate::restore::{FirstSource, InitialSource, Source};
 use crate::{Error, LocalServer, Plan};
 
 impl LocalServer {
@@ -64,6 +64,18 @@ impl LocalServer {
         place: usize,
         slices: Vec<(u32, Slice)>,
     ) -> Result<(), Error> {
+        self.prepare_by(identity, plan, place, slices, None)
+    }
+
+    /// As [`LocalServer::prepare_now`]. `initial` replaces a checkpoint.
+    pub(crate) fn prepare_by(
+        &self,
+        identity: &Identity,
+        plan: Plan,
+        place: usize,
+        slices: Vec<(u32, Slice)>,
+        initial: Option<&InitialSource>,
+    ) -> Result<(), Error> {
         *self.place.lock() = (place, plan.layout.num_ps);
         let open = |path: &PathBuf| {
             Checkpoint::open(path).map_err(|error| self.refused(Reason::Storage, chain(&error)))
@@ -76,6 +88,14 @@ impl LocalServer {
             .map(|(checkpoint, source)| self.restore(checkpoint, source, plan.update));
         if let Some(restore) = restore.as_mut().filter(|_| plan.forget_positions) {
             restore.positions.clear();
+        }
+        if let Some(source) = initial {
+            restore = Some(Restore {
+                source,
+                version: 0,
+                global_step: 0,
+                positions: Vec::new(),
+            });
         }
         let origin = match &plan.warm_start {
             Some(start) => Some(

@@ -14,6 +14,7 @@ use trainyard_protocol::{convert, v1};
 use trainyard_write_ahead_log::Entry;
 
 use crate::WireGradients;
+use crate::log_cut::CutChain;
 use crate::wire::{
     batch_from_wire, batch_to_wire, position_from_wire, position_to_wire, push_from_wire,
     push_to_wire, rejection_from_wire, rejection_to_wire,
@@ -124,7 +125,7 @@ fn of_push(kind: u16, sender: v1::LoggedPush, push: &Push<Written>) -> Entry {
     let mut parts = Vec::with_capacity(1 + push.gradients.pieces.len());
     parts.push(front.freeze());
     parts.extend(push.gradients.pieces.iter().cloned());
-    Entry::new(kind, parts)
+    Entry::unchecked(kind, parts)
 }
 
 /// Returns values that follow a head, in the form of a push.
@@ -151,6 +152,8 @@ pub struct LogState {
     /// Segments that begin at a cut whose checkpoint may not be committed yet: number of the segment, version of the
     /// store.
     pub cuts: Vec<(u64, u64)>,
+    /// Cuts of the log.
+    pub chain: CutChain,
 }
 
 /// The contents of a segment's head.
@@ -158,6 +161,8 @@ pub(crate) struct Head<'a> {
     pub(crate) log_state: &'a LogState,
     /// The values are those that the store was prepared with, so that no later checkpoint is needed.
     pub(crate) prepared_only: bool,
+    /// Whether the segment begins at a cut of the log.
+    pub(crate) log_cut: bool,
     /// Changes since the log was begun.
     pub(crate) changes: u64,
     pub(crate) metadata: &'a StoreMetadata,
@@ -205,6 +210,7 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
         parts: parts.len() as u32,
         replaced: replaced.is_some(),
         changes: head.changes,
+        log_cut: head.log_cut,
     };
     let mut entries = vec![message(HEAD, &first)];
     for MicroBatchRecord {

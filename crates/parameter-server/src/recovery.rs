@@ -18,6 +18,8 @@ use trainyard_write_ahead_log::{
 };
 
 use crate::LocalServer;
+use crate::log_cut::file::CutError;
+use crate::log_cut::{CutChain, Root, Start, find};
 use crate::record::LogState;
 use crate::record::{HEAD, head};
 use crate::replay::{Replay, Source, base, complete};
@@ -50,6 +52,19 @@ pub enum Problem {
     /// The model directory cannot be read.
     #[error(transparent)]
     ModelDir(#[from] trainyard_model_dir::Error),
+}
+
+impl From<CutError> for Problem {
+    fn from(error: CutError) -> Self {
+        match error {
+            CutError::Damaged(what) => Self::Damaged(what),
+            CutError::Io(source) => Self::Log(trainyard_write_ahead_log::Error::Io {
+                doing: "read a cut of",
+                path: Default::default(),
+                source: Arc::new(source),
+            }),
+        }
+    }
 }
 
 /// The expected origin of a log.
@@ -140,7 +155,8 @@ pub fn recover(
     let mut begun = None;
     // Searches from the newest segment for one to start from.
     let mut place = segments.len();
-    let mut cuts = Vec::new();
+    let mut cuts: Vec<(u64, u64)> = Vec::new();
+    let mut checkpoints: Vec<v1::CutCheckpoint> = Vec::new();
     while place > 0 {
         place -= 1;
         let Some(found) = begin(
@@ -155,17 +171,38 @@ pub fn recover(
             folder.remove(&segment)?;
             continue;
         };
-        if let Some(prepare) = base(
-            &found.head,
-            found.header.origin.prepared_epoch,
-            expected.model_dir,
-        )? {
-            begun = Some((found, prepare));
+        let start = if found.head.log_cut {
+            cut_of(folder, &found, expected)?
+        } else {
+            let epoch = found.header.origin.prepared_epoch;
+            let prepare = base(&found.head, epoch, expected.model_dir)?;
+            let secs = found.head.seconds;
+            prepare.map(|prepare| Start {
+                prepare,
+                secs,
+                chain: CutChain::new(secs),
+                ..Start::default()
+            })
+        };
+        if let Some(start) = start {
+            begun = Some((found, start));
             break;
         }
-        cuts.insert(0, (found.header.number, found.head.version));
+        if !found.head.log_cut {
+            let segment = found.header.number;
+            let version = found.head.version;
+            cuts.insert(0, (segment, version));
+            checkpoints.insert(
+                0,
+                v1::CutCheckpoint {
+                    segment,
+                    version,
+                    seconds: found.head.seconds,
+                },
+            );
+        }
     }
-    let Some((found, prepare)) = begun else {
+    let Some((found, start)) = begun else {
         if segments.is_empty() {
             return Ok(None);
         }
@@ -189,11 +226,23 @@ pub fn recover(
         shard: expected.task.index,
         prepared_epoch,
     };
-    let replay = Replay::prepare(shard, source, &found.head, &found.metadata, &prepare);
+    let Start {
+        prepare,
+        secs,
+        cuts: over,
+        mut chain,
+    } = start;
+    checkpoints
+        .into_iter()
+        .for_each(|checkpoint| chain.add_checkpoint(checkpoint));
+    // The times of rows of dynamic tables count from those seconds.
+    shard.store().set_clock(secs);
+    let replay = Replay::prepare_with(shard, source, &found.head, &found.metadata, &prepare, over);
     let mut replay = replay.map_err(|what| damaged(&found.file, 0, what))?;
     let files = segments[place..].to_vec();
     let mut last = files.last().cloned().unwrap_or_else(|| found.file.clone());
     replay.log_state.cuts = cuts;
+    replay.log_state.chain = chain;
     let prepared = started.elapsed();
     let end = make_again(&mut replay, found, files)?;
     folder.cut(&last, end.place)?;
@@ -223,9 +272,49 @@ pub fn recover(
     }))
 }
 
+/// Returns what leads to the state at the begin of a segment that goes on from a cut of the log; `None` if the cut was not
+/// written, or goes on from nothing that exists.
+fn cut_of(
+    folder: &Folder,
+    found: &Begun,
+    expected: Expected<'_>,
+) -> Result<Option<Start>, Problem> {
+    let (Some(prepare), true) = (&found.head.prepare, found.head.log_cut) else {
+        return Ok(None);
+    };
+    let header = found.header;
+    let epoch = header.origin.prepared_epoch;
+    let committed = |root: Root<'_>| {
+        let head = match root {
+            Root::Checkpoint(version) => v1::LoggedHead {
+                prepare: Some(prepare.clone()),
+                prepared_only: false,
+                version,
+                ..v1::LoggedHead::default()
+            },
+            Root::Prepared(prepare) => v1::LoggedHead {
+                prepare: Some(prepare.clone()),
+                prepared_only: true,
+                ..v1::LoggedHead::default()
+            },
+        };
+        base(&head, epoch, expected.model_dir).map_err(Problem::from)
+    };
+    find(
+        folder.path(),
+        header.origin,
+        header.number,
+        prepare,
+        committed,
+    )
+}
+
 /// Returns the problem of a log that is damaged at a byte of a segment.
 pub fn damaged(file: &SegmentFile, place: u64, what: impl std::fmt::Display) -> Problem {
-    Problem::Damaged(format!("{}: at byte {place}: {what}", file.path().display()))
+    Problem::Damaged(format!(
+        "{}: at byte {place}: {what}",
+        file.path().display()
+    ))
 }
 
 /// Returns the conversion of a failure to read a segment.
@@ -377,11 +466,7 @@ enum Read {
 }
 
 /// Replays all changes, while a thread reads ahead. Returns the end of the last segment.
-fn make_again(
-    replay: &mut Replay,
-    first: Begun,
-    files: Vec<SegmentFile>,
-) -> Result<End, Problem> {
+fn make_again(replay: &mut Replay, first: Begun, files: Vec<SegmentFile>) -> Result<End, Problem> {
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(READ_AHEAD);
         let names = files.clone();

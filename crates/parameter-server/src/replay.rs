@@ -16,9 +16,12 @@ use trainyard_protocol::{convert, v1};
 
 use crate::LocalServer;
 use crate::journal::committed;
+use crate::log_cut::CutChain;
+use crate::log_cut::file::CutFile;
 use crate::plan_of;
 use crate::record::LogState;
 use crate::record::{self, CHANGE, HEAD, PART, PUSH, REPLACED, step_of};
+use crate::restore::InitialSource;
 
 /// The origin of a log.
 #[derive(Debug, Clone, Copy)]
@@ -146,6 +149,22 @@ impl Replay {
         metadata: &StoreMetadata,
         prepare: &v1::PrepareRequest,
     ) -> Result<Self, String> {
+        shard.store().set_clock(metadata.secs);
+        Self::prepare_with(shard, source, head, metadata, prepare, Vec::new())
+    }
+
+    /// As [`Replay::prepare`]. The rows of `cuts` are laid over the values that `prepare` gives.
+    ///
+    /// # Errors
+    /// The store cannot hold what the head and the cuts say.
+    pub(crate) fn prepare_with(
+        shard: &LocalServer,
+        source: Source,
+        head: &v1::LoggedHead,
+        metadata: &StoreMetadata,
+        prepare: &v1::PrepareRequest,
+        cuts: Vec<CutFile>,
+    ) -> Result<Self, String> {
         let Source {
             owner,
             shard: index,
@@ -154,7 +173,6 @@ impl Replay {
         let store = shard.store();
         let (plan, place, slices) = plan_of(prepare, index).map_err(|refusal| refusal.message)?;
         let synchronous = plan.update == Update::Sync;
-        store.set_clock(metadata.secs);
         let claim = Claim {
             cluster_id: owner,
             epoch: head.cluster_epoch,
@@ -167,6 +185,7 @@ impl Replay {
             restarts: head.restarts,
             prepared_epoch,
             cuts: Vec::new(),
+            chain: CutChain::default(),
         };
         let shard = shard.clone();
         let changes = head.changes;
@@ -186,10 +205,19 @@ impl Replay {
             },
             0,
         );
+        let whole = cuts.first().filter(|cut| cut.head.whole);
+        let rules = whole.map(CutFile::initial_rows).transpose();
+        let rules = rules.map_err(|error| error.to_string())?.map(InitialSource);
         replay
             .shard
-            .prepare_now(&identity, plan, place, slices)
+            .prepare_by(&identity, plan, place, slices, rules.as_ref())
             .map_err(|error| error.to_string())?;
+        for cut in cuts {
+            let laid = cut.lay_over(replay.shard.store());
+            laid.map_err(|error| error.to_string())?;
+        }
+        replay.shard.store().set_clock(metadata.secs);
+        replay.shard.store().begin_log_cuts();
         let state = if head.open {
             State::Open
         } else {

@@ -1,11 +1,12 @@
 //! The part of a checkpoint that a server reads, and the position from which the server continues.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use parking_lot::Mutex;
 use trainyard_checkpoint::{Checkpoint, Origin, PartRead, PositionRecord, ShardRecord};
 use trainyard_parameter_store::{Lots, Restore, ShardPosition, TensorSource, Update};
-use trainyard_variable::FirstRows;
+use trainyard_variable::{FirstRows, InitialRows};
 
 use crate::LocalServer;
 use crate::error::chain;
@@ -138,6 +139,55 @@ impl TensorSource for FirstSource<'_> {
                 std::thread::available_parallelism().map_or(1, usize::from)
             }
         }
+    }
+}
+
+/// Initial values by rules that are not those of the job.
+pub(crate) struct InitialSource(pub(crate) BTreeMap<String, FirstRows>);
+
+impl TensorSource for InitialSource {
+    fn read(
+        &self,
+        variable: &str,
+        slot: Option<&str>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        // Slots have their initial values already.
+        if slot.is_none() {
+            let rule = self.first_rows(variable);
+            let rule =
+                rule.ok_or_else(|| format!("no rule for the initial values of `{variable}`"))?;
+            InitialRows::of(rule).fill_rows(rows.map(|row| row as u64), out);
+        }
+        Ok(())
+    }
+
+    fn held(&self, _variable: &str, _rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
+        Ok(Vec::new())
+    }
+
+    fn read_held(
+        &self,
+        _variable: &str,
+        _slot: Option<&str>,
+        _rows: Range<usize>,
+        _out: &mut [f32],
+    ) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn first_rows(&self, variable: &str) -> Option<FirstRows> {
+        self.0.get(variable).cloned()
+    }
+
+    fn read_dynamic<'a>(
+        &'a self,
+        _variable: &'a str,
+        _slots: &'a [&'a str],
+        _ids: Range<u128>,
+    ) -> Result<Lots<'a>, String> {
+        Ok(Box::new(std::iter::empty()))
     }
 }
 

@@ -35,6 +35,8 @@ impl LocalServer {
         directory: &Path,
         at: SnapshotRequest,
     ) -> Result<Saved, Error> {
+        // A cut of the log is another snapshot. It is short.
+        let _turn = self.snapshot_turn.lock().await;
         self.tell_time();
         let basis = match at.base {
             None => Basis::Whole,

@@ -9,4 +9,8 @@ pub(crate) enum Extent {
     Base,
     /// The rows that have changed since the base.
     Increment,
+    /// Every held row, for the log of the server. Later cuts of the log count from this one.
+    LogWhole,
+    /// The rows that have changed since the cut of the log before. Later cuts of the log count from this one.
+    LogIncrement,
 }

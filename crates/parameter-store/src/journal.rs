@@ -24,7 +24,16 @@ pub trait Journal: Debug + Send + Sync {
     fn begin(&self, prepared_epoch: u64, metadata: StoreMetadata);
 
     /// Marks the instant of a snapshot: a new part of the log begins here. It is called under a lock and must not wait.
-    fn cut(&self, metadata: StoreMetadata);
+    fn cut(&self, purpose: CutPurpose, metadata: StoreMetadata);
+}
+
+/// Purpose of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CutPurpose {
+    /// A checkpoint.
+    Checkpoint,
+    /// The log: its former part is not needed once the snapshot is written.
+    Log,
 }
 
 /// A change of the store.

@@ -41,8 +41,8 @@ pub use gradients::{GRADIENT_ABS_BOUND, Gradients, Written, unfit};
 pub use guard::{Fault, Found, Look, RejectedPush, Rejection, Rejections, zero_nonfinite};
 pub use identity::{BatchId, Identity, StepId};
 pub use journal::{
-    AppendRecord, Change, Journal, MicroBatchRecord, PushRecord, Replaced, SessionMetadata,
-    StoreMetadata,
+    AppendRecord, Change, CutPurpose, Journal, MicroBatchRecord, PushRecord, Replaced,
+    SessionMetadata, StoreMetadata,
 };
 pub use memory_budget::Held;
 pub use micro_batch::MicroBatch;
@@ -53,8 +53,9 @@ pub use shard_position::ShardPosition;
 pub use snapshot::{Basis, Snapshot, SnapshotSlice, SnapshotTable};
 pub use steps::Ticket;
 pub use store::{
-    Claim, FirstValues, Lots, OpenSession, Opened, Prepare, Progress, Pull, Pulled, Pushed,
-    Restore, SnapshotAt, State, Status, StepReply, StepRequest, Store, TensorSource,
+    Claim, CutRows, FirstValues, LogCut, LogCutBytes, Lots, OpenSession, Opened, Prepare, Progress,
+    Pull, Pulled, Pushed, Restore, SnapshotAt, State, Status, StepReply, StepRequest, Store,
+    TensorSource,
 };
 pub use stripe::SliceValues;
 pub use trainyard_optimizer::{Guard, Nonfinite, Update};

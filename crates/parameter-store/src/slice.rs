@@ -412,6 +412,11 @@ impl Slice {
                     None
                 }
                 Extent::Increment => Some(stripe.touched.since_base()),
+                Extent::LogWhole => {
+                    stripe.touched.begin_log_cut();
+                    None
+                }
+                Extent::LogIncrement => Some(stripe.touched.begin_log_cut()),
             };
             stripe.cut(self.width, only);
         }
@@ -432,6 +437,63 @@ impl Slice {
         };
         let touched = self.stripes.iter().enumerate().map(rows).sum();
         (self.row_bytes(touched), self.row_bytes(self.held()))
+    }
+
+    /// Returns the bytes that have changed since the latest cut of the log, and those of all held rows.
+    pub(crate) fn log_cut_bytes(&self) -> (u64, u64) {
+        let rows = |(number, stripe): (usize, &RwLock<Stripe>)| {
+            let stripe = stripe.read();
+            stripe.touched.count_since_log_cut(self.stripe_len(number))
+        };
+        let touched = self.stripes.iter().enumerate().map(rows).sum();
+        (self.row_bytes(touched), self.row_bytes(self.held()))
+    }
+
+    /// Makes the values of now those of the latest cut of the log.
+    pub(crate) fn begin_log_cut(&self) {
+        for stripe in &self.stripes {
+            stripe.write().touched.begin_log_cut();
+        }
+    }
+
+    /// Replaces values and slots of `rows`, which ascend, by those of a cut of the log.
+    ///
+    /// # Errors
+    /// The rows do not lie in the slice, or values or slots are not as many.
+    pub(crate) fn lay_over(
+        &self,
+        number: u32,
+        rows: &[u32],
+        parts: &[&[f32]],
+    ) -> Result<(), Error> {
+        self.check_rows(number, rows)?;
+        let length = rows.len() * self.width;
+        let fits = parts.len() == 1 + self.first_slots.len()
+            && parts.iter().all(|part| part.len() == length);
+        if !fits {
+            return Err(Error::Restore(format!(
+                "{} rows of slice {number} do not fit it",
+                rows.len()
+            )));
+        }
+        let mut from = 0;
+        let mut places: Vec<u32> = Vec::new();
+        self.by_stripe(rows, |number, rows| {
+            let begin = self.stripe_begin(number) as u32;
+            places.clear();
+            places.extend(rows.iter().map(|row| row - begin));
+            let stripe = &mut *self.stripes[number].write();
+            self.hold_rows(number, stripe, &mut places);
+            for (to, part) in stripe.now.parts().zip(parts) {
+                let values = part[from..].chunks_exact(self.width.max(1));
+                for (place, values) in places.iter().zip(values) {
+                    let at = *place as usize * self.width;
+                    to[at..at + self.width].copy_from_slice(values);
+                }
+            }
+            from += rows.len() * self.width;
+        });
+        Ok(())
     }
 
     /// Returns the rows that a checkpoint must write, as ranges of rows of the variable, ascending. They do not change

@@ -31,6 +31,8 @@ pub enum Basis {
 /// stripe before it changes the row.
 #[derive(Debug)]
 pub struct SnapshotSlice {
+    /// Number of the slice.
+    pub number: u32,
     /// Name of the variable.
     pub variable: String,
     /// Index of the slice among the slices of the variable.
@@ -45,8 +47,9 @@ pub struct SnapshotSlice {
 }
 
 impl SnapshotSlice {
-    pub(crate) fn new(variable: &str, slice: &Arc<Slice>) -> Self {
+    pub(crate) fn new(number: u32, variable: &str, slice: &Arc<Slice>) -> Self {
         Self {
+            number,
             variable: variable.to_owned(),
             part: slice.part,
             rows: slice.rows.clone(),
@@ -131,6 +134,8 @@ impl Drop for SnapshotSlice {
 /// One slice of a dynamic table at the instant of a snapshot.
 #[derive(Debug)]
 pub struct SnapshotTable {
+    /// Number of the slice.
+    pub number: u32,
     /// Name of the variable.
     pub variable: String,
     /// Index of the slice among the slices of the variable.

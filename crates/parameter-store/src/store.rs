@@ -3,6 +3,7 @@
 mod build;
 mod closing;
 mod cut;
+mod log_cut;
 mod memory_accounting;
 mod preparing;
 mod previous;
@@ -33,6 +34,7 @@ use crate::{
 };
 use build::BuildStanding;
 pub use cut::SnapshotAt;
+pub use log_cut::{CutRows, LogCut, LogCutBytes};
 use previous::Previous;
 pub use request::{
     Claim, FirstValues, Lots, OpenSession, Opened, Prepare, Progress, Pull, Pulled, Pushed,

@@ -179,8 +179,15 @@ impl Stripe {
             return;
         };
         let there = before.places;
+        // Where all rows are held, the place of a row is its number.
+        let only = before
+            .only
+            .as_ref()
+            .filter(|_| matches!(self.rows, Rows::All));
+        let is_written = |place: u32| only.is_none_or(|only| only.contains(place));
         // Rows that were added later are not part of the checkpoint.
-        for &place in places.iter().filter(|place| (**place as usize) < there) {
+        let written = |place: &&u32| (**place as usize) < there && is_written(**place);
+        for &place in places.iter().filter(written) {
             let begin = place as usize * width;
             begins.entry(place).or_insert_with(|| {
                 let at = copies.len() as u32;

@@ -104,6 +104,8 @@ pub(crate) struct Touched {
     latest: Option<RowSet>,
     /// From the base to the latest whole cut; empty if that cut is the base.
     earlier: RowSet,
+    /// Since the latest cut of the log; `None` before the first one.
+    since_log_cut: Option<RowSet>,
 }
 
 impl Touched {
@@ -119,24 +121,42 @@ impl Touched {
         self.earlier = RowSet::Empty;
     }
 
+    /// Begins a cut of the log. Returns the rows since the one before; every row before the first one.
+    pub(crate) fn begin_log_cut(&mut self) -> RowSet {
+        let since = self.since_log_cut.replace(RowSet::Empty);
+        since.unwrap_or(RowSet::All)
+    }
+
+    /// Returns the number of rows since the latest cut of the log, of `rows` rows.
+    pub(crate) fn count_since_log_cut(&self, rows: usize) -> usize {
+        let since = self.since_log_cut.as_ref();
+        since.map_or(rows, |since| since.count(rows))
+    }
+
     #[inline]
     pub(crate) fn insert(&mut self, rows: &[u32]) {
-        if let Some(latest) = &mut self.latest {
-            rows.iter().for_each(|row| latest.insert(*row));
+        for set in [&mut self.latest, &mut self.since_log_cut] {
+            if let Some(set) = set {
+                rows.iter().for_each(|row| set.insert(*row));
+            }
         }
     }
 
     pub(crate) fn insert_all(&mut self) {
-        if let Some(latest) = &mut self.latest {
-            *latest = RowSet::All;
+        for set in [&mut self.latest, &mut self.since_log_cut] {
+            if let Some(set) = set {
+                *set = RowSet::All;
+            }
         }
     }
 
     /// Removes a place that holds no row any more.
     pub(crate) fn remove(&mut self, place: u32) {
         self.earlier.remove(place);
-        if let Some(latest) = &mut self.latest {
-            latest.remove(place);
+        for set in [&mut self.latest, &mut self.since_log_cut] {
+            if let Some(set) = set {
+                set.remove(place);
+            }
         }
     }
 
@@ -156,6 +176,7 @@ impl Touched {
 pub(crate) struct Gone {
     latest: Option<Tombstones>,
     earlier: Tombstones,
+    since_log_cut: Option<Tombstones>,
 }
 
 /// Ids without a row; `None` if they are too many to list.
@@ -180,16 +201,32 @@ impl Gone {
 
     /// Records an id that loses its row, in a table of `rows` rows.
     pub(crate) fn insert(&mut self, id: u64, rows: usize) {
-        let Some(latest) = &mut self.latest else {
-            return;
-        };
-        if let Some(ids) = latest {
-            if ids.len() < (rows / GONE_SHARE).max(1) {
-                ids.insert(id);
-            } else {
-                *latest = None;
+        for tombstones in [&mut self.latest, &mut self.since_log_cut] {
+            let Some(tombstones) = tombstones else {
+                continue;
+            };
+            if let Some(ids) = tombstones {
+                if ids.len() < (rows / GONE_SHARE).max(1) {
+                    ids.insert(id);
+                } else {
+                    *tombstones = None;
+                }
             }
         }
+    }
+
+    /// Begins a cut of the log. Returns the ids that have lost their rows since the one before, ascending; `None` if they
+    /// are too many to list.
+    pub(crate) fn begin_log_cut(&mut self) -> Option<Vec<u64>> {
+        let since = self.since_log_cut.replace(Some(HashSet::new()));
+        let mut ids: Vec<u64> = since.flatten()?.into_iter().collect();
+        ids.sort_unstable();
+        Some(ids)
+    }
+
+    /// Returns the number of these ids; `None` if they are too many to list.
+    pub(crate) fn count_since_log_cut(&self) -> Option<usize> {
+        Some(self.since_log_cut.as_ref()?.as_ref()?.len())
     }
 
     /// Returns the ids that have lost their rows since the base, ascending; `None` if they are too many to list.

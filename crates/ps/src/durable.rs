@@ -196,11 +196,7 @@ pub(crate) fn open_log_at(
     Ok(Some(journal))
 }
 
-fn open(
-    folder: Folder,
-    member: usize,
-    recovered: Option<&Recovered>,
-) -> Result<LogJournal, Error> {
+fn open(folder: Folder, member: usize, recovered: Option<&Recovered>) -> Result<LogJournal, Error> {
     let log = Log::open(folder, recovered.map(|found| &found.last))?;
     let (owner, log_state) = recovered.map_or((0, LogState::default()), |found| {
         (found.owner, found.log_state.clone())

@@ -20,6 +20,7 @@ use trainyard_runtime::blocking;
 
 use crate::durable::{Undecided, has_log, undecided};
 use crate::ending::{End, Ending, Next, Seen};
+use crate::log_cutter::LogCutter;
 use crate::replication::{Replica, Replicas, ShardService, replica_telemetry};
 use crate::service::Service;
 use crate::tensor_service::MessageBudget;
@@ -265,6 +266,7 @@ async fn watch(
     let mut shown = None;
     let mut retired = begun;
     let mut waiting = wait_for_chief(context);
+    let mut cutter = LogCutter::default();
     loop {
         if let Some(failure) = replicas.failure() {
             return Err(failure);
@@ -273,6 +275,7 @@ async fn watch(
             tend_logs(context, replicas).await;
             retired = Instant::now();
         }
+        cutter.look(context, replicas).await;
         let serving = replicas.serving();
         let statuses: Vec<Status> = serving
             .iter()

@@ -80,6 +80,14 @@ impl Telemetry {
             "Bytes of values and slots held."
         );
         describe_gauge!("trainyard_ps_log_bytes", "Bytes of the log of updates.");
+        describe_counter!(
+            "trainyard_ps_log_cuts_total",
+            "Cuts of the log: what had changed since the cut before was written to a file, and the log before it was given up."
+        );
+        describe_counter!(
+            "trainyard_ps_log_cut_bytes_total",
+            "Bytes of the files of cuts."
+        );
         describe_gauge!(
             "trainyard_ps_log_bytes_max",
             "Bytes of the log above which the server requests a checkpoint. After the checkpoint the log starts again."

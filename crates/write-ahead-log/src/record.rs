@@ -3,9 +3,9 @@
 //! ```text
 //!  0  magic      4 bytes
 //!  4  kind       u16
-//!  6  version    u16   of this layout
+//!  6  version    u16   of this layout: 2 with a digest of the body, 3 without
 //!  8  length     u32   bytes of the body
-//! 12  digest     u32   CRC-32C of the body
+//! 12  digest     u32   CRC-32C of the body, or 0
 //! 16  number     u64   the writer's
 //! 24  digest     u32   CRC-32C of the 24 bytes above, the record's place and its file's salt
 //! 28  zero       u32
@@ -25,6 +25,8 @@ pub(crate) const ALIGNMENT: u64 = 8;
 
 const MAGIC: [u8; 4] = *b"TYwr";
 const VERSION: u16 = 2;
+/// Version of a header without a digest of the body.
+const UNCHECKED_VERSION: u16 = 3;
 
 /// A record to be written.
 #[derive(Debug, Clone)]
@@ -33,7 +35,8 @@ pub struct Entry {
     number: u64,
     parts: Vec<Bytes>,
     length: usize,
-    digest: u32,
+    /// Digest of the body; `None` if it is not checked.
+    digest: Option<u32>,
 }
 
 impl Entry {
@@ -43,20 +46,32 @@ impl Entry {
     /// # Panics
     /// The body is longer than [`BODY_BYTES_MAX`].
     pub fn new(kind: u16, parts: Vec<Bytes>) -> Self {
+        let digest = parts
+            .iter()
+            .fold(0, |digest, part| crc32c::crc32c_append(digest, part));
+        Self {
+            digest: Some(digest),
+            ..Self::unchecked(kind, parts)
+        }
+    }
+
+    /// As [`Entry::new`], without a digest of the body. It suits a record that lies in memory until it is read: the header is
+    /// written last, so that a record with a header is whole, and memory is trusted, as that of the process is.
+    ///
+    /// # Panics
+    /// The body is longer than [`BODY_BYTES_MAX`].
+    pub fn unchecked(kind: u16, parts: Vec<Bytes>) -> Self {
         let length = parts.iter().map(Bytes::len).sum();
         assert!(
             length <= BODY_BYTES_MAX,
             "a record of {length} bytes, at most {BODY_BYTES_MAX} may be"
         );
-        let digest = parts
-            .iter()
-            .fold(0, |digest, part| crc32c::crc32c_append(digest, part));
         Self {
             kind,
             number: 0,
             parts,
             length,
-            digest,
+            digest: None,
         }
     }
 
@@ -120,7 +135,8 @@ pub struct Record {
 pub(crate) struct Header {
     pub(crate) kind: u16,
     pub(crate) length: u32,
-    pub(crate) digest: u32,
+    /// Digest of the body; `None` if it is not checked.
+    pub(crate) digest: Option<u32>,
     pub(crate) number: u64,
 }
 
@@ -129,9 +145,10 @@ impl Header {
         let mut out = [0; RECORD_HEADER_BYTES];
         out[..4].copy_from_slice(&MAGIC);
         out[4..6].copy_from_slice(&self.kind.to_le_bytes());
-        out[6..8].copy_from_slice(&VERSION.to_le_bytes());
+        let version = self.digest.map_or(UNCHECKED_VERSION, |_| VERSION);
+        out[6..8].copy_from_slice(&version.to_le_bytes());
         out[8..12].copy_from_slice(&self.length.to_le_bytes());
-        out[12..16].copy_from_slice(&self.digest.to_le_bytes());
+        out[12..16].copy_from_slice(&self.digest.unwrap_or(0).to_le_bytes());
         out[16..24].copy_from_slice(&self.number.to_le_bytes());
         let digest = digest(&out, place, salt);
         out[24..28].copy_from_slice(&digest.to_le_bytes());
@@ -149,15 +166,17 @@ impl Header {
     ) -> Result<Self, (u32, u32)> {
         let expected = digest(bytes, place, salt);
         let found = u32::from_le_bytes(part(bytes, 24));
-        let known =
-            bytes[..4] == MAGIC && bytes[6..8] == VERSION.to_le_bytes() && bytes[28..] == [0; 4];
+        let version = u16::from_le_bytes(part(bytes, 6));
+        let known = bytes[..4] == MAGIC
+            && matches!(version, VERSION | UNCHECKED_VERSION)
+            && bytes[28..] == [0; 4];
         if expected != found || !known {
             return Err((expected, found));
         }
         Ok(Self {
             kind: u16::from_le_bytes(part(bytes, 4)),
             length: u32::from_le_bytes(part(bytes, 8)),
-            digest: u32::from_le_bytes(part(bytes, 12)),
+            digest: (version == VERSION).then(|| u32::from_le_bytes(part(bytes, 12))),
             number: u64::from_le_bytes(part(bytes, 16)),
         })
     }
@@ -187,7 +206,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_header_says_what_it_was_told(
-            kind: u16, length: u32, digest: u32, number: u64, place: u64, segment: u64,
+            kind: u16, length: u32, digest: Option<u32>, number: u64, place: u64, segment: u64,
         ) {
             let header = Header { kind, length, digest, number };
             prop_assert_eq!(Header::decode(&header.encode(place, segment), place, segment), Ok(header));
@@ -197,7 +216,7 @@ mod tests {
 
         #[test]
         fn a_flipped_bit_of_a_header_is_found(number: u64, bit in 0..RECORD_HEADER_BYTES * 8) {
-            let header = Header { kind: 3, length: 5, digest: 9, number };
+            let header = Header { kind: 3, length: 5, digest: Some(9), number };
             let mut bytes = header.encode(72, 4);
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(Header::decode(&bytes, 72, 4).is_err());

@@ -173,7 +173,10 @@ trial!(a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_resto
 fn a_log_that_is_damaged_in_its_middle_is_put_aside_and_the_checkpoint_restored() {
     let trial = with_log_of_a_server(|bytes| {
         let middle = used(bytes) / 4;
-        bytes[middle] ^= 0x10;
+        let header = bytes[middle..]
+            .windows(4)
+            .position(|bytes| bytes == b"TYwr");
+        bytes[middle + header.expect("the header of a record") + 9] ^= 0x10;
     });
     let mut tasks = trial.start_all();
     let line = tasks.servers[1].wait_for("is damaged, and the server has set it aside", LIMIT);

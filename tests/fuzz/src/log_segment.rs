@@ -43,11 +43,7 @@ pub fn run(data: &[u8]) {
     let mut input = Numbers(data);
     let scratch = scratch::folder();
     let path = scratch.path().join("log");
-    let log = Log::open(
-        Folder::open(&path).expect("a folder"),
-        None,
-    )
-    .expect("a log");
+    let log = Log::open(Folder::open(&path).expect("a folder"), None).expect("a log");
     let count = input.below(6);
     let entries: Vec<Entry> = (0..count)
         .map(|place| {

@@ -101,11 +101,7 @@ pub fn run(data: &[u8]) {
         }
         entries.push(Entry::new(kind, vec![Bytes::from(body)]).numbered(number));
     }
-    let log = Log::open(
-        Folder::open(&path).expect("a folder"),
-        None,
-    )
-    .expect("a log");
+    let log = Log::open(Folder::open(&path).expect("a folder"), None).expect("a log");
     log.begin(
         Origin {
             owner: OWNER,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_parameter_store::{Journal, Update};
+use trainyard_parameter_store::{Journal, LogCut, Update};
 use trainyard_write_ahead_log::{Folder, Log, Next, SegmentFile};
 
 use super::{Expected, Problem, Recovered, recover};
@@ -42,6 +42,30 @@ fn bring_back(model_dir: &Path, path: &Path) -> (LocalServer, Result<Option<Reco
     };
     let recovered = recover(&shard, &folder, expected);
     (shard, recovered)
+}
+
+/// Cuts the log in the way that `kind` says.
+fn cut_log(shard: &LocalServer, journal: &LogJournal, kind: u8, model_dir: &Path) {
+    match kind {
+        0..=2 => {
+            let cut = shard.cut_log_now(journal, LogCut::Increment);
+            assert!(cut.expect("there is room").is_some());
+        }
+        3 => {
+            let cut = shard.cut_log_now(journal, LogCut::Whole);
+            assert!(cut.expect("there is room").is_some());
+        }
+        4 => {
+            // The disk is full. The next cut must be whole.
+            journal.request_cut(LogCut::Increment);
+            drop(shard.store().log_snapshot(LogCut::Increment));
+            journal.end_cut(None).expect("nothing to remove");
+            let cut = shard.cut_log_now(journal, LogCut::Whole);
+            assert!(cut.expect("there is room").is_some());
+        }
+        5 => drop(journal.retire(model_dir).expect("removed")),
+        _ => {}
+    }
 }
 
 /// Finished work, its log, and the sizes of the log after each act.
@@ -131,6 +155,51 @@ proptest! {
         }
         (expected.tables, found.tables) = (Vec::new(), Vec::new());
         prop_assert_eq!(found, expected);
+    }
+
+    /// The log is cut again and again, and checkpoints are committed between; the process dies, recovers, works on and dies
+    /// again.
+    #[test]
+    fn a_store_whose_log_was_cut_is_the_store_that_was(
+        update in updates(), acts in acts(), first in any::<prop::sample::Index>(),
+        cuts in prop::collection::vec(0_u8..10, 64),
+    ) {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let model_dir = scratch.path().join("model");
+        let path = scratch.path().join("log");
+        let journal = open_log(&path);
+        let mut worker = Worker::new(&model_dir, update, Some(&journal));
+        let work = |worker: &mut Worker<'_>, journal: &LogJournal, acts: &[Act], cuts: &[u8]| {
+            for (act, kind) in acts.iter().zip(cuts.iter().cycle()) {
+                worker.act(act);
+                cut_log(&worker.shard, journal, *kind, &model_dir);
+            }
+            block_on(journal.commit()).expect("it is written");
+        };
+        let place = first.index(acts.len());
+        let (before, behind) = acts.split_at(place);
+        work(&mut worker, &journal, before, &cuts);
+        let secs = worker.secs;
+        let expected = image(&without_log(update, before));
+        worker.shard = LocalServer::new(0, 2, 2, 1);
+        drop(journal);
+        let (shard, recovered) = bring_back(&model_dir, &path);
+        let recovered = recovered.expect("it is sound").expect("there is a log");
+        shard.store().set_clock(secs);
+        prop_assert_eq!(image(&shard), expected);
+        let folder = Folder::open(&path).expect("it is free");
+        let log = Log::open(folder, Some(&recovered.last)).expect("it opens");
+        let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes)));
+        shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
+        worker.shard = shard;
+        work(&mut worker, &journal, behind, &cuts[place % 7..]);
+        let secs = worker.secs;
+        worker.shard = LocalServer::new(0, 2, 2, 1);
+        drop(journal);
+        let (shard, recovered) = bring_back(&model_dir, &path);
+        recovered.expect("it is sound").expect("there is a log");
+        shard.store().set_clock(secs);
+        prop_assert_eq!(image(&shard), image(&without_log(update, &acts)));
     }
 
     /// The process dies, recovers, works on and dies again.

@@ -117,15 +117,33 @@ impl State {
             self.touched.begin_base();
             self.gone.begin_base();
         }
-        let is_increment = extent == Extent::Increment;
+        let (only, gone) = match extent {
+            Extent::Whole | Extent::Base => (None, None),
+            Extent::Increment => (Some(self.touched.since_base()), self.gone.since_base()),
+            Extent::LogWhole => {
+                self.begin_log_cut();
+                (None, None)
+            }
+            Extent::LogIncrement => match self.begin_log_cut() {
+                (rows, Some(gone)) => (Some(rows), Some(gone)),
+                // The ids are too many to list, so the table is written whole.
+                (_, None) => (None, None),
+            },
+        };
         self.aside = Some(CopyOnWrite {
-            only: is_increment.then(|| self.touched.since_base()),
-            gone: self.gone.since_base().filter(|_| is_increment),
+            only,
+            gone,
             now: now.latest(self.now),
             rows: Changed::of(&self.rows),
             candidates: Changed::of(&self.candidates),
             row_bytes: 0,
         });
+    }
+
+    /// Begins a cut of the log. Returns the rows that have changed since the one before, and the ids that have lost their
+    /// rows; `None` if they are too many to list.
+    pub(super) fn begin_log_cut(&mut self) -> (RowSet, Option<Vec<u64>>) {
+        (self.touched.begin_log_cut(), self.gone.begin_log_cut())
     }
 
     /// Copies the row at a place for the checkpoint. It must be called before the place changes.

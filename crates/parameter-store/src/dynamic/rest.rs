@@ -169,6 +169,59 @@ impl DynamicSlice {
         (touched, whole)
     }
 
+    /// Returns the bytes that have changed since the latest cut of the log, and those of the whole table.
+    pub(crate) fn log_cut_bytes(&self) -> (u64, u64) {
+        let state = self.state.read();
+        let whole = self.bytes();
+        let Some(gone) = state.gone.count_since_log_cut() else {
+            return (whole, whole);
+        };
+        let rows = state.touched.count_since_log_cut(state.rows.len()) as u64;
+        let candidates = state.candidates.len() as u64 * CANDIDATE_BYTES;
+        let touched = rows * (self.row_bytes() + ROW_BYTES) + gone as u64 * 8 + candidates;
+        (touched, whole)
+    }
+
+    /// Makes the rows of now those of the latest cut of the log.
+    pub(crate) fn begin_log_cut(&self) {
+        self.state.write().begin_log_cut();
+    }
+
+    /// Prepares the slice for the rows of a cut of the log, which was made at `now`: removes the rows of the ids in `gone`,
+    /// or of all ids if it is `None`, and all ids without a row. [`DynamicSlice::lay_over`] and
+    /// [`DynamicSlice::has_loaded`] follow.
+    pub(crate) fn begin_lay_over(&self, now: Timestamp, gone: Option<&[u64]>) {
+        let state = &mut *self.state.write();
+        state.now = now;
+        match gone {
+            Some(gone) => {
+                for id in gone {
+                    if let Some(place) = state.rows.place(*id) {
+                        state.remove_row(place, self.width);
+                    }
+                }
+            }
+            None => drop(state.leave_rows(0, self.width)),
+        }
+        state.leave_candidates(0);
+    }
+
+    /// Replaces rows by those of a cut of the log, and adds ids without a row.
+    ///
+    /// # Errors
+    /// The rows do not fit the slice.
+    pub(crate) fn lay_over(&self, lot: &DynamicRows) -> Result<(), Error> {
+        {
+            let state = &mut *self.state.write();
+            for id in &lot.ids {
+                if let Some(place) = state.rows.place(*id) {
+                    state.rows.remove(place);
+                }
+            }
+        }
+        self.load(lot)
+    }
+
     /// Returns the rule for the initial values of ids without a row.
     pub(crate) fn first_rows(&self) -> &FirstRows {
         self.first.rule()

@@ -9,7 +9,7 @@ use crate::dynamic::DynamicSlice;
 use crate::extent::Extent;
 use crate::memory_budget::Reservation;
 use crate::snapshot::SnapshotPermit;
-use crate::{Basis, Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, State};
+use crate::{Basis, CutPurpose, Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, State};
 
 /// Reply to a request for a snapshot at a version.
 #[derive(Debug)]
@@ -148,6 +148,15 @@ impl Store {
         aggregation: &Aggregation,
         basis: Basis,
     ) -> Result<Snapshot, Error> {
+        self.cut_of(aggregation, || self.extent_of(basis))
+    }
+
+    /// As [`Store::cut_now`]. `extent` returns which rows the snapshot reads, its name, and the name of its base.
+    pub(super) fn cut_of(
+        &self,
+        aggregation: &Aggregation,
+        extent: impl FnOnce() -> (Extent, Option<String>, Option<String>),
+    ) -> Result<Snapshot, Error> {
         let permit = SnapshotPermit::take(&self.snapshot_taken)
             .ok_or(Error::NotReady("it writes another checkpoint"))?;
         // Tables are read one after the other, so only the largest copy counts.
@@ -157,24 +166,30 @@ impl Store {
             "the copies of dynamic tables that a checkpoint takes",
         )?;
         let reservation = Reservation::new(copies, &self.memory_budget.copies);
-        let (extent, name, base) = self.extent_of(basis);
+        let (extent, name, base) = extent();
         let variables = Arc::clone(&*self.variables.read());
         let ledger = self.ledger.lock();
         let mut slices: Vec<(u32, SnapshotSlice)> = Vec::with_capacity(self.slices.len());
         for entry in &self.slices {
             let slice = entry.value();
             slice.cut(extent);
-            let snapshot = SnapshotSlice::new(&variables[slice.variable].name, slice);
-            slices.push((*entry.key(), snapshot));
+            let number = *entry.key();
+            let snapshot = SnapshotSlice::new(number, &variables[slice.variable].name, slice);
+            slices.push((number, snapshot));
         }
         slices.sort_by_key(|(number, _)| *number);
         if let Some(journal) = &*self.journal.read() {
-            journal.cut(self.standing_of(&ledger, aggregation.metadata()));
+            let purpose = match extent {
+                Extent::Whole | Extent::Base | Extent::Increment => CutPurpose::Checkpoint,
+                Extent::LogWhole | Extent::LogIncrement => CutPurpose::Log,
+            };
+            journal.cut(purpose, self.standing_of(&ledger, aggregation.metadata()));
         }
         let positions = ledger.sessions.positions();
         let version = ledger.version;
         let global_step = ledger.steps.global_step();
-        let named = |slice: Arc<DynamicSlice>| SnapshotTable {
+        let named = |(number, slice): (u32, Arc<DynamicSlice>)| SnapshotTable {
+            number,
             variable: variables[slice.variable].name.clone(),
             part: slice.part,
             width: slice.width,

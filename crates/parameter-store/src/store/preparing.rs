@@ -148,6 +148,7 @@ impl Store {
         *self.ledger.lock() = ledger;
         control.prepared_epoch = identity.epoch;
         if let Some(journal) = &*self.journal.read() {
+            self.begin_log_cuts();
             journal.begin(control.prepared_epoch, metadata);
         }
         control.layout_fingerprint = prepare.layout_fingerprint;

@@ -151,6 +151,24 @@ impl Tables {
             .unwrap_or(0)
     }
 
+    /// Returns the bytes that have changed since the latest cut of the log, and those of all tables.
+    pub(super) fn log_cut_bytes(&self) -> (u64, u64) {
+        let slices = self.slices.read();
+        let bytes = slices.values().map(|slice| slice.log_cut_bytes());
+        bytes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Makes the rows of now those of the latest cut of the log.
+    pub(super) fn begin_log_cut(&self) {
+        let slices = self.slices.read();
+        slices.values().for_each(|slice| slice.begin_log_cut());
+    }
+
+    /// Returns the slice with this number.
+    pub(super) fn get(&self, number: u32) -> Option<Arc<DynamicSlice>> {
+        self.slices.read().get(&number).cloned()
+    }
+
     /// Makes the latest whole cut the base of increments.
     pub(super) fn commit_base(&self) {
         let slices = self.slices.read();
@@ -165,12 +183,12 @@ impl Tables {
     }
 
     /// Marks the instant of a checkpoint. Returns the slices, in the order of their numbers.
-    pub(super) fn cut(&self, now: Timestamp, extent: Extent) -> Vec<Arc<DynamicSlice>> {
+    pub(super) fn cut(&self, now: Timestamp, extent: Extent) -> Vec<(u32, Arc<DynamicSlice>)> {
         let slices = self.slices.read();
         slices
-            .values()
-            .inspect(|slice| slice.cut(now, extent))
-            .cloned()
+            .iter()
+            .inspect(|(_, slice)| slice.cut(now, extent))
+            .map(|(number, slice)| (*number, Arc::clone(slice)))
             .collect()
     }
 }

@@ -3505,6 +3505,113 @@ pub struct LoggedHead {
     /// changes since the log was begun
     #[prost(uint64, tag = "15")]
     pub changes: u64,
+    /// whether the segment begins at a cut of the log, and at none of a checkpoint
+    #[prost(bool, tag = "16")]
+    pub log_cut: bool,
+}
+/// The first record of a file that holds a cut of the log. Records of rows follow, then CutEnd.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CutHead {
+    /// segment of the log that goes on from the cut
+    #[prost(uint64, tag = "1")]
+    pub segment: u64,
+    /// whether everything is held, and not only what has changed since `previous`
+    #[prost(bool, tag = "2")]
+    pub whole: bool,
+    /// segment of the cut before; 0 = the values of `prepare`
+    #[prost(uint64, tag = "3")]
+    pub previous: u64,
+    /// request that prepared the store; absent if `previous` is not 0
+    #[prost(message, optional, tag = "4")]
+    pub prepare: ::core::option::Option<PrepareRequest>,
+    /// cuts for checkpoints between `previous` and this cut, in order
+    #[prost(message, repeated, tag = "5")]
+    pub checkpoints: ::prost::alloc::vec::Vec<CutCheckpoint>,
+    /// pushes applied
+    #[prost(uint64, tag = "6")]
+    pub version: u64,
+    /// seconds of training
+    #[prost(sint64, tag = "7")]
+    pub seconds: i64,
+    /// with `prepare`: seconds of training when the store was prepared
+    #[prost(uint64, tag = "9")]
+    pub prepared_seconds: u64,
+    /// of a whole cut: the rules for the initial values of its variables, as JSON
+    #[prost(string, repeated, tag = "8")]
+    pub initial_rows: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// A cut of the store for a checkpoint, which may have been committed since.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CutCheckpoint {
+    #[prost(uint64, tag = "1")]
+    pub segment: u64,
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// seconds of training
+    #[prost(uint64, tag = "3")]
+    pub seconds: u64,
+}
+/// Rows of a slice. Their values follow the message, then each slot, as 32-bit floats.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CutRows {
+    #[prost(uint32, tag = "1")]
+    pub slice: u32,
+    /// first row and number of rows of each run of adjacent rows, in turn
+    #[prost(uint32, repeated, tag = "2")]
+    pub runs: ::prost::alloc::vec::Vec<u32>,
+    /// number of slots
+    #[prost(uint32, tag = "3")]
+    pub slots: u32,
+}
+/// Begin of the rows of a slice of a dynamic table.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CutTable {
+    #[prost(uint32, tag = "1")]
+    pub slice: u32,
+    /// whether all rows of the table follow
+    #[prost(bool, tag = "2")]
+    pub whole: bool,
+    /// otherwise: ids that have lost their rows since the cut before, ascending
+    #[prost(fixed64, repeated, tag = "3")]
+    pub gone: ::prost::alloc::vec::Vec<u64>,
+}
+/// Rows of a slice of a dynamic table, by ascending id. Values and slots follow as for CutRows.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CutTableRows {
+    #[prost(uint32, tag = "1")]
+    pub slice: u32,
+    #[prost(fixed64, repeated, tag = "2")]
+    pub ids: ::prost::alloc::vec::Vec<u64>,
+    /// of each id: pushes since its last use
+    #[prost(uint64, repeated, tag = "3")]
+    pub idle_pushes: ::prost::alloc::vec::Vec<u64>,
+    /// of each id: seconds since its last use
+    #[prost(uint64, repeated, tag = "4")]
+    pub idle_seconds: ::prost::alloc::vec::Vec<u64>,
+    /// number of slots
+    #[prost(uint32, tag = "5")]
+    pub slots: u32,
+    #[prost(message, repeated, tag = "6")]
+    pub candidates: ::prost::alloc::vec::Vec<CutCandidate>,
+}
+/// An id without a row.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CutCandidate {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    #[prost(uint64, tag = "2")]
+    pub idle_pushes: u64,
+    #[prost(uint64, tag = "3")]
+    pub idle_seconds: u64,
+    #[prost(uint64, tag = "4")]
+    pub occurrences: u64,
+}
+/// The last record of a cut.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CutEnd {
+    /// number of records before this one
+    #[prost(uint64, tag = "1")]
+    pub records: u64,
 }
 /// The latest session of a task.
 #[derive(Clone, PartialEq, ::prost::Message)]

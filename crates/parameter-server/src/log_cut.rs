@@ -1,0 +1,301 @@
+//! Cuts of the log: what keeps the log of a server short.
+//!
+//! At a cut, the server writes the rows that have changed since the cut before, and the log before the cut is not needed
+//! any more. The cuts form a chain. It begins with a whole cut, with the values that the store was prepared with, or with a
+//! checkpoint that was committed since. A recovery restores the first of them, lays the others over it in order, and
+//! replays the log from the last cut on.
+//!
+//! The files are not flushed: like the log, they outlive the process, and a restart of the machine makes them useless.
+
+pub(crate) mod file;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trainyard_parameter_store::{LogCut, LogCutBytes};
+use trainyard_protocol::v1;
+use trainyard_write_ahead_log::Origin;
+
+use file::{CutError, CutFile};
+
+use crate::LocalServer;
+use crate::background::in_background;
+use crate::journal::LogJournal;
+
+/// Part of the log's memory from which on a cut is made if it is cheap.
+const CHEAP_FROM: u64 = 8;
+/// A cut is cheap if it has at most this part of the bytes of the log.
+const CHEAP_PART: u64 = 16;
+/// Part of the log's memory from which on a cut is made even if it is less cheap.
+const DEAR_FROM: u64 = 2;
+/// A cut that has more than this part of the bytes of the log is not made: writing the log costs less.
+const DEAR_PART: u64 = 2;
+/// Bytes from which parts are counted if the log has no memory.
+const MEMORY_BYTES: u64 = 256 << 20;
+
+/// A cut of the log that has been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    /// Segment that goes on from the cut.
+    segment: u64,
+    bytes: u64,
+}
+
+/// The chain of cuts.
+#[derive(Debug, Clone, Default)]
+pub struct CutChain {
+    held: Vec<Held>,
+    /// The committed checkpoint from which the chain goes on; `None` = the values that the store was prepared with.
+    root: Option<v1::CutCheckpoint>,
+    /// Cuts for checkpoints since the latest cut of the log.
+    checkpoints: Vec<v1::CutCheckpoint>,
+    /// Seconds of training when the store was prepared.
+    prepared_secs: u64,
+    /// Whether the next cut must be whole, because one was not written.
+    lacks_one: bool,
+}
+
+impl CutChain {
+    /// Returns the chain of a log whose store was prepared at so many seconds of training.
+    pub(crate) fn new(prepared_secs: u64) -> Self {
+        Self {
+            prepared_secs,
+            ..Self::default()
+        }
+    }
+
+    /// Returns whether a log of so many bytes may be long enough for a cut.
+    pub(crate) fn may_be_due(log_bytes: u64, memory_bytes: u64) -> bool {
+        let memory = if memory_bytes == 0 {
+            MEMORY_BYTES
+        } else {
+            memory_bytes
+        };
+        log_bytes >= memory / CHEAP_FROM
+    }
+
+    /// Returns the cut to make now, if one is due. The log has `log_bytes` bytes, of which `memory_bytes` may lie in memory.
+    pub(crate) fn due(
+        &self,
+        log_bytes: u64,
+        memory_bytes: u64,
+        cut: LogCutBytes,
+    ) -> Option<LogCut> {
+        let memory = if memory_bytes == 0 {
+            MEMORY_BYTES
+        } else {
+            memory_bytes
+        };
+        let chain: u64 = self.held.iter().map(|held| held.bytes).sum();
+        // A chain with more bytes than the whole is replaced by it: so at most twice the bytes of increments are written,
+        // and a recovery reads at most twice the whole.
+        let is_whole = self.lacks_one || chain + cut.increment > cut.whole.max(memory / CHEAP_FROM);
+        let bytes = if is_whole { cut.whole } else { cut.increment };
+        let is_due = (log_bytes >= memory / CHEAP_FROM && bytes <= log_bytes / CHEAP_PART)
+            || (log_bytes >= memory / DEAR_FROM && bytes <= log_bytes / DEAR_PART);
+        is_due.then_some(if is_whole {
+            LogCut::Whole
+        } else {
+            LogCut::Increment
+        })
+    }
+
+    /// Returns the head of a cut at a segment. `prepare` is the request that prepared the store.
+    pub(crate) fn head(
+        &self,
+        segment: u64,
+        cut: LogCut,
+        prepare: &v1::PrepareRequest,
+    ) -> v1::CutHead {
+        let whole = cut == LogCut::Whole;
+        let previous = self
+            .held
+            .last()
+            .filter(|_| !whole)
+            .map_or(0, |held| held.segment);
+        let root = self.root.iter().filter(|_| previous == 0);
+        v1::CutHead {
+            segment,
+            whole,
+            previous,
+            prepare: (previous == 0 && self.root.is_none()).then(|| prepare.clone()),
+            prepared_seconds: self.prepared_secs,
+            checkpoints: root.chain(&self.checkpoints).copied().collect(),
+            ..v1::CutHead::default()
+        }
+    }
+
+    /// Records a cut for a checkpoint.
+    pub(crate) fn add_checkpoint(&mut self, checkpoint: v1::CutCheckpoint) {
+        self.checkpoints.push(checkpoint);
+    }
+
+    /// Records that a cut of the log has been written.
+    pub(crate) fn hold(&mut self, head: &v1::CutHead, bytes: u64) {
+        if head.whole {
+            self.held.clear();
+            self.lacks_one = false;
+        }
+        self.held.push(Held {
+            segment: head.segment,
+            bytes,
+        });
+        self.checkpoints
+            .retain(|checkpoint| checkpoint.segment > head.segment);
+    }
+
+    /// Records that a cut was not written.
+    pub(crate) fn lose(&mut self) {
+        self.lacks_one = true;
+    }
+
+    /// Records that the checkpoint of the cut at a segment is committed: earlier cuts are not needed any more.
+    pub(crate) fn commit(&mut self, segment: u64) {
+        let checkpoint = |checkpoint: &&v1::CutCheckpoint| checkpoint.segment == segment;
+        if let Some(found) = self.checkpoints.iter().find(checkpoint) {
+            self.root = Some(*found);
+        }
+        self.held.retain(|held| held.segment > segment);
+        self.checkpoints
+            .retain(|checkpoint| checkpoint.segment > segment);
+    }
+
+    /// Returns whether the chain has the cut at a segment.
+    pub(crate) fn needs(&self, segment: u64) -> bool {
+        self.held.iter().any(|held| held.segment == segment)
+    }
+}
+
+/// The state at the begin of a segment: what it is restored from, and the cuts that are laid over it, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Start {
+    /// Request that prepares the store.
+    pub(crate) prepare: v1::PrepareRequest,
+    /// Seconds of training at which the values that it gives were.
+    pub(crate) secs: u64,
+    pub(crate) cuts: Vec<CutFile>,
+    pub(crate) chain: CutChain,
+}
+
+/// Finds the cuts that lead to the state at the begin of a segment; `None` if one is missing. `prepare` is the request of
+/// the segment's head. `committed` returns the request that restores the committed checkpoint of a version.
+///
+/// # Errors
+/// A file cannot be read, or is damaged; or `committed` fails.
+pub(crate) fn find<E: From<CutError>>(
+    folder: &Path,
+    origin: Origin,
+    segment: u64,
+    prepare: &v1::PrepareRequest,
+    mut committed: impl FnMut(Root<'_>) -> Result<Option<v1::PrepareRequest>, E>,
+) -> Result<Option<Start>, E> {
+    let mut start = Start::default();
+    let mut at = segment;
+    let found = loop {
+        let Some(cut) = CutFile::open(folder, origin, at)? else {
+            return Ok(None);
+        };
+        let bytes = std::fs::metadata(file::path_of(folder, at))
+            .map_err(CutError::from)?
+            .len();
+        start.chain.held.insert(0, Held { segment: at, bytes });
+        let head = cut.head.clone();
+        start.cuts.insert(0, cut);
+        if head.whole {
+            break Some(v1::PrepareRequest {
+                checkpoint: String::new(),
+                warm_start: String::new(),
+                ..prepare.clone()
+            });
+        }
+        let mut checkpoint = None;
+        for of in head.checkpoints.iter().rev() {
+            checkpoint = committed(Root::Checkpoint(of.version))?;
+            if checkpoint.is_some() {
+                start.secs = of.seconds;
+                break;
+            }
+        }
+        if checkpoint.is_some() {
+            break checkpoint;
+        }
+        if let Some(prepare) = &head.prepare {
+            start.secs = head.prepared_seconds;
+            start.chain.prepared_secs = head.prepared_seconds;
+            break committed(Root::Prepared(prepare))?;
+        }
+        if head.previous == 0 {
+            break None;
+        }
+        at = head.previous;
+    };
+    let Some(found) = found else { return Ok(None) };
+    start.prepare = found;
+    Ok(Some(start))
+}
+
+/// What a chain may begin with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Root<'a> {
+    /// The committed checkpoint of a version.
+    Checkpoint(u64),
+    /// The values that a request has prepared.
+    Prepared(&'a v1::PrepareRequest),
+}
+
+impl LocalServer {
+    /// Makes a cut of the log: takes a snapshot, and writes it while training goes on. Returns the bytes that were written;
+    /// `None` if another snapshot is in progress.
+    ///
+    /// # Errors
+    /// The cut cannot be written. The log goes on without it.
+    pub async fn cut_log(
+        &self,
+        journal: Arc<LogJournal>,
+        cut: LogCut,
+    ) -> Result<Option<u64>, String> {
+        let Ok(_turn) = self.snapshot_turn.try_lock() else {
+            return Ok(None);
+        };
+        let this = self.clone();
+        let work = move || this.cut_log_now(&journal, cut);
+        in_background("log-cut", work).await?
+    }
+
+    /// As [`LocalServer::cut_log`], on this thread.
+    pub(crate) fn cut_log_now(
+        &self,
+        journal: &LogJournal,
+        cut: LogCut,
+    ) -> Result<Option<u64>, String> {
+        self.tell_time();
+        journal.request_cut(cut);
+        let snapshot = self.store().log_snapshot(cut);
+        let begun = journal.begun_cut();
+        let (Ok(snapshot), Some(begun)) = (snapshot, begun) else {
+            // Nothing has been written, and the rows that have changed are still known.
+            journal.end_cut(None).map_err(|error| error.to_string())?;
+            return Ok(None);
+        };
+        let written = file::write(
+            journal.folder(),
+            begun.origin,
+            begun.head.clone(),
+            &snapshot,
+        );
+        // As long as a snapshot exists, rows are copied before they change.
+        drop(snapshot);
+        match written {
+            Ok(bytes) => {
+                let ended = journal.end_cut(Some((&begun, bytes)));
+                ended.map_err(|error| error.to_string())?;
+                Ok(Some(bytes))
+            }
+            Err(error) => {
+                journal.end_cut(None).map_err(|error| error.to_string())?;
+                let path = file::path_of(journal.folder(), begun.head.segment);
+                Err(format!("cannot write {}: {error}", path.display()))
+            }
+        }
+    }
+}
