@@ -82,10 +82,15 @@ spec:
         {{- end }}
         {{- if .stateDir }}
         - { name: log, mountPath: {{ .stateDir }} }
+        # The log lies in memory that outlives the container, not the pod.
+        - { name: memory, mountPath: /dev/shm }
         {{- end }}
   volumes:
     - { name: files, configMap: { name: {{ .root.Release.Name }} } }
     - { name: shared, persistentVolumeClaim: { claimName: {{ $values.sharedClaim }} } }
+    {{- if .stateDir }}
+    - { name: memory, emptyDir: { medium: Memory } }
+    {{- end }}
     {{- if $values.tls.secret }}
     - { name: tls, secret: { secretName: {{ $values.tls.secret }}-{{ .role }}, defaultMode: 0440 } }
     {{- end }}
