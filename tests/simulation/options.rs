@@ -116,7 +116,12 @@ impl Options {
                 log = job.below(5);
                 if log == 0 { "none" } else { "shared_memory" }
             },
-            shared_memory_bytes_max: if log == 1 { 0 } else { 256 << 20 },
+            // With little memory the log lies on the disk, and is cut again and again.
+            shared_memory_bytes_max: match log {
+                1 => 0,
+                2 | 3 => 64 << 10,
+                _ => 256 << 20,
+            },
             log_bytes_max: if job.below(2) == 0 { 1 << 20 } else { 4 << 30 },
             save_checkpoints_secs: 1 + job.below(3),
             tick: Duration::from_millis([2, 5, 5, 10][network.below(4) as usize]),
