@@ -147,6 +147,8 @@ fn generated_types_stay_behind_their_doors() {
     // A server's log holds requests as they came.
     let log = [
         "journal",
+        "log_cut",
+        "log_cut/file",
         "prepare_request",
         "random_work",
         "record",

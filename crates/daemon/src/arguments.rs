@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::context::SHARED_MEMORY;
+/// Folder of a file system in memory, by default.
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Form of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]

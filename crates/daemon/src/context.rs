@@ -11,14 +11,13 @@ use trainyard_run_config::Job;
 use trainyard_runtime::Network;
 use trainyard_security::{Caller, CredentialSources, Protection, Security, check_exposure};
 
+use crate::arguments::SHARED_MEMORY;
 use crate::{Arguments, Listener, LogFormat, Page, Readiness, Watchdog, listen};
 
 /// Environment variable that describes cluster and task.
 const TF_CONFIG: &str = "TF_CONFIG";
 /// Environment variable in which systemd passes the state directory of a unit.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
-/// Folder of a file system in memory, by default.
-pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Everything that a role gets at its start.
 #[derive(Debug, Clone)]

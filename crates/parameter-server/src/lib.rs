@@ -6,6 +6,7 @@
 
 mod background;
 mod claim;
+mod cutting;
 mod error;
 mod gradients;
 pub mod journal;

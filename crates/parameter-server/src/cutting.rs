@@ -1,0 +1,67 @@
+//! The server's part of a cut of its log: a snapshot, written while training goes on.
+
+use std::sync::Arc;
+
+use trainyard_parameter_store::LogCut;
+
+use crate::LocalServer;
+use crate::background::in_background;
+use crate::journal::LogJournal;
+use crate::log_cut::file;
+
+impl LocalServer {
+    /// Makes a cut of the log: takes a snapshot, and writes it while training goes on. Returns the bytes that were written;
+    /// `None` if another snapshot is in progress.
+    ///
+    /// # Errors
+    /// The cut cannot be written. The log goes on without it.
+    pub async fn cut_log(
+        &self,
+        journal: Arc<LogJournal>,
+        cut: LogCut,
+    ) -> Result<Option<u64>, String> {
+        let Ok(_turn) = self.snapshot_turn.try_lock() else {
+            return Ok(None);
+        };
+        let this = self.clone();
+        let work = move || this.cut_log_now(&journal, cut);
+        in_background("log-cut", work).await?
+    }
+
+    /// As [`LocalServer::cut_log`], on this thread.
+    pub(crate) fn cut_log_now(
+        &self,
+        journal: &LogJournal,
+        cut: LogCut,
+    ) -> Result<Option<u64>, String> {
+        self.tell_time();
+        journal.request_cut(cut);
+        let snapshot = self.store().log_snapshot(cut);
+        let begun = journal.begun_cut();
+        let (Ok(snapshot), Some(begun)) = (snapshot, begun) else {
+            // Nothing has been written, and the rows that have changed are still known.
+            journal.end_cut(None).map_err(|error| error.to_string())?;
+            return Ok(None);
+        };
+        let written = file::write(
+            journal.folder(),
+            begun.origin,
+            begun.head.clone(),
+            &snapshot,
+        );
+        // As long as a snapshot exists, rows are copied before they change.
+        drop(snapshot);
+        match written {
+            Ok(bytes) => {
+                let ended = journal.end_cut(Some((&begun, bytes)));
+                ended.map_err(|error| error.to_string())?;
+                Ok(Some(bytes))
+            }
+            Err(error) => {
+                journal.end_cut(None).map_err(|error| error.to_string())?;
+                let path = file::path_of(journal.folder(), begun.head.segment);
+                Err(format!("cannot write {}: {error}", path.display()))
+            }
+        }
+    }
+}
