@@ -135,28 +135,31 @@ impl Touched {
 
     #[inline]
     pub(crate) fn insert(&mut self, rows: &[u32]) {
-        for set in [&mut self.latest, &mut self.since_log_cut] {
-            if let Some(set) = set {
-                rows.iter().for_each(|row| set.insert(*row));
-            }
+        for set in [&mut self.latest, &mut self.since_log_cut]
+            .into_iter()
+            .flatten()
+        {
+            rows.iter().for_each(|row| set.insert(*row));
         }
     }
 
     pub(crate) fn insert_all(&mut self) {
-        for set in [&mut self.latest, &mut self.since_log_cut] {
-            if let Some(set) = set {
-                *set = RowSet::All;
-            }
+        for set in [&mut self.latest, &mut self.since_log_cut]
+            .into_iter()
+            .flatten()
+        {
+            *set = RowSet::All;
         }
     }
 
     /// Removes a place that holds no row any more.
     pub(crate) fn remove(&mut self, place: u32) {
         self.earlier.remove(place);
-        for set in [&mut self.latest, &mut self.since_log_cut] {
-            if let Some(set) = set {
-                set.remove(place);
-            }
+        for set in [&mut self.latest, &mut self.since_log_cut]
+            .into_iter()
+            .flatten()
+        {
+            set.remove(place);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::record::RECORD_HEADER_BYTES;
 
 /// Zeros of one write where a file system cannot reserve space.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A mapped file. All of its space is reserved, because a write to a page without space would kill the process.
 #[derive(Debug)]

@@ -386,7 +386,7 @@ impl CutFile {
     fn parts(&self, bytes: &Bytes, slots: u32) -> Result<Vec<Vec<f32>>, CutError> {
         let count = 1 + slots as usize;
         let length = bytes.len() / count;
-        if length * count != bytes.len() || length % 4 != 0 {
+        if length * count != bytes.len() || !length.is_multiple_of(4) {
             return Err(self.damaged(format!("{} bytes of {count} parts", bytes.len())));
         }
         let part = |place: usize| {
