@@ -26,7 +26,7 @@ const DEAR_FROM: u64 = 2;
 /// A cut that has more than this part of the bytes of the log is not made: writing the log costs less.
 const DEAR_PART: u64 = 2;
 /// Bytes from which parts are counted if the log has no memory.
-const MEMORY_BYTES: u64 = 256 << 20;
+const MEMORY_BYTES: u64 = 1 << 30;
 
 /// A cut of the log that has been written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

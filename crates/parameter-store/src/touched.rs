@@ -19,16 +19,23 @@ pub(crate) enum RowSet {
 }
 
 impl RowSet {
-    pub(crate) fn insert(&mut self, row: u32) {
+    /// Adds rows.
+    #[inline]
+    fn extend(&mut self, rows: &[u32]) {
+        let Some(last) = rows.iter().max() else {
+            return;
+        };
         if let Self::Empty = self {
             *self = Self::Bits(Vec::new());
         }
         let Self::Bits(words) = self else { return };
-        let word = row as usize / 64;
-        if word >= words.len() {
-            words.resize(word + 1, 0);
+        let count = *last as usize / 64 + 1;
+        if count > words.len() {
+            words.resize(count, 0);
         }
-        words[word] |= 1 << (row % 64);
+        for row in rows {
+            words[*row as usize / 64] |= 1 << (row % 64);
+        }
     }
 
     fn remove(&mut self, row: u32) {
@@ -139,7 +146,7 @@ impl Touched {
             .into_iter()
             .flatten()
         {
-            rows.iter().for_each(|row| set.insert(*row));
+            set.extend(rows);
         }
     }
 
@@ -259,9 +266,7 @@ mod tests {
     fn a_set_lists_its_rows_ascending() {
         let mut set = RowSet::default();
         assert!(rows(&set).is_empty());
-        for row in [130, 0, 63, 64, 130] {
-            set.insert(row);
-        }
+        set.extend(&[130, 0, 63, 64, 130]);
         assert_eq!(rows(&set), [0, 63, 64, 130]);
         assert_eq!(set.count(1000), 4);
         assert!(set.contains(64) && !set.contains(65) && !set.contains(10_000));

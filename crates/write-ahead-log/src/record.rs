@@ -141,7 +141,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    fn encode(&self, place: u64, salt: u64) -> [u8; RECORD_HEADER_BYTES] {
+    pub(crate) fn encode(&self, place: u64, salt: u64) -> [u8; RECORD_HEADER_BYTES] {
         let mut out = [0; RECORD_HEADER_BYTES];
         out[..4].copy_from_slice(&MAGIC);
         out[4..6].copy_from_slice(&self.kind.to_le_bytes());

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use crate::SegmentHeader;
+use crate::record::{ALIGNMENT, Header, RECORD_HEADER_BYTES};
 use crate::segment::SEGMENT_HEADER_BYTES;
-use crate::{Entry, SegmentHeader};
 
 /// Writes a header and records, which a [`Reader`](crate::Reader) reads.
 #[derive(Debug)]
@@ -27,17 +28,30 @@ impl<W: Write> RecordWriter<W> {
         })
     }
 
-    /// Appends a record.
+    /// Appends a record whose body is the concatenation of `parts`, which has at most
+    /// [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX) bytes.
     ///
     /// # Errors
     /// The output cannot be written.
-    pub fn write(&mut self, entry: &Entry) -> io::Result<()> {
-        self.out.write_all(&entry.header(self.place, self.salt))?;
-        for part in entry.parts() {
+    pub fn write(&mut self, kind: u16, parts: &[&[u8]]) -> io::Result<()> {
+        let digest = parts
+            .iter()
+            .fold(0, |digest, part| crc32c::crc32c_append(digest, part));
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let header = Header {
+            kind,
+            length: length as u32,
+            digest: Some(digest),
+            number: 0,
+        };
+        self.out.write_all(&header.encode(self.place, self.salt))?;
+        for part in parts {
             self.out.write_all(part)?;
         }
-        self.out.write_all(&[0; 8][..entry.filling()])?;
-        self.place += entry.bytes();
+        let all = length.next_multiple_of(ALIGNMENT as usize);
+        self.out
+            .write_all(&[0; ALIGNMENT as usize][..all - length])?;
+        self.place += (RECORD_HEADER_BYTES + all) as u64;
         Ok(())
     }
 

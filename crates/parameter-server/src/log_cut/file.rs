@@ -12,9 +12,7 @@ use trainyard_parameter_store::{
 use trainyard_protocol::payload::float_bytes;
 use trainyard_protocol::v1;
 use trainyard_variable::{Candidate, DynamicRows, FirstRows, Idle};
-use trainyard_write_ahead_log::{
-    Entry, Next, Origin, Reader, Record, RecordWriter, SegmentHeader, boot,
-};
+use trainyard_write_ahead_log::{Next, Origin, Reader, Record, RecordWriter, SegmentHeader, boot};
 
 /// Suffix of the names of the files.
 const SUFFIX: &str = ".cut";
@@ -76,18 +74,13 @@ pub(crate) fn remove(folder: &Path, is_needed: impl Fn(u64) -> bool) -> io::Resu
     Ok(())
 }
 
-fn entry(kind: u16, message: &impl prost::Message, parts: Vec<Bytes>) -> Entry {
+/// Returns a message, preceded by its length.
+fn front(message: &impl prost::Message) -> Vec<u8> {
     let mut front = Vec::with_capacity(4 + message.encoded_len());
     front.extend((message.encoded_len() as u32).to_le_bytes());
     // A vector grows as it is written to.
     let _ = message.encode(&mut front);
-    let mut all = vec![front.into()];
-    all.extend(parts);
-    Entry::new(kind, all)
-}
-
-fn floats(values: &[f32]) -> Bytes {
-    Bytes::copy_from_slice(float_bytes(values))
+    front
 }
 
 /// Writes the file of a cut, whole or not at all. Returns its size in bytes.
@@ -126,7 +119,7 @@ pub(crate) fn write(
         out: RecordWriter::new(out, &header)?,
         records: 0,
     };
-    out.add(&entry(HEAD, &head, Vec::new()))?;
+    out.add(HEAD, &head, &[])?;
     for slice in &snapshot.slices {
         out.add_slice(slice)?;
     }
@@ -134,7 +127,7 @@ pub(crate) fn write(
         out.add_table(table)?;
     }
     let records = out.records;
-    out.add(&entry(END, &v1::CutEnd { records }, Vec::new()))?;
+    out.add(END, &v1::CutEnd { records }, &[])?;
     let (_, bytes) = out.out.finish()?;
     #[cfg(feature = "failpoints")]
     fail::fail_point!("ps.log_cut.before_rename");
@@ -151,9 +144,17 @@ struct Cut {
 }
 
 impl Cut {
-    fn add(&mut self, entry: &Entry) -> io::Result<()> {
+    fn add(
+        &mut self,
+        kind: u16,
+        message: &impl prost::Message,
+        parts: &[&[f32]],
+    ) -> io::Result<()> {
         self.records += 1;
-        self.out.write(entry)
+        let front = front(message);
+        let parts = parts.iter().map(|part| float_bytes(part));
+        let parts: Vec<&[u8]> = std::iter::once(&front[..]).chain(parts).collect();
+        self.out.write(kind, &parts)
     }
 
     fn add_slice(&mut self, slice: &SnapshotSlice) -> io::Result<()> {
@@ -183,8 +184,8 @@ impl Cut {
                 }
             }
             let parts = std::iter::once(&stripe.values).chain(&stripe.slots);
-            let parts = parts.map(|part| floats(part)).collect();
-            self.add(&entry(ROWS, &message, parts))?;
+            let parts: Vec<&[f32]> = parts.map(Vec::as_slice).collect();
+            self.add(ROWS, &message, &parts)?;
         }
         Ok(())
     }
@@ -196,7 +197,7 @@ impl Cut {
             whole: gone.is_none(),
             gone: gone.unwrap_or_default(),
         };
-        self.add(&entry(TABLE, &message, Vec::new()))?;
+        self.add(TABLE, &message, &[])?;
         table.read(&mut |lot: DynamicRows| {
             let message = v1::CutTableRows {
                 slice: table.number,
@@ -216,8 +217,8 @@ impl Cut {
                 ids: lot.ids,
             };
             let parts = std::iter::once(&lot.values).chain(&lot.slots);
-            let parts = parts.map(|part| floats(part)).collect();
-            self.add(&entry(TABLE_ROWS, &message, parts))
+            let parts: Vec<&[f32]> = parts.map(Vec::as_slice).collect();
+            self.add(TABLE_ROWS, &message, &parts)
         })
     }
 }

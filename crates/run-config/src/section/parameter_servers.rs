@@ -9,7 +9,7 @@ use crate::{Durability, Guard, Nonfinite};
 const LOG_BYTES_MIN: u64 = 1 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 50;
 /// Bytes of a log in shared memory, by default.
-const SHARED_MEMORY_BYTES: u64 = 256 << 20;
+const SHARED_MEMORY_BYTES: u64 = 1 << 30;
 /// Least memory budget of a server, in bytes.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Latest pushes of a session whose rejections a server counts.
