@@ -3,7 +3,7 @@
 use crate::{Kinds, Section};
 
 /// Declares the kinds of a table. Each kind has its meaning (Markdown, as a documentation comment), its name in the file,
-/// and a variant with the sections of its keys, each declared by [`section!`](crate::section). A section may be in
+/// and a variant with the sections of its keys, each declared by [`section!`](macro@crate::section). A section may be in
 /// several kinds. All rules of its keys let the section be read to its end: `optional` and `or` for values that decide
 /// nothing, and otherwise those that end in `_or_invalid`.
 ///

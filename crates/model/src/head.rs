@@ -116,7 +116,7 @@ impl Head {
     }
 
     /// Writes the gradient of the loss with respect to each logit, and returns the loss. `labels` holds
-    /// [`Head::label_width`] numbers per record.
+    /// `Head::label_width` numbers per record.
     pub fn loss(
         &self,
         logits: &[f32],

@@ -185,7 +185,7 @@ pub async fn read<M: Message + Default>(
 /// Reads a message with backpressure: as soon as its size is known, it waits for `admit`, while the rest stays on the
 /// connection. Returns the result of `admit`, too, if there was a message.
 ///
-/// An admitted message takes memory that others wait for. So it fails after [`MESSAGE_SILENCE_MAX`] without a byte, and
+/// An admitted message takes memory that others wait for. So it fails after `MESSAGE_SILENCE_MAX` without a byte, and
 /// after [`CALL_TIMEOUT`] in total. The caller must be in a runtime with a clock.
 ///
 /// # Errors

@@ -57,7 +57,7 @@ pub fn id_bytes(ids: &[u64]) -> &[u8] {
 /// Returns the ids in `bytes`.
 ///
 /// # Errors
-/// The length is not a multiple of 8, or there are more than [`IDS_MAX`] ids.
+/// The length is not a multiple of 8, or there are more than `IDS_MAX` ids.
 pub fn ids(bytes: &[u8]) -> Result<Vec<u64>, LengthError> {
     let expected = (bytes.len() / 8).min(IDS_MAX) * 8;
     if bytes.len() != expected {

@@ -12,7 +12,7 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-/// Returns a text of a peer for a message or a log: its first [`PEER_TEXT_BYTES_MAX`] bytes, on one line, with control
+/// Returns a text of a peer for a message or a log: its first `PEER_TEXT_BYTES_MAX` bytes, on one line, with control
 /// characters escaped. The function is idempotent for texts that are passed on.
 pub fn shown(text: &str) -> String {
     let begin = cut(text, PEER_TEXT_BYTES_MAX);

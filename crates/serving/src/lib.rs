@@ -44,7 +44,7 @@ pub fn main() -> ExitCode {
 /// Runs the server until a signal stops it, with signal handling and an admin port.
 ///
 /// # Errors
-/// See [`run`]; or the server did not stop within its drain deadline.
+/// See [`run()`]; or the server did not stop within its drain deadline.
 pub fn serve(
     arguments: &ServingArguments,
     service: &ServiceArguments,

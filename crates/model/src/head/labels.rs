@@ -28,7 +28,7 @@ impl Head {
         schema.want(&self.label_column, kind)
     }
 
-    /// Reads the labels of a batch, [`Head::label_width`] numbers per record. A number is 0, 1 or a probability between
+    /// Reads the labels of a batch, `Head::label_width` numbers per record. A number is 0, 1 or a probability between
     /// them, a class number, 0 or 1 for each class, or a number to predict.
     ///
     /// # Errors
