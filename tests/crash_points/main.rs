@@ -22,7 +22,7 @@ struct Arguments {
     /// Seed of that choice.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Tries only the points of daemons whose names hold this: `ps:1 at fsync 2`.
+    /// Tries only the points of daemons whose names hold this: `ps:1 at rename 1`.
     #[arg(long, requires = "daemons")]
     only: Option<String>,
 }

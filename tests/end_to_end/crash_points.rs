@@ -58,10 +58,10 @@ fn a_chief_or_server_that_is_killed_at_a_file_operation_loses_and_repeats_nothin
     });
 }
 
-trial!(a_server_that_is_killed_before_its_first_log_is_on_disk_is_claimed_again, needs Strace);
-fn a_server_that_is_killed_before_its_first_log_is_on_disk_is_claimed_again() {
+trial!(a_server_that_is_killed_before_its_log_has_a_file_is_claimed_again, needs Strace);
+fn a_server_that_is_killed_before_its_log_has_a_file_is_claimed_again() {
     // Its second life knows of no claim, and its chief was told that it is claimed.
-    all_survive(None, Some("ps:1 at fsync 2"), |points| {
+    all_survive(None, Some("ps:1 at rename 1"), |points| {
         points.of_daemons(&mut |line| println!("{line}"))
     });
 }

@@ -48,7 +48,7 @@ pub struct CrashPoints {
     pub sample: Option<usize>,
     /// Of that choice.
     pub seed: u64,
-    /// Tries only the points whose names hold this: `ps:1 at fsync 2`.
+    /// Tries only the points whose names hold this: `ps:1 at rename 1`.
     pub only: Option<String>,
 }
 

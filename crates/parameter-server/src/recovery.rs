@@ -18,7 +18,7 @@ use trainyard_write_ahead_log::{
 };
 
 use crate::LocalServer;
-use crate::log_cut::file::CutError;
+use crate::log_cut::file::{self, CutError};
 use crate::log_cut::{CutChain, Root, Start, find};
 use crate::record::LogState;
 use crate::record::{HEAD, head};
@@ -144,6 +144,7 @@ pub fn recover(
     expected: Expected<'_>,
 ) -> Result<Option<Recovered>, Problem> {
     let started = Instant::now();
+    file::remove_unfinished(folder.path()).map_err(CutError::from)?;
     let mut segments = folder.segments()?;
     if let Some(last) = segments.last()
         && last.boot()?.is_some_and(|of_log| of_log != boot())

@@ -14,7 +14,7 @@
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
@@ -86,6 +86,7 @@ impl MemoryFolder {
         // A log holds gradients, from which data can be inferred.
         let builder = builder.recursive(true).mode(0o700);
         builder.create(all).map_err(Error::io("create", all))?;
+        check_owner(all)?;
         let random = || RandomState::new().build_hasher().finish();
         let path = all.join(format!("{:016x}{:016x}", random(), random()));
         // The log names the folder before it exists, so that no other process takes it for one that no log names.
@@ -103,6 +104,18 @@ impl MemoryFolder {
         let text = path.to_string_lossy();
         std::fs::write(&pointer, text.as_bytes()).map_err(Error::io("write", &pointer))
     }
+}
+
+/// Checks that a folder in a place where everybody may create folders is of this user, and closed to others.
+fn check_owner(folder: &Path) -> Result<(), Error> {
+    let found = std::fs::symlink_metadata(folder).map_err(Error::io("look at", folder))?;
+    let is_own = found.is_dir() && found.uid() == rustix::process::getuid().as_raw();
+    if is_own && found.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let problem = "it must be a folder of this user that no other user may enter";
+    let problem = std::io::Error::new(ErrorKind::PermissionDenied, problem);
+    Err(Error::io("use", folder)(problem))
 }
 
 /// Removes the folders of logs that no longer exist. One that cannot be removed is left for the next call.
@@ -150,5 +163,23 @@ mod tests {
         assert!(kept_path.exists() && used.path.exists() && next.path.exists());
         let again = MemoryFolder::open(&log("kept"), &memory).expect("opened");
         assert_eq!(again.path, kept_path);
+    }
+
+    #[test]
+    fn a_folder_that_others_may_enter_is_not_used() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let scratch = tempfile::tempdir().expect("a folder");
+        let all = scratch.path().join("all");
+        std::fs::create_dir(&all).expect("made");
+        let mode = |mode| std::fs::set_permissions(&all, std::fs::Permissions::from_mode(mode));
+        mode(0o777).expect("changed");
+        let message = check_owner(&all).expect_err("open to all").to_string();
+        assert!(message.contains("no other user may enter"), "{message}");
+        mode(0o700).expect("changed");
+        check_owner(&all).expect("its own");
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink(&all, &link).expect("made");
+        assert!(check_owner(&link).is_err(), "a link may lead anywhere");
     }
 }

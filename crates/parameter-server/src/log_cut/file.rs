@@ -16,6 +16,8 @@ use trainyard_write_ahead_log::{Next, Origin, Reader, Record, RecordWriter, Segm
 
 /// Suffix of the names of the files.
 const SUFFIX: &str = ".cut";
+/// Extension of the file of a cut that is being written.
+const UNFINISHED: &str = "unfinished";
 /// Kinds of records.
 const HEAD: u16 = 1;
 const ROWS: u16 = 2;
@@ -74,6 +76,20 @@ pub(crate) fn remove(folder: &Path, is_needed: impl Fn(u64) -> bool) -> io::Resu
     Ok(())
 }
 
+/// Removes the file of a cut that an earlier process has not finished.
+///
+/// # Errors
+/// The folder cannot be read, or a file cannot be removed.
+pub(crate) fn remove_unfinished(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == UNFINISHED) {
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns a message, preceded by its length.
 fn front(message: &impl prost::Message) -> Vec<u8> {
     let mut front = Vec::with_capacity(4 + message.encoded_len());
@@ -106,7 +122,7 @@ pub(crate) fn write(
     head.version = snapshot.version;
     head.seconds = snapshot.secs;
     let path = path_of(folder, head.segment);
-    let written = path.with_extension("tmp");
+    let written = path.with_extension(UNFINISHED);
     let header = SegmentHeader {
         origin,
         number: head.segment,
