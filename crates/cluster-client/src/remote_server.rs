@@ -34,7 +34,7 @@ const STEP: &str = "/trainyard.v1.ParameterService/Step";
 /// The pushes that name their selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Selections {
-    /// Those whose pull has not named it.
+    /// Selections whose pull has not named it.
     OfThePull,
     /// All.
     Named,

@@ -134,6 +134,15 @@ mod tests {
         }
     }
 
+    /// Returns the request of a task whose previous group has generation `from`; 0 = none.
+    fn request(index: usize, session: u64, from: u64) -> JoinRequest {
+        JoinRequest {
+            task: task(index),
+            session,
+            from,
+        }
+    }
+
     fn here(indices: &[usize]) -> Vec<(Task, u64)> {
         indices.iter().map(|index| (task(*index), 1)).collect()
     }
@@ -142,18 +151,8 @@ mod tests {
     fn the_first_group_waits_for_every_task() {
         let mut groups = Rendezvous::default();
         let expected = [task(0), task(1), task(2)];
-        let mut ask = |index: usize, now| {
-            groups.ask(
-                now,
-                JoinRequest {
-                    task: task(index),
-                    session: 1,
-                    from: 0,
-                },
-                &here(&[0, 1, 2]),
-                &expected,
-            )
-        };
+        let mut ask =
+            |index: usize, now| groups.ask(now, request(index, 1, 0), &here(&[0, 1, 2]), &expected);
         assert_eq!(ask(1, MOMENT), Err(vec![task(0), task(2)]));
         assert_eq!(ask(0, 100 * GRACE), Err(vec![task(2)]));
         let formed = Group {
@@ -172,57 +171,21 @@ mod tests {
         let mut groups = Rendezvous::default();
         let expected = [task(0), task(1), task(2)];
         for index in 0..3 {
-            drop(groups.ask(
-                MOMENT,
-                JoinRequest {
-                    task: task(index),
-                    session: 1,
-                    from: 0,
-                },
-                &here(&[0, 1, 2]),
-                &expected,
-            ));
+            drop(groups.ask(MOMENT, request(index, 1, 0), &here(&[0, 1, 2]), &expected));
         }
         // Task 2 dies. The others request a group while its lease has not expired.
         let all = here(&[0, 1, 2]);
         assert_eq!(
-            groups.ask(
-                MOMENT,
-                JoinRequest {
-                    task: task(0),
-                    session: 1,
-                    from: 1
-                },
-                &all,
-                &expected
-            ),
+            groups.ask(MOMENT, request(0, 1, 1), &all, &expected),
             Err(vec![task(1), task(2)])
         );
         assert_eq!(
-            groups.ask(
-                2 * MOMENT,
-                JoinRequest {
-                    task: task(1),
-                    session: 1,
-                    from: 1
-                },
-                &all,
-                &expected
-            ),
+            groups.ask(2 * MOMENT, request(1, 1, 1), &all, &expected),
             Err(vec![task(2)])
         );
         let later = 2 * GRACE;
         let formed = groups
-            .ask(
-                later,
-                JoinRequest {
-                    task: task(0),
-                    session: 1,
-                    from: 1,
-                },
-                &all,
-                &expected,
-            )
+            .ask(later, request(0, 1, 1), &all, &expected)
             .expect("formed");
         assert_eq!(
             formed,
@@ -232,70 +195,25 @@ mod tests {
             }
         );
         assert_eq!(
-            groups.ask(
-                later,
-                JoinRequest {
-                    task: task(1),
-                    session: 1,
-                    from: 1
-                },
-                &all,
-                &expected
-            ),
+            groups.ask(later, request(1, 1, 1), &all, &expected),
             Ok(formed)
         );
         // Task 2 is back in another session, and waits for the others without limit.
         let all = [(task(0), 1), (task(1), 1), (task(2), 2)];
         assert_eq!(
-            groups.ask(
-                9 * GRACE,
-                JoinRequest {
-                    task: task(2),
-                    session: 2,
-                    from: 0
-                },
-                &all,
-                &expected
-            ),
+            groups.ask(9 * GRACE, request(2, 2, 0), &all, &expected),
             Err(vec![task(0), task(1)])
         );
         assert_eq!(groups.awaited(), 2);
         assert!(
             groups
-                .ask(
-                    99 * GRACE,
-                    JoinRequest {
-                        task: task(2),
-                        session: 2,
-                        from: 0
-                    },
-                    &all,
-                    &expected
-                )
+                .ask(99 * GRACE, request(2, 2, 0), &all, &expected)
                 .is_err()
         );
-        let waits = groups.ask(
-            99 * GRACE,
-            JoinRequest {
-                task: task(0),
-                session: 1,
-                from: 2,
-            },
-            &all,
-            &expected,
-        );
+        let waits = groups.ask(99 * GRACE, request(0, 1, 2), &all, &expected);
         assert_eq!(waits, Err(vec![task(1)]));
         let formed = groups
-            .ask(
-                99 * GRACE,
-                JoinRequest {
-                    task: task(1),
-                    session: 1,
-                    from: 2,
-                },
-                &all,
-                &expected,
-            )
+            .ask(99 * GRACE, request(1, 1, 2), &all, &expected)
             .expect("formed");
         assert_eq!(formed.members, [task(0), task(1), task(2)]);
     }

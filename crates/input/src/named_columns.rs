@@ -118,7 +118,8 @@ impl NamedColumns {
     /// The first column that does not have so many rows, and its number of rows. The caller has left values out.
     pub fn finish(&self, mut batch: Batch, rows: usize) -> Result<Batch, (usize, usize)> {
         for (place, fields) in self.fields.iter().enumerate() {
-            let (column, field) = (&batch.columns[fields[0]], &self.schema.fields[fields[0]]);
+            let column = &batch.columns[fields[0]];
+            let field = &self.schema.fields[fields[0]];
             let given = match (&column.offsets, &field.kind) {
                 (Some(offsets), _) => offsets.len() - 1,
                 (None, FieldKind::Float { width, .. }) => column.cells.len() / (*width).max(1),

@@ -36,11 +36,13 @@ impl LocalServer {
     ) -> Result<Option<u64>, String> {
         self.tell_time();
         journal.request_cut(cut);
-        let snapshot = self.store().log_snapshot(cut);
-        let begun = journal.begun_cut();
-        let (Ok(snapshot), Some(begun)) = (snapshot, begun) else {
-            // Nothing has been written, and the rows that have changed are still known.
-            journal.end_cut(None).map_err(|error| error.to_string())?;
+        let Ok(snapshot) = self.store().log_snapshot(cut) else {
+            journal.withdraw_cut();
+            return Ok(None);
+        };
+        let Some(begun) = journal.begun_cut() else {
+            // The log is closed.
+            journal.lose_cut();
             return Ok(None);
         };
         let written = file::write(
@@ -53,12 +55,12 @@ impl LocalServer {
         drop(snapshot);
         match written {
             Ok(bytes) => {
-                let ended = journal.end_cut(Some((&begun, bytes)));
-                ended.map_err(|error| error.to_string())?;
+                let held = journal.hold_cut(&begun, bytes);
+                held.map_err(|error| error.to_string())?;
                 Ok(Some(bytes))
             }
             Err(error) => {
-                journal.end_cut(None).map_err(|error| error.to_string())?;
+                journal.lose_cut();
                 let path = file::path_of(journal.folder(), begun.head.segment);
                 Err(format!("cannot write {}: {error}", path.display()))
             }

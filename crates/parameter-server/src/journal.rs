@@ -246,11 +246,14 @@ impl LogJournal {
         if !CutChain::may_be_due(log_bytes, memory_bytes) || locked(&self.log_cut).is_some() {
             return None;
         }
-        let log_state = locked(&self.log_state);
-        if log_state.prepared_epoch == 0 {
+        if locked(&self.log_state).prepared_epoch == 0 {
             return None;
         }
-        log_state.chain.due(log_bytes, memory_bytes, bytes())
+        // A snapshot waits for the lock of the state, so that it is free while rows are counted.
+        let bytes = bytes();
+        locked(&self.log_state)
+            .chain
+            .due(log_bytes, memory_bytes, bytes)
     }
 
     /// Prepares for the snapshot of a cut of the log.
@@ -263,20 +266,23 @@ impl LogJournal {
         locked(&self.log_cut).as_ref()?.begun.clone()
     }
 
-    /// Ends a cut of the log. If it was written, it has `bytes` bytes, and the segments before it go.
+    /// Ends a cut whose snapshot could not be taken. The rows that have changed are still known.
+    pub(crate) fn withdraw_cut(&self) {
+        *locked(&self.log_cut) = None;
+    }
+
+    /// Ends a cut whose snapshot was taken and could not be written. The next cut is whole.
+    pub(crate) fn lose_cut(&self) {
+        self.withdraw_cut();
+        locked(&self.log_state).chain.lose();
+    }
+
+    /// Ends a cut that was written with `bytes` bytes. The segments before it go.
     ///
     /// # Errors
     /// A file cannot be removed.
-    pub(crate) fn end_cut(&self, cut: Option<(&BegunCut, u64)>) -> Result<(), Error> {
-        let begun = locked(&self.log_cut)
-            .take()
-            .and_then(|request| request.begun);
-        let Some((cut, bytes)) = cut else {
-            if begun.is_some() {
-                locked(&self.log_state).chain.lose();
-            }
-            return Ok(());
-        };
+    pub(crate) fn hold_cut(&self, cut: &BegunCut, bytes: u64) -> Result<(), Error> {
+        self.withdraw_cut();
         let is_current = {
             let mut log_state = locked(&self.log_state);
             let is_current = log_state.prepared_epoch == cut.origin.prepared_epoch;

@@ -17,16 +17,16 @@ use trainyard_write_ahead_log::Origin;
 
 use file::{CutError, CutFile};
 
-/// Part of the log's memory from which on a cut is made if it is cheap.
-const CHEAP_FROM: u64 = 8;
-/// A cut is cheap if it has at most this part of the bytes of the log.
-const CHEAP_PART: u64 = 16;
-/// Part of the log's memory from which on a cut is made even if it is less cheap.
-const DEAR_FROM: u64 = 2;
-/// A cut that has more than this part of the bytes of the log is not made: writing the log costs less.
-const DEAR_PART: u64 = 2;
-/// Bytes from which parts are counted if the log has no memory.
-const MEMORY_BYTES: u64 = 1 << 30;
+/// A log that has one in so many bytes of its memory is cut if the cut is cheap.
+const CHEAP_LOG_DIVISOR: u64 = 8;
+/// A cut is cheap if it has at most one in so many bytes of the log.
+const CHEAP_CUT_DIVISOR: u64 = 16;
+/// A log that has one in so many bytes of its memory is cut even if the cut is less cheap.
+const DEAR_LOG_DIVISOR: u64 = 2;
+/// A cut that has more than one in so many bytes of the log is not made: writing the log costs less.
+const DEAR_CUT_DIVISOR: u64 = 2;
+/// Memory from which parts are counted if the log has none, in bytes.
+const ASSUMED_MEMORY_BYTES: u64 = 1 << 30;
 
 /// A cut of the log that has been written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct CutChain {
     checkpoints: Vec<v1::CutCheckpoint>,
     /// Seconds of training when the store was prepared.
     prepared_secs: u64,
-    /// Whether the next cut must be whole, because one was not written.
+    /// A cut was not written, so the next one must be whole.
     lacks_one: bool,
 }
 
@@ -61,12 +61,7 @@ impl CutChain {
 
     /// Returns whether a log of so many bytes may be long enough for a cut.
     pub(crate) fn may_be_due(log_bytes: u64, memory_bytes: u64) -> bool {
-        let memory = if memory_bytes == 0 {
-            MEMORY_BYTES
-        } else {
-            memory_bytes
-        };
-        log_bytes >= memory / CHEAP_FROM
+        log_bytes >= cheap_log_bytes(memory_bytes)
     }
 
     /// Returns the cut to make now, if one is due. The log has `log_bytes` bytes, of which `memory_bytes` may lie in memory.
@@ -76,18 +71,15 @@ impl CutChain {
         memory_bytes: u64,
         cut: LogCutBytes,
     ) -> Option<LogCut> {
-        let memory = if memory_bytes == 0 {
-            MEMORY_BYTES
-        } else {
-            memory_bytes
-        };
+        let cheap_log = cheap_log_bytes(memory_bytes);
+        let dear_log = counted_memory_bytes(memory_bytes) / DEAR_LOG_DIVISOR;
         let chain: u64 = self.held.iter().map(|held| held.bytes).sum();
         // A chain with more bytes than the whole is replaced by it: so at most twice the bytes of increments are written,
         // and a recovery reads at most twice the whole.
-        let is_whole = self.lacks_one || chain + cut.increment > cut.whole.max(memory / CHEAP_FROM);
+        let is_whole = self.lacks_one || chain + cut.increment > cut.whole.max(cheap_log);
         let bytes = if is_whole { cut.whole } else { cut.increment };
-        let is_due = (log_bytes >= memory / CHEAP_FROM && bytes <= log_bytes / CHEAP_PART)
-            || (log_bytes >= memory / DEAR_FROM && bytes <= log_bytes / DEAR_PART);
+        let is_due = (log_bytes >= cheap_log && bytes <= log_bytes / CHEAP_CUT_DIVISOR)
+            || (log_bytes >= dear_log && bytes <= log_bytes / DEAR_CUT_DIVISOR);
         is_due.then_some(if is_whole {
             LogCut::Whole
         } else {
@@ -159,6 +151,20 @@ impl CutChain {
     pub(crate) fn needs(&self, segment: u64) -> bool {
         self.held.iter().any(|held| held.segment == segment)
     }
+}
+
+/// Returns the memory of which a log's length is counted in parts.
+fn counted_memory_bytes(memory_bytes: u64) -> u64 {
+    if memory_bytes == 0 {
+        ASSUMED_MEMORY_BYTES
+    } else {
+        memory_bytes
+    }
+}
+
+/// Returns the length from which on a log is cut if the cut is cheap.
+fn cheap_log_bytes(memory_bytes: u64) -> u64 {
+    counted_memory_bytes(memory_bytes) / CHEAP_LOG_DIVISOR
 }
 
 /// The state at the begin of a segment: what it is restored from, and the cuts that are laid over it, in order.

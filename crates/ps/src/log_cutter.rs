@@ -11,7 +11,7 @@ use crate::replication::Replicas;
 pub(crate) struct LogCutter {
     /// The cut that is being written.
     cut: Option<tokio::task::JoinHandle<Result<Option<u64>, String>>>,
-    /// Whether the latest cut could not be written.
+    /// The latest cut could not be written.
     has_failed: bool,
 }
 

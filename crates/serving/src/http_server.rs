@@ -149,7 +149,7 @@ async fn respond(
     response
 }
 
-/// What a request names, by protocol.
+/// The target of a request, by protocol.
 enum Target<'a> {
     TensorFlow(rest::Target<'a>),
     Inference(inference::Target<'a>),

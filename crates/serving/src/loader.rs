@@ -188,7 +188,8 @@ fn look(
                 .map_err(|mut problems| problems.swap_remove(0))?;
             let Some(job) = job else { return Ok(None) };
             let model = build(&job).map_err(Diagnostic::from)?;
-            let (job, model) = (Arc::new(job), Arc::<AnyModel>::from(model));
+            let job = Arc::new(job);
+            let model = Arc::<AnyModel>::from(model);
             following.model = Some((Arc::clone(&job), Arc::clone(&model)));
             (job, model)
         }

@@ -154,7 +154,8 @@ mod tests {
         let first = MemoryFolder::open(&log("first"), &memory).expect("opened");
         let kept = MemoryFolder::open(&log("kept"), &memory).expect("opened");
         let used = MemoryFolder::open(&log("used"), &memory).expect("opened");
-        let (first_path, kept_path) = (first.path.clone(), kept.path.clone());
+        let first_path = first.path.clone();
+        let kept_path = kept.path.clone();
         drop((first, kept));
         std::fs::remove_dir_all(scratch.path().join("first")).expect("removed");
         std::fs::remove_dir_all(scratch.path().join("used")).expect("removed");

@@ -114,11 +114,16 @@ impl SegmentHeader {
         })
     }
 
-    /// Returns the number that the digest of each record in this file covers. A file is used again for later segments,
-    /// whose records are thereby told from those that it had before.
+    /// Returns the salt of the file.
     pub(crate) fn salt(&self) -> u64 {
-        self.number << PART_BITS | u64::from(self.part)
+        salt(self.number, self.part)
     }
+}
+
+/// Returns the number that the digest of each record in a file covers. A file is used again for later segments, whose
+/// records are thereby told from those that it had before.
+pub(crate) fn salt(segment: u64, part: u32) -> u64 {
+    segment << PART_BITS | u64::from(part)
 }
 
 fn part<const N: usize>(bytes: &[u8; SEGMENT_HEADER_BYTES], at: usize) -> [u8; N] {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::folder::{FREE, remove};
 use crate::mapped_file::{END_BYTES, MappedFile};
-use crate::segment::{SEGMENT_HEADER_BYTES, boot};
+use crate::segment::{SEGMENT_HEADER_BYTES, boot, salt};
 use crate::segment_file::file_name;
 use crate::{EarlierSegments, Entry, Error, Folder, Origin, SegmentFile, SegmentHeader};
 
@@ -253,14 +253,7 @@ impl Writer {
         let Some(file) = self.files.back_mut() else {
             return Ok(());
         };
-        let salt = SegmentHeader {
-            origin: self.origin,
-            number: file.segment,
-            boot: self.boot,
-            part: file.part,
-            previous_bytes: 0,
-        }
-        .salt();
+        let salt = salt(file.segment, file.part);
         if let Some(mapped) = &mut file.mapped {
             let header = entry.header(file.used, salt);
             let parts = entry.parts().iter().map(|part| &part[..]);

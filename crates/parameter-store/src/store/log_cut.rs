@@ -7,7 +7,7 @@ use crate::extent::Extent;
 use crate::lru::Timestamp;
 use crate::{Error, Snapshot, State};
 
-/// What a cut of the log holds.
+/// Rows that a cut of the log holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogCut {
     /// Everything.

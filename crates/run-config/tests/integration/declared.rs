@@ -124,7 +124,8 @@ fn rows_of_kinds(kinds: &Kinds) -> String {
                 Preset::Required | Preset::Words(_) => format!("`{}`", key.name),
             })
             .collect();
-        let (name, meaning) = (kind.name, kind.meaning.trim());
+        let name = kind.name;
+        let meaning = kind.meaning.trim();
         rows.push_str(&format!("| `{name}` | {} | {meaning} |\n", keys.join(", ")));
     }
     rows

@@ -61,7 +61,7 @@ const TIME_UNITS: [(&str, TimeUnit); 2] = [
 /// Numbers that replace missing values.
 #[derive(Debug, Clone)]
 pub(crate) enum Defaults {
-    /// One number for all positions.
+    /// The same number for all positions.
     Alike(f32),
     /// A number for each position.
     Each(Vec<f32>),
