@@ -1,10 +1,10 @@
-//! TensorFlow's V2 checkpoints ("tensor bundles"), read without TensorFlow.
+//! TensorFlow's V2 checkpoints ("tensor bundles"), read and written without TensorFlow.
 //!
 //! A checkpoint `model.ckpt-30` is a sorted table `model.ckpt-30.index`, which lists every tensor, and data files
 //! `model.ckpt-30.data-00000-of-00001`, which hold the values. The reader exists so that TensorFlow models can
-//! be imported. It trusts no file: [`Bundle::open`] checks every length, offset and count against the files and against
-//! named limits before it allocates memory, and a checksum covers every byte that is read. The format is that of
-//! `tensorflow/core/util/tensor_bundle`.
+//! be imported, and [`BundleWriter`] so that models can be exported. The reader trusts no file: [`Bundle::open`] checks
+//! every length, offset and count against the files and against named limits before it allocates memory, and a
+//! checksum covers every byte that is read. The format is that of `tensorflow/core/util/tensor_bundle`.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), trainyard_tensorflow_formats::tensor_bundle::Error> {
@@ -34,9 +34,12 @@ mod shard;
 mod stored;
 mod strings;
 mod table;
+mod table_writer;
 mod tensor;
+mod writer;
 
 pub use bundle::Bundle;
 pub use dtype::{DType, bf16_to_f32, f16_to_f32};
 pub use error::Error;
 pub use tensor::{Tensor, TensorInfo, Values};
+pub use writer::{BundleWriter, TensorSpec, WriteError};

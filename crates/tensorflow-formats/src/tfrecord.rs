@@ -6,6 +6,6 @@ mod frame;
 mod records;
 
 pub use checksum::masked;
-pub(crate) use checksum::unmasked;
+pub(crate) use checksum::{mask, unmasked};
 pub use frame::{FOOTER_BYTES, HEADER_BYTES, write_frame};
 pub use records::{Damaged, Records};

@@ -14,9 +14,9 @@ use crate::tensor_bundle::block::Entries;
 use crate::tensor_bundle::cursor::Cursor;
 
 /// The last eight bytes of a table.
-const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+pub(crate) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 /// Bytes of the footer: two handles, padding, magic number.
-const FOOTER_BYTES: usize = 48;
+pub(crate) const FOOTER_BYTES: usize = 48;
 /// Bytes after a block: compression, checksum.
 const TRAILER_BYTES: usize = 5;
 /// Largest block after decompression, in bytes. TensorFlow begins a new block after 256 KiB.
@@ -26,7 +26,7 @@ const ENTRIES_MAX: u64 = 1 << 20;
 /// Most bytes of all keys and values, with keys restored and blocks decompressed.
 const TABLE_BYTES_MAX: u64 = 512 << 20;
 
-const NO_COMPRESSION: u8 = 0;
+pub(crate) const NO_COMPRESSION: u8 = 0;
 const SNAPPY_COMPRESSION: u8 = 1;
 
 /// Location of a block.

@@ -8,9 +8,14 @@ const MASK_DELTA: u32 = 0xa282_ead8;
 #[inline]
 #[must_use]
 pub fn masked(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
-        .rotate_right(15)
-        .wrapping_add(MASK_DELTA)
+    mask(crc32c::crc32c(bytes))
+}
+
+/// Returns the masked form of a crc32c.
+#[inline]
+#[must_use]
+pub(crate) fn mask(crc32c: u32) -> u32 {
+    crc32c.rotate_right(15).wrapping_add(MASK_DELTA)
 }
 
 /// Returns the crc32c of its masked form.
