@@ -7,7 +7,7 @@ use std::path::Path;
 
 use trainyard_testing::generated;
 
-const FILES: [&str; 2] = ["event", "tensor_bundle"];
+const FILES: [&str; 4] = ["event", "saved_model", "tensor_bundle", "variable"];
 
 #[test]
 fn committed_code_is_what_the_definitions_give() {
@@ -17,6 +17,8 @@ fn committed_code_is_what_the_definitions_give() {
         let descriptors = protox::compile(files, [root.join("../../proto")]);
         let descriptors = descriptors.expect("proto/ compiles");
         let mut config = prost_build::Config::new();
+        // Maps in the order of their keys: the same model gives the same bytes.
+        config.btree_map(["."]);
         config.out_dir(folder);
         config.compile_fds(descriptors).expect("code is generated");
     });

@@ -85,6 +85,7 @@ impl Event {
             dtype: DataType::DtString.into(),
             tensor_shape: Some(TensorShapeProto::default()),
             string_val: vec![text.into_bytes()],
+            ..TensorProto::default()
         };
         let value = Value {
             tag: tag.to_owned(),

@@ -28,6 +28,8 @@ pub enum DataType {
     DtBool = 10,
     DtBfloat16 = 14,
     DtHalf = 19,
+    /// a handle of a variable or of a lookup table
+    DtResource = 20,
 }
 impl DataType {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -46,6 +48,7 @@ impl DataType {
             Self::DtBool => "DT_BOOL",
             Self::DtBfloat16 => "DT_BFLOAT16",
             Self::DtHalf => "DT_HALF",
+            Self::DtResource => "DT_RESOURCE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -61,6 +64,7 @@ impl DataType {
             "DT_BOOL" => Some(Self::DtBool),
             "DT_BFLOAT16" => Some(Self::DtBfloat16),
             "DT_HALF" => Some(Self::DtHalf),
+            "DT_RESOURCE" => Some(Self::DtResource),
             _ => None,
         }
     }
@@ -71,6 +75,9 @@ pub struct TensorProto {
     pub dtype: i32,
     #[prost(message, optional, tag = "2")]
     pub tensor_shape: ::core::option::Option<TensorShapeProto>,
+    /// numbers, little-endian
+    #[prost(bytes = "vec", tag = "4")]
+    pub tensor_content: ::prost::alloc::vec::Vec<u8>,
     #[prost(bytes = "vec", repeated, tag = "8")]
     pub string_val: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
@@ -203,6 +210,237 @@ pub mod session_log {
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AttrValue {
+    #[prost(oneof = "attr_value::Value", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    pub value: ::core::option::Option<attr_value::Value>,
+}
+/// Nested message and enum types in `AttrValue`.
+pub mod attr_value {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct ListValue {
+        #[prost(bytes = "vec", repeated, tag = "2")]
+        pub s: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+        #[prost(int64, repeated, tag = "3")]
+        pub i: ::prost::alloc::vec::Vec<i64>,
+        #[prost(float, repeated, tag = "4")]
+        pub f: ::prost::alloc::vec::Vec<f32>,
+        #[prost(bool, repeated, tag = "5")]
+        pub b: ::prost::alloc::vec::Vec<bool>,
+        #[prost(enumeration = "super::DataType", repeated, tag = "6")]
+        pub r#type: ::prost::alloc::vec::Vec<i32>,
+        #[prost(message, repeated, tag = "7")]
+        pub shape: ::prost::alloc::vec::Vec<super::TensorShapeProto>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Value {
+        #[prost(message, tag = "1")]
+        List(ListValue),
+        #[prost(bytes, tag = "2")]
+        S(::prost::alloc::vec::Vec<u8>),
+        #[prost(int64, tag = "3")]
+        I(i64),
+        #[prost(float, tag = "4")]
+        F(f32),
+        #[prost(bool, tag = "5")]
+        B(bool),
+        #[prost(enumeration = "super::DataType", tag = "6")]
+        Type(i32),
+        #[prost(message, tag = "7")]
+        Shape(super::TensorShapeProto),
+        #[prost(message, tag = "8")]
+        Tensor(super::TensorProto),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VersionDef {
+    #[prost(int32, tag = "1")]
+    pub producer: i32,
+    #[prost(int32, tag = "2")]
+    pub min_consumer: i32,
+    #[prost(int32, repeated, tag = "3")]
+    pub bad_consumers: ::prost::alloc::vec::Vec<i32>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NodeDef {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub op: ::prost::alloc::string::String,
+    /// `node`, `node:output`, or `^node` for an order without a value
+    #[prost(string, repeated, tag = "3")]
+    pub input: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, tag = "4")]
+    pub device: ::prost::alloc::string::String,
+    #[prost(btree_map = "string, message", tag = "5")]
+    pub attr: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        AttrValue,
+    >,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GraphDef {
+    #[prost(message, repeated, tag = "1")]
+    pub node: ::prost::alloc::vec::Vec<NodeDef>,
+    #[prost(message, optional, tag = "4")]
+    pub versions: ::core::option::Option<VersionDef>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SaverDef {
+    #[prost(string, tag = "1")]
+    pub filename_tensor_name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub save_tensor_name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub restore_op_name: ::prost::alloc::string::String,
+    #[prost(int32, tag = "4")]
+    pub max_to_keep: i32,
+    #[prost(bool, tag = "5")]
+    pub sharded: bool,
+    #[prost(float, tag = "6")]
+    pub keep_checkpoint_every_n_hours: f32,
+    #[prost(enumeration = "saver_def::CheckpointFormatVersion", tag = "7")]
+    pub version: i32,
+}
+/// Nested message and enum types in `SaverDef`.
+pub mod saver_def {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum CheckpointFormatVersion {
+        Legacy = 0,
+        V1 = 1,
+        V2 = 2,
+    }
+    impl CheckpointFormatVersion {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Legacy => "LEGACY",
+                Self::V1 => "V1",
+                Self::V2 => "V2",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "LEGACY" => Some(Self::Legacy),
+                "V1" => Some(Self::V1),
+                "V2" => Some(Self::V2),
+                _ => None,
+            }
+        }
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct MetaGraphDef {
+    #[prost(message, optional, tag = "1")]
+    pub meta_info_def: ::core::option::Option<meta_graph_def::MetaInfoDef>,
+    #[prost(message, optional, tag = "2")]
+    pub graph_def: ::core::option::Option<GraphDef>,
+    #[prost(message, optional, tag = "3")]
+    pub saver_def: ::core::option::Option<SaverDef>,
+    #[prost(btree_map = "string, message", tag = "4")]
+    pub collection_def: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        CollectionDef,
+    >,
+    #[prost(btree_map = "string, message", tag = "5")]
+    pub signature_def: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        SignatureDef,
+    >,
+}
+/// Nested message and enum types in `MetaGraphDef`.
+pub mod meta_graph_def {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct MetaInfoDef {
+        #[prost(string, tag = "1")]
+        pub meta_graph_version: ::prost::alloc::string::String,
+        #[prost(string, repeated, tag = "4")]
+        pub tags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        #[prost(string, tag = "5")]
+        pub tensorflow_version: ::prost::alloc::string::String,
+        #[prost(string, tag = "6")]
+        pub tensorflow_git_version: ::prost::alloc::string::String,
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CollectionDef {
+    #[prost(oneof = "collection_def::Kind", tags = "1, 2")]
+    pub kind: ::core::option::Option<collection_def::Kind>,
+}
+/// Nested message and enum types in `CollectionDef`.
+pub mod collection_def {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct NodeList {
+        #[prost(string, repeated, tag = "1")]
+        pub value: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct BytesList {
+        #[prost(bytes = "vec", repeated, tag = "1")]
+        pub value: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Kind {
+        #[prost(message, tag = "1")]
+        NodeList(NodeList),
+        #[prost(message, tag = "2")]
+        BytesList(BytesList),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TensorInfo {
+    #[prost(enumeration = "DataType", tag = "2")]
+    pub dtype: i32,
+    #[prost(message, optional, tag = "3")]
+    pub tensor_shape: ::core::option::Option<TensorShapeProto>,
+    #[prost(oneof = "tensor_info::Encoding", tags = "1")]
+    pub encoding: ::core::option::Option<tensor_info::Encoding>,
+}
+/// Nested message and enum types in `TensorInfo`.
+pub mod tensor_info {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Encoding {
+        #[prost(string, tag = "1")]
+        Name(::prost::alloc::string::String),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SignatureDef {
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub inputs: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        TensorInfo,
+    >,
+    #[prost(btree_map = "string, message", tag = "2")]
+    pub outputs: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        TensorInfo,
+    >,
+    #[prost(string, tag = "3")]
+    pub method_name: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SavedModel {
+    #[prost(int64, tag = "1")]
+    pub saved_model_schema_version: i64,
+    #[prost(message, repeated, tag = "2")]
+    pub meta_graphs: ::prost::alloc::vec::Vec<MetaGraphDef>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TensorSliceProto {
     #[prost(message, repeated, tag = "1")]
     pub extent: ::prost::alloc::vec::Vec<tensor_slice_proto::Extent>,
@@ -217,15 +455,6 @@ pub mod tensor_slice_proto {
         #[prost(int64, optional, tag = "2")]
         pub length: ::core::option::Option<i64>,
     }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct VersionDef {
-    #[prost(int32, tag = "1")]
-    pub producer: i32,
-    #[prost(int32, tag = "2")]
-    pub min_consumer: i32,
-    #[prost(int32, repeated, tag = "3")]
-    pub bad_consumers: ::prost::alloc::vec::Vec<i32>,
 }
 /// The value of the empty key.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -296,4 +525,19 @@ pub struct BundleEntryProto {
     /// of a partitioned variable, whose values have keys of their own
     #[prost(message, repeated, tag = "7")]
     pub slices: ::prost::alloc::vec::Vec<TensorSliceProto>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VariableDef {
+    #[prost(string, tag = "1")]
+    pub variable_name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub initializer_name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub snapshot_name: ::prost::alloc::string::String,
+    #[prost(bool, tag = "5")]
+    pub is_resource: bool,
+    #[prost(string, tag = "6")]
+    pub initial_value_name: ::prost::alloc::string::String,
+    #[prost(bool, tag = "7")]
+    pub trainable: bool,
 }
