@@ -29,6 +29,8 @@ pub enum Need {
     TensorBoard,
     /// A Python with onnxruntime: `TRAINYARD_ONNX_PYTHON`, or `python3`.
     Onnxruntime,
+    /// A Python with TensorFlow 2.15: `TRAINYARD_TENSORFLOW_PYTHON`, or `python3`.
+    TensorFlow,
     /// A Python with Triton's clients: `TRAINYARD_TRITON_PYTHON`, or `python3`.
     TritonClients,
     /// A Python with the schemas of Kubernetes: `TRAINYARD_KUBERNETES_PYTHON`, or `python3`.
@@ -54,6 +56,7 @@ impl Need {
             Self::Chromium => "chromium",
             Self::TensorBoard => "tensorboard",
             Self::Onnxruntime => "onnxruntime",
+            Self::TensorFlow => "tensorflow",
             Self::TritonClients => "triton-clients",
             Self::KubernetesSchemas => "kubernetes-schemas",
             Self::Helm => "helm",
@@ -81,6 +84,7 @@ impl Need {
             Self::Strace | Self::SystemdAnalyze => self.find_program().err(),
             Self::TensorBoard
             | Self::Onnxruntime
+            | Self::TensorFlow
             | Self::TritonClients
             | Self::KubernetesSchemas => self.find_python().err(),
             Self::Networks => no_programs(&["ip", "tc"]).or_else(|| {
@@ -130,6 +134,7 @@ impl Need {
         let (variable, imports) = match self {
             Self::TensorBoard => ("TRAINYARD_TENSORBOARD_PYTHON", "tensorboard"),
             Self::Onnxruntime => ("TRAINYARD_ONNX_PYTHON", "onnxruntime, numpy"),
+            Self::TensorFlow => ("TRAINYARD_TENSORFLOW_PYTHON", "tensorflow"),
             Self::TritonClients => (
                 "TRAINYARD_TRITON_PYTHON",
                 "tritonclient.http, tritonclient.grpc",

@@ -16,11 +16,11 @@ use trainyard_tests::{Need, Program};
 /// Longest run of one program.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Records that graphs are compared on.
-const ROWS: usize = 1000;
+pub(crate) const ROWS: usize = 1000;
 /// Cases that are made at the same time: as many as a small machine has cores.
 const AT_A_TIME: usize = 2;
 
-fn run(arguments: &[&str]) -> String {
+pub(crate) fn run(arguments: &[&str]) -> String {
     let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
     assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.output);
     ended.output

@@ -20,6 +20,9 @@ pub(crate) enum FileFormat {
     Safetensors,
     /// The model as a graph that predicts, in model.onnx.
     Onnx,
+    /// The model for TensorFlow and TensorFlow Serving, in saved_model.pb and the folder variables.
+    #[value(name = "saved_model")]
+    SavedModel,
 }
 
 #[derive(Debug, Args)]
@@ -64,6 +67,7 @@ pub(crate) fn export(arguments: &Export, build: Build) -> Result<(), Vec<Diagnos
         let format = |format: &FileFormat| match format {
             FileFormat::Safetensors => ExportFormat::Safetensors,
             FileFormat::Onnx => ExportFormat::Onnx,
+            FileFormat::SavedModel => ExportFormat::SavedModel,
         };
         let formats = arguments.format.iter().map(format).collect();
         let form = ExportForm {

@@ -1,29 +1,24 @@
-//! An export: the variables of a checkpoint in one safetensors file, or the model as an ONNX graph, or both, and a
-//! description of the model beside them.
+//! An export: the variables of a checkpoint in one safetensors file, the model as an ONNX graph or as a SavedModel, and
+//! a description of the model beside them.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use trainyard_checkpoint::Checkpoint;
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{AnyModel, HashedColumns, Scores};
 use trainyard_model_dir::{ModelDir, names, send, write_atomically};
 use trainyard_run_config::{ExportForm, ExportFormat};
 use trainyard_variable::Values;
 
-use crate::exported::Exported;
+use trainyard_tensorflow_formats::saved_model::VARIABLES;
+
+use crate::exported::{Exported, failed};
+use crate::saved_model;
 
 /// The file that describes the model.
 pub(crate) const DESCRIPTION: &str = "model.json";
-
-fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::error(
-        Code::E9002,
-        format!("the export {} cannot be written: {error}", path.display()),
-    )
-    .help("check the disk and the folder")
-}
 
 /// A model, its values, and how good they are.
 #[derive(Clone, Copy)]
@@ -76,7 +71,13 @@ fn export_remotely(
     write(scored, form, here.path())?;
     let files = names(here.path())?
         .into_iter()
-        .filter(|name| name != DESCRIPTION);
+        .filter(|name| name != DESCRIPTION && name != VARIABLES);
+    let variables = here.path().join(VARIABLES);
+    if variables.is_dir() {
+        for name in names(&variables)? {
+            send(&variables.join(&name), &target.join(VARIABLES).join(&name))?;
+        }
+    }
     for name in files.chain([DESCRIPTION.to_owned()]) {
         send(&here.path().join(&name), &target.join(&name))?;
     }
@@ -100,18 +101,33 @@ fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(
         scores,
     } = *scored;
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let read = model
-        .variables()
+    let mut saved_model = serde_json::Value::Null;
+    if form.formats.contains(&ExportFormat::SavedModel) {
+        saved_model = saved_model::write(model, checkpoint, folder)?;
+    }
+    let specs = model.variables().iter();
+    let whole = form
+        .formats
         .iter()
-        .map(|spec| Exported::read(checkpoint, spec));
-    let variables = read.collect::<Result<Vec<_>, trainyard_checkpoint::Error>>()?;
+        .any(|format| *format != ExportFormat::SavedModel);
+    // The values of a SavedModel are a stream: they need not fit into memory.
+    let variables = if whole {
+        let read = specs.clone().map(|spec| Exported::read(checkpoint, spec));
+        read.collect::<Result<Vec<_>, trainyard_checkpoint::Error>>()?
+    } else {
+        Vec::new()
+    };
     if form.formats.contains(&ExportFormat::Safetensors) {
         safetensors(&variables, &folder.join("model.safetensors"))?;
     }
-    let described: Vec<_> = variables
-        .iter()
-        .map(|variable| variable.describe(checkpoint))
-        .collect();
+    let described: Vec<_> = if whole {
+        let read = variables.iter();
+        read.map(|variable| variable.describe(checkpoint)).collect()
+    } else {
+        specs
+            .map(|spec| Exported::unread(checkpoint, spec))
+            .collect()
+    };
     let mut onnx = serde_json::Value::Null;
     if form.formats.contains(&ExportFormat::Onnx) {
         let hashed = if form.hashed_as_ids {
@@ -144,6 +160,9 @@ fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(
     });
     if !onnx.is_null() {
         description["onnx"] = onnx;
+    }
+    if !saved_model.is_null() {
+        description["saved_model"] = saved_model;
     }
     write_atomically(
         &folder.join(DESCRIPTION),

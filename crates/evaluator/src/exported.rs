@@ -2,9 +2,20 @@
 
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
+use std::path::Path;
 use trainyard_checkpoint::Checkpoint;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_predictor::ALL_IDS;
 use trainyard_variable::VariableSpec;
+
+/// Returns the error of a file that cannot be written.
+pub(crate) fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::error(
+        Code::E9002,
+        format!("the export {} cannot be written: {error}", path.display()),
+    )
+    .help("check the disk and the folder")
+}
 
 /// A variable in an export. A dynamic table is exported as its rows in use and their ids.
 pub(crate) struct Exported<'a> {
@@ -32,6 +43,19 @@ impl<'a> Exported<'a> {
             values: rows.values,
             ids: Some(rows.ids),
         })
+    }
+
+    /// Returns the description of a variable whose values are not read.
+    pub(crate) fn unread(checkpoint: &Checkpoint, spec: &VariableSpec) -> serde_json::Value {
+        let name = &spec.name;
+        if spec.dynamic().is_none() {
+            return json!({"name": name, "shape": spec.shape});
+        }
+        let mut shape = spec.shape.clone();
+        if let Some(rows) = shape.first_mut() {
+            *rows = checkpoint.rows_used(name);
+        }
+        json!({"name": name, "shape": shape, "ids": format!("{name}/ids")})
     }
 
     fn ids_name(&self) -> String {

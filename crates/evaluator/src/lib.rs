@@ -10,6 +10,7 @@ mod export;
 mod exported;
 mod exporter;
 mod run;
+mod saved_model;
 mod telemetry;
 
 use std::process::ExitCode;

@@ -21,6 +21,9 @@ pub trait ErasedModel: Model<Features = Own, Scratch = Option<Own>, Metrics = Ow
     /// # Errors
     /// The model has none.
     fn onnx(&self) -> Result<&dyn ExportOnnx, Error>;
+
+    /// Returns the premade estimator, if the model is one. Only these are exported as SavedModels.
+    fn premade(&self) -> Option<&Canned>;
 }
 
 /// A [`Model`] of any kind.
@@ -88,6 +91,11 @@ fn scratch<T: Send + Default + 'static>(held: &mut Option<Own>) -> &mut T {
 impl<M: Model> ErasedModel for Erased<M> {
     fn onnx(&self) -> Result<&dyn ExportOnnx, Error> {
         (self.onnx)(&self.model)
+    }
+
+    fn premade(&self) -> Option<&Canned> {
+        let model: &dyn Any = &self.model;
+        model.downcast_ref()
     }
 }
 

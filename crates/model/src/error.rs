@@ -35,6 +35,17 @@ pub enum Error {
         /// Exporter of the job that requests the graph; absent = the command line.
         exporter: Option<String>,
     },
+    /// A SavedModel cannot express how the features read a column.
+    #[error("the column `{column}` cannot be in a SavedModel: {message}")]
+    NotInSavedModel {
+        /// The input column.
+        column: String,
+        /// The reason.
+        message: String,
+    },
+    /// A custom model has no form as a SavedModel.
+    #[error("a custom model cannot be exported as a SavedModel: only premade models can")]
+    NoSavedModel,
     /// The model does not describe itself as a graph.
     #[error("this model cannot be exported as ONNX: it does not describe itself as a graph")]
     NoGraph,
@@ -92,7 +103,8 @@ impl From<Error> for Diagnostic {
                 };
                 let help = format!(
                     "{set}: the graph then takes an input such as `{ids}/ids`, whose values `trainyard transform` \
-                     writes; or give the feature a vocabulary without oov_buckets"
+                     writes; or serve the model with all of its features by `trainyard serve`, or export a SavedModel \
+                     (saved_model)"
                 );
                 let mut out = Self::error(Code::E6001, text);
                 if let Some(exporter) = exporter {
@@ -104,7 +116,7 @@ impl From<Error> for Diagnostic {
                 out.help(help)
             }
             Error::DynamicInOnnx { exporter, .. } => {
-                let help = "export safetensors: ids stand beside the values of their rows";
+                let help = "serve the model by `trainyard serve`, or export a SavedModel (saved_model)";
                 match exporter {
                     None => Self::error(Code::E6001, text).help(help),
                     Some(exporter) => Self::error(Code::E6001, text)
@@ -112,6 +124,10 @@ impl From<Error> for Diagnostic {
                         .help(help),
                 }
             }
+            Error::NotInSavedModel { .. } => Self::error(Code::E6001, text)
+                .help("give the features columns of their own, or serve the model by trainyard serve"),
+            Error::NoSavedModel => Self::error(Code::E6001, text)
+                .help("serve the model by trainyard serve, or export safetensors"),
             Error::NoGraph => Self::error(Code::E6001, text)
                 .help("export safetensors, or implement ExportOnnx for the model and start it with main_with_onnx"),
             Error::Values { .. } => Self::error(Code::E9001, text)

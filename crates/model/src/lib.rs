@@ -19,6 +19,7 @@ pub mod metric;
 mod model;
 mod onnx;
 mod onnx_limits;
+mod saved_model;
 mod table;
 mod tower;
 
@@ -31,3 +32,4 @@ pub use input_layer::InputLayer;
 pub use linear::{LinearModel, VariableScope};
 pub use model::{GradientHook, HookedGradients, Model, Outcome, Prediction, Scores};
 pub use onnx::{ExportOnnx, GraphInput, GraphRow, HashedColumns, OnnxModel, Source};
+pub use saved_model::{SavedModel, StoredValues};

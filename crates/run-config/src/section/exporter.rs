@@ -20,7 +20,7 @@ section! {
         metric: String = text().or("loss".to_owned());
         /// direction of the metric
         higher_is_better: Option<bool> = flag().optional("false for losses, else true");
-        /// `safetensors`, `onnx`, or a list of both ([export.md](export.md))
+        /// `safetensors`, `onnx`, `saved_model`, or a list of them ([export.md](export.md))
         format: Option<Vec<ExportFormat>> = custom(read_formats, formats_taken, "\"safetensors\"")
             .or_invalid(vec![ExportFormat::Safetensors]);
         /// `onnx`: the graph takes the ids of hashed and crossed features as inputs; without this key a job with such
@@ -61,12 +61,17 @@ pub enum ExportFormat {
     Safetensors,
     /// The model as an ONNX graph that predicts, in one file `model.onnx`.
     Onnx,
+    /// The model as a SavedModel of TensorFlow, in `saved_model.pb` and the folder `variables`.
+    SavedModel,
 }
 
 impl ExportFormat {
     /// Every format with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 2] =
-        [("safetensors", Self::Safetensors), ("onnx", Self::Onnx)];
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("safetensors", Self::Safetensors),
+        ("onnx", Self::Onnx),
+        ("saved_model", Self::SavedModel),
+    ];
 }
 
 /// Files of an export besides its description.
