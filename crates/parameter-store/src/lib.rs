@@ -18,6 +18,7 @@ mod journal;
 mod lru;
 mod memory_budget;
 mod micro_batch;
+mod named_cuts;
 mod pending_pulls;
 mod push;
 mod reading;

@@ -14,7 +14,7 @@ use crate::gradients::GradientTail;
 use crate::memory_budget::grow;
 use crate::stripe::{Rows, SliceValues, Stripe};
 use crate::sync::{AtomicU64, RwLock};
-use crate::touched::RowSet;
+use crate::touched::Use;
 use crate::{Error, Gradients};
 
 /// Approximate number of values of a stripe: 508 KiB. It is small enough that no reader waits long, and large enough
@@ -405,45 +405,30 @@ impl Slice {
     pub(crate) fn cut(&self, extent: Extent) {
         for stripe in &self.stripes {
             let mut stripe = stripe.write();
-            let only = match extent {
-                Extent::Whole => None,
-                Extent::Base => {
-                    stripe.touched.begin_base();
-                    None
+            let only = extent.since().map(|of| stripe.touched.since(of));
+            if let Some(of) = extent.cut_of() {
+                stripe.touched.cut(of);
+                if of == Use::Log {
+                    // A cut of the log that is lost is followed by a whole one.
+                    stripe.touched.confirm(of);
                 }
-                Extent::Increment => Some(stripe.touched.since_base()),
-                Extent::LogWhole => {
-                    stripe.touched.begin_log_cut();
-                    None
-                }
-                Extent::LogIncrement => Some(stripe.touched.begin_log_cut()),
-            };
-            stripe.cut(self.width, only);
+            }
+            stripe.cut(self.width, only, extent.row_parts());
         }
     }
 
-    /// Makes the latest whole cut the base of increments.
-    pub(crate) fn commit_base(&self) {
+    /// Makes the latest cut of a use the one that increments count from.
+    pub(crate) fn confirm_cut(&self, of: Use) {
         self.stripes
             .iter()
-            .for_each(|stripe| stripe.write().touched.commit_base());
+            .for_each(|stripe| stripe.write().touched.confirm(of));
     }
 
-    /// Returns the bytes of an increment, and of all held rows.
-    pub(crate) fn increment_bytes(&self) -> (u64, u64) {
-        let rows = |(number, stripe): (usize, &RwLock<Stripe>)| {
-            let since: RowSet = stripe.read().touched.since_base();
-            since.count(self.stripe_len(number))
-        };
-        let touched = self.stripes.iter().enumerate().map(rows).sum();
-        (self.row_bytes(touched), self.row_bytes(self.held()))
-    }
-
-    /// Returns the bytes that have changed since the latest cut of the log, and those of all held rows.
-    pub(crate) fn log_cut_bytes(&self) -> (u64, u64) {
+    /// Returns the bytes of an increment of a use, with slots, and of all held rows.
+    pub(crate) fn increment_bytes(&self, of: Use) -> (u64, u64) {
         let rows = |(number, stripe): (usize, &RwLock<Stripe>)| {
             let stripe = stripe.read();
-            stripe.touched.count_since_log_cut(self.stripe_len(number))
+            stripe.touched.count(of, self.stripe_len(number))
         };
         let touched = self.stripes.iter().enumerate().map(rows).sum();
         (self.row_bytes(touched), self.row_bytes(self.held()))
@@ -452,7 +437,7 @@ impl Slice {
     /// Makes the values of now those of the latest cut of the log.
     pub(crate) fn begin_log_cut(&self) {
         for stripe in &self.stripes {
-            stripe.write().touched.begin_log_cut();
+            let _ = stripe.write().touched.take(Use::Log);
         }
     }
 

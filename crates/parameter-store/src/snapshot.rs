@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_variable::{DynamicRows, FirstRows};
 
 use crate::dynamic::DynamicSlice;
+use crate::extent::Extent;
 use crate::memory_budget::Reservation;
 use crate::slice::Slice;
 use crate::{ShardPosition, SliceValues};
@@ -25,6 +26,16 @@ pub enum Basis {
         /// the same.
         base: Option<String>,
     },
+    /// The snapshot has the values of all rows, without slots.
+    Values,
+    /// The snapshot has values without slots, for publication: those of the rows that have changed since an earlier one, or
+    /// of all rows.
+    Publication {
+        /// Name of this snapshot.
+        name: String,
+        /// Name of the snapshot that the caller has published, if it has. The snapshot may be whole all the same.
+        since: Option<String>,
+    },
 }
 
 /// One slice at the instant of a snapshot. It is read in stripes, each of them once. Training copies a row of an unread
@@ -41,25 +52,20 @@ pub struct SnapshotSlice {
     pub rows: Range<usize>,
     /// Values in a row.
     pub width: usize,
-    /// Names of the slots.
+    /// Names of the slots that the snapshot has.
     pub slot_names: Vec<&'static str>,
     slice: Arc<Slice>,
 }
 
 impl SnapshotSlice {
-    pub(crate) fn new(number: u32, variable: &str, slice: &Arc<Slice>) -> Self {
+    pub(crate) fn new(number: u32, variable: &str, slice: &Arc<Slice>, extent: Extent) -> Self {
         Self {
             number,
             variable: variable.to_owned(),
             part: slice.part,
             rows: slice.rows.clone(),
             width: slice.width,
-            slot_names: slice
-                .optimizer
-                .slots()
-                .iter()
-                .map(|slot| slot.name)
-                .collect(),
+            slot_names: extent.row_parts().slot_names(&slice.optimizer),
             slice: Arc::clone(slice),
         }
     }
@@ -142,7 +148,7 @@ pub struct SnapshotTable {
     pub part: usize,
     /// Values in a row.
     pub width: usize,
-    /// Names of the slots.
+    /// Names of the slots that the snapshot has.
     pub slot_names: Vec<&'static str>,
     pub(crate) slice: Arc<DynamicSlice>,
 }

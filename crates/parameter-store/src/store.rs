@@ -22,6 +22,7 @@ use trainyard_variable::VariableSpec;
 use crate::aggregation::Aggregation;
 use crate::lru::Timestamp;
 use crate::memory_budget::MemoryBudget;
+use crate::named_cuts::NamedCuts;
 use crate::pending_pulls::PendingPulls;
 use crate::selection::Resolved;
 use crate::sessions::Sessions;
@@ -89,15 +90,15 @@ struct Awaited {
     cut: Option<Snapshot>,
 }
 
-/// The whole snapshots that increments may be based on, by name.
+/// The snapshots that increments may count from, by name.
 #[derive(Debug, Default)]
 struct Bases {
-    /// The latest whole snapshot. Its file may never be committed.
-    latest: Option<String>,
-    /// The snapshot whose file the chief has committed.
-    committed: Option<String>,
-    /// Bytes of the increments over the committed base.
+    /// Whole snapshots for checkpoints.
+    cuts: NamedCuts,
+    /// Bytes of the increments over the committed checkpoint.
     increment_bytes: u64,
+    /// Snapshots for publication.
+    published: NamedCuts,
 }
 
 /// The slices, sessions and steps of one parameter server.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
+use crate::extent::RowParts;
 use crate::spread_map::IdHasher;
 use crate::touched::{RowSet, Touched};
 
@@ -33,9 +34,10 @@ impl SliceValues {
         parts.map(|part| part.capacity() as u64 * 4).sum()
     }
 
-    /// Copies the first `length` values of `from`, and of each slot, into memory that is allocated already.
-    fn copy_front(&mut self, from: &Self, length: usize) {
-        self.slots.resize_with(from.slots.len(), Vec::new);
+    /// Copies the first `length` values of `from`, and of each slot that is read, into memory that is allocated already.
+    fn copy_front(&mut self, from: &Self, length: usize, row_parts: RowParts) {
+        let slots = row_parts.slots(from.slots.len());
+        self.slots.resize_with(slots, Vec::new);
         let parts = std::iter::once(&from.values).chain(&from.slots);
         for (out, part) in self.parts().zip(parts) {
             out.clear();
@@ -43,9 +45,10 @@ impl SliceValues {
         }
     }
 
-    /// Appends `range` of the values, and then of each slot, to `out`.
-    fn copy_row(&self, range: Range<usize>, out: &mut Vec<f32>) {
-        let parts = std::iter::once(&self.values).chain(&self.slots);
+    /// Appends `range` of the values, and then of each slot that is read, to `out`.
+    fn copy_row(&self, range: Range<usize>, row_parts: RowParts, out: &mut Vec<f32>) {
+        let slots = &self.slots[..row_parts.slots(self.slots.len())];
+        let parts = std::iter::once(&self.values).chain(slots);
         parts.for_each(|part| out.extend_from_slice(&part[range.clone()]));
     }
 
@@ -82,6 +85,7 @@ struct Before {
     changed: Changed,
     /// The rows that the checkpoint writes; `None` for every held row.
     only: Option<RowSet>,
+    row_parts: RowParts,
     /// Rows to write and their places at that instant, if the stripe has come to hold all rows since.
     listed: Option<Vec<(u32, u32)>>,
 }
@@ -108,7 +112,7 @@ pub(crate) struct Stripe {
     /// Values and slots of the held rows, by place.
     pub(crate) now: SliceValues,
     before: Option<Before>,
-    /// Rows that have changed since the base of increments, by number in the stripe.
+    /// Rows that have changed since the cuts of each use, by number in the stripe.
     pub(crate) touched: Touched,
 }
 
@@ -140,8 +144,8 @@ impl Stripe {
         self.now.capacity_bytes() + listed
     }
 
-    /// Marks the instant of a checkpoint that writes `only` these rows; `None` for every held row.
-    pub(crate) fn cut(&mut self, width: usize, only: Option<RowSet>) {
+    /// Marks the instant of a checkpoint that writes these parts of `only` these rows; `None` for every held row.
+    pub(crate) fn cut(&mut self, width: usize, only: Option<RowSet>, row_parts: RowParts) {
         let changed = Changed::Rows {
             begins: HashMap::default(),
             copies: Vec::new(),
@@ -150,6 +154,7 @@ impl Stripe {
             places: self.held(width),
             changed,
             only,
+            row_parts,
             listed: None,
         });
     }
@@ -179,6 +184,7 @@ impl Stripe {
             return;
         };
         let there = before.places;
+        let row_parts = before.row_parts;
         // Where all rows are held, the place of a row is its number.
         let only = before
             .only
@@ -191,7 +197,7 @@ impl Stripe {
             let begin = place as usize * width;
             begins.entry(place).or_insert_with(|| {
                 let at = copies.len() as u32;
-                self.now.copy_row(begin..begin + width, copies);
+                self.now.copy_row(begin..begin + width, row_parts, copies);
                 at
             });
         }
@@ -224,10 +230,16 @@ impl Stripe {
         }
     }
 
+    /// Returns the parts of a row that the checkpoint in progress reads.
+    fn row_parts(&self) -> RowParts {
+        let before = self.before.as_ref();
+        before.map_or_else(RowParts::default, |before| before.row_parts)
+    }
+
     /// Returns the first `places` places as they were at the instant of the checkpoint.
     fn before_now(&self, places: usize, width: usize) -> SliceValues {
         let mut out = SliceValues::default();
-        out.copy_front(&self.now, places * width);
+        out.copy_front(&self.now, places * width, self.row_parts());
         self.put_back(&mut out, width);
         out
     }
@@ -283,15 +295,15 @@ impl Stripe {
         }
     }
 
-    /// Copies the held rows in ascending order: as they were at the instant of the checkpoint, or as they are if there
+    /// Copies the parts that are read of the held rows in ascending order: as they were at the instant of the checkpoint, or as they are if there
     /// is none.
     pub(crate) fn read(&self, out: &mut SliceValues, width: usize) {
         let changed = self.before.as_ref().map(|before| &before.changed);
         let Some(listed) = self.listed() else {
             match changed {
-                Some(Changed::All(all)) => out.copy_front(all, all.values.len()),
+                Some(Changed::All(all)) => out.copy_front(all, all.values.len(), self.row_parts()),
                 _ => {
-                    out.copy_front(&self.now, self.now.values.len());
+                    out.copy_front(&self.now, self.now.values.len(), self.row_parts());
                     self.put_back(out, width);
                 }
             }
@@ -301,7 +313,8 @@ impl Stripe {
             Some(Changed::All(all)) => all,
             _ => &self.now,
         };
-        out.slots.resize_with(by_place.slots.len(), Vec::new);
+        let slots = self.row_parts().slots(by_place.slots.len());
+        out.slots.resize_with(slots, Vec::new);
         out.parts().for_each(Vec::clear);
         for (_, place) in &listed {
             let copy = match changed {

@@ -1,4 +1,4 @@
-//! Touched rows: the rows that updates have changed since the cut that increments are based on.
+//! Touched rows: the rows that updates have changed since the cuts that increments count from.
 
 use std::collections::HashSet;
 
@@ -103,118 +103,184 @@ impl RowSet {
     }
 }
 
-/// The rows that updates have changed since a whole cut. A whole cut becomes the base of increments when its checkpoint
-/// is committed; until then, the base before it may still be needed.
+/// A use of the touched rows. Each has cuts of its own, and the rows since them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Incremental checkpoints: the rows since a whole cut.
+    Checkpoint,
+    /// The log of the server: the rows since the cut before.
+    Log,
+    /// Published values: the rows since the cut before.
+    Publication,
+}
+
+impl Use {
+    /// Number of uses.
+    const COUNT: usize = 3;
+}
+
+/// What has been touched since the cuts of one use. A cut may turn out to be lost: until it is confirmed, the cut before it
+/// may still be needed.
+#[derive(Debug)]
+struct Since<T> {
+    /// Since the latest cut; `None` before the first one, so that a use that is off costs nothing.
+    latest: Option<T>,
+    /// From the confirmed cut to the latest cut; empty if that cut is confirmed.
+    earlier: T,
+}
+
+/// The rows that updates have changed since the cuts of each use.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    /// Since the latest whole cut; `None` before the first one.
-    latest: Option<RowSet>,
-    /// From the base to the latest whole cut; empty if that cut is the base.
-    earlier: RowSet,
-    /// Since the latest cut of the log; `None` before the first one.
-    since_log_cut: Option<RowSet>,
+    uses: [Since<RowSet>; Use::COUNT],
+}
+
+impl Default for Since<RowSet> {
+    fn default() -> Self {
+        Self {
+            latest: None,
+            earlier: RowSet::Empty,
+        }
+    }
 }
 
 impl Touched {
-    /// Begins a whole cut, from which later increments may count.
-    pub(crate) fn begin_base(&mut self) {
-        if let Some(latest) = self.latest.replace(RowSet::Empty) {
-            self.earlier.unite(&latest);
+    /// Begins a cut, from which later increments may count.
+    pub(crate) fn cut(&mut self, of: Use) {
+        let since = &mut self.uses[of as usize];
+        if let Some(latest) = since.latest.replace(RowSet::Empty) {
+            since.earlier.unite(&latest);
         }
     }
 
-    /// Makes the latest whole cut the base.
-    pub(crate) fn commit_base(&mut self) {
-        self.earlier = RowSet::Empty;
+    /// Makes the latest cut the one that increments count from.
+    pub(crate) fn confirm(&mut self, of: Use) {
+        self.uses[of as usize].earlier = RowSet::Empty;
     }
 
-    /// Begins a cut of the log. Returns the rows since the one before; every row before the first one.
-    pub(crate) fn begin_log_cut(&mut self) -> RowSet {
-        let since = self.since_log_cut.replace(RowSet::Empty);
-        since.unwrap_or(RowSet::All)
+    /// Begins a cut that is confirmed. Returns the rows since the one before; every row before the first one.
+    pub(crate) fn take(&mut self, of: Use) -> RowSet {
+        let rows = self.since(of);
+        self.cut(of);
+        self.confirm(of);
+        rows
     }
 
-    /// Returns the number of rows since the latest cut of the log, of `rows` rows.
-    pub(crate) fn count_since_log_cut(&self, rows: usize) -> usize {
-        let since = self.since_log_cut.as_ref();
-        since.map_or(rows, |since| since.count(rows))
+    /// Returns the rows since the confirmed cut; every row before the first cut.
+    pub(crate) fn since(&self, of: Use) -> RowSet {
+        let since = &self.uses[of as usize];
+        let Some(latest) = &since.latest else {
+            return RowSet::All;
+        };
+        let mut rows = since.earlier.clone();
+        rows.unite(latest);
+        rows
+    }
+
+    /// Returns the number of rows since the confirmed cut, of `rows` rows.
+    pub(crate) fn count(&self, of: Use, rows: usize) -> usize {
+        let since = &self.uses[of as usize];
+        match (&since.latest, &since.earlier) {
+            (None, _) => rows,
+            (Some(latest), RowSet::Empty) => latest.count(rows),
+            _ => self.since(of).count(rows),
+        }
+    }
+
+    /// Returns the sets of the uses that are on.
+    #[inline]
+    fn latest(&mut self) -> impl Iterator<Item = &mut RowSet> {
+        let uses = self.uses.iter_mut();
+        uses.filter_map(|since| since.latest.as_mut())
     }
 
     #[inline]
     pub(crate) fn insert(&mut self, rows: &[u32]) {
-        for set in [&mut self.latest, &mut self.since_log_cut]
-            .into_iter()
-            .flatten()
-        {
-            set.extend(rows);
-        }
+        self.latest().for_each(|set| set.extend(rows));
     }
 
     pub(crate) fn insert_all(&mut self) {
-        for set in [&mut self.latest, &mut self.since_log_cut]
-            .into_iter()
-            .flatten()
-        {
-            *set = RowSet::All;
-        }
+        self.latest().for_each(|set| *set = RowSet::All);
     }
 
     /// Removes a place that holds no row any more.
     pub(crate) fn remove(&mut self, place: u32) {
-        self.earlier.remove(place);
-        for set in [&mut self.latest, &mut self.since_log_cut]
-            .into_iter()
-            .flatten()
-        {
-            set.remove(place);
+        for since in &mut self.uses {
+            since.earlier.remove(place);
         }
-    }
-
-    /// Returns the rows that have changed since the base.
-    pub(crate) fn since_base(&self) -> RowSet {
-        let mut rows = self.earlier.clone();
-        match &self.latest {
-            Some(latest) => rows.unite(latest),
-            None => rows = RowSet::All,
-        }
-        rows
+        self.latest().for_each(|set| set.remove(place));
     }
 }
 
-/// The ids of a dynamic table that have lost their rows since a whole cut, as [`Touched`] counts.
+/// The ids of a dynamic table that have lost their rows since the cuts of each use, as [`Touched`] has rows.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
-    latest: Option<Tombstones>,
-    earlier: Tombstones,
-    since_log_cut: Option<Tombstones>,
+    uses: [Since<Tombstones>; Use::COUNT],
 }
 
 /// Ids without a row; `None` if they are too many to list.
 type Tombstones = Option<HashSet<u64>>;
 
+impl Default for Since<Tombstones> {
+    fn default() -> Self {
+        Self {
+            latest: None,
+            earlier: Some(HashSet::new()),
+        }
+    }
+}
+
 impl Gone {
-    pub(crate) fn begin_base(&mut self) {
-        let Some(latest) = self.latest.replace(Some(HashSet::new())) else {
-            self.earlier = Some(HashSet::new());
+    /// As [`Touched::cut`].
+    pub(crate) fn cut(&mut self, of: Use) {
+        let since = &mut self.uses[of as usize];
+        let Some(latest) = since.latest.replace(Some(HashSet::new())) else {
             return;
         };
-        self.earlier = self
-            .earlier
-            .take()
-            .zip(latest)
-            .map(|(earlier, latest)| earlier.into_iter().chain(latest).collect());
+        let both = since.earlier.take().zip(latest);
+        since.earlier = both.map(|(earlier, latest)| {
+            let (mut all, some) = if earlier.len() < latest.len() {
+                (latest, earlier)
+            } else {
+                (earlier, latest)
+            };
+            all.extend(some);
+            all
+        });
     }
 
-    pub(crate) fn commit_base(&mut self) {
-        self.earlier = Some(HashSet::new());
+    /// As [`Touched::confirm`].
+    pub(crate) fn confirm(&mut self, of: Use) {
+        self.uses[of as usize].earlier = Some(HashSet::new());
+    }
+
+    /// As [`Touched::take`]. Returns the ids ascending; `None` if they are too many to list.
+    pub(crate) fn take(&mut self, of: Use) -> Option<Vec<u64>> {
+        let ids = self.since(of);
+        self.cut(of);
+        self.confirm(of);
+        ids
+    }
+
+    /// Returns the ids since the confirmed cut, ascending; `None` if they are too many to list.
+    pub(crate) fn since(&self, of: Use) -> Option<Vec<u64>> {
+        let since = &self.uses[of as usize];
+        let latest = since.latest.as_ref()?.as_ref()?;
+        let mut ids: Vec<u64> = since.earlier.as_ref()?.union(latest).copied().collect();
+        ids.sort_unstable();
+        Some(ids)
+    }
+
+    /// Returns the most ids that [`Gone::since`] lists; `None` if they are too many to list.
+    pub(crate) fn count(&self, of: Use) -> Option<usize> {
+        let since = &self.uses[of as usize];
+        Some(since.latest.as_ref()?.as_ref()?.len() + since.earlier.as_ref()?.len())
     }
 
     /// Records an id that loses its row, in a table of `rows` rows.
     pub(crate) fn insert(&mut self, id: u64, rows: usize) {
-        for tombstones in [&mut self.latest, &mut self.since_log_cut] {
-            let Some(tombstones) = tombstones else {
-                continue;
-            };
+        let uses = self.uses.iter_mut();
+        for tombstones in uses.filter_map(|since| since.latest.as_mut()) {
             if let Some(ids) = tombstones {
                 if ids.len() < (rows / GONE_SHARE).max(1) {
                     ids.insert(id);
@@ -224,39 +290,13 @@ impl Gone {
             }
         }
     }
-
-    /// Begins a cut of the log. Returns the ids that have lost their rows since the one before, ascending; `None` if they
-    /// are too many to list.
-    pub(crate) fn begin_log_cut(&mut self) -> Option<Vec<u64>> {
-        let since = self.since_log_cut.replace(Some(HashSet::new()));
-        let mut ids: Vec<u64> = since.flatten()?.into_iter().collect();
-        ids.sort_unstable();
-        Some(ids)
-    }
-
-    /// Returns the number of these ids; `None` if they are too many to list.
-    pub(crate) fn count_since_log_cut(&self) -> Option<usize> {
-        Some(self.since_log_cut.as_ref()?.as_ref()?.len())
-    }
-
-    /// Returns the ids that have lost their rows since the base, ascending; `None` if they are too many to list.
-    pub(crate) fn since_base(&self) -> Option<Vec<u64>> {
-        let latest = self.latest.as_ref()?.as_ref()?;
-        let earlier = self.earlier.as_ref()?;
-        let mut ids: Vec<u64> = earlier.union(latest).copied().collect();
-        ids.sort_unstable();
-        Some(ids)
-    }
-
-    /// Returns the number of these ids; `None` if they are too many to list.
-    pub(crate) fn count(&self) -> Option<usize> {
-        Some(self.latest.as_ref()?.as_ref()?.len() + self.earlier.as_ref()?.len())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const USE: Use = Use::Publication;
 
     fn rows(set: &RowSet) -> Vec<u32> {
         set.rows().expect("not every row").collect()
@@ -275,43 +315,57 @@ mod tests {
     }
 
     #[test]
-    fn a_base_that_is_not_committed_leaves_the_rows_since_the_base_before_it() {
+    fn a_cut_that_is_not_confirmed_leaves_the_rows_since_the_cut_before_it() {
         let mut touched = Touched::default();
         touched.insert(&[1]);
-        assert_eq!(touched.since_base(), RowSet::All, "there is no base yet");
-        touched.begin_base();
+        assert_eq!(touched.since(USE), RowSet::All, "there is no cut yet");
+        touched.cut(USE);
         touched.insert(&[2]);
-        assert_eq!(rows(&touched.since_base()), [2]);
-        touched.begin_base();
+        assert_eq!(rows(&touched.since(USE)), [2]);
+        touched.cut(USE);
         touched.insert(&[3]);
-        assert_eq!(rows(&touched.since_base()), [2, 3]);
-        touched.commit_base();
-        assert_eq!(rows(&touched.since_base()), [3]);
+        assert_eq!(rows(&touched.since(USE)), [2, 3]);
+        touched.confirm(USE);
+        assert_eq!(rows(&touched.since(USE)), [3]);
         touched.insert_all();
-        assert_eq!(touched.since_base(), RowSet::All);
+        assert_eq!(touched.since(USE), RowSet::All);
+    }
+
+    #[test]
+    fn a_use_that_is_off_lists_nothing_and_each_use_has_cuts_of_its_own() {
+        let mut touched = Touched::default();
+        touched.cut(Use::Log);
+        touched.insert(&[1]);
+        assert!(touched.uses[Use::Publication as usize].latest.is_none());
+        touched.cut(Use::Publication);
+        touched.insert(&[2]);
+        assert_eq!(rows(&touched.take(Use::Log)), [1, 2]);
+        touched.insert(&[3]);
+        assert_eq!(rows(&touched.since(Use::Publication)), [2, 3]);
+        assert_eq!(rows(&touched.since(Use::Log)), [3]);
+        assert_eq!(touched.count(Use::Log, 9), 1);
+        assert_eq!(touched.count(Use::Checkpoint, 9), 9, "it has no cut");
+        touched.remove(3);
+        assert_eq!(rows(&touched.since(Use::Publication)), [2]);
     }
 
     #[test]
     fn ids_that_are_gone_are_listed_up_to_a_share_of_the_table() {
         let mut gone = Gone::default();
-        assert_eq!(gone.since_base(), None, "there is no base yet");
-        gone.begin_base();
+        assert_eq!(gone.since(USE), None, "there is no cut yet");
+        gone.cut(USE);
         gone.insert(7, 8);
-        gone.begin_base();
+        gone.cut(USE);
         gone.insert(3, 8);
-        assert_eq!(gone.since_base(), Some(vec![3, 7]));
-        gone.commit_base();
-        assert_eq!(gone.since_base(), Some(vec![3]));
+        assert_eq!(gone.since(USE), Some(vec![3, 7]));
+        gone.confirm(USE);
+        assert_eq!(gone.since(USE), Some(vec![3]));
         gone.insert(4, 8);
         gone.insert(5, 8);
-        assert_eq!((gone.since_base(), gone.count()), (None, None));
-        gone.begin_base();
-        assert_eq!(
-            gone.since_base(),
-            None,
-            "the base before it is still the base"
-        );
-        gone.commit_base();
-        assert_eq!(gone.since_base(), Some(Vec::new()));
+        assert_eq!((gone.since(USE), gone.count(USE)), (None, None));
+        gone.cut(USE);
+        assert_eq!(gone.since(USE), None, "the cut before it still counts");
+        gone.confirm(USE);
+        assert_eq!(gone.since(USE), Some(Vec::new()));
     }
 }

@@ -4,10 +4,10 @@
 //! has not been read is copied, as it was at that instant, before it changes.
 
 use super::state::State;
-use crate::extent::Extent;
+use crate::extent::{Extent, RowParts};
 use crate::lru::{Lru, Timestamp};
 use crate::spread_map::SpreadMap;
-use crate::touched::RowSet;
+use crate::touched::{RowSet, Use};
 
 /// Approximate bytes of the map entry of a changed place.
 const CHANGED_BYTES: u64 = 40;
@@ -31,6 +31,16 @@ impl<T> Changed<T> {
             places: ids.places() as u32,
             ids: ids.len(),
             unread: Some(0),
+            was: SpreadMap::default(),
+        }
+    }
+
+    /// Returns the state of ids that the checkpoint does not read.
+    fn nothing() -> Self {
+        Self {
+            places: 0,
+            ids: 0,
+            unread: None,
             was: SpreadMap::default(),
         }
     }
@@ -81,6 +91,7 @@ pub(super) struct CopyOnWrite {
     pub(super) now: Timestamp,
     pub(super) rows: Changed<Row>,
     pub(super) candidates: Changed<Seen>,
+    pub(super) row_parts: RowParts,
     /// Bytes of the values and slots of all copied rows.
     row_bytes: u64,
 }
@@ -113,37 +124,44 @@ impl CopyOnWrite {
 impl State {
     /// Marks the instant of a checkpoint.
     pub(super) fn cut(&mut self, now: Timestamp, extent: Extent) {
-        if extent == Extent::Base {
-            self.touched.begin_base();
-            self.gone.begin_base();
-        }
-        let (only, gone) = match extent {
-            Extent::Whole | Extent::Base => (None, None),
-            Extent::Increment => (Some(self.touched.since_base()), self.gone.since_base()),
-            Extent::LogWhole => {
-                self.begin_log_cut();
-                (None, None)
+        let rows = extent.since().map(|of| self.touched.since(of));
+        let gone = extent.since().map(|of| self.gone.since(of));
+        if let Some(of) = extent.cut_of() {
+            self.touched.cut(of);
+            self.gone.cut(of);
+            if of == Use::Log {
+                // A cut of the log that is lost is followed by a whole one.
+                self.confirm_cut(of);
             }
-            Extent::LogIncrement => match self.begin_log_cut() {
-                (rows, Some(gone)) => (Some(rows), Some(gone)),
-                // The ids are too many to list, so the table is written whole.
-                (_, None) => (None, None),
-            },
-        };
+        }
+        // If the ids are too many to list, the table is written whole.
+        let (only, gone) = rows.zip(gone.flatten()).unzip();
+        let row_parts = extent.row_parts();
+        let mut candidates = Changed::of(&self.candidates);
+        if row_parts == RowParts::Values {
+            candidates = Changed::nothing();
+        }
         self.aside = Some(CopyOnWrite {
             only,
             gone,
             now: now.latest(self.now),
             rows: Changed::of(&self.rows),
-            candidates: Changed::of(&self.candidates),
+            candidates,
+            row_parts,
             row_bytes: 0,
         });
     }
 
-    /// Begins a cut of the log. Returns the rows that have changed since the one before, and the ids that have lost their
-    /// rows; `None` if they are too many to list.
-    pub(super) fn begin_log_cut(&mut self) -> (RowSet, Option<Vec<u64>>) {
-        (self.touched.begin_log_cut(), self.gone.begin_log_cut())
+    /// Makes the latest cut of a use the one that increments count from.
+    pub(super) fn confirm_cut(&mut self, of: Use) {
+        self.touched.confirm(of);
+        self.gone.confirm(of);
+    }
+
+    /// Makes the rows of now those of the latest cut of the log.
+    pub(super) fn begin_log_cut(&mut self) {
+        let _ = self.touched.take(Use::Log);
+        let _ = self.gone.take(Use::Log);
     }
 
     /// Copies the row at a place for the checkpoint. It must be called before the place changes.
@@ -156,7 +174,8 @@ impl State {
         }
         let was = now.map(|(id, used)| {
             let row = place as usize * width..(place as usize + 1) * width;
-            let parts = std::iter::once(&self.values.values).chain(&self.values.slots);
+            let slots = aside.row_parts.slots(self.values.slots.len());
+            let parts = std::iter::once(&self.values.values).chain(&self.values.slots[..slots]);
             let values: Box<[f32]> = parts.flat_map(|part| &part[row.clone()]).copied().collect();
             aside.row_bytes += values.len() as u64 * 4;
             Row { id, used, values }

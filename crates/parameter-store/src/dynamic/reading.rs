@@ -209,10 +209,8 @@ impl<'a> Reader<'a> {
         let next = |list: &[u32]| self.copied.min(list.len())..end.min(list.len());
         let width = self.slice.width;
         let taken = &mut self.taken;
-        taken
-            .values
-            .slots
-            .resize_with(state.values.slots.len(), Vec::new);
+        let slots = aside.row_parts.slots(state.values.slots.len());
+        taken.values.slots.resize_with(slots, Vec::new);
         for &place in &rows[next(rows)] {
             match aside.rows.was(place) {
                 Some(Some(row)) => {

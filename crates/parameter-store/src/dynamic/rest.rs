@@ -10,6 +10,7 @@ use super::{CANDIDATE_BYTES, Counts, DynamicSlice, ROW_BYTES};
 use crate::extent::Extent;
 use crate::lru::Timestamp;
 use crate::sync::RwLock;
+use crate::touched::Use;
 use crate::{Error, SliceValues};
 
 /// The rows that are loaded may exceed the bound by one in `BEYOND`. Beyond that, the least recently used rows are
@@ -148,35 +149,25 @@ impl DynamicSlice {
         self.state.write().cut(now, extent);
     }
 
-    /// Makes the latest whole cut the base of increments.
-    pub(crate) fn commit_base(&self) {
-        let state = &mut *self.state.write();
-        state.touched.commit_base();
-        state.gone.commit_base();
+    /// Makes the latest cut of a use the one that increments count from.
+    pub(crate) fn confirm_cut(&self, of: Use) {
+        self.state.write().confirm_cut(of);
     }
 
-    /// Returns the bytes of an increment, and of the whole table. An increment that is not possible has as many bytes as
-    /// the table.
-    pub(crate) fn increment_bytes(&self) -> (u64, u64) {
-        let state = self.state.read();
-        let whole = self.bytes();
-        let Some(gone) = state.gone.count() else {
-            return (whole, whole);
-        };
-        let rows = state.touched.since_base().count(state.rows.len()) as u64;
-        let candidates = state.candidates.len() as u64 * CANDIDATE_BYTES;
-        let touched = rows * (self.row_bytes() + ROW_BYTES) + gone as u64 * 8 + candidates;
-        (touched, whole)
+    /// Returns whether the ids that have lost their rows since the confirmed cut of a use can be listed.
+    pub(crate) fn lists_gone(&self, of: Use) -> bool {
+        self.state.read().gone.count(of).is_some()
     }
 
-    /// Returns the bytes that have changed since the latest cut of the log, and those of the whole table.
-    pub(crate) fn log_cut_bytes(&self) -> (u64, u64) {
+    /// Returns the bytes of an increment of a use, with slots, and of the whole table. An increment that is not possible
+    /// has as many bytes as the table.
+    pub(crate) fn increment_bytes(&self, of: Use) -> (u64, u64) {
         let state = self.state.read();
         let whole = self.bytes();
-        let Some(gone) = state.gone.count_since_log_cut() else {
+        let Some(gone) = state.gone.count(of) else {
             return (whole, whole);
         };
-        let rows = state.touched.count_since_log_cut(state.rows.len()) as u64;
+        let rows = state.touched.count(of, state.rows.len()) as u64;
         let candidates = state.candidates.len() as u64 * CANDIDATE_BYTES;
         let touched = rows * (self.row_bytes() + ROW_BYTES) + gone as u64 * 8 + candidates;
         (touched, whole)

@@ -26,9 +26,9 @@ pub(crate) struct State {
     /// Occurrence counts, by place of the candidate.
     pub(super) occurrences: Vec<u32>,
     pub(super) now: Timestamp,
-    /// Rows that have changed since the base of increments, by place.
+    /// Rows that have changed since the cuts of each use, by place.
     pub(super) touched: Touched,
-    /// Ids that have lost their rows since the base of increments.
+    /// Ids that have lost their rows since the cuts of each use.
     pub(super) gone: Gone,
     /// Copies that a checkpoint in progress needs.
     pub(super) aside: Option<CopyOnWrite>,

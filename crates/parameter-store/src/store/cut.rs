@@ -8,7 +8,9 @@ use crate::aggregation::Aggregation;
 use crate::dynamic::DynamicSlice;
 use crate::extent::Extent;
 use crate::memory_budget::Reservation;
+use crate::named_cuts::Confirmed;
 use crate::snapshot::SnapshotPermit;
+use crate::touched::Use;
 use crate::{Basis, CutPurpose, Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, State};
 
 /// Reply to a request for a snapshot at a version.
@@ -105,40 +107,74 @@ impl Store {
     /// Returns which rows a snapshot reads, its name, and the name of its base. The caller ensures that no push is partly
     /// applied.
     fn extent_of(&self, basis: Basis) -> (Extent, Option<String>, Option<String>) {
-        let Basis::Increments { name, base } = basis else {
-            return (Extent::Whole, None, None);
-        };
+        match basis {
+            Basis::Whole => (Extent::Whole, None, None),
+            Basis::Values => (Extent::Values, None, None),
+            Basis::Increments { name, base } => self.extent_of_checkpoint(name, base),
+            Basis::Publication { name, since } => self.extent_of_publication(name, since),
+        }
+    }
+
+    fn extent_of_checkpoint(
+        &self,
+        name: String,
+        base: Option<String>,
+    ) -> (Extent, Option<String>, Option<String>) {
         let mut bases = self.bases.lock();
-        if base.is_some() && base == bases.latest && base != bases.committed {
-            self.slices
-                .iter()
-                .for_each(|entry| entry.value().commit_base());
-            self.tables.commit_base();
-            bases.committed.clone_from(&base);
+        if bases.cuts.confirm(base.as_deref()) == Confirmed::Now {
+            self.confirm_cut(Use::Checkpoint);
             bases.increment_bytes = 0;
         }
-        if base.is_some()
-            && base == bases.committed
+        if bases.cuts.confirm(base.as_deref()) == Confirmed::Before
             && let Some(bytes) = self.small_increment(bases.increment_bytes)
         {
             bases.increment_bytes += bytes;
             return (Extent::Increment, Some(name), base);
         }
-        bases.latest = Some(name.clone());
+        bases.cuts.add(name.clone());
         (Extent::Base, Some(name), None)
+    }
+
+    fn extent_of_publication(
+        &self,
+        name: String,
+        since: Option<String>,
+    ) -> (Extent, Option<String>, Option<String>) {
+        let mut bases = self.bases.lock();
+        let confirmed = bases.published.confirm(since.as_deref());
+        if confirmed == Confirmed::Now {
+            self.confirm_cut(Use::Publication);
+        }
+        bases.published.add(name.clone());
+        match confirmed {
+            Confirmed::Now | Confirmed::Before if self.tables.list_gone(Use::Publication) => {
+                (Extent::PublicationIncrement, Some(name), since)
+            }
+            _ => (Extent::PublicationWhole, Some(name), None),
+        }
+    }
+
+    /// Makes the latest cut of a use the one that increments count from.
+    fn confirm_cut(&self, of: Use) {
+        let slices = self.slices.iter();
+        slices.for_each(|entry| entry.value().confirm_cut(of));
+        self.tables.confirm_cut(of);
+    }
+
+    /// Returns the bytes of an increment of a use, with slots, and of everything.
+    pub(super) fn increment_bytes(&self, of: Use) -> (u64, u64) {
+        let slices = self.slices.iter();
+        let slices = slices.map(|entry| entry.value().increment_bytes(of));
+        slices.fold(self.tables.increment_bytes(of), |sum, one| {
+            (sum.0 + one.0, sum.1 + one.1)
+        })
     }
 
     /// Returns the bytes of an increment, or `None` if a whole snapshot is cheaper in the long run: the increment has more
     /// than half of its size, or all increments since the base, of which the earlier ones have `earlier` bytes, have more
     /// than all of it.
     fn small_increment(&self, earlier: u64) -> Option<u64> {
-        let slices = self
-            .slices
-            .iter()
-            .map(|entry| entry.value().increment_bytes());
-        let (increment, whole) = slices.fold(self.tables.increment_bytes(), |sum, one| {
-            (sum.0 + one.0, sum.1 + one.1)
-        });
+        let (increment, whole) = self.increment_bytes(Use::Checkpoint);
         (increment <= whole / 2 && earlier + increment <= whole).then_some(increment)
     }
 
@@ -174,15 +210,17 @@ impl Store {
             let slice = entry.value();
             slice.cut(extent);
             let number = *entry.key();
-            let snapshot = SnapshotSlice::new(number, &variables[slice.variable].name, slice);
+            let snapshot =
+                SnapshotSlice::new(number, &variables[slice.variable].name, slice, extent);
             slices.push((number, snapshot));
         }
         slices.sort_by_key(|(number, _)| *number);
-        if let Some(journal) = &*self.journal.read() {
-            let purpose = match extent {
-                Extent::Whole | Extent::Base | Extent::Increment => CutPurpose::Checkpoint,
-                Extent::LogWhole | Extent::LogIncrement => CutPurpose::Log,
-            };
+        let purpose = match extent {
+            Extent::Whole | Extent::Base | Extent::Increment => Some(CutPurpose::Checkpoint),
+            Extent::LogWhole | Extent::LogIncrement => Some(CutPurpose::Log),
+            Extent::Values | Extent::PublicationWhole | Extent::PublicationIncrement => None,
+        };
+        if let Some((purpose, journal)) = purpose.zip(self.journal.read().as_ref()) {
             journal.cut(purpose, self.standing_of(&ledger, aggregation.metadata()));
         }
         let positions = ledger.sessions.positions();
@@ -193,12 +231,7 @@ impl Store {
             variable: variables[slice.variable].name.clone(),
             part: slice.part,
             width: slice.width,
-            slot_names: slice
-                .optimizer
-                .slots()
-                .iter()
-                .map(|slot| slot.name)
-                .collect(),
+            slot_names: extent.row_parts().slot_names(&slice.optimizer),
             slice,
         };
         let now = self.timestamp(version);

@@ -5,6 +5,7 @@ use trainyard_variable::DynamicRows;
 use super::Store;
 use crate::extent::Extent;
 use crate::lru::Timestamp;
+use crate::touched::Use;
 use crate::{Error, Snapshot, State};
 
 /// Rows that a cut of the log holds.
@@ -47,13 +48,7 @@ impl Store {
 
     /// Returns the bytes that a cut of the log would write now.
     pub fn log_cut_bytes(&self) -> LogCutBytes {
-        let slices = self
-            .slices
-            .iter()
-            .map(|entry| entry.value().log_cut_bytes());
-        let (increment, whole) = slices.fold(self.tables.log_cut_bytes(), |sum, one| {
-            (sum.0 + one.0, sum.1 + one.1)
-        });
+        let (increment, whole) = self.increment_bytes(Use::Log);
         LogCutBytes { increment, whole }
     }
 

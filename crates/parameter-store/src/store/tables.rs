@@ -10,6 +10,7 @@ use crate::lru::Timestamp;
 use crate::selection::Resolved;
 use crate::slice::Scratch;
 use crate::sync::RwLock;
+use crate::touched::Use;
 use crate::{Error, Gradients, Selection};
 
 /// Slices of dynamic tables, by number.
@@ -151,13 +152,6 @@ impl Tables {
             .unwrap_or(0)
     }
 
-    /// Returns the bytes that have changed since the latest cut of the log, and those of all tables.
-    pub(super) fn log_cut_bytes(&self) -> (u64, u64) {
-        let slices = self.slices.read();
-        let bytes = slices.values().map(|slice| slice.log_cut_bytes());
-        bytes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
-    }
-
     /// Makes the rows of now those of the latest cut of the log.
     pub(super) fn begin_log_cut(&self) {
         let slices = self.slices.read();
@@ -169,16 +163,22 @@ impl Tables {
         self.slices.read().get(&number).cloned()
     }
 
-    /// Makes the latest whole cut the base of increments.
-    pub(super) fn commit_base(&self) {
+    /// Makes the latest cut of a use the one that increments count from.
+    pub(super) fn confirm_cut(&self, of: Use) {
         let slices = self.slices.read();
-        slices.values().for_each(|slice| slice.commit_base());
+        slices.values().for_each(|slice| slice.confirm_cut(of));
     }
 
-    /// Returns the bytes of an increment, and of the whole tables.
-    pub(super) fn increment_bytes(&self) -> (u64, u64) {
+    /// Returns whether the ids that have lost their rows since the confirmed cut of a use can be listed.
+    pub(super) fn list_gone(&self, of: Use) -> bool {
         let slices = self.slices.read();
-        let bytes = slices.values().map(|slice| slice.increment_bytes());
+        slices.values().all(|slice| slice.lists_gone(of))
+    }
+
+    /// Returns the bytes of an increment of a use, and of the whole tables.
+    pub(super) fn increment_bytes(&self, of: Use) -> (u64, u64) {
+        let slices = self.slices.read();
+        let bytes = slices.values().map(|slice| slice.increment_bytes(of));
         bytes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 

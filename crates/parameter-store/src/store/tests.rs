@@ -14,6 +14,7 @@ mod first_values;
 mod guard;
 mod memory;
 mod preparing;
+mod publication;
 mod reading;
 mod stripes;
 mod synchronous;
