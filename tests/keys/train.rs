@@ -367,6 +367,12 @@ fn of_exporters() -> Vec<Row> {
                 .sees(folders),
             "\"onnx\"",
         ),
+        change(
+            once("format", "kind = \"latest\"")
+                .over(&numbers)
+                .sees(folders),
+            "\"saved_model\"",
+        ),
         change(once("hashed_as_ids", onnx).sees(folders), "true").fails_before("hashed_as_ids"),
     ]
 }

@@ -116,7 +116,8 @@ impl From<Error> for Diagnostic {
                 out.help(help)
             }
             Error::DynamicInOnnx { exporter, .. } => {
-                let help = "serve the model by `trainyard serve`, or export a SavedModel (saved_model)";
+                let help = "serve the model by `trainyard serve`, export a SavedModel (saved_model), or export safetensors: ids stand \
+                            beside the values of their rows";
                 match exporter {
                     None => Self::error(Code::E6001, text).help(help),
                     Some(exporter) => Self::error(Code::E6001, text)
