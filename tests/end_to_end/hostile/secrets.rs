@@ -91,6 +91,8 @@ fn secrets_are_in_no_log_metric_page_command_line_or_model_folder() {
     }
     let mut shown = Vec::new();
     programs[1].wait_for("checkpoint saved", LIMIT);
+    // A worker that is stopped before it has joined has logged next to nothing.
+    programs[2].wait_for("has joined the job", LIMIT);
     for program in &mut programs {
         let line = program.wait_for("the admin port listens", LIMIT);
         let address = line
