@@ -31,6 +31,8 @@ pub enum Need {
     Onnxruntime,
     /// A Python with TensorFlow 2.15: `TRAINYARD_TENSORFLOW_PYTHON`, or `python3`.
     TensorFlow,
+    /// A Python with TensorFlow 2.15 and tensorflow-serving-api: `TRAINYARD_TENSORFLOW_SERVING_PYTHON`, or `python3`.
+    TensorFlowServing,
     /// A Python with Triton's clients: `TRAINYARD_TRITON_PYTHON`, or `python3`.
     TritonClients,
     /// A Python with the schemas of Kubernetes: `TRAINYARD_KUBERNETES_PYTHON`, or `python3`.
@@ -57,6 +59,7 @@ impl Need {
             Self::TensorBoard => "tensorboard",
             Self::Onnxruntime => "onnxruntime",
             Self::TensorFlow => "tensorflow",
+            Self::TensorFlowServing => "tensorflow-serving",
             Self::TritonClients => "triton-clients",
             Self::KubernetesSchemas => "kubernetes-schemas",
             Self::Helm => "helm",
@@ -85,6 +88,7 @@ impl Need {
             Self::TensorBoard
             | Self::Onnxruntime
             | Self::TensorFlow
+            | Self::TensorFlowServing
             | Self::TritonClients
             | Self::KubernetesSchemas => self.find_python().err(),
             Self::Networks => no_programs(&["ip", "tc"]).or_else(|| {
@@ -135,6 +139,10 @@ impl Need {
             Self::TensorBoard => ("TRAINYARD_TENSORBOARD_PYTHON", "tensorboard"),
             Self::Onnxruntime => ("TRAINYARD_ONNX_PYTHON", "onnxruntime, numpy"),
             Self::TensorFlow => ("TRAINYARD_TENSORFLOW_PYTHON", "tensorflow"),
+            Self::TensorFlowServing => (
+                "TRAINYARD_TENSORFLOW_SERVING_PYTHON",
+                "tensorflow_serving.apis.prediction_service_pb2_grpc",
+            ),
             Self::TritonClients => (
                 "TRAINYARD_TRITON_PYTHON",
                 "tritonclient.http, tritonclient.grpc",

@@ -8,6 +8,9 @@ pub enum Error {
     /// The request is wrong. Value, expectation and remedy are in the message.
     #[error("{0}")]
     Request(String),
+    /// The request names a signature that the model does not have.
+    #[error("{0}")]
+    Precondition(String),
     /// The path or method does not exist.
     #[error("{0}")]
     Path(String),
@@ -58,7 +61,7 @@ impl Error {
     /// Returns the status of an answer over HTTP.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Request(_) | Self::Rows { .. } => StatusCode::BAD_REQUEST,
+            Self::Request(_) | Self::Precondition(_) | Self::Rows { .. } => StatusCode::BAD_REQUEST,
             Self::Path(_) | Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Body { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
@@ -74,6 +77,7 @@ impl Error {
         use tonic::Code;
         let code = match self {
             Self::Request(_) | Self::Rows { .. } => Code::InvalidArgument,
+            Self::Precondition(_) => Code::FailedPrecondition,
             Self::Path(_) => Code::Unimplemented,
             Self::NotFound(_) => Code::NotFound,
             Self::Body { .. } | Self::Busy { .. } => Code::ResourceExhausted,

@@ -3,7 +3,6 @@
 mod answer;
 mod request;
 mod service;
-mod tensors;
 
 use bytes::Bytes;
 use http::Method;

@@ -14,9 +14,12 @@ mod json;
 mod loader;
 mod models;
 mod rest;
+mod results;
 mod run;
 mod signature;
 mod telemetry;
+mod tensorflow_serving;
+mod tensors;
 
 use std::process::ExitCode;
 

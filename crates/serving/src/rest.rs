@@ -13,7 +13,8 @@ pub(crate) use cells::{Value, append, finish, missing, read_value, unknown};
 use crate::Error;
 use crate::json::write_text;
 use crate::models::{Models, Wanted};
-use crate::rest::request::{ExampleSignature, PredictRequest, read_examples};
+use crate::rest::request::{PredictRequest, read_examples};
+use crate::signature::Method as SignatureMethod;
 use crate::telemetry::{Protocol, count};
 
 /// What a path names.
@@ -135,7 +136,7 @@ async fn answer_method(
     let began = Instant::now();
     let version = models.version(target.model, target.wanted)?;
     let columns = &version.columns;
-    let examples = |signature| read_examples(body, columns, rows_max, signature);
+    let examples = |method| read_examples(body, columns, rows_max, method);
     let (rows, text) = match method {
         "predict" => {
             let request = PredictRequest::read(body, columns, rows_max)?;
@@ -148,7 +149,7 @@ async fn answer_method(
             )
         }
         "classify" => {
-            let batch = examples(ExampleSignature::Classify)?;
+            let batch = examples(SignatureMethod::Classify)?;
             let rows = batch.rows;
             (
                 rows,
@@ -156,7 +157,7 @@ async fn answer_method(
             )
         }
         "regress" => {
-            let batch = examples(ExampleSignature::Regress)?;
+            let batch = examples(SignatureMethod::Regress)?;
             let rows = batch.rows;
             (rows, answer::regressions(&version.predict(batch).await?)?)
         }

@@ -25,6 +25,7 @@ use crate::inference::{DESCRIPTORS, Service};
 use crate::loader::Loader;
 use crate::models::Models;
 use crate::telemetry;
+use crate::tensorflow_serving::{ModelServer, PredictionServer};
 
 /// Interval between looks at the configuration file.
 const CONFIG_INTERVAL: Duration = Duration::from_secs(1);
@@ -128,9 +129,13 @@ async fn serve_grpc(
     let Some(listener) = listener else {
         return Ok(());
     };
-    let service = Service::server(Arc::clone(models), limits.rows_max, limits.body_bytes_max);
+    let inference = Service::server(Arc::clone(models), limits.rows_max, limits.body_bytes_max);
+    let predictions =
+        PredictionServer::server(Arc::clone(models), limits.rows_max, limits.body_bytes_max);
     let services = Services {
-        routes: Routes::new(service),
+        routes: Routes::new(inference)
+            .add_service(predictions)
+            .add_service(ModelServer::server(Arc::clone(models))),
         descriptors: DESCRIPTORS,
     };
     let limits = ServerLimits {

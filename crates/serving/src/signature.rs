@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use trainyard_diagnostic::suggest;
 use trainyard_input::{Batch, Cells, FieldKind, NamedColumns};
 use trainyard_model::Prediction;
 use trainyard_predictor::{Predictor, Workspace};
@@ -33,6 +34,51 @@ impl ValueKind {
             Self::Int => "INT64",
             Self::Text => "BYTES",
         }
+    }
+}
+
+/// Method of TensorFlow Serving.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    Predict,
+    Classify,
+    Regress,
+}
+
+impl Method {
+    /// Returns TensorFlow's name (`signature_constants.h`).
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Predict => "tensorflow/serving/predict",
+            Self::Classify => "tensorflow/serving/classify",
+            Self::Regress => "tensorflow/serving/regress",
+        }
+    }
+
+    /// Returns the names of the signatures that have this method, the default first.
+    pub(crate) fn signatures(self) -> &'static [&'static str] {
+        match self {
+            Self::Predict => &["serving_default", "predict", "predictions"],
+            Self::Classify => &["serving_default", "classification"],
+            Self::Regress => &["serving_default", "regression"],
+        }
+    }
+
+    /// Returns the method of a task of MultiInference.
+    ///
+    /// # Errors
+    /// A task cannot have this method.
+    pub(crate) fn named(name: &str) -> Result<Self, Error> {
+        let known = [Self::Classify, Self::Regress];
+        let found = known.into_iter().find(|method| method.name() == name);
+        found.ok_or_else(|| {
+            let name = trainyard_diagnostic::escape(name);
+            Error::Path(format!(
+                "method_name must be {} or {}, given `{name}`",
+                Self::Classify.name(),
+                Self::Regress.name()
+            ))
+        })
     }
 }
 
@@ -71,6 +117,29 @@ impl Signature {
         Ok(Self {
             inputs: inputs(columns),
             outputs: outputs(&row),
+        })
+    }
+
+    /// Returns whether the model returns a key.
+    pub(crate) fn has_output(&self, name: &str) -> bool {
+        self.outputs.iter().any(|output| output.name == name)
+    }
+
+    /// Returns the place of a key.
+    ///
+    /// # Errors
+    /// The model has no such key.
+    pub(crate) fn output_place(&self, name: &str) -> Result<usize, Error> {
+        let outputs = &self.outputs;
+        let place = outputs.iter().position(|output| output.name == name);
+        place.ok_or_else(|| {
+            let names = || outputs.iter().map(|output| output.name.as_str());
+            let help = match suggest(name, names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("outputs: {}", names().collect::<Vec<_>>().join(", ")),
+            };
+            let name = trainyard_diagnostic::escape(name);
+            Error::Request(format!("the model has no output `{name}`; {help}"))
         })
     }
 }

@@ -12,6 +12,8 @@ use metrics::{
 pub(crate) enum Protocol {
     /// TensorFlow Serving over HTTP.
     TensorFlowRest,
+    /// TensorFlow Serving over gRPC.
+    TensorFlowGrpc,
     /// Open Inference Protocol over HTTP.
     InferenceRest,
     /// Open Inference Protocol over gRPC.
@@ -23,6 +25,7 @@ impl Protocol {
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::TensorFlowRest => "tensorflow-rest",
+            Self::TensorFlowGrpc => "tensorflow-grpc",
             Self::InferenceRest => "inference-rest",
             Self::InferenceGrpc => "inference-grpc",
         }

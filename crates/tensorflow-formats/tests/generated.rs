@@ -7,7 +7,13 @@ use std::path::Path;
 
 use trainyard_testing::generated;
 
-const FILES: [&str; 4] = ["event", "saved_model", "tensor_bundle", "variable"];
+const FILES: [&str; 5] = [
+    "event",
+    "example",
+    "saved_model",
+    "tensor_bundle",
+    "variable",
+];
 
 #[test]
 fn committed_code_is_what_the_definitions_give() {

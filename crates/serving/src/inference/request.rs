@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use trainyard_diagnostic::suggest;
 use trainyard_input::Batch;
 
 use crate::Error;
-use crate::inference::tensors::Inputs;
 use crate::json::{Fault, Reader};
 use crate::models::Version;
+use crate::tensors::Inputs;
 
 /// A request for predictions.
 #[derive(Debug)]
@@ -115,24 +114,6 @@ impl InferRequest {
     }
 }
 
-/// Returns the place of an output in the signature.
-///
-/// # Errors
-/// The model has no such output.
-pub(crate) fn output_place(version: &Version, name: &str) -> Result<usize, Error> {
-    let outputs = &version.signature.outputs;
-    let place = outputs.iter().position(|output| output.name == name);
-    place.ok_or_else(|| {
-        let names = || outputs.iter().map(|output| output.name.as_str());
-        let help = match suggest(name, names()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("outputs: {}", names().collect::<Vec<_>>().join(", ")),
-        };
-        let name = trainyard_diagnostic::escape(name);
-        Error::Request(format!("the model has no output `{name}`; {help}"))
-    })
-}
-
 /// The JSON part of a request.
 #[derive(Debug, Default)]
 struct Head<'a> {
@@ -193,7 +174,7 @@ impl<'a> Head<'a> {
             return Ok(all.map(|place| WantedOutput { place, form }).collect());
         }
         let wanted = self.outputs.iter().map(|(name, binary)| {
-            let place = output_place(version, name)?;
+            let place = version.signature.output_place(name)?;
             let form = Form::of(binary.unwrap_or(self.all_binary));
             Ok(WantedOutput { place, form })
         });

@@ -8,11 +8,10 @@ use trainyard_input::Given;
 
 use crate::Error;
 use crate::inference::answer::write_bytes;
-use crate::inference::request::output_place;
-use crate::inference::tensors::Inputs;
 use crate::models::{Models, Version, Wanted};
 use crate::signature::Tensor;
 use crate::telemetry::{Protocol, count};
+use crate::tensors::Inputs;
 
 /// Generated messages and server of the package `inference`.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
@@ -71,7 +70,7 @@ impl Service {
         let batch = read_inputs(&request, &version, self.rows_max)?;
         let rows = batch.rows;
         let outputs = request.outputs.iter();
-        let outputs = outputs.map(|output| output_place(&version, &output.name));
+        let outputs = outputs.map(|output| version.signature.output_place(&output.name));
         let mut places = outputs.collect::<Result<Vec<usize>, Error>>()?;
         if places.is_empty() {
             places = (0..version.signature.outputs.len()).collect();

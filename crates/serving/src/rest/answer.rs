@@ -10,6 +10,7 @@ use crate::batching::Predictions;
 use crate::json::write_text;
 use crate::models::{ServedModel, Version};
 use crate::rest::request::Layout;
+use crate::results::{classes, numbers};
 use crate::signature::Tensor;
 
 /// Appends items with commas between them.
@@ -109,59 +110,43 @@ fn write_row(out: &mut String, row: &BTreeMap<String, Prediction>) {
 /// # Errors
 /// The model has no classes.
 pub(crate) fn classifications(rows: &Predictions) -> Result<String, Error> {
+    let rows = rows
+        .iter()
+        .map(classes)
+        .collect::<Result<Vec<_>, Error>>()?;
     let mut out = "{\"result\":".to_owned();
-    let mut lacks = false;
-    write_list(&mut out, rows, |out, row| match classes(row) {
-        Some((names, scores)) => {
-            write_list(out, names.iter().zip(scores), |out, (name, score)| {
+    write_list(&mut out, rows, |out, row| {
+        write_list(
+            out,
+            row.names.iter().zip(row.scores),
+            |out, (name, score)| {
                 out.push('[');
                 write_text(out, name);
                 out.push(',');
                 write_float(out, *score);
                 out.push(']');
-            });
-        }
-        None => lacks = true,
+            },
+        );
     });
     out.push('}');
-    if lacks {
-        let text = "the model has no classes: use :regress or :predict";
-        return Err(Error::Request(text.to_owned()));
-    }
     Ok(out)
-}
-
-/// Returns the names and scores of the classes of a row.
-fn classes(row: &BTreeMap<String, Prediction>) -> Option<(&[String], &[f32])> {
-    let names = row.get("all_classes").or_else(|| row.get("classes"));
-    match (names?, row.get("probabilities")?) {
-        (Prediction::Texts(names), Prediction::Floats(scores)) => Some((names, scores)),
-        _ => None,
-    }
 }
 
 /// Returns the body of an answer to `:regress`: a number for each row.
 ///
 /// # Errors
-/// The model has no single number for a row.
+/// The model has no number for a row.
 pub(crate) fn regressions(rows: &Predictions) -> Result<String, Error> {
+    let rows = rows
+        .iter()
+        .map(numbers)
+        .collect::<Result<Vec<_>, Error>>()?;
     let mut out = "{\"result\":".to_owned();
-    let mut lacks = false;
-    write_list(&mut out, rows, |out, row| {
-        let value = row.get("predictions").or_else(|| row.get("logistic"));
-        match value {
-            Some(Prediction::Floats(values)) => match values.as_slice() {
-                [one] => write_float(out, *one),
-                _ => write_values(out, &Prediction::Floats(values.clone())),
-            },
-            _ => lacks = true,
-        }
+    write_list(&mut out, rows, |out, row| match row {
+        [one] => write_float(out, *one),
+        several => write_list(out, several, |out, value| write_float(out, *value)),
     });
     out.push('}');
-    if lacks {
-        let text = "the model does not predict a number: use :classify or :predict";
-        return Err(Error::Request(text.to_owned()));
-    }
     Ok(out)
 }
 

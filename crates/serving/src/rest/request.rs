@@ -7,6 +7,7 @@ use trainyard_input::{Batch, NamedColumns};
 use crate::Error;
 use crate::json::{Fault, Kind, Reader};
 use crate::rest::cells::{append, finish, missing, read_cell, unknown};
+use crate::signature::Method;
 
 /// Layout of a request for predictions, which its answer has too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +24,6 @@ pub(crate) struct PredictRequest {
     pub(crate) batch: Batch,
     pub(crate) layout: Layout,
 }
-
-/// Names of the signatures that return predictions.
-const PREDICT: [&str; 3] = ["serving_default", "predict", "predictions"];
-/// Names of the signatures of `:classify` and `:regress`.
-const CLASSIFY: [&str; 2] = ["serving_default", "classification"];
-const REGRESS: [&str; 2] = ["serving_default", "regression"];
 
 /// Returns the body as text.
 fn text(body: &[u8]) -> Result<&str, Error> {
@@ -59,7 +54,7 @@ impl PredictRequest {
         let mut layout = None;
         let outcome = reader.object(|reader, key| {
             let given = match &*key {
-                "signature_name" => return check_signature(reader, &PREDICT),
+                "signature_name" => return check_signature(reader, Method::Predict),
                 "instances" => Layout::Rows,
                 "inputs" => Layout::Columns,
                 key => {
@@ -89,13 +84,6 @@ impl PredictRequest {
     }
 }
 
-/// Signature of a request with examples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ExampleSignature {
-    Classify,
-    Regress,
-}
-
 /// Reads the body of `:classify` or `:regress`: `examples`, and under `context` the columns that all of them share.
 ///
 /// # Errors
@@ -104,19 +92,13 @@ pub(crate) fn read_examples(
     body: &[u8],
     columns: &NamedColumns,
     rows_max: usize,
-    signature: ExampleSignature,
+    method: Method,
 ) -> Result<Batch, Error> {
     let mut reader = Reader::new(text(body)?);
     let mut rows = Rows::new(columns, rows_max);
     let mut examples = None;
     let outcome = reader.object(|reader, key| match &*key {
-        "signature_name" => check_signature(
-            reader,
-            match signature {
-                ExampleSignature::Classify => &CLASSIFY,
-                ExampleSignature::Regress => &REGRESS,
-            },
-        ),
+        "signature_name" => check_signature(reader, method),
         "context" => {
             rows.context = Some(reader.clone());
             reader.skip()
@@ -141,7 +123,8 @@ pub(crate) fn read_examples(
     finish(columns, rows.batch, rows.count)
 }
 
-fn check_signature(reader: &mut Reader<'_>, known: &[&str]) -> Result<(), Fault> {
+fn check_signature(reader: &mut Reader<'_>, method: Method) -> Result<(), Fault> {
+    let known = method.signatures();
     let name = reader.string()?;
     if name.is_empty() || known.contains(&&*name) {
         return Ok(());

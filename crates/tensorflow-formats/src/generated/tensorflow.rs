@@ -23,13 +23,18 @@ pub enum DataType {
     DtDouble = 2,
     DtInt32 = 3,
     DtUint8 = 4,
+    DtInt16 = 5,
+    DtInt8 = 6,
     DtString = 7,
     DtInt64 = 9,
     DtBool = 10,
     DtBfloat16 = 14,
+    DtUint16 = 17,
     DtHalf = 19,
     /// a handle of a variable or of a lookup table
     DtResource = 20,
+    DtUint32 = 22,
+    DtUint64 = 23,
 }
 impl DataType {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -43,12 +48,17 @@ impl DataType {
             Self::DtDouble => "DT_DOUBLE",
             Self::DtInt32 => "DT_INT32",
             Self::DtUint8 => "DT_UINT8",
+            Self::DtInt16 => "DT_INT16",
+            Self::DtInt8 => "DT_INT8",
             Self::DtString => "DT_STRING",
             Self::DtInt64 => "DT_INT64",
             Self::DtBool => "DT_BOOL",
             Self::DtBfloat16 => "DT_BFLOAT16",
+            Self::DtUint16 => "DT_UINT16",
             Self::DtHalf => "DT_HALF",
             Self::DtResource => "DT_RESOURCE",
+            Self::DtUint32 => "DT_UINT32",
+            Self::DtUint64 => "DT_UINT64",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -59,12 +69,17 @@ impl DataType {
             "DT_DOUBLE" => Some(Self::DtDouble),
             "DT_INT32" => Some(Self::DtInt32),
             "DT_UINT8" => Some(Self::DtUint8),
+            "DT_INT16" => Some(Self::DtInt16),
+            "DT_INT8" => Some(Self::DtInt8),
             "DT_STRING" => Some(Self::DtString),
             "DT_INT64" => Some(Self::DtInt64),
             "DT_BOOL" => Some(Self::DtBool),
             "DT_BFLOAT16" => Some(Self::DtBfloat16),
+            "DT_UINT16" => Some(Self::DtUint16),
             "DT_HALF" => Some(Self::DtHalf),
             "DT_RESOURCE" => Some(Self::DtResource),
+            "DT_UINT32" => Some(Self::DtUint32),
+            "DT_UINT64" => Some(Self::DtUint64),
             _ => None,
         }
     }
@@ -78,8 +93,23 @@ pub struct TensorProto {
     /// numbers, little-endian
     #[prost(bytes = "vec", tag = "4")]
     pub tensor_content: ::prost::alloc::vec::Vec<u8>,
+    #[prost(float, repeated, tag = "5")]
+    pub float_val: ::prost::alloc::vec::Vec<f32>,
+    #[prost(double, repeated, tag = "6")]
+    pub double_val: ::prost::alloc::vec::Vec<f64>,
+    /// DT_INT8, DT_INT16, DT_INT32, DT_UINT8 and DT_UINT16
+    #[prost(int32, repeated, tag = "7")]
+    pub int_val: ::prost::alloc::vec::Vec<i32>,
     #[prost(bytes = "vec", repeated, tag = "8")]
     pub string_val: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    #[prost(int64, repeated, tag = "10")]
+    pub int64_val: ::prost::alloc::vec::Vec<i64>,
+    #[prost(bool, repeated, tag = "11")]
+    pub bool_val: ::prost::alloc::vec::Vec<bool>,
+    #[prost(uint32, repeated, tag = "16")]
+    pub uint32_val: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint64, repeated, tag = "17")]
+    pub uint64_val: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct HistogramProto {
@@ -208,6 +238,53 @@ pub mod session_log {
             }
         }
     }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BytesList {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub value: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FloatList {
+    #[prost(float, repeated, tag = "1")]
+    pub value: ::prost::alloc::vec::Vec<f32>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Int64List {
+    #[prost(int64, repeated, tag = "1")]
+    pub value: ::prost::alloc::vec::Vec<i64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Feature {
+    /// Absent, or a list without values: the value is missing.
+    #[prost(oneof = "feature::Kind", tags = "1, 2, 3")]
+    pub kind: ::core::option::Option<feature::Kind>,
+}
+/// Nested message and enum types in `Feature`.
+pub mod feature {
+    /// Absent, or a list without values: the value is missing.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Kind {
+        #[prost(message, tag = "1")]
+        BytesList(super::BytesList),
+        #[prost(message, tag = "2")]
+        FloatList(super::FloatList),
+        #[prost(message, tag = "3")]
+        Int64List(super::Int64List),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Features {
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub feature: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        Feature,
+    >,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Example {
+    #[prost(message, optional, tag = "1")]
+    pub features: ::core::option::Option<Features>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AttrValue {

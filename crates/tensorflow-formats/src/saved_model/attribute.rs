@@ -26,7 +26,7 @@ pub enum Attribute {
     /// Several shapes.
     Shapes(Vec<Vec<Option<usize>>>),
     /// A constant.
-    Tensor(TensorProto),
+    Tensor(Box<TensorProto>),
 }
 
 /// Returns the message of a shape.
@@ -62,7 +62,7 @@ impl From<Attribute> for AttrValue {
                 shape: shapes.iter().map(|shape| shape_proto(shape)).collect(),
                 ..ListValue::default()
             }),
-            Attribute::Tensor(tensor) => Value::Tensor(tensor),
+            Attribute::Tensor(tensor) => Value::Tensor(*tensor),
         };
         Self { value: Some(value) }
     }

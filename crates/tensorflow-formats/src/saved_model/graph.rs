@@ -217,7 +217,7 @@ impl Graph {
     pub(super) fn constant(&mut self, name: &str, dtype: DataType, tensor: TensorProto) -> Edge {
         let attributes = vec![
             ("dtype", Attribute::Type(dtype)),
-            ("value", Attribute::Tensor(tensor)),
+            ("value", Attribute::Tensor(Box::new(tensor))),
         ];
         self.one("Const", name, &[], (attributes, dtype))
     }

@@ -47,7 +47,8 @@ impl DType {
             Ok(DataType::DtBool) => Self::Bool,
             Ok(DataType::DtBfloat16) => Self::Bf16,
             Ok(DataType::DtHalf) => Self::F16,
-            Ok(DataType::DtInvalid | DataType::DtResource) | Err(_) => Self::Other(number),
+            // No variable of Estimator has another type.
+            _ => Self::Other(number),
         }
     }
 

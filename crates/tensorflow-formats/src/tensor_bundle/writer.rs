@@ -70,10 +70,10 @@ pub struct TensorSpec {
 impl TensorSpec {
     fn element_bytes(&self) -> u64 {
         match self.dtype {
-            DataType::DtInt64 | DataType::DtDouble => 8,
-            DataType::DtFloat | DataType::DtInt32 => 4,
-            DataType::DtBfloat16 | DataType::DtHalf => 2,
-            DataType::DtBool | DataType::DtUint8 => 1,
+            DataType::DtInt64 | DataType::DtUint64 | DataType::DtDouble => 8,
+            DataType::DtFloat | DataType::DtInt32 | DataType::DtUint32 => 4,
+            DataType::DtBfloat16 | DataType::DtHalf | DataType::DtInt16 | DataType::DtUint16 => 2,
+            DataType::DtBool | DataType::DtUint8 | DataType::DtInt8 => 1,
             DataType::DtInvalid | DataType::DtString | DataType::DtResource => 0,
         }
     }

@@ -108,6 +108,6 @@ fn numbers(dtype: DataType, shape: &[usize], tensor_content: Vec<u8>) -> TensorP
         dtype: dtype.into(),
         tensor_shape: Some(shape_proto(&known)),
         tensor_content,
-        string_val: Vec::new(),
+        ..TensorProto::default()
     }
 }

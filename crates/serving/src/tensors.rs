@@ -1,4 +1,4 @@
-//! Tensors of the Open Inference Protocol, and their way into the columns of a batch.
+//! Tensors of a request, and their way into the columns of a batch.
 
 use trainyard_input::{Batch, Given, NamedColumns};
 
@@ -117,6 +117,11 @@ pub(crate) struct Filler<'b> {
 }
 
 impl Filler<'_> {
+    /// Returns the number of values that the shape says.
+    pub(crate) fn count(&self) -> usize {
+        self.rows * self.width
+    }
+
     fn name(&self) -> &str {
         &self.columns.names()[self.place]
     }
