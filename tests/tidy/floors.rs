@@ -42,6 +42,7 @@ const FLOORS: [(&str, u8); 38] = [
     ("serving", 8),
     ("command", 9),
     ("benchmark", 10),
+    ("python", 10),
     ("trainyard", 11),
 ];
 
@@ -212,10 +213,22 @@ fn every_dependency_has_its_reason() {
     assert_none("dependencies without a reason", &offenders);
 }
 
-trial!(the_lock_file_of_the_other_workspace_names_the_dependencies_of_our_crates);
-fn the_lock_file_of_the_other_workspace_names_the_dependencies_of_our_crates() {
+trial!(the_lock_files_of_other_workspaces_name_the_dependencies_of_our_crates);
+fn the_lock_files_of_other_workspaces_name_the_dependencies_of_our_crates() {
+    for workspace in ["autodiff-burn", "python"] {
+        assert_none(
+            &format!(
+                "the lock file is old: run `cargo metadata --manifest-path crates/{workspace}/Cargo.toml`"
+            ),
+            &outdated(workspace),
+        );
+    }
+}
+
+/// Returns the entries of a workspace's lock file that are not those of our manifests.
+fn outdated(workspace: &str) -> Vec<String> {
     let crates = root().join("crates");
-    let lock: toml::Table = read(&crates.join("autodiff-burn/Cargo.lock"))
+    let lock: toml::Table = read(&crates.join(workspace).join("Cargo.lock"))
         .parse()
         .expect("a lock file");
     let mut offenders = Vec::new();
@@ -254,8 +267,5 @@ fn the_lock_file_of_the_other_workspace_names_the_dependencies_of_our_crates() {
             .filter(|dependency| !required.contains_key(dependency.as_str()));
         offenders.extend(missing.map(|dependency| format!("{name} is locked with {dependency}")));
     }
-    assert_none(
-        "crates/autodiff-burn/Cargo.lock is old: run `cargo metadata --manifest-path crates/autodiff-burn/Cargo.toml`",
-        &offenders,
-    );
+    offenders
 }

@@ -27,7 +27,7 @@ enum Commands {
 }
 
 impl trainyard_command::Commands for Commands {
-    fn run(self, build: Build) -> ExitCode {
+    fn run(self, build: Build) -> u8 {
         let outcome = match self {
             Self::Bench(arguments) => start_logging(LogFormat::Text, "warn")
                 .map_err(|problem| vec![problem])

@@ -10,6 +10,7 @@ use trainyard_model::{Build, Error, ExportOnnx, Model, any_of, exportable_of};
 use trainyard_run_config::Job;
 
 use crate::arguments::JobArguments;
+use crate::program::Program;
 use crate::progress::Show;
 use crate::{
     check, convert, deploy, evaluate, export, import_tf, init, inspect, pki, predict, run, scale,
@@ -85,14 +86,14 @@ enum Action<C: Subcommand> {
 /// Commands that a program has beside those of every model.
 pub trait Commands: Subcommand {
     /// Runs the command and returns its exit code. `build` makes the model of a job.
-    fn run(self, build: Build) -> ExitCode;
+    fn run(self, build: Build) -> u8;
 }
 
 #[derive(Debug, Subcommand)]
 enum NoCommands {}
 
 impl Commands for NoCommands {
-    fn run(self, _: Build) -> ExitCode {
+    fn run(self, _: Build) -> u8 {
         match self {}
     }
 }
@@ -111,11 +112,20 @@ pub fn main_with_onnx<M: Model + ExportOnnx>(build: fn(&Job) -> Result<M, Error>
 
 /// As [`main_with`], with further commands.
 pub fn main_with_commands<C: Commands>(build: Build) -> ExitCode {
-    let command = match Command::<C>::try_parse() {
+    run_commands::<C>(&Program::this(), build).into()
+}
+
+/// Runs the command line of a program, and returns its exit code. A process may do so more than once.
+pub fn run_program(program: &Program, build: Build) -> u8 {
+    run_commands::<NoCommands>(program, build)
+}
+
+fn run_commands<C: Commands>(program: &Program, build: Build) -> u8 {
+    let command = match Command::<C>::try_parse_from(program.words()) {
         Ok(command) => command,
         Err(error) => {
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+            return if error.use_stderr() { USAGE } else { 0 };
         }
     };
     let one = |outcome: Result<(), Diagnostic>| outcome.map_err(|problem| vec![problem]);
@@ -138,8 +148,8 @@ pub fn main_with_commands<C: Commands>(build: Build) -> ExitCode {
                 train.job.log_format,
             )
         }
-        Action::Up(up) => match with_log(&up.job, "info").and_then(|()| up::up(&up)) {
-            Ok(code) => ExitCode::from(code),
+        Action::Up(up) => match with_log(&up.job, "info").and_then(|()| up::up(&up, program)) {
+            Ok(code) => code,
             Err(problems) => finish(Err(problems), up.job.log_format),
         },
         Action::Scale(arguments) => finish(

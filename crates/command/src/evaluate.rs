@@ -1,6 +1,6 @@
 //! `trainyard evaluate`: evaluates one checkpoint, once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
@@ -11,7 +11,7 @@ use trainyard_predictor::Parameters;
 use trainyard_run_config::EvaluationConfig;
 
 use crate::arguments::{Format, JobArguments, Source};
-use crate::output::{print, table};
+use crate::output::{Sink, table};
 use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
 
 #[derive(Debug, Args)]
@@ -26,6 +26,9 @@ pub(crate) struct Evaluate {
     /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
+    /// File of the metrics. Default: standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// Evaluates a checkpoint on the job's evaluation inputs.
@@ -55,13 +58,16 @@ pub(crate) fn evaluate(arguments: &Evaluate, build: Build) -> Result<(), Vec<Dia
             (Some(step), None) => format!("at step {step}"),
             (None, from) => format!("of {}", from.as_deref().unwrap_or(Path::new("")).display()),
         };
-        print(&match arguments.format {
+        let text = match arguments.format {
             Format::Text => format!("evaluation {at}:\n{}", table(&scores)),
             Format::Json => format!(
                 "{}\n",
                 json!({"global_step": origin.global_step(), "metrics": scores})
             ),
-        })
+        };
+        let mut out = Sink::open(arguments.output.as_deref(), &[])?;
+        out.write(&text)?;
+        out.finish()
     };
     work().map_err(|problem| vec![problem])
 }

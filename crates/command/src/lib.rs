@@ -25,6 +25,7 @@ mod inspect;
 mod output;
 mod pki;
 mod predict;
+mod program;
 mod progress;
 mod run;
 pub mod runtime;
@@ -38,7 +39,10 @@ mod transform;
 mod up;
 
 pub use arguments::{Format, JobArguments};
-pub use command_line::{Commands, main_with, main_with_commands, main_with_onnx};
+pub use command_line::{Commands, main_with, main_with_commands, main_with_onnx, run_program};
 pub use folder::Folder;
 pub use output::print;
-pub use up::{RUNTIME_THREADS, Supervisor, free_ports, resolve, share_of_cores, tasks, threads};
+pub use program::Program;
+pub use up::{
+    RUNTIME_THREADS, Supervisor, TaskCommand, free_ports, resolve, share_of_cores, tasks, threads,
+};

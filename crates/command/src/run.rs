@@ -1,7 +1,5 @@
 //! `trainyard run`: one task in any role. Without a cluster, this process runs the whole job, as in TensorFlow.
 
-use std::process::ExitCode;
-
 use clap::{Args, ValueEnum};
 use tracing::info;
 use trainyard_cluster_spec::Role;
@@ -34,8 +32,8 @@ pub(crate) struct Run {
     pub(crate) role: Option<RoleName>,
 }
 
-/// Runs a task to its end.
-pub(crate) fn run(run: &Run, build: Build) -> ExitCode {
+/// Runs a task to its end, and returns the exit code.
+pub(crate) fn run(run: &Run, build: Build) -> u8 {
     let arguments = &run.arguments;
     if let Err(problem) = start_logging(arguments.log_format, &arguments.log_level) {
         return finish(Err(vec![problem]), arguments.log_format);

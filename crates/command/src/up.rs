@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-pub use child::RUNTIME_THREADS;
+pub use child::{RUNTIME_THREADS, TaskCommand};
 use clap::Args;
 pub(crate) use control::{Address, Answer, Order};
 use scaling::Scaling;
@@ -28,6 +28,7 @@ use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
 use crate::output::{print, result_line, table};
+use crate::program::Program;
 use crate::runtime::single_threaded;
 
 #[derive(Debug, Args)]
@@ -49,7 +50,7 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 const SOCKET_FOLDER_BYTES_MAX: usize = 90;
 
 /// Starts a cluster, and returns the exit code of its job.
-pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
+pub(crate) fn up(arguments: &Up, program: &Program) -> Result<u8, Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     RunLock::refuse_if_taken(&job.model_dir).map_err(|problem| vec![problem.into()])?;
     report_at_start(&job, arguments.job.log_format);
@@ -58,7 +59,7 @@ pub(crate) fn up(arguments: &Up) -> Result<u8, Vec<Diagnostic>> {
     check_cluster(&job, cluster.of_role(Role::Ps).count()).map_err(one)?;
     single_threaded()
         .map_err(one)?
-        .block_on(supervise(arguments, &job, cluster))
+        .block_on(supervise(arguments, &job, cluster, program))
         .map_err(one)
 }
 
@@ -187,13 +188,22 @@ fn page(cluster: &ClusterSpec) -> Option<String> {
     chief.map(|(_, address)| format!("http://{address}/"))
 }
 
-async fn supervise(arguments: &Up, job: &Job, cluster: ClusterSpec) -> Result<u8, Diagnostic> {
+async fn supervise(
+    arguments: &Up,
+    job: &Job,
+    cluster: ClusterSpec,
+    program: &Program,
+) -> Result<u8, Diagnostic> {
     let tasks = tasks(&cluster, job);
     let threads = threads(job, tasks.len());
     let mut scaling = Scaling::open(job, &cluster)?;
     tell_page(&cluster, arguments.job.log_format)?;
-    let mut supervisor =
-        Supervisor::start(&arguments.job, threads, &job.local_dir(), &cluster, &tasks)?;
+    let command = TaskCommand {
+        program,
+        job: &arguments.job,
+        threads,
+    };
+    let mut supervisor = Supervisor::start(&command, &job.local_dir(), &cluster, &tasks)?;
     for (task, address) in &cluster.admin {
         info!(%task, "metrics at http://{address}/metrics");
     }
@@ -277,13 +287,6 @@ fn summary(report: &Report, job: &Job) -> String {
     }
     text.push_str(&format!("model: {}\n", job.model_dir.display()));
     text
-}
-
-/// Returns the path of another binary that was built beside this one.
-fn sibling(name: &str) -> Option<PathBuf> {
-    let own = std::env::current_exe().ok()?;
-    let path = own.with_file_name(name);
-    path.is_file().then_some(path)
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub fn launch_service<A: Args>(
     let outcome = logging
         .map_err(|problem| vec![problem])
         .and_then(|()| run(own, &service));
-    finish(outcome, service.log_format)
+    finish(outcome, service.log_format).into()
 }
 
 /// Runs a role as a daemon: reads arguments, starts logs, signals and the admin port, and converts the outcome into an
@@ -83,11 +83,11 @@ where
     };
     let arguments = &command.arguments;
     if let Err(problem) = start_logging(arguments.log_format, &arguments.log_level) {
-        return finish(Err(vec![problem]), arguments.log_format);
+        return finish(Err(vec![problem]), arguments.log_format).into();
     }
     let outcome = Context::from_arguments(Some(role), arguments)
         .and_then(|context| supervise(context, run).map_err(|problem| vec![problem]));
-    finish(outcome, arguments.log_format)
+    finish(outcome, arguments.log_format).into()
 }
 
 /// Parses the arguments of a daemon. The name of the program follows from its role.
@@ -105,12 +105,12 @@ fn parse(role: Role) -> Result<Command, clap::Error> {
 }
 
 /// Prints the errors, and returns the exit code.
-pub fn finish(outcome: Result<(), Vec<Diagnostic>>, format: LogFormat) -> ExitCode {
+pub fn finish(outcome: Result<(), Vec<Diagnostic>>, format: LogFormat) -> u8 {
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(problems) => {
             report(&problems, format);
-            ExitCode::from(problems.first().map_or(1, Diagnostic::exit_code))
+            problems.first().map_or(1, Diagnostic::exit_code)
         }
     }
 }

@@ -12,7 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_command::runtime::single_threaded;
 use trainyard_command::{
-    Folder, Format, JobArguments, Supervisor, free_ports, print, resolve, tasks, threads,
+    Folder, Format, JobArguments, Program, Supervisor, TaskCommand, free_ports, print, resolve,
+    tasks, threads,
 };
 use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -178,8 +179,12 @@ impl Cluster {
             Some(spec) => {
                 let tasks = tasks(&spec, job);
                 let threads = threads(job, tasks.len());
-                let supervisor =
-                    Supervisor::start(arguments, threads, &job.model_dir, &spec, &tasks)?;
+                let command = TaskCommand {
+                    program: &Program::this(),
+                    job: arguments,
+                    threads,
+                };
+                let supervisor = Supervisor::start(&command, &job.model_dir, &spec, &tasks)?;
                 (supervisor, spec.admin)
             }
             None => {

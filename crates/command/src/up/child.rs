@@ -16,8 +16,8 @@ use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::LogFormat;
 use trainyard_diagnostic::{Code, Diagnostic};
 
-use super::sibling;
 use crate::arguments::JobArguments;
+use crate::program::Program;
 
 /// Time in which a task must stop, in seconds, as in the systemd units.
 pub(super) const DRAIN_SECS: u64 = 60;
@@ -49,10 +49,21 @@ pub(super) struct Added {
     pub(super) admin: String,
 }
 
+/// The command that starts a task.
+#[derive(Debug)]
+pub struct TaskCommand<'a> {
+    /// Program whose `run` is the task.
+    pub program: &'a Program,
+    /// The job, and its changes for this run.
+    pub job: &'a JobArguments,
+    /// Threads of a step, if the job does not set them.
+    pub threads: Option<usize>,
+}
+
 /// Arguments and history of the tasks' processes.
 #[derive(Debug)]
 pub(super) struct Launch {
-    program: PathBuf,
+    program: Program,
     job: PathBuf,
     arguments: Vec<OsString>,
     cluster: PathBuf,
@@ -64,21 +75,18 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Prepares to start tasks of a job in a cluster. `threads` is the number of threads of a step, if the job does not
-    /// set it.
+    /// Prepares to start tasks of a job in a cluster.
     pub(super) fn new(
-        job: &JobArguments,
-        threads: Option<usize>,
+        command: &TaskCommand<'_>,
         runtime_threads: usize,
         cluster: &Path,
         report: &Path,
-    ) -> Result<Self, Diagnostic> {
-        let program = std::env::current_exe().map_err(|error| {
-            Diagnostic::error(
-                Code::E9002,
-                format!("the path of this program is not known: {error}"),
-            )
-        })?;
+    ) -> Self {
+        let TaskCommand {
+            program,
+            job,
+            threads,
+        } = command;
         let mut arguments: Vec<OsString> = Vec::new();
         for assignment in &job.set {
             arguments.extend(["--set".into(), assignment.into()]);
@@ -100,8 +108,8 @@ impl Launch {
         }
         let cluster = cluster.to_owned();
         let report = report.to_owned();
-        Ok(Self {
-            program,
+        Self {
+            program: Program::clone(program),
             job: job.job.clone(),
             arguments,
             cluster,
@@ -110,7 +118,7 @@ impl Launch {
             runtime_threads,
             starts: RefCell::default(),
             added: BTreeMap::new(),
-        })
+        }
     }
 
     /// Returns the path of the chief's report.
@@ -143,15 +151,14 @@ impl Launch {
     /// Starts a task: the daemon of its role if it was built beside this program, otherwise this program in that role.
     pub(super) fn start(&self, task: Task) -> Result<Child, Diagnostic> {
         let name = format!("trainyard-{}", task.role);
-        let own = self
-            .program
-            .file_name()
-            .is_some_and(|own| own == "trainyard");
-        let daemon = sibling(&name).filter(|_| own);
-        let mut command = Command::new(daemon.as_ref().unwrap_or(&self.program));
-        if daemon.is_none() {
-            command.args(["run", "--role", task.role.as_str()]);
-        }
+        let mut command = match self.program.daemon_beside(&name) {
+            Some(daemon) => Command::new(daemon),
+            None => {
+                let mut command = self.own_command();
+                command.args(["run", "--role", task.role.as_str()]);
+                command
+            }
+        };
         command
             .arg("--job")
             .arg(&self.job)
@@ -180,11 +187,18 @@ impl Launch {
 
     /// Starts the whole job as one process. It serves its metrics at `admin`, and does not evaluate.
     pub(super) fn start_alone(&self, task: Task, admin: &str) -> Result<Child, Diagnostic> {
-        let mut command = Command::new(&self.program);
+        let mut command = self.own_command();
         command.arg("train").arg(&self.job).args(&self.arguments);
         command.args(["--no-evaluation", "--admin-listen", admin]);
         // The user has not asked for the summary of this run.
         self.spawn(task, command, Stdio::null())
+    }
+
+    /// Returns the command that starts this program once more.
+    fn own_command(&self) -> Command {
+        let mut command = Command::new(&self.program.file);
+        command.args(&self.program.leading);
+        command
     }
 
     fn spawn(&self, task: Task, mut command: Command, output: Stdio) -> Result<Child, Diagnostic> {
@@ -302,14 +316,17 @@ mod tests {
             log_format: LogFormat::default(),
             log_level: None,
         };
+        let command = TaskCommand {
+            program: &Program::this(),
+            job: &job,
+            threads: None,
+        };
         let launch = Launch::new(
-            &job,
-            None,
+            &command,
             1,
             Path::new("cluster.toml"),
             Path::new("report.json"),
         );
-        let launch = launch.expect("this program has a path");
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         launch

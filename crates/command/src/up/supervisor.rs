@@ -10,11 +10,12 @@ use tracing::{info, warn};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
 
-use super::child::{Child, Launch};
+use super::child::{Child, Launch, TaskCommand};
 use super::control::Request;
 use super::scaling::{Changes, Fate, Restart, Scaling};
 use super::share_of_cores;
 use crate::arguments::JobArguments;
+use crate::program::Program;
 
 /// Time in which the other tasks must end after the chief.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -60,8 +61,7 @@ impl Supervisor {
     /// # Errors
     /// The folder cannot be written, or a process cannot be started.
     pub fn start(
-        job: &JobArguments,
-        threads: Option<usize>,
+        command: &TaskCommand<'_>,
         local_dir: &Path,
         cluster: &ClusterSpec,
         tasks: &[Task],
@@ -80,13 +80,8 @@ impl Supervisor {
             .map_err(|error| written(&cluster_file, error))?;
         let report_file = folder.join("chief-report.json");
         let _ = std::fs::remove_file(&report_file);
-        let launch = Launch::new(
-            job,
-            threads,
-            share_of_cores(tasks.len()),
-            &cluster_file,
-            &report_file,
-        )?;
+        let runtime_threads = share_of_cores(tasks.len());
+        let launch = Launch::new(command, runtime_threads, &cluster_file, &report_file);
         let mut children = BTreeMap::new();
         for task in tasks {
             children.insert(*task, launch.start(*task)?);
@@ -104,7 +99,13 @@ impl Supervisor {
     /// # Errors
     /// The process cannot be started.
     pub fn start_alone(job: &JobArguments, admin: &str) -> Result<Self, Diagnostic> {
-        let launch = Launch::new(job, None, share_of_cores(1), Path::new(""), Path::new(""))?;
+        let command = TaskCommand {
+            program: &Program::this(),
+            job,
+            threads: None,
+        };
+        let none = Path::new("");
+        let launch = Launch::new(&command, share_of_cores(1), none, none);
         let task = Task {
             role: Role::Chief,
             index: 0,

@@ -1,0 +1,11 @@
+"""Trains click-through and ranking models on one machine or many, with parameter servers.
+
+`train`, `evaluate` and `predict` run a job, a file or a dictionary, through the same code as the command `trainyard`.
+"""
+
+from trainyard._native import version as _version
+from trainyard.run import JobError, evaluate, export, predict, train
+
+__version__ = _version()
+
+__all__ = ["JobError", "evaluate", "export", "predict", "train"]

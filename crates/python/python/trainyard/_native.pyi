@@ -1,0 +1,6 @@
+"""The native part of the package. Its functions are called through the modules beside it."""
+
+from collections.abc import Sequence
+
+def run_command(file: str, leading: Sequence[str], arguments: Sequence[str]) -> int: ...
+def version() -> str: ...

@@ -1,0 +1,129 @@
+"""Runs of a job in this process: training, evaluation, prediction, export."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Union
+
+from trainyard import toml
+from trainyard.program import PACKAGE
+
+Job = Union[str, "os.PathLike[str]", Mapping[str, Any]]
+"""A job file, or the same tables and keys as a dictionary."""
+
+
+class JobError(Exception):
+    """A job has failed. Its messages are on standard error, as those of the command are."""
+
+    def __init__(self, command: str, exit_code: int) -> None:
+        super().__init__(
+            f"`trainyard {command}` ended with exit code {exit_code}: its messages on standard error say why"
+        )
+        self.exit_code = exit_code
+
+
+def train(job: Job, *, model_dir: str | None = None, settings: Sequence[str] = ()) -> dict[str, Any]:
+    """Trains, evaluates and exports in this process, and returns the report of the run.
+
+    `settings` change keys of the job, as `--set` does: `["train.max_steps=1000"]`. An interrupt ends training with a
+    checkpoint, and is raised here after it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        run("train", job, model_dir=model_dir, settings=settings, further=["--report", str(report)])
+        return dict(json.loads(report.read_text()))
+
+
+def evaluate(
+    job: Job, *, model_dir: str | None = None, settings: Sequence[str] = (), step: int | None = None
+) -> dict[str, float]:
+    """Scores a checkpoint, by default the newest, and returns its metrics."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "metrics.json")
+        further = ["--format", "json", "--output", str(output), *_of_step(step)]
+        run("evaluate", job, model_dir=model_dir, settings=settings, further=further)
+        return dict(json.loads(output.read_text())["metrics"])
+
+
+def predict(
+    job: Job,
+    *,
+    model_dir: str | None = None,
+    settings: Sequence[str] = (),
+    input: Sequence[str] = (),
+    step: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yields the predictions of a checkpoint, one dictionary per record.
+
+    `input` names files in the job's format; without it, the job's evaluation input is predicted.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "predictions.jsonl")
+        further = ["--output", str(output), *_of_step(step)]
+        if input:
+            further += ["--input", *input]
+        run("predict", job, model_dir=model_dir, settings=settings, further=further)
+        with output.open() as lines:
+            for line in lines:
+                yield json.loads(line)
+
+
+def export(
+    job: Job, output: str, *, model_dir: str | None = None, settings: Sequence[str] = (), format: str = "safetensors"
+) -> None:
+    """Writes a checkpoint for other programs into the folder `output`."""
+    further = ["--output", output, "--format", format]
+    run("export", job, model_dir=model_dir, settings=settings, further=further)
+
+
+def run(
+    command: str, job: Job, *, model_dir: str | None = None, settings: Sequence[str] = (), further: Sequence[str] = ()
+) -> None:
+    """Runs a command of the command line on a job in this process.
+
+    Raises JobError if the command fails.
+    """
+    with job_file(job) as path:
+        arguments = [command, path]
+        for setting in settings:
+            arguments += ["--set", setting]
+        if model_dir is not None:
+            arguments += ["--model-dir", os.fspath(model_dir)]
+        _handle_termination()
+        code = PACKAGE.run([*arguments, *further])
+    if code != 0:
+        raise JobError(command, code)
+
+
+@contextmanager
+def job_file(job: Job) -> Iterator[str]:
+    """Gives the path of a job file. The file of a dictionary exists until the context ends."""
+    if not isinstance(job, Mapping):
+        yield os.fspath(job)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "job.toml")
+        path.write_text(toml.dumps(job))
+        yield str(path)
+
+
+def _of_step(step: int | None) -> list[str]:
+    return [] if step is None else ["--step", str(step)]
+
+
+def _handle_termination() -> None:
+    """Keeps SIGTERM deadly after a run. During a run, the job handles the signal first, and writes a checkpoint."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)

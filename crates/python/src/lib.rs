@@ -1,0 +1,16 @@
+//! The native part of the Python package `trainyard`: the command line with every role, for premade models and for
+//! models in Python.
+
+mod command;
+
+use pyo3::pymodule;
+
+#[global_allocator]
+static ALLOCATOR: trainyard_daemon::Allocator = trainyard_daemon::ALLOCATOR;
+
+/// The module `trainyard._native`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::command::{run_command, version};
+}

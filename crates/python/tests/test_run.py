@@ -1,0 +1,61 @@
+"""Runs of a job from Python."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ran
+
+import trainyard
+
+
+def test_a_process_runs_several_commands(iris: Path, folder: Path) -> None:
+    report = trainyard.train(iris, model_dir="model", settings=["train.max_steps=300"])
+    assert report["global_step"] == 300
+    scores = trainyard.evaluate(iris, model_dir="model")
+    assert scores == pytest.approx(report["eval"])
+    rows = list(trainyard.predict(iris, model_dir="model"))
+    assert len(rows) == 30
+    assert sum(rows[0]["probabilities"]) == pytest.approx(1, abs=1e-5)
+    trainyard.export(iris, "exports", model_dir="model")
+    assert list(Path("exports").glob("*/model.safetensors"))
+
+
+def test_a_dictionary_is_a_job(iris: Path, folder: Path) -> None:
+    data = iris.parent / "iris"
+    job = {
+        "model_dir": "model",
+        "input": {
+            "label": {"column": "species", "vocabulary": ["setosa", "versicolor", "virginica"]},
+            "train": {"files": [str(data / "iris_training.csv")], "batch_size": 30},
+            "eval": {"files": [str(data / "iris_test.csv")]},
+        },
+        "feature": [
+            {"column": column, "kind": "numeric"}
+            for column in ["sepal_length", "sepal_width", "petal_length", "petal_width"]
+        ],
+        "model": {"kind": "dnn_classifier", "hidden_units": [10]},
+        "train": {"max_steps": 200},
+    }
+    assert trainyard.train(job)["eval"]["accuracy"] > 0.8
+
+
+def test_a_failure_is_an_exception_with_the_exit_code(folder: Path) -> None:
+    with pytest.raises(trainyard.JobError, match="exit code 66") as failure:
+        trainyard.train("absent.toml")
+    assert failure.value.exit_code == 66
+
+
+def test_the_import_is_quick_and_brings_neither_numpy_nor_torch(folder: Path) -> None:
+    script = (
+        "import sys, time; begun = time.monotonic(); import trainyard; "
+        "print(time.monotonic() - begun, 'numpy' in sys.modules, 'torch' in sys.modules)"
+    )
+    seconds = []
+    for _ in range(3):
+        took, numpy, torch = ran(sys.executable, "-c", script, folder=folder).stdout.split()
+        seconds.append(float(took))
+        assert (numpy, torch) == ("False", "False")
+    assert min(seconds) < 0.15
