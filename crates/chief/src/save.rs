@@ -248,7 +248,15 @@ impl Saver<'_> {
             let version = Some(highest + ahead);
             let saved = try_join_all(self.shards.iter().enumerate().map(|(ps, shard)| {
                 let base = bases.name_for(ps);
-                shard.save(identity, folder, SnapshotRequest { version, base })
+                shard.save(
+                    identity,
+                    folder,
+                    SnapshotRequest {
+                        version,
+                        base,
+                        ..SnapshotRequest::default()
+                    },
+                )
             }));
             let saved = tokio::select! {
                 saved = saved => saved,
@@ -304,6 +312,7 @@ async fn save_on(
         let at = SnapshotRequest {
             version: None,
             base: base.clone(),
+            ..SnapshotRequest::default()
         };
         match shard.save(identity, folder, at).await {
             Err(error)

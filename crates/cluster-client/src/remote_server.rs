@@ -14,7 +14,9 @@ use trainyard_parameter_server::wire::{
     identity_to_wire, part_read_from_wire, progress_from_wire, pull_to_wire, pulled_from_wire,
     push_to_wire, pushed_from_wire, status_from_wire,
 };
-use trainyard_parameter_server::{Plan, Saved, ServerStatus, SnapshotRequest, prepare_request};
+use trainyard_parameter_server::{
+    Plan, Saved, ServerStatus, SnapshotPurpose, SnapshotRequest, prepare_request,
+};
 use trainyard_parameter_store::{Identity, OpenSession, Opened, Push, StepReply, StepRequest};
 use trainyard_protocol::Channel;
 use trainyard_protocol::framing::Outgoing;
@@ -371,6 +373,7 @@ impl ServerClient for RemoteServer {
             directory,
             at_version: at.version,
             base: at.base,
+            publication: at.purpose == SnapshotPurpose::Publication,
         };
         let reply = self
             .call(limits::CHECKPOINT_CALL_TIMEOUT, |mut client| async move {

@@ -101,6 +101,19 @@ pub struct SnapshotRequest {
     /// caller holds none, and later parts may be increments over this one. `None`: the part must be whole, and so will be
     /// later ones.
     pub base: Option<String>,
+    /// Use of the file.
+    pub purpose: SnapshotPurpose,
+}
+
+/// Use of the file of a snapshot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SnapshotPurpose {
+    /// A checkpoint: values, slots and positions.
+    #[default]
+    Checkpoint,
+    /// Publication: values. The base is the snapshot that the caller has published last, and the part may be the rows that
+    /// have changed since.
+    Publication,
 }
 
 /// The written part of one server in a checkpoint.

@@ -19,7 +19,7 @@ use trainyard_parameter_server::wire::{
     status_to_wire, step_from_wire,
 };
 use trainyard_parameter_server::{
-    Error, LocalServer, ServerStatus, SnapshotRequest, WireGradients, plan_of,
+    Error, LocalServer, ServerStatus, SnapshotPurpose, SnapshotRequest, WireGradients, plan_of,
 };
 use trainyard_parameter_store::{
     Identity, OpenSession, Opened, Push, Pushed, ShardPosition, State, StepReply, Ticket,
@@ -584,6 +584,11 @@ impl ParameterService for Service {
         let at = SnapshotRequest {
             version: request.at_version,
             base: request.base,
+            purpose: if request.publication {
+                SnapshotPurpose::Publication
+            } else {
+                SnapshotPurpose::Checkpoint
+            },
         };
         let saved = self
             .change(async {

@@ -631,6 +631,10 @@ pub struct SaveShardRequest {
     /// chief holds none, and later parts may be increments over this one. Absent: the part must be whole.
     #[prost(string, optional, tag = "4")]
     pub base: ::core::option::Option<::prost::alloc::string::String>,
+    /// The part is published: values without slots. `base` names the server's snapshot that the chief has published last,
+    /// and the part may have only the rows that have changed since.
+    #[prost(bool, tag = "5")]
+    pub publication: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SaveShardReply {
