@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use trainyard_parameter_store::LogCut;
-
 use crate::LocalServer;
 use crate::background::in_background;
 use crate::journal::LogJournal;
-use crate::log_cut::file;
+use crate::log_cut::{DueCut, file};
 
 impl LocalServer {
     /// Makes a cut of the log: takes a snapshot, and writes it while training goes on. Returns the bytes that were written;
@@ -18,7 +16,7 @@ impl LocalServer {
     pub async fn cut_log(
         &self,
         journal: Arc<LogJournal>,
-        cut: LogCut,
+        cut: DueCut,
     ) -> Result<Option<u64>, String> {
         let Ok(_turn) = self.snapshot_turn.try_lock() else {
             return Ok(None);
@@ -32,11 +30,11 @@ impl LocalServer {
     pub(crate) fn cut_log_now(
         &self,
         journal: &LogJournal,
-        cut: LogCut,
+        cut: DueCut,
     ) -> Result<Option<u64>, String> {
         self.tell_time();
-        journal.request_cut(cut);
-        let Ok(snapshot) = self.store().log_snapshot(cut) else {
+        journal.request_cut(cut.rows);
+        let Ok(snapshot) = self.store().log_snapshot(cut.rows) else {
             journal.withdraw_cut();
             return Ok(None);
         };
@@ -46,10 +44,11 @@ impl LocalServer {
             return Ok(None);
         };
         let written = file::write(
-            journal.folder(),
+            journal.cut_folders(),
             begun.origin,
-            begun.head.clone(),
+            &begun.head,
             &snapshot,
+            cut.bytes,
         );
         // As long as a snapshot exists, rows are copied before they change.
         drop(snapshot);
@@ -61,8 +60,11 @@ impl LocalServer {
             }
             Err(error) => {
                 journal.lose_cut();
-                let path = file::path_of(journal.folder(), begun.head.segment);
-                Err(format!("cannot write {}: {error}", path.display()))
+                let folder = journal.folder().display();
+                let segment = begun.head.segment;
+                Err(format!(
+                    "cannot write the cut at segment {segment} of the log in {folder}: {error}"
+                ))
             }
         }
     }

@@ -11,7 +11,8 @@ use trainyard_parameter_store::{
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::{EarlierSegments, Entry, Error, Log, Origin};
 
-use crate::log_cut::{CutChain, file};
+use crate::log_cut::folders::CutFolders;
+use crate::log_cut::{CutChain, DueCut};
 use crate::record::{self, Head, LogState};
 use crate::replication_log::{NotCommitted, ReplicationLog, SegmentStart};
 
@@ -33,6 +34,9 @@ pub struct LogJournal {
     covered_bytes: AtomicU64,
     /// The cut of the log that is being written.
     log_cut: Mutex<Option<LogCutRequest>>,
+    /// Length of the log when it was looked at last.
+    looked_bytes: AtomicU64,
+    cut_folders: CutFolders,
 }
 
 /// A cut of the log, from its snapshot until it is written.
@@ -79,6 +83,7 @@ impl LogJournal {
         changes: Option<u64>,
     ) -> Self {
         Self {
+            cut_folders: CutFolders::of(&log),
             log,
             replication_log: Arc::new(ReplicationLog::new(changes)),
             owner: Mutex::new(owner),
@@ -89,6 +94,7 @@ impl LogJournal {
             free: AtomicU64::new(u64::MAX),
             covered_bytes: AtomicU64::new(0),
             log_cut: Mutex::default(),
+            looked_bytes: AtomicU64::new(0),
         }
     }
 
@@ -232,7 +238,8 @@ impl LogJournal {
         }
         self.replication_log.forget();
         self.log.clear()?;
-        self.remove_cuts()
+        let cleared = self.cut_folders.clear();
+        cleared.map_err(|error| self.cut_error(error))
     }
 
     /// Returns the cut of the log that is due, if the log is longer than its memory is worth. `memory_bytes` of it may lie in
@@ -241,11 +248,16 @@ impl LogJournal {
         &self,
         memory_bytes: u64,
         bytes: impl FnOnce() -> LogCutBytes,
-    ) -> Option<LogCut> {
+    ) -> Option<DueCut> {
         let log_bytes = self.bytes();
-        if !CutChain::may_be_due(log_bytes, memory_bytes) || locked(&self.log_cut).is_some() {
+        let looked = self.looked_bytes.load(Ordering::Relaxed);
+        // The log may have been cut, or cleared.
+        let looked = if looked > log_bytes { 0 } else { looked };
+        if log_bytes < CutChain::look_bytes(looked, memory_bytes) || locked(&self.log_cut).is_some()
+        {
             return None;
         }
+        self.looked_bytes.store(log_bytes, Ordering::Relaxed);
         if locked(&self.log_state).prepared_epoch == 0 {
             return None;
         }
@@ -307,12 +319,21 @@ impl LogJournal {
     /// Removes the files of cuts that the chain does not have.
     fn remove_cuts(&self) -> Result<(), Error> {
         let needed = locked(&self.log_state).chain.clone();
-        let removed = file::remove(self.folder(), |segment| needed.needs(segment));
-        removed.map_err(|source| Error::Io {
-            doing: "remove a cut in",
+        let removed = self.cut_folders.remove(|segment| needed.needs(segment));
+        removed.map_err(|error| self.cut_error(error))
+    }
+
+    fn cut_error(&self, source: std::io::Error) -> Error {
+        Error::Io {
+            doing: "remove a cut of",
             path: self.folder().to_owned(),
             source: Arc::new(source),
-        })
+        }
+    }
+
+    /// Returns the folders of the log's cuts.
+    pub(crate) fn cut_folders(&self) -> &CutFolders {
+        &self.cut_folders
     }
 
     /// Removes the segments that the latest committed checkpoint covers. Returns the number of removed bytes.

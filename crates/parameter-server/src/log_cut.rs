@@ -5,17 +5,17 @@
 //! checkpoint that was committed since. A recovery restores the first of them, lays the others over it in order, and
 //! replays the log from the last cut on.
 //!
-//! The files are not flushed: like the log, they outlive the process, and a restart of the machine makes them useless.
+//! The files lie in shared memory as far as there is room. They are not flushed: like the log, they outlive the process, and a restart of the machine makes them useless.
 
 pub(crate) mod file;
-
-use std::path::Path;
+pub(crate) mod folders;
 
 use trainyard_parameter_store::{LogCut, LogCutBytes};
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::Origin;
 
 use file::{CutError, CutFile};
+use folders::CutFolders;
 
 /// A log that has one in so many bytes of its memory is cut if the cut is cheap.
 const CHEAP_LOG_DIVISOR: u64 = 8;
@@ -25,8 +25,19 @@ const CHEAP_CUT_DIVISOR: u64 = 16;
 const DEAR_LOG_DIVISOR: u64 = 2;
 /// A cut that has more than one in so many bytes of the log is not made: writing the log costs less.
 const DEAR_CUT_DIVISOR: u64 = 2;
+/// The bytes of a cut are counted again when the log has grown by one in so many bytes of its memory.
+const LOOK_DIVISOR: u64 = 64;
 /// Memory from which parts are counted if the log has none, in bytes.
 const ASSUMED_MEMORY_BYTES: u64 = 1 << 30;
+
+/// A cut that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueCut {
+    /// Rows that it holds.
+    pub rows: LogCut,
+    /// Bytes that it has, about.
+    pub bytes: u64,
+}
 
 /// A cut of the log that has been written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +70,10 @@ impl CutChain {
         }
     }
 
-    /// Returns whether a log of so many bytes may be long enough for a cut.
-    pub(crate) fn may_be_due(log_bytes: u64, memory_bytes: u64) -> bool {
-        log_bytes >= cheap_log_bytes(memory_bytes)
+    /// Returns the length at which a log may be long enough for a cut, if a cut of the log was due or not at `looked_bytes`.
+    pub(crate) fn look_bytes(looked_bytes: u64, memory_bytes: u64) -> u64 {
+        let next = looked_bytes + counted_memory_bytes(memory_bytes) / LOOK_DIVISOR;
+        next.max(cheap_log_bytes(memory_bytes))
     }
 
     /// Returns the cut to make now, if one is due. The log has `log_bytes` bytes, of which `memory_bytes` may lie in memory.
@@ -70,7 +82,7 @@ impl CutChain {
         log_bytes: u64,
         memory_bytes: u64,
         cut: LogCutBytes,
-    ) -> Option<LogCut> {
+    ) -> Option<DueCut> {
         let cheap_log = cheap_log_bytes(memory_bytes);
         let dear_log = counted_memory_bytes(memory_bytes) / DEAR_LOG_DIVISOR;
         let chain: u64 = self.held.iter().map(|held| held.bytes).sum();
@@ -80,11 +92,12 @@ impl CutChain {
         let bytes = if is_whole { cut.whole } else { cut.increment };
         let is_due = (log_bytes >= cheap_log && bytes <= log_bytes / CHEAP_CUT_DIVISOR)
             || (log_bytes >= dear_log && bytes <= log_bytes / DEAR_CUT_DIVISOR);
-        is_due.then_some(if is_whole {
+        let rows = if is_whole {
             LogCut::Whole
         } else {
             LogCut::Increment
-        })
+        };
+        is_due.then_some(DueCut { rows, bytes })
     }
 
     /// Returns the head of a cut at a segment. `prepare` is the request that prepared the store.
@@ -184,7 +197,7 @@ pub(crate) struct Start {
 /// # Errors
 /// A file cannot be read, or is damaged; or `committed` fails.
 pub(crate) fn find<E: From<CutError>>(
-    folder: &Path,
+    folders: &CutFolders,
     origin: Origin,
     segment: u64,
     prepare: &v1::PrepareRequest,
@@ -193,12 +206,10 @@ pub(crate) fn find<E: From<CutError>>(
     let mut start = Start::default();
     let mut at = segment;
     let found = loop {
-        let Some(cut) = CutFile::open(folder, origin, at)? else {
+        let Some(cut) = CutFile::open(folders, origin, at)? else {
             return Ok(None);
         };
-        let bytes = std::fs::metadata(file::path_of(folder, at))
-            .map_err(CutError::from)?
-            .len();
+        let bytes = cut.bytes;
         start.chain.held.insert(0, Held { segment: at, bytes });
         let head = cut.head.clone();
         start.cuts.insert(0, cut);

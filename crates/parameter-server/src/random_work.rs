@@ -15,7 +15,7 @@ use trainyard_parameter_store::{
 };
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{Access, DynamicTable, Initializer, Slice, VariableSpec};
-use trainyard_write_ahead_log::{Folder, Log};
+use trainyard_write_ahead_log::{Folder, Log, SharedMemory};
 
 use crate::journal::LogJournal;
 use crate::record::LogState;
@@ -471,9 +471,20 @@ pub fn image(shard: &LocalServer) -> Image {
     }
 }
 
+/// Opens the folder of a log. There is shared memory for some of its cuts, and for none of its segments.
+pub fn open_folder(path: &Path) -> Folder {
+    let mut folder = Folder::open(path).expect("it is free");
+    let memory = SharedMemory {
+        folder: path.with_extension("memory"),
+        bytes_max: 64 << 10,
+    };
+    folder.use_memory(&memory).expect("it has memory");
+    folder
+}
+
 /// Opens a new log in a folder, and returns its journal.
 pub fn open_log(path: &Path) -> Arc<LogJournal> {
-    let log = Log::open(Folder::open(path).expect("it is free"), None).expect("it opens");
+    let log = Log::open(open_folder(path), None).expect("it opens");
     Arc::new(LogJournal::new(log, CLUSTER, 0, LogState::default(), None))
 }
 

@@ -18,7 +18,8 @@ use trainyard_write_ahead_log::{
 };
 
 use crate::LocalServer;
-use crate::log_cut::file::{self, CutError};
+use crate::log_cut::file::CutError;
+use crate::log_cut::folders::CutFolders;
 use crate::log_cut::{CutChain, Root, Start, find};
 use crate::record::LogState;
 use crate::record::{HEAD, head};
@@ -144,7 +145,8 @@ pub fn recover(
     expected: Expected<'_>,
 ) -> Result<Option<Recovered>, Problem> {
     let started = Instant::now();
-    file::remove_unfinished(folder.path()).map_err(CutError::from)?;
+    let cut_folders = CutFolders::of_folder(folder)?;
+    cut_folders.remove_unfinished().map_err(CutError::from)?;
     let mut segments = folder.segments()?;
     if let Some(last) = segments.last()
         && last.boot()?.is_some_and(|of_log| of_log != boot())
@@ -173,7 +175,7 @@ pub fn recover(
             continue;
         };
         let start = if found.head.log_cut {
-            cut_of(folder, &found, expected)?
+            cut_of(&cut_folders, &found, expected)?
         } else {
             let epoch = found.header.origin.prepared_epoch;
             let prepare = base(&found.head, epoch, expected.model_dir)?;
@@ -276,7 +278,7 @@ pub fn recover(
 /// Returns what leads to the state at the begin of a segment that goes on from a cut of the log; `None` if the cut was not
 /// written, or goes on from nothing that exists.
 fn cut_of(
-    folder: &Folder,
+    folders: &CutFolders,
     found: &Begun,
     expected: Expected<'_>,
 ) -> Result<Option<Start>, Problem> {
@@ -301,13 +303,7 @@ fn cut_of(
         };
         base(&head, epoch, expected.model_dir).map_err(Problem::from)
     };
-    find(
-        folder.path(),
-        header.origin,
-        header.number,
-        prepare,
-        committed,
-    )
+    find(folders, header.origin, header.number, prepare, committed)
 }
 
 /// Returns the problem of a log that is damaged at a byte of a segment.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::memory::MemoryFolder;
+use crate::memory::{CutMemory, MemoryFolder, files_of, memory_of};
 use crate::{Error, SegmentFile, SharedMemory};
 
 /// Timeout for the lock of the folder. A process that has just been killed may still hold it.
@@ -78,6 +78,25 @@ impl Folder {
         self.memory.as_ref()
     }
 
+    /// Returns where cuts of the log lie in shared memory; `None` = nowhere.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn cut_memory(&self) -> Result<Option<CutMemory>, Error> {
+        if let Some(memory) = &self.memory {
+            return Ok(Some(CutMemory {
+                folder: memory.path.clone(),
+                bytes_max: memory.cut_bytes_max,
+            }));
+        }
+        // An earlier process may have used memory.
+        let earlier = memory_of(&self.path)?;
+        Ok(earlier.map(|folder| CutMemory {
+            folder,
+            bytes_max: 0,
+        }))
+    }
+
     /// Returns the segments, in order.
     ///
     /// # Errors
@@ -118,7 +137,7 @@ impl Folder {
             .try_for_each(|segment| self.remove(segment))
     }
 
-    /// Renames the folder, so that people can inspect the segments. Those in shared memory are copied there. Removes the
+    /// Renames the folder, so that people can inspect its files. Those in shared memory are copied there. Removes the
     /// folder that was renamed before. Returns the new path.
     ///
     /// # Errors
@@ -131,18 +150,18 @@ impl Folder {
             }
             _ => {}
         }
-        let segments = self.segments()?;
+        let memory = memory_of(&self.path)?;
+        let memory = memory.map(|memory| files_of(&memory)).transpose()?;
         std::fs::rename(&self.path, &aside).map_err(Error::io("rename", &self.path))?;
         std::fs::create_dir_all(&self.path).map_err(Error::io("create", &self.path))?;
         if let Some(memory) = &self.memory {
             MemoryFolder::name(&self.path, &memory.path)?;
         }
-        let parts = segments.iter().flat_map(|segment| &segment.parts);
-        for part in parts.filter(|part| !part.path.starts_with(&self.path)) {
-            let name = part.path.file_name().unwrap_or_default();
-            let copied = std::fs::copy(&part.path, aside.join(name));
-            copied.map_err(Error::io("copy", &part.path))?;
-            remove(&part.path)?;
+        for path in memory.unwrap_or_default() {
+            let name = path.file_name().unwrap_or_default();
+            let copied = std::fs::copy(&path, aside.join(name));
+            copied.map_err(Error::io("copy", &path))?;
+            remove(&path)?;
         }
         Ok(aside)
     }

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::folder::remove;
 use crate::writer::{Retired, Writer};
-use crate::{EarlierSegments, Entry, Error, Folder, Origin, SegmentFile};
+use crate::{CutMemory, EarlierSegments, Entry, Error, Folder, Origin, SegmentFile};
 
 /// An item that waits to be written.
 #[derive(Debug)]
@@ -46,6 +46,7 @@ pub struct Log {
     bytes: AtomicU64,
     failure: RwLock<Option<Error>>,
     folder: PathBuf,
+    cut_memory: Option<CutMemory>,
 }
 
 impl Log {
@@ -56,6 +57,7 @@ impl Log {
     /// A file cannot be opened.
     pub fn open(folder: Folder, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
         let path = folder.path().to_owned();
+        let cut_memory = folder.cut_memory()?;
         let writer = Writer::new(folder, go_on)?;
         let queue = Queue {
             number: writer.last(),
@@ -69,12 +71,18 @@ impl Log {
             bytes: AtomicU64::new(bytes),
             failure: RwLock::default(),
             folder: path,
+            cut_memory,
         })
     }
 
     /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Returns where cuts of the log lie in shared memory; `None` = nowhere.
+    pub fn cut_memory(&self) -> Option<&CutMemory> {
+        self.cut_memory.as_ref()
     }
 
     /// Queues a record. It is not safe before [`Log::commit`] returns.

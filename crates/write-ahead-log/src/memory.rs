@@ -6,6 +6,7 @@
 //! /dev/shm/trainyard-UID/RANDOM/origin   FOLDER
 //! /dev/shm/trainyard-UID/RANDOM/lock     held by the process that uses the log
 //! /dev/shm/trainyard-UID/RANDOM/*.log    files of segments
+//! /dev/shm/trainyard-UID/RANDOM/*        cuts of the log, which its user writes
 //! ```
 //!
 //! The log's own folder names the one in shared memory. So a folder that is removed takes its log along: whoever opens a
@@ -31,7 +32,24 @@ const LOCK: &str = "lock";
 pub struct SharedMemory {
     /// A folder of a file system in memory, such as `/dev/shm`.
     pub folder: PathBuf,
-    /// Most bytes of the log there. What does not fit lies in the log's own folder.
+    /// Most bytes of the log and its cuts there. What does not fit lies in the log's own folder.
+    pub bytes_max: u64,
+}
+
+impl SharedMemory {
+    /// Most bytes of cuts: three eighths. That is room for a chain of cuts that has twice the bytes of the store, and for
+    /// the cut that replaces it, if the store has an eighth of the bytes.
+    fn cut_bytes_max(&self) -> u64 {
+        self.bytes_max / 8 * 3
+    }
+}
+
+/// Where the cuts of a log may lie in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CutMemory {
+    /// The folder of the log in shared memory.
+    pub folder: PathBuf,
+    /// Most bytes of cuts there; 0 = no new cut.
     pub bytes_max: u64,
 }
 
@@ -39,7 +57,10 @@ pub struct SharedMemory {
 #[derive(Debug)]
 pub(crate) struct MemoryFolder {
     pub(crate) path: PathBuf,
-    pub(crate) bytes_max: u64,
+    /// Most bytes of segments there.
+    pub(crate) log_bytes_max: u64,
+    /// Most bytes of cuts there.
+    pub(crate) cut_bytes_max: u64,
     /// Releases the lock when it is dropped.
     _lock: File,
 }
@@ -76,7 +97,8 @@ impl MemoryFolder {
         remove_orphans(&all);
         Ok(Self {
             path,
-            bytes_max: memory.bytes_max,
+            log_bytes_max: memory.bytes_max - memory.cut_bytes_max(),
+            cut_bytes_max: memory.cut_bytes_max(),
             _lock: file,
         })
     }
@@ -104,6 +126,21 @@ impl MemoryFolder {
         let text = path.to_string_lossy();
         std::fs::write(&pointer, text.as_bytes()).map_err(Error::io("write", &pointer))
     }
+}
+
+/// Returns the paths of a log's files in a folder in shared memory.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(crate) fn files_of(memory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(memory).map_err(Error::io("read", memory))? {
+        let entry = entry.map_err(Error::io("read", memory))?;
+        if ![ORIGIN, LOCK].iter().any(|own| entry.file_name() == *own) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 /// Checks that a folder in a place where everybody may create folders is of this user, and closed to others.

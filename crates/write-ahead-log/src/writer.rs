@@ -214,7 +214,7 @@ impl Writer {
                 .filter(|(place, _)| *place == Place::SharedMemory);
             let free: u64 = free.map(|(_, file)| file.bytes()).sum();
             // There may be less shared memory than the log may take. The disk takes what does not fit.
-            if bytes + free + size <= memory.bytes_max
+            if bytes + free + size <= memory.log_bytes_max
                 && let Ok(file) = MappedFile::create(&memory.path.join(&name), size)
             {
                 return Ok((Place::SharedMemory, file));

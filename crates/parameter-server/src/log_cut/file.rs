@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use trainyard_parameter_store::{
@@ -14,10 +14,8 @@ use trainyard_protocol::v1;
 use trainyard_variable::{Candidate, DynamicRows, FirstRows, Idle};
 use trainyard_write_ahead_log::{Next, Origin, Reader, Record, RecordWriter, SegmentHeader, boot};
 
-/// Suffix of the names of the files.
-const SUFFIX: &str = ".cut";
-/// Extension of the file of a cut that is being written.
-const UNFINISHED: &str = "unfinished";
+use super::folders::{CutFolders, CutPlace, UnfinishedCut};
+
 /// Kinds of records.
 const HEAD: u16 = 1;
 const ROWS: u16 = 2;
@@ -37,59 +35,6 @@ pub(crate) enum CutError {
     Damaged(String),
 }
 
-/// Returns the path of the cut from which a segment goes on.
-pub(crate) fn path_of(folder: &Path, segment: u64) -> PathBuf {
-    folder.join(format!("{segment:016}{SUFFIX}"))
-}
-
-/// Returns the segments of the cuts in a folder, ascending.
-///
-/// # Errors
-/// The folder cannot be read.
-pub(crate) fn all(folder: &Path) -> io::Result<Vec<u64>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_suffix(SUFFIX)?.parse::<u64>().ok());
-        found.extend(number);
-    }
-    found.sort_unstable();
-    Ok(found)
-}
-
-/// Removes the cuts of a folder for which `is_needed` is false.
-///
-/// # Errors
-/// The folder cannot be read, or a file cannot be removed.
-pub(crate) fn remove(folder: &Path, is_needed: impl Fn(u64) -> bool) -> io::Result<()> {
-    for segment in all(folder)?
-        .into_iter()
-        .filter(|segment| !is_needed(*segment))
-    {
-        match std::fs::remove_file(path_of(folder, segment)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Removes the file of a cut that an earlier process has not finished.
-///
-/// # Errors
-/// The folder cannot be read, or a file cannot be removed.
-pub(crate) fn remove_unfinished(folder: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|end| end == UNFINISHED) {
-            std::fs::remove_file(path)?;
-        }
-    }
-    Ok(())
-}
-
 /// Returns a message, preceded by its length.
 fn front(message: &impl prost::Message) -> Vec<u8> {
     let mut front = Vec::with_capacity(4 + message.encoded_len());
@@ -99,12 +44,31 @@ fn front(message: &impl prost::Message) -> Vec<u8> {
     front
 }
 
-/// Writes the file of a cut, whole or not at all. Returns its size in bytes.
+/// Writes the file of a cut of about `bytes` bytes, whole or not at all. Returns its size in bytes.
 ///
 /// # Errors
 /// The file cannot be written.
 pub(crate) fn write(
-    folder: &Path,
+    folders: &CutFolders,
+    origin: Origin,
+    head: &v1::CutHead,
+    snapshot: &Snapshot,
+    bytes: u64,
+) -> io::Result<u64> {
+    let at = |place| {
+        let file = folders.create(place, head.segment, bytes)?;
+        write_to(file, origin, head.clone(), snapshot)
+    };
+    let place = folders.place_of(bytes)?;
+    match at(place) {
+        // There may be less shared memory than cuts may take.
+        Err(_) if place == CutPlace::SharedMemory => at(CutPlace::Disk),
+        written => written,
+    }
+}
+
+fn write_to(
+    file: UnfinishedCut,
     origin: Origin,
     mut head: v1::CutHead,
     snapshot: &Snapshot,
@@ -121,8 +85,6 @@ pub(crate) fn write(
     }
     head.version = snapshot.version;
     head.seconds = snapshot.secs;
-    let path = path_of(folder, head.segment);
-    let written = path.with_extension(UNFINISHED);
     let header = SegmentHeader {
         origin,
         number: head.segment,
@@ -130,7 +92,7 @@ pub(crate) fn write(
         part: 0,
         previous_bytes: 0,
     };
-    let out = BufWriter::with_capacity(BUFFER_BYTES, File::create(&written)?);
+    let out = BufWriter::with_capacity(BUFFER_BYTES, file);
     let mut out = Cut {
         out: RecordWriter::new(out, &header)?,
         records: 0,
@@ -144,18 +106,15 @@ pub(crate) fn write(
     }
     let records = out.records;
     out.add(END, &v1::CutEnd { records }, &[])?;
-    let (_, bytes) = out.out.finish()?;
-    #[cfg(feature = "failpoints")]
-    fail::fail_point!("ps.log_cut.before_rename");
-    std::fs::rename(&written, &path)?;
-    #[cfg(feature = "failpoints")]
-    fail::fail_point!("ps.log_cut.after_rename");
+    let (out, bytes) = out.out.finish()?;
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.finish(bytes)?;
     Ok(bytes)
 }
 
 /// A file that is being written.
 struct Cut {
-    out: RecordWriter<BufWriter<File>>,
+    out: RecordWriter<BufWriter<UnfinishedCut>>,
     records: u64,
 }
 
@@ -243,6 +202,8 @@ impl Cut {
 #[derive(Debug)]
 pub(crate) struct CutFile {
     path: PathBuf,
+    /// Size of the file.
+    pub(crate) bytes: u64,
     reader: Reader<BufReader<File>>,
     pub(crate) head: v1::CutHead,
 }
@@ -253,18 +214,15 @@ impl CutFile {
     /// # Errors
     /// The file cannot be read, or is damaged.
     pub(crate) fn open(
-        folder: &Path,
+        folders: &CutFolders,
         origin: Origin,
         segment: u64,
     ) -> Result<Option<Self>, CutError> {
-        let path = path_of(folder, segment);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let Some((path, file)) = folders.open(segment)? else {
+            return Ok(None);
         };
-        let length = file.metadata()?.len();
-        let reader = Reader::new(BufReader::with_capacity(BUFFER_BYTES, file), length)?;
+        let bytes = file.metadata()?.len();
+        let reader = Reader::new(BufReader::with_capacity(BUFFER_BYTES, file), bytes)?;
         let reader =
             reader.map_err(|what| CutError::Damaged(format!("{}: {what}", path.display())))?;
         let header = reader.header();
@@ -273,6 +231,7 @@ impl CutFile {
         }
         let mut cut = Self {
             path,
+            bytes,
             reader,
             head: v1::CutHead::default(),
         };

@@ -10,14 +10,15 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_parameter_store::{Journal, LogCut, Update};
-use trainyard_write_ahead_log::{Folder, Log, Next, SegmentFile};
+use trainyard_write_ahead_log::{Log, Next, SegmentFile};
 
 use super::{Expected, Problem, Recovered, recover};
 use crate::LocalServer;
 use crate::journal::LogJournal;
+use crate::log_cut::DueCut;
 use crate::random_work::{
-    Act, CLUSTER, Image, RandomPush, SERVER, Worker, acts, block_on, image, open_log, updates,
-    without_log,
+    Act, CLUSTER, Image, RandomPush, SERVER, Worker, acts, block_on, image, open_folder, open_log,
+    updates, without_log,
 };
 
 /// Returns the files of the segments and their bytes in use.
@@ -33,7 +34,7 @@ fn extent(path: &Path) -> Vec<(PathBuf, u64)> {
 
 fn bring_back(model_dir: &Path, path: &Path) -> (LocalServer, Result<Option<Recovered>, Problem>) {
     let shard = LocalServer::new(0, 2, 2, 1);
-    let folder = Folder::open(path).expect("it is free");
+    let folder = open_folder(path);
     let expected = Expected {
         model_dir,
         owner: Some(CLUSTER),
@@ -44,15 +45,20 @@ fn bring_back(model_dir: &Path, path: &Path) -> (LocalServer, Result<Option<Reco
     (shard, recovered)
 }
 
+/// Returns a cut that is due. Some fit into shared memory.
+fn due(rows: LogCut) -> DueCut {
+    DueCut { rows, bytes: 6000 }
+}
+
 /// Cuts the log in the way that `kind` says.
 fn cut_log(shard: &LocalServer, journal: &LogJournal, kind: u8, model_dir: &Path) {
     match kind {
         0..=2 => {
-            let cut = shard.cut_log_now(journal, LogCut::Increment);
+            let cut = shard.cut_log_now(journal, due(LogCut::Increment));
             assert!(cut.expect("there is room").is_some());
         }
         3 => {
-            let cut = shard.cut_log_now(journal, LogCut::Whole);
+            let cut = shard.cut_log_now(journal, due(LogCut::Whole));
             assert!(cut.expect("there is room").is_some());
         }
         4 => {
@@ -60,7 +66,7 @@ fn cut_log(shard: &LocalServer, journal: &LogJournal, kind: u8, model_dir: &Path
             journal.request_cut(LogCut::Increment);
             drop(shard.store().log_snapshot(LogCut::Increment));
             journal.lose_cut();
-            let cut = shard.cut_log_now(journal, LogCut::Whole);
+            let cut = shard.cut_log_now(journal, due(LogCut::Whole));
             assert!(cut.expect("there is room").is_some());
         }
         5 => drop(journal.retire(model_dir).expect("removed")),
@@ -187,7 +193,7 @@ proptest! {
         let recovered = recovered.expect("it is sound").expect("there is a log");
         shard.store().set_clock(secs);
         prop_assert_eq!(image(&shard), expected);
-        let folder = Folder::open(&path).expect("it is free");
+        let folder = open_folder(&path);
         let log = Log::open(folder, Some(&recovered.last)).expect("it opens");
         let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes)));
         shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
@@ -220,7 +226,7 @@ proptest! {
         drop(journal);
         let (shard, recovered) = bring_back(&model_dir, &path);
         let recovered = recovered.expect("it is sound").expect("there is a log");
-        let folder = Folder::open(&path).expect("it is free");
+        let folder = open_folder(&path);
         let log = Log::open(folder, Some(&recovered.last)).expect("it opens");
         let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes)));
         shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
@@ -254,7 +260,7 @@ fn a_log_of_something_else_is_told_apart() {
     let model_dir = done.model_dir();
     let told = |expected: Expected<'_>| {
         let shard = LocalServer::new(0, 2, 2, 1);
-        let recovered = recover(&shard, &Folder::open(&path).expect("it is free"), expected);
+        let recovered = recover(&shard, &open_folder(&path), expected);
         recovered.expect_err("it is another's").to_string()
     };
     let right = Expected {
