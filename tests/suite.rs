@@ -15,6 +15,8 @@ mod keys;
 mod observability;
 #[path = "onnx/main.rs"]
 mod onnx;
+#[path = "saved_model/main.rs"]
+mod saved_model;
 #[path = "serving/main.rs"]
 mod serving;
 #[path = "storage/main.rs"]

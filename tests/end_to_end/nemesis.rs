@@ -54,8 +54,8 @@ fn every_update_counts_once_while_workers_servers_and_the_chief_are_killed_at_ra
         server: every(4.0),
         chief: every(6.0),
         evaluator: every(5.0),
-        pause: None,
-        terminate: None,
+        pair: every(6.0),
+        ..Periods::default()
     };
     exact(
         Duration::from_secs(20),

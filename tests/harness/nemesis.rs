@@ -157,20 +157,23 @@ impl Nemesis {
                     .into_iter()
                     .filter(|task| !busy(task))
                     .collect();
-                let victims: Vec<Task> = victims
+                let mut victims: Vec<Task> = victims
                     .into_iter()
                     .filter(|task| tasks.runs(*task))
                     .collect();
-                let Some(victim) = schedule.draw.one_of(&victims).copied() else {
-                    continue;
-                };
-                let fault = Injected::now(kind, victim, &step_monitor, &mut schedule.draw);
-                tasks.signal(victim, kind.signal());
-                told(&format!(
-                    "{:8.3} s: {kind} {victim}",
-                    begun.elapsed().as_secs_f64()
-                ));
-                open.push(fault);
+                for _ in 0..kind.victims_at_once() {
+                    let Some(victim) = schedule.draw.one_of(&victims).copied() else {
+                        break;
+                    };
+                    victims.retain(|task| *task != victim);
+                    let fault = Injected::now(kind, victim, &step_monitor, &mut schedule.draw);
+                    tasks.signal(victim, kind.signal());
+                    told(&format!(
+                        "{:8.3} s: {kind} {victim}",
+                        begun.elapsed().as_secs_f64()
+                    ));
+                    open.push(fault);
+                }
             }
             open.retain_mut(|fault| {
                 fault.look(&mut tasks, &step_monitor, is_ready);

@@ -48,6 +48,9 @@ struct Arguments {
     /// Seconds between kills of the evaluator; 0 = none.
     #[arg(long, default_value_t = 120.0)]
     kill_evaluator: f64,
+    /// Seconds between kills of two tasks in the same instant, of any roles but the evaluator's; 0 = none.
+    #[arg(long, default_value_t = 80.0)]
+    kill_pair: f64,
     /// Seconds between tasks that stand still for a while; 0 = none.
     #[arg(long, default_value_t = 75.0)]
     pause: f64,
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
             server: period(arguments.kill_server),
             chief: period(arguments.kill_chief),
             evaluator: period(arguments.kill_evaluator),
+            pair: period(arguments.kill_pair),
             pause: period(arguments.pause),
             terminate: period(arguments.terminate),
         },

@@ -81,7 +81,7 @@ fn compare(python: &Path, exports: &[PathBuf]) -> (bool, String) {
 }
 
 /// Trains and exports every case below a folder. Returns the cases, each with its export.
-fn export_all(folder: &Path) -> Vec<(Case, PathBuf)> {
+pub(crate) fn export_all(folder: &Path) -> Vec<(Case, PathBuf)> {
     let data = folder.join("rows.csv");
     rows::write(&data, ROWS, 7);
     let all = cases();

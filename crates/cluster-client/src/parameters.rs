@@ -456,7 +456,7 @@ impl Servers {
 
 async fn run(servers: Servers, work: Calls) -> Result<Returned, Error> {
     let Calls {
-        calls,
+        mut calls,
         shared,
         pull,
         mut traffic,
@@ -469,6 +469,7 @@ async fn run(servers: Servers, work: Calls) -> Result<Returned, Error> {
     };
     let pushed = shared.map(|gradients| {
         let pushed: Vec<_> = answers.iter().filter_map(|answer| answer.pushed).collect();
+        calls.iter_mut().for_each(|call| call.push = None);
         // The gradients are lost if the connection still holds them.
         let gradients = Arc::try_unwrap(gradients).unwrap_or_default();
         (of_all(&pushed), gradients)

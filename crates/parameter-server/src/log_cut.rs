@@ -45,6 +45,7 @@ struct Held {
     /// Segment that goes on from the cut.
     segment: u64,
     bytes: u64,
+    rows: LogCut,
 }
 
 /// The chain of cuts.
@@ -85,10 +86,14 @@ impl CutChain {
     ) -> Option<DueCut> {
         let cheap_log = cheap_log_bytes(memory_bytes);
         let dear_log = counted_memory_bytes(memory_bytes) / DEAR_LOG_DIVISOR;
-        let chain: u64 = self.held.iter().map(|held| held.bytes).sum();
-        // A chain with more bytes than the whole is replaced by it: so at most twice the bytes of increments are written,
-        // and a recovery reads at most twice the whole.
-        let is_whole = self.lacks_one || chain + cut.increment > cut.whole.max(cheap_log);
+        let increments = self
+            .held
+            .iter()
+            .filter(|held| held.rows == LogCut::Increment);
+        let increments: u64 = increments.map(|held| held.bytes).sum();
+        // Increments with more bytes than the whole are replaced by it: so at most twice the bytes of increments are
+        // written, and a recovery reads at most twice the whole.
+        let is_whole = self.lacks_one || increments + cut.increment > cut.whole.max(cheap_log);
         let bytes = if is_whole { cut.whole } else { cut.increment };
         let is_due = (log_bytes >= cheap_log && bytes <= log_bytes / CHEAP_CUT_DIVISOR)
             || (log_bytes >= dear_log && bytes <= log_bytes / DEAR_CUT_DIVISOR);
@@ -139,6 +144,7 @@ impl CutChain {
         self.held.push(Held {
             segment: head.segment,
             bytes,
+            rows: rows_of(head),
         });
         self.checkpoints
             .retain(|checkpoint| checkpoint.segment > head.segment);
@@ -163,6 +169,14 @@ impl CutChain {
     /// Returns whether the chain has the cut at a segment.
     pub(crate) fn needs(&self, segment: u64) -> bool {
         self.held.iter().any(|held| held.segment == segment)
+    }
+}
+
+fn rows_of(head: &v1::CutHead) -> LogCut {
+    if head.whole {
+        LogCut::Whole
+    } else {
+        LogCut::Increment
     }
 }
 
@@ -210,8 +224,15 @@ pub(crate) fn find<E: From<CutError>>(
             return Ok(None);
         };
         let bytes = cut.bytes;
-        start.chain.held.insert(0, Held { segment: at, bytes });
         let head = cut.head.clone();
+        start.chain.held.insert(
+            0,
+            Held {
+                segment: at,
+                bytes,
+                rows: rows_of(&head),
+            },
+        );
         start.cuts.insert(0, cut);
         if head.whole {
             break Some(v1::PrepareRequest {
@@ -253,4 +274,35 @@ pub(crate) enum Root<'a> {
     Checkpoint(u64),
     /// The values that a request has prepared.
     Prepared(&'a v1::PrepareRequest),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn increments_are_replaced_by_a_whole_cut_once_they_have_its_bytes_and_follow_it_again() {
+        let mut chain = CutChain::new(0);
+        let bytes = LogCutBytes {
+            increment: 40,
+            whole: 100,
+        };
+        let mut rows = Vec::new();
+        for segment in 1..=8 {
+            let due = chain.due(1000, 1000, bytes).expect("the log is long");
+            rows.push(due.rows == LogCut::Whole);
+            let head = chain.head(segment, due.rows, &v1::PrepareRequest::default());
+            assert_eq!(
+                head.previous == 0,
+                due.rows == LogCut::Whole || segment == 1
+            );
+            chain.hold(&head, due.bytes);
+        }
+        // The length of a log that is worth a cheap cut, 125, counts as the whole.
+        let whole = true;
+        assert_eq!(
+            rows,
+            [false, false, false, whole, false, false, false, whole]
+        );
+    }
 }

@@ -84,17 +84,11 @@ impl Folder {
     /// The folder cannot be read.
     pub fn cut_memory(&self) -> Result<Option<CutMemory>, Error> {
         if let Some(memory) = &self.memory {
-            return Ok(Some(CutMemory {
-                folder: memory.path.clone(),
-                bytes_max: memory.cut_bytes_max,
-            }));
+            return Ok(Some(memory.cuts.clone()));
         }
         // An earlier process may have used memory.
         let earlier = memory_of(&self.path)?;
-        Ok(earlier.map(|folder| CutMemory {
-            folder,
-            bytes_max: 0,
-        }))
+        Ok(earlier.map(|folder| CutMemory::new(folder, 0)))
     }
 
     /// Returns the segments, in order.

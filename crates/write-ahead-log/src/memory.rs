@@ -17,6 +17,8 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Error;
 
@@ -45,22 +47,42 @@ impl SharedMemory {
 }
 
 /// Where the cuts of a log may lie in memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct CutMemory {
     /// The folder of the log in shared memory.
     pub folder: PathBuf,
     /// Most bytes of cuts there; 0 = no new cut.
     pub bytes_max: u64,
+    /// Bytes of cuts there. The log has the rest of the memory.
+    used: Arc<AtomicU64>,
+}
+
+impl CutMemory {
+    /// Returns a folder for cuts, of `bytes_max` bytes at most.
+    pub fn new(folder: PathBuf, bytes_max: u64) -> Self {
+        Self {
+            folder,
+            bytes_max,
+            used: Arc::default(),
+        }
+    }
+
+    /// Sets the bytes of the cuts there.
+    pub fn set_used(&self, bytes: u64) {
+        self.used.store(bytes, Ordering::Relaxed);
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
 }
 
 /// The folder of a log in shared memory, locked.
 #[derive(Debug)]
 pub(crate) struct MemoryFolder {
     pub(crate) path: PathBuf,
-    /// Most bytes of segments there.
-    pub(crate) log_bytes_max: u64,
-    /// Most bytes of cuts there.
-    pub(crate) cut_bytes_max: u64,
+    bytes_max: u64,
+    pub(crate) cuts: CutMemory,
     /// Releases the lock when it is dropped.
     _lock: File,
 }
@@ -96,11 +118,16 @@ impl MemoryFolder {
             .map_err(|_| Error::Taken { path: lock.clone() })?;
         remove_orphans(&all);
         Ok(Self {
+            cuts: CutMemory::new(path.clone(), memory.cut_bytes_max()),
             path,
-            log_bytes_max: memory.bytes_max - memory.cut_bytes_max(),
-            cut_bytes_max: memory.cut_bytes_max(),
+            bytes_max: memory.bytes_max,
             _lock: file,
         })
+    }
+
+    /// Returns the most bytes of segments there: what cuts leave.
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        self.bytes_max.saturating_sub(self.cuts.used())
     }
 
     fn create(folder: &Path, all: &Path) -> Result<PathBuf, Error> {

@@ -190,6 +190,14 @@ impl Writer {
         Ok(())
     }
 
+    /// Returns the bytes of the files in shared memory, those that are kept for later segments included.
+    fn memory_bytes(&self) -> u64 {
+        let is_memory = |place| place == Place::SharedMemory;
+        let used = self.files.iter().filter(|file| is_memory(file.place));
+        let free = self.free.iter().filter(|(place, _)| is_memory(*place));
+        used.map(|file| file.size).sum::<u64>() + free.map(|(_, file)| file.bytes()).sum::<u64>()
+    }
+
     /// Returns a file of `size` bytes at least for a new segment.
     fn free_file(&mut self, size: u64) -> Result<(Place, MappedFile), Error> {
         let find = |free: &[(Place, MappedFile)], wanted: Place| {
@@ -203,18 +211,8 @@ impl Writer {
         self.next_free += 1;
         let name = format!("{FREE}{}", self.next_free);
         if let Some(memory) = self.folder.memory() {
-            let used = self
-                .files
-                .iter()
-                .filter(|file| file.place == Place::SharedMemory);
-            let bytes: u64 = used.map(|file| file.size).sum();
-            let free = self
-                .free
-                .iter()
-                .filter(|(place, _)| *place == Place::SharedMemory);
-            let free: u64 = free.map(|(_, file)| file.bytes()).sum();
             // There may be less shared memory than the log may take. The disk takes what does not fit.
-            if bytes + free + size <= memory.log_bytes_max
+            if self.memory_bytes() + size <= memory.log_bytes_max()
                 && let Ok(file) = MappedFile::create(&memory.path.join(&name), size)
             {
                 return Ok((Place::SharedMemory, file));
@@ -282,7 +280,12 @@ impl Writer {
         };
         let kept = self.free.iter().filter(|(place, _)| *place == file.place);
         let may_keep = match file.place {
-            Place::SharedMemory => true,
+            // Cuts may have taken memory since. The file counts here no more.
+            Place::SharedMemory => {
+                let memory = self.folder.memory();
+                memory
+                    .is_some_and(|memory| self.memory_bytes() + file.size <= memory.log_bytes_max())
+            }
             Place::Disk => kept.count() < FREE_FILES_MAX,
         };
         match file.mapped.take() {

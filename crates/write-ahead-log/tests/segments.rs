@@ -330,8 +330,7 @@ fn a_log_lies_in_shared_memory_as_far_as_there_is_room_and_uses_its_files_again(
     let path = scratch.path().join("log");
     let memory = SharedMemory {
         folder: scratch.path().join("shm"),
-        // Three eighths are for cuts.
-        bytes_max: 5 * FILE as u64,
+        bytes_max: 3 * FILE as u64,
     };
     let open = || {
         let mut folder = Folder::open(&path).expect("it is free");

@@ -17,6 +17,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(8);
 pub enum Kind {
     /// `SIGKILL` to a task of the role.
     Kill(Role),
+    /// `SIGKILL` to two tasks in the same instant, any but the evaluator.
+    KillPair,
     /// `SIGSTOP` to any task but the evaluator, `SIGCONT` some time later.
     Pause,
     /// `SIGTERM` to any task.
@@ -27,6 +29,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kill(role) => write!(formatter, "kill {role}"),
+            Self::KillPair => formatter.write_str("kill pair"),
             Self::Pause => formatter.write_str("pause"),
             Self::Terminate => formatter.write_str("terminate"),
         }
@@ -36,16 +39,24 @@ impl fmt::Display for Kind {
 impl Kind {
     pub(super) fn signal(self) -> Signal {
         match self {
-            Self::Kill(_) => Signal::KILL,
+            Self::Kill(_) | Self::KillPair => Signal::KILL,
             Self::Pause => Signal::STOP,
             Self::Terminate => Signal::TERM,
+        }
+    }
+
+    /// Returns the number of tasks that the fault strikes at once.
+    pub(super) fn victims_at_once(self) -> usize {
+        match self {
+            Self::KillPair => 2,
+            Self::Kill(_) | Self::Pause | Self::Terminate => 1,
         }
     }
 
     pub(super) fn victims(self, tasks: &Supervisor) -> Vec<Task> {
         match self {
             Self::Kill(role) => tasks.of_role(role),
-            Self::Pause => tasks
+            Self::KillPair | Self::Pause => tasks
                 .tasks()
                 .into_iter()
                 .filter(|task| task.role != Role::Evaluator)
@@ -66,6 +77,8 @@ pub struct Periods {
     pub chief: Option<Duration>,
     /// Killed evaluators.
     pub evaluator: Option<Duration>,
+    /// Two killed tasks of any roles but the evaluator's.
+    pub pair: Option<Duration>,
     /// Tasks that stand still.
     pub pause: Option<Duration>,
     /// Tasks told to stop.
@@ -90,6 +103,7 @@ impl Schedule {
             (Kind::Kill(Role::Ps), periods.server),
             (Kind::Kill(Role::Chief), periods.chief),
             (Kind::Kill(Role::Evaluator), periods.evaluator),
+            (Kind::KillPair, periods.pair),
             (Kind::Pause, periods.pause),
             (Kind::Terminate, periods.terminate),
         ];

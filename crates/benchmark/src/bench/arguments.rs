@@ -120,6 +120,9 @@ pub(crate) struct BenchPs {
     /// Delays all traffic of the last server by this time, in each direction.
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub(crate) slow_ps_ms: Option<f64>,
+    /// Kills a server at this interval, each in turn, starts it again at once, and reports the time to the next step.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) kill_every: Option<f64>,
     /// Number of parameter servers, each a process.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) ps: usize,

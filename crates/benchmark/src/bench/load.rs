@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
@@ -15,6 +15,7 @@ use trainyard_run_config::Encoding;
 use trainyard_trainer::{Pipeline, beside, into_diagnostic};
 use trainyard_variable::{Access, Layout, Read, Reads, VariableSpec};
 
+use super::recovery::micros;
 use super::usage;
 use super::zipf::ZipfRows;
 
@@ -25,6 +26,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const DRAWS: usize = 256;
 /// Most latencies that a worker records.
 const LATENCIES_MAX: usize = 1_000_000;
+
+/// A wait that may be for a server that has died. No server starts in less.
+const LONG_WAIT: Duration = Duration::from_millis(10);
 
 /// Order to one load process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -86,6 +90,8 @@ pub(super) struct Outcome {
     /// Milliseconds that a step waited for the servers, ascending: for the push of an earlier step and for its own
     /// pull.
     pub(super) latencies: Vec<f32>,
+    /// Times at which a step ended that had waited for [`LONG_WAIT`] or longer, in microseconds of the Unix epoch.
+    pub(super) long_waits: Vec<u64>,
 }
 
 fn broken(what: &str, error: impl std::fmt::Display) -> Diagnostic {
@@ -229,8 +235,12 @@ impl Worker {
             if let Some((_, gradients)) = returned.pushed {
                 pipeline.keep_gradients(gradients);
                 outcome.steps += 1;
+                let waited = asked.elapsed();
                 if outcome.latencies.len() < LATENCIES_MAX {
-                    outcome.latencies.push(asked.elapsed().as_secs_f32() * 1e3);
+                    outcome.latencies.push(waited.as_secs_f32() * 1e3);
+                }
+                if waited >= LONG_WAIT && outcome.long_waits.len() < LATENCIES_MAX {
+                    outcome.long_waits.push(micros(SystemTime::now()));
                 }
             }
             let Some(pulled) = returned

@@ -15,27 +15,24 @@ use trainyard_model_dir::cluster_id;
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::{Guard, Identity, Update};
+use trainyard_run_config::Durability;
 use trainyard_trainer::into_diagnostic;
 use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, VariableSpec};
 
 use super::arguments::BenchPs;
 use super::load::{Loaded, Order};
+use super::servers::{Servers, broken};
 use super::slow_link::SlowLink;
-use super::traffic::Traffic;
-use super::usage;
+use super::traffic::{Load, Traffic};
 use super::zipf::ZipfRows;
 
 /// Timeout for starting a parameter server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-fn broken(what: &str, error: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::error(Code::E9002, format!("the benchmark cannot {what}: {error}"))
-}
+/// The processes of workers, which are killed when the benchmark ends.
+struct Workers(Vec<Child>);
 
-/// Child processes that are killed when the benchmark ends.
-struct Processes(Vec<Child>);
-
-impl Drop for Processes {
+impl Drop for Workers {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -68,33 +65,15 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
     if arguments.rows > 0 {
         ZipfRows::new(arguments.table_rows, arguments.zipf)?;
     }
+    if arguments.kill_every.is_some() && arguments.durability == Durability::None {
+        let problem = "a server that is killed has lost what it held: --kill-every needs --durability shared_memory";
+        return Err(Diagnostic::error(Code::E1000, problem));
+    }
     let folder = Folder::new()?;
     let addresses = write_files(folder.path(), arguments)?;
     let program = std::env::current_exe().map_err(|error| broken("find its own program", error))?;
     let threads = runtime_threads(arguments);
-    let mut servers = Processes(Vec::new());
-    for index in 0..arguments.ps {
-        let child = Command::new(&program)
-            .args([
-                "run",
-                "--role",
-                "ps",
-                "--log-level",
-                "error",
-                "--index",
-                &index.to_string(),
-                "--job",
-            ])
-            .arg(folder.path().join("job.toml"))
-            .arg("--cluster")
-            .arg(folder.path().join("cluster.toml"))
-            .env(RUNTIME_THREADS, &threads)
-            .stdin(Stdio::null())
-            .spawn();
-        servers
-            .0
-            .push(child.map_err(|error| broken("start a server", error))?);
-    }
+    let mut servers = Servers::start(&program, folder.path(), arguments.ps, &threads)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -130,14 +109,8 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
         }
         _ => None,
     };
-    let load = run_workers(&program, &order, arguments, &servers)?;
+    let load = run_workers(&program, &order, arguments, &mut servers)?;
     drop(slow_link);
-    let peak: u64 = servers
-        .0
-        .iter()
-        .filter_map(|child| usage::peak_bytes(child.id()))
-        .max()
-        .unwrap_or(0);
     runtime.block_on(async {
         for shard in &shards {
             let _ = shard
@@ -145,13 +118,7 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
                 .await;
         }
     });
-    Ok(Traffic::new(
-        arguments,
-        &load.processes,
-        load.seconds,
-        &load.server_cpu,
-        peak,
-    ))
+    Ok(Traffic::new(arguments, &load))
 }
 
 fn variables(arguments: &BenchPs) -> Vec<VariableSpec> {
@@ -282,23 +249,14 @@ async fn prepare(
     Ok((order, shards, identity))
 }
 
-/// Result of one load.
-struct Load {
-    processes: Vec<Loaded>,
-    /// Seconds from the start of the workers to the end of the last worker.
-    seconds: f64,
-    /// Processor time of each server during the load, in seconds.
-    server_cpu: Vec<f64>,
-}
-
 /// Starts the workers, releases them at the same time, and collects their results.
 fn run_workers(
     program: &Path,
     order: &Order,
     arguments: &BenchPs,
-    servers: &Processes,
+    servers: &mut Servers,
 ) -> Result<Load, Diagnostic> {
-    let mut running = Processes(Vec::new());
+    let mut running = Workers(Vec::new());
     let mut outputs = Vec::new();
     for index in (0..arguments.workers).step_by(arguments.workers_per_process) {
         let workers = arguments.workers_per_process.min(arguments.workers - index);
@@ -335,14 +293,7 @@ fn run_workers(
     for output in &mut outputs {
         line(output)?;
     }
-    let cpu = || -> Vec<Duration> {
-        servers
-            .0
-            .iter()
-            .map(|child| usage::of_process(child.id()).unwrap_or_default())
-            .collect()
-    };
-    let before = cpu();
+    let before = servers.processor_time();
     let began = Instant::now();
     for child in &mut running.0 {
         let input = child.stdin.as_mut().map(|input| input.write_all(b"go\n"));
@@ -350,12 +301,24 @@ fn run_workers(
             .unwrap_or(Ok(()))
             .map_err(|error| broken("start the load", error))?;
     }
-    let lines = outputs
-        .iter_mut()
-        .map(line)
-        .collect::<Result<Vec<String>, Diagnostic>>()?;
+    let mut lines =
+        || -> Result<Vec<String>, Diagnostic> { outputs.iter_mut().map(line).collect() };
+    let (lines, kills) = match arguments.kill_every {
+        None => (lines()?, Vec::new()),
+        Some(interval) => std::thread::scope(|scope| {
+            let (running, ended) = std::sync::mpsc::channel();
+            let interval = Duration::from_secs_f64(interval);
+            let killed = &mut *servers;
+            let killer = scope.spawn(move || killed.kill_in_turn(interval, &ended));
+            let lines = lines();
+            drop(running);
+            let kills = killer.join();
+            let kills = kills.map_err(|_| broken("kill servers", "its thread has panicked"))?;
+            Ok::<_, Diagnostic>((lines?, kills?))
+        })?,
+    };
     let seconds = began.elapsed().as_secs_f64();
-    let after = cpu();
+    let after = servers.processor_time();
     let spent =
         |(before, after): (&Duration, Duration)| after.saturating_sub(*before).as_secs_f64();
     let processes = lines
@@ -366,5 +329,7 @@ fn run_workers(
         processes,
         seconds,
         server_cpu: before.iter().zip(after).map(spent).collect(),
+        server_peak_bytes: servers.peak_bytes(),
+        kills,
     })
 }

@@ -116,6 +116,7 @@ fn load(arguments: &BenchScale, workers: usize) -> BenchPs {
         durability: arguments.durability,
         zipf: None,
         slow_ps_ms: None,
+        kill_every: None,
         ps: arguments.ps,
         seconds: arguments.seconds,
         format: arguments.format,

@@ -1,10 +1,27 @@
 //! Traffic between workers and parameter servers: the result of `trainyard bench ps`.
 
+use std::time::SystemTime;
+
 use serde::Serialize;
 
 use super::arguments::BenchPs;
 use super::conditions::{Conditions, TCP, UNIX_SOCKETS};
 use super::load::{Loaded, Outcome};
+use super::recovery::Recovery;
+
+/// Result of one load.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) processes: Vec<Loaded>,
+    /// Seconds from the start of the workers to the end of the last worker.
+    pub(super) seconds: f64,
+    /// Processor time of each server during the load, in seconds.
+    pub(super) server_cpu: Vec<f64>,
+    /// Most memory that one server has held, in bytes.
+    pub(super) server_peak_bytes: u64,
+    /// Times at which a server was killed, ascending.
+    pub(super) kills: Vec<SystemTime>,
+}
 
 /// Arguments of the benchmark, and its figures. Rates are the sum over all workers; 1 MB is 1e6 bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,18 +56,20 @@ pub(super) struct Traffic {
     pub(super) p99_ms: f64,
     /// Most memory that one server has held.
     pub(super) server_peak_bytes: u64,
+    /// Recovery from kills, if servers were killed.
+    pub(super) recovery: Option<Recovery>,
 }
 
 impl Traffic {
-    /// Adds up the results of the load processes over `seconds`. `server_cpu` is the processor time of each server, in
-    /// seconds.
-    pub(super) fn new(
-        arguments: &BenchPs,
-        processes: &[Loaded],
-        seconds: f64,
-        server_cpu: &[f64],
-        server_peak_bytes: u64,
-    ) -> Self {
+    /// Adds up the results of a load.
+    pub(super) fn new(arguments: &BenchPs, load: &Load) -> Self {
+        let Load {
+            processes,
+            seconds,
+            server_cpu,
+            server_peak_bytes,
+            kills,
+        } = load;
         let outcomes: Vec<&Outcome> = processes
             .iter()
             .flat_map(|process| &process.workers)
@@ -98,7 +117,11 @@ impl Traffic {
             worker_cores: worker_cpu / seconds.max(1e-9),
             p50_ms: at(&latencies, 0.5),
             p99_ms: at(&latencies, 0.99),
-            server_peak_bytes,
+            server_peak_bytes: *server_peak_bytes,
+            recovery: arguments.kill_every.map(|_| {
+                let waits = outcomes.iter().flat_map(|one| &one.long_waits);
+                Recovery::new(kills, waits.copied().collect())
+            }),
         }
     }
 
@@ -132,6 +155,15 @@ impl Traffic {
             self.p99_ms,
             self.server_peak_bytes as f64 / 1e6
         ));
+        if let Some(recovery) = self.recovery {
+            text.push_str(&format!(
+                "recovery          next step after a kill: p50 {:.2} s, max {:.2} s, {} kills, {} without a step\n",
+                recovery.p50_seconds,
+                recovery.max_seconds,
+                recovery.kills,
+                recovery.without_step
+            ));
+        }
         text
     }
 }

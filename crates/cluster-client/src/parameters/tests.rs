@@ -124,6 +124,29 @@ fn part(pulled: PulledStep, version: u64, lane: u32) -> Push {
 }
 
 #[tokio::test]
+async fn the_memory_of_gradients_comes_back_with_the_reply_of_the_push() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut parameters = open(folder.path()).await;
+    let mut pulled = pull_at(&mut parameters, 0).await;
+    for version in 0..3 {
+        let push = Push {
+            micro_batch: None,
+            ..part(pulled, version, 0)
+        };
+        let memory = push.gradients[0].as_ptr();
+        let step = parameters.plan(&vec![Read::Rows((0..4).collect::<Vec<u32>>().into())]);
+        let returned = parameters
+            .call(Some(push), Some((step, CachedParameters::default())))
+            .await
+            .expect("an answer");
+        let (pushed, gradients) = returned.pushed.expect("a push");
+        assert!(!pushed.duplicate);
+        assert_eq!(gradients.first().map(|part| part.as_ptr()), Some(memory));
+        pulled = returned.pulled.expect("a pull");
+    }
+}
+
+#[tokio::test]
 async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_same_values() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (shards, plan) = serve(folder.path(), Update::Sync).await;

@@ -53,6 +53,10 @@ struct Found {
 impl CutFolders {
     /// Returns the folders of a log.
     pub(crate) fn of(log: &Log) -> Self {
+        if let Some(memory) = log.cut_memory() {
+            // The next cut counts again.
+            memory.set_used(cut_bytes(&memory.folder).unwrap_or(0));
+        }
         Self {
             log: log.folder().to_owned(),
             memory: log.cut_memory().cloned(),
@@ -100,9 +104,7 @@ impl CutFolders {
         let Some(memory) = &self.memory else {
             return Ok(CutPlace::Disk);
         };
-        let used = cuts_in(&memory.folder)?;
-        let used: u64 = used.iter().map(|(_, cut)| cut.bytes).sum();
-        Ok(if used + bytes <= memory.bytes_max {
+        Ok(if cut_bytes(&memory.folder)? + bytes <= memory.bytes_max {
             CutPlace::SharedMemory
         } else {
             CutPlace::Disk
@@ -170,6 +172,7 @@ impl CutFolders {
             for free in free_in(&memory.folder)? {
                 remove_file(&free.path)?;
             }
+            memory.set_used(0);
         }
         Ok(())
     }
@@ -237,13 +240,12 @@ fn name_of(segment: u64) -> String {
 fn take_free(memory: &CutMemory, bytes: u64, path: &Path) -> io::Result<()> {
     let mut free = free_in(&memory.folder)?;
     free.sort_by_key(|free| free.bytes);
-    let Some(longest) = free.pop() else {
-        return Ok(());
-    };
-    std::fs::rename(&longest.path, path)?;
-    let used = cuts_in(&memory.folder)?;
-    let used: u64 = used.iter().map(|(_, cut)| cut.bytes).sum();
-    let mut all = used + bytes.max(longest.bytes) + free.iter().map(|free| free.bytes).sum::<u64>();
+    let longest = free.pop();
+    if let Some(longest) = &longest {
+        std::fs::rename(&longest.path, path)?;
+    }
+    let own = longest.map_or(bytes, |longest| longest.bytes.max(bytes));
+    let mut all = cut_bytes(&memory.folder)? + own + sum(&free);
     for short in free {
         if all <= memory.bytes_max {
             break;
@@ -251,7 +253,17 @@ fn take_free(memory: &CutMemory, bytes: u64, path: &Path) -> io::Result<()> {
         remove_file(&short.path)?;
         all -= short.bytes;
     }
+    memory.set_used(all);
     Ok(())
+}
+
+/// Returns the bytes of the cuts in a folder.
+fn cut_bytes(folder: &Path) -> io::Result<u64> {
+    Ok(cuts_in(folder)?.iter().map(|(_, cut)| cut.bytes).sum())
+}
+
+fn sum(files: &[Found]) -> u64 {
+    files.iter().map(|file| file.bytes).sum()
 }
 
 /// Returns the cuts in a folder, by segment.
@@ -318,10 +330,7 @@ mod tests {
         };
         CutFolders {
             log: folder("log"),
-            memory: Some(CutMemory {
-                folder: folder("memory"),
-                bytes_max,
-            }),
+            memory: Some(CutMemory::new(folder("memory"), bytes_max)),
         }
     }
 

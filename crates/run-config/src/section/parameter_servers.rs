@@ -26,8 +26,8 @@ section! {
         /// over when this server dies, so two servers are needed
         /// ([operations.md](operations.md#a-parameter-server-that-dies)). Jobs without parameter servers keep no log
         durability: Durability = choice("durability", &Durability::NAMES).or(Durability::SharedMemory);
-        /// maximum bytes of a server's log in shared memory; what does not fit is written to files in the server's state
-        /// folder; 0 = all of it
+        /// maximum bytes of a server's log in shared memory, of which three eighths are for its cuts; what does not fit is
+        /// written to files in the server's state folder; 0 = all of it
         shared_memory_bytes_max: u64 = integer(0..=LOG_BYTES_MAX).or(SHARED_MEMORY_BYTES);
         /// when a server's log reaches this many bytes, the server requests a checkpoint, after which the log starts again;
         /// at least 1 MiB
