@@ -11,7 +11,7 @@ use trainyard_cluster_client::{Error, JobEnd, ServerClient, retry};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_command::{Folder, Format, RUNTIME_THREADS, free_ports, print, share_of_cores};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model_dir::cluster_id;
+use trainyard_model_dir::{cluster_id, note_prepared};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::{Guard, Identity, Update};
@@ -244,6 +244,8 @@ async fn prepare(
         .await
         .map_err(failed)?;
     }
+    // A server that starts again takes up a log of this epoch.
+    note_prepared(model_dir, epoch)?;
     order.cluster_id = format!("{id:032x}");
     order.epoch = epoch;
     Ok((order, shards, identity))
