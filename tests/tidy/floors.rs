@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::{assert_none, read, root};
 
-const FLOORS: [(&str, u8); 38] = [
+const FLOORS: [(&str, u8); 39] = [
     ("diagnostic", 0),
     ("tensor", 0),
     ("cluster-spec", 0),
