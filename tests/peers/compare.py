@@ -3,13 +3,13 @@
     python compare.py ctr-128 dense-1 --rounds 3
 
 Each run is a line of JSON in the file that `--out` names; the table at the end is made of those lines. Run it with the Python of an
-environment that has the peers (see README.md). A peer that this environment lacks is skipped, and the table says why.
+environment that has the peers (see README.md). PEER_PYTHON_PADDLE and PEER_PYTHON_PERSIA name the Python of a peer that has another
+environment. A peer whose environment lacks it is skipped, and the table says why.
 """
 
 import argparse
 import dataclasses
 import datetime
-import importlib.util
 import json
 import os
 import shutil
@@ -19,10 +19,11 @@ import sys
 import tempfile
 
 import ctr
-from processes import PeerFailed, free_addresses, measure, with_tf_config
+from processes import PeerFailed, free_addresses, measure, with_paddle_roles, with_tf_config
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIRST_STEP_LIMIT_SECONDS = 180
+FIND_MODULE_LIMIT_SECONDS = 60
 DENSE_VALUES = 1_000_000
 SPARSE_ROWS = 4096
 
@@ -53,13 +54,28 @@ class Comparison:
     peers: dict
 
 
-def python(script, *arguments):
-    return [sys.executable, os.path.join(HERE, script), *map(str, arguments)]
+def interpreter(module):
+    """Returns the Python that runs the peer with this module."""
+    return os.environ.get(f"PEER_PYTHON_{module.upper()}", sys.executable)
+
+
+def why_not(module):
+    """Returns why a peer cannot run, or None if its Python finds its module."""
+    look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    try:
+        found = subprocess.run([interpreter(module), "-c", look], timeout=FIND_MODULE_LIMIT_SECONDS, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{interpreter(module)} cannot be run: {error}"
+    return None if found else f"{interpreter(module)} has no module {module}"
+
+
+def python(module, script, *arguments):
+    return [interpreter(module), os.path.join(HERE, script), *map(str, arguments)]
 
 
 def estimator(batch_size, roles):
     def tasks(scratch):
-        command = python("estimator_task.py", "--batch-size", batch_size, "--model-dir", scratch)
+        command = python("tensorflow", "estimator_task.py", "--batch-size", batch_size, "--model-dir", scratch)
         return with_tf_config(command, roles) if roles else [("chief:0", command, {})]
 
     # The chief logs the global step, which counts the steps of all.
@@ -68,7 +84,7 @@ def estimator(batch_size, roles):
 
 def tf2(strategy, batch_size, roles):
     def tasks(_):
-        command = python("tf2_task.py", "--strategy", strategy, "--batch-size", batch_size)
+        command = python("tensorflow", "tf2_task.py", "--strategy", strategy, "--batch-size", batch_size)
         return with_tf_config(command, roles) if roles else [("chief:0", command, {})]
 
     if strategy == "mirrored":
@@ -80,14 +96,21 @@ def ddp(batch_size, world):
     def tasks(_):
         (address,) = free_addresses(1)
         shared = ["--batch-size", batch_size, "--world", world, "--address", address]
-        return [(f"rank:{rank}", python("ddp_task.py", *shared, "--rank", rank), {}) for rank in range(world)]
+        return [(f"rank:{rank}", python("torch", "ddp_task.py", *shared, "--rank", rank), {}) for rank in range(world)]
 
     return Peer("torch", tasks, ("rank:0",), batch_size * world)
 
 
+def paddle(batch_size, trainers):
+    def tasks(_):
+        return with_paddle_roles(python("paddle", "paddle_task.py", "--batch-size", batch_size), trainers)
+
+    return Peer("paddle", tasks, tuple(f"trainer:{index}" for index in range(trainers)), batch_size)
+
+
 def traffic(load, size, workers, work_per_step):
     def tasks(_):
-        return with_tf_config(python("traffic_task.py", load, "--size", size), {"ps": 1, "worker": workers})
+        return with_tf_config(python("tensorflow", "traffic_task.py", load, "--size", size), {"ps": 1, "worker": workers})
 
     return Peer("tensorflow", tasks, tuple(f"worker:{index}" for index in range(workers)), work_per_step)
 
@@ -101,6 +124,7 @@ def on_servers(batch_size, *more):
         {
             "TF Estimator": estimator(batch_size, {"ps": 1, "chief": 1, "worker": 1}),
             "TF2 ParameterServerStrategy, fused": tf2("ps", batch_size, {"ps": 1, "worker": 2, "chief": 1}),
+            "Paddle parameter server, fused": paddle(batch_size, 2),
         },
     )
 
@@ -203,8 +227,9 @@ def compare(name, given):
         figures = run_ours(comparison, given)
         runs.append(record(name, number, "ours", figures[comparison.figure], figures, given))
         for title, peer in comparison.peers.items():
-            if importlib.util.find_spec(peer.module) is None:
-                runs.append(record(name, number, title, None, {"reason": f"no Python module {peer.module}"}, given))
+            missing = why_not(peer.module)
+            if missing:
+                runs.append(record(name, number, title, None, {"reason": missing}, given))
                 continue
             try:
                 figures = run_peer(peer, given)

@@ -98,6 +98,27 @@ def with_tf_config(command, roles):
     ]
 
 
+def with_paddle_roles(command, trainers):
+    """Returns (name, command, environment) of each task of a cluster of Paddle with one parameter server."""
+    server, *addresses = free_addresses(1 + trainers)
+    cluster = {
+        "PADDLE_PSERVERS_IP_PORT_LIST": server,
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(addresses),
+        "PADDLE_TRAINERS_NUM": str(trainers),
+        # A trainer computes in one thread, as a process of PyTorch beside it does with its share of the processors.
+        "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // trainers)),
+    }
+
+    def task(name, address, role):
+        host, port = address.split(":")
+        return (name, command, {**cluster, "POD_IP": host, "PADDLE_PORT": port, **role})
+
+    return [task("server:0", server, {"TRAINING_ROLE": "PSERVER"})] + [
+        task(f"trainer:{index}", address, {"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(index)})
+        for index, address in enumerate(addresses)
+    ]
+
+
 def measure(tasks, trainers, seconds, warmup, limit):
     """Runs tasks, and returns what the trainers did within `seconds`, from `warmup` seconds behind the first line of the last of them.
 
