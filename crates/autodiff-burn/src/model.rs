@@ -280,12 +280,10 @@ impl<N: BurnNet> Model for BurnModel<N> {
         features: &BurnFeatures,
         values: &Values,
         _scratch: &mut Vec<f32>,
-    ) -> Vec<BTreeMap<String, Prediction>> {
+    ) -> Result<Vec<BTreeMap<String, Prediction>>, Error> {
         let logits = self.logits(features, values);
-        logits
-            .chunks_exact(self.head.units())
-            .map(|logits| self.head.predict(logits))
-            .collect()
+        let rows = logits.chunks_exact(self.head.units());
+        Ok(rows.map(|logits| self.head.predict(logits)).collect())
     }
 
     fn describe(&self) -> serde_json::Value {

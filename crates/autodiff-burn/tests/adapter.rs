@@ -280,7 +280,8 @@ fn dropout_acts_in_training_alone() {
         first_values(&model, 1),
     );
     assert_eq!(values[1], [0.25], "the network's own first value");
-    let predicted = || match &model.predict(&features, &values, &mut Vec::new())[0]["predictions"] {
+    let predict = || model.predict(&features, &values, &mut Vec::new());
+    let predicted = || match &predict().unwrap()[0]["predictions"] {
         Prediction::Floats(values) => values.clone(),
         other => panic!("{other:?}"),
     };

@@ -56,6 +56,7 @@ codes! {
     E4005 65 "records are not what the job expects";
     E5001 65 "loss or gradient is not finite";
     E5002 75 "too many batches rejected: quarantined";
+    E5003 65 "code of the model has failed";
     E6001 65 "model cannot be exported in this format";
     E7001 78 "certificate, key or token cannot be used";
     E7002 78 "address that other hosts reach is not protected";

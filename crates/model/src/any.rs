@@ -175,7 +175,7 @@ impl<M: Model> Model for Erased<M> {
         features: &Own,
         values: &Values,
         held: &mut Option<Own>,
-    ) -> Vec<BTreeMap<String, Prediction>> {
+    ) -> Result<Vec<BTreeMap<String, Prediction>>, Error> {
         self.model.predict(own(features), values, scratch(held))
     }
 

@@ -569,13 +569,10 @@ impl Model for Canned {
         features: &Example,
         values: &Values,
         scratch: &mut Scratch,
-    ) -> Vec<BTreeMap<String, Prediction>> {
+    ) -> Result<Vec<BTreeMap<String, Prediction>>, Error> {
         self.forward(features, values, None, scratch);
-        scratch
-            .logits
-            .chunks_exact(self.head.units())
-            .map(|logits| self.head.predict(logits))
-            .collect()
+        let rows = scratch.logits.chunks_exact(self.head.units());
+        Ok(rows.map(|logits| self.head.predict(logits)).collect())
     }
 
     fn describe(&self) -> serde_json::Value {

@@ -16,6 +16,16 @@ pub enum Error {
         /// Rule, then value.
         message: String,
     },
+    /// The code of a custom model has failed.
+    #[error("the code of the model has failed at {place}: {message}")]
+    Failed {
+        /// What it was doing, for example the batch.
+        place: String,
+        /// The failure, as the code tells it.
+        message: String,
+        /// Calls that led to it, one per line; may be empty.
+        trace: String,
+    },
     /// Training or evaluation needs labels, and the batch has none.
     #[error("the batch has no label column, as training and evaluation need")]
     NoLabel,
@@ -93,6 +103,14 @@ impl From<Error> for Diagnostic {
             Error::Invalid(_) => Self::error(Code::E1006, text).help("correct the job file"),
             Error::Value { .. } => {
                 Self::error(Code::E4004, text).help("correct the data, or the feature or label of the job")
+            }
+            Error::Failed { trace, .. } => {
+                let problem = Self::error(Code::E5003, text);
+                let problem = match trace.as_str() {
+                    "" => problem,
+                    trace => problem.note(trace.trim_end()),
+                };
+                problem.help("correct the code of the model")
             }
             Error::NoLabel => Self::error(Code::E9001, text),
             Error::NotInOnnx { features, exporter } => {

@@ -133,12 +133,15 @@ pub trait Model: Send + Sync + 'static {
     fn scores(&self, metrics: &Self::Metrics) -> Scores;
 
     /// Returns the predictions of each row, by TensorFlow's keys.
+    ///
+    /// # Errors
+    /// The code of a custom model fails.
     fn predict(
         &self,
         features: &Self::Features,
         values: &Values,
         scratch: &mut Self::Scratch,
-    ) -> Vec<BTreeMap<String, Prediction>>;
+    ) -> Result<Vec<BTreeMap<String, Prediction>>, Error>;
 
     /// Returns a description of the model for an exported signature, from which other programs can rebuild the model.
     fn describe(&self) -> serde_json::Value;

@@ -75,7 +75,7 @@ impl Predictor {
         let Workspace { values, scratch } = workspace;
         let features = self.model.features(batch)?;
         self.parameters.gather(&self.model.reads(&features), values);
-        let predictions = self.model.predict(&features, values, scratch);
+        let predictions = self.model.predict(&features, values, scratch)?;
         let rows = batch.rows;
         if predictions.len() == rows {
             return Ok(predictions);

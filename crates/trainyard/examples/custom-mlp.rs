@@ -239,13 +239,10 @@ impl Model for Mlp {
         example: &Example,
         values: &Values,
         scratch: &mut Scratch,
-    ) -> Vec<BTreeMap<String, Prediction>> {
+    ) -> Result<Vec<BTreeMap<String, Prediction>>, Error> {
         self.forward(example, values, scratch);
-        scratch
-            .logits
-            .chunks_exact(self.widths[2])
-            .map(|logits| self.head.predict(logits))
-            .collect()
+        let rows = scratch.logits.chunks_exact(self.widths[2]);
+        Ok(rows.map(|logits| self.head.predict(logits)).collect())
     }
 
     fn describe(&self) -> serde_json::Value {

@@ -277,7 +277,7 @@ impl Model for Clicks {
         clicked: &Clicked,
         values: &Values,
         scratch: &mut Self::Scratch,
-    ) -> Vec<BTreeMap<String, Prediction>> {
+    ) -> Result<Vec<BTreeMap<String, Prediction>>, Error> {
         self.model.predict(&clicked.features, values, scratch)
     }
 

@@ -230,11 +230,11 @@ impl Model for Counting {
         ids: &Ids,
         values: &Values,
         (): &mut (),
-    ) -> Vec<BTreeMap<String, Prediction>> {
+    ) -> Result<Vec<BTreeMap<String, Prediction>>, Error> {
         let counts = values.first().into_iter().flatten().take(ids.rows.len());
-        counts
+        Ok(counts
             .map(|count| [("count".to_owned(), Prediction::Floats(vec![*count]))].into())
-            .collect()
+            .collect())
     }
 
     fn describe(&self) -> serde_json::Value {

@@ -231,7 +231,9 @@ fn predictions_have_tensorflows_keys() {
     let labelled = batch(&model, "0.3,a,p,yes,1\n-1.2,b,q,no,2\n");
     let features = model.features(&labelled).unwrap();
     let values = random_values(&model, &features, 3);
-    let predictions = model.predict(&features, &values, &mut Default::default());
+    let predictions = model
+        .predict(&features, &values, &mut Default::default())
+        .unwrap();
     assert_eq!(predictions.len(), 2);
     let keys: Vec<&str> = predictions[0].keys().map(String::as_str).collect();
     assert_eq!(
@@ -297,7 +299,10 @@ fn dropout_thins_training_alone_and_the_same_way_for_the_same_batch() {
     let first = loss(&thinned, &features);
     assert_eq!(loss(&thinned, &features), first);
     assert!((first - loss(&plain, &features)).abs() > 1e-4);
-    let predicted = |model: &Canned| model.predict(&features, &values, &mut Default::default());
+    let predicted = |model: &Canned| {
+        let predictions = model.predict(&features, &values, &mut Default::default());
+        predictions.unwrap()
+    };
     assert_eq!(predicted(&thinned), predicted(&plain));
     features.position.batch += 1;
     assert_ne!(

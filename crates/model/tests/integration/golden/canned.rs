@@ -392,7 +392,8 @@ fn predict(
     let (_, values) = trained.gather(&features);
     let given = trained
         .model
-        .predict(&features, &values, &mut Default::default());
+        .predict(&features, &values, &mut Default::default())
+        .unwrap();
     for (row, (given, expected)) in given.iter().zip(recorded).enumerate() {
         let expected = expected.as_object().unwrap();
         let keys: Vec<&String> = given.keys().collect();
