@@ -1,28 +1,56 @@
-//! The command line as a function of Python.
+//! The command line as functions of Python.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use pyo3::{Python, pyfunction};
+use pyo3::{FromPyObject, Py, PyAny, Python, pyfunction};
 use trainyard_command::{Program, run_program};
-use trainyard_model::PREMADE;
+use trainyard_model::{Build, PREMADE, any};
+use trainyard_run_config::Job;
+
+use crate::model::PythonModel;
+
+/// The program of this process.
+#[derive(Debug, FromPyObject)]
+pub(crate) struct Own {
+    /// The interpreter.
+    file: PathBuf,
+    /// Its first arguments.
+    leading: Vec<OsString>,
+}
+
+impl Own {
+    fn with(self, arguments: Vec<OsString>) -> Program {
+        Program {
+            file: self.file,
+            leading: self.leading,
+            arguments,
+        }
+    }
+}
 
 /// Runs the command line for the premade models, and returns its exit code. Other threads of Python run meanwhile.
 ///
-/// `file` and `leading` start this program once more: they are the command of each task of a cluster on this machine.
+/// `own` starts this program once more: it is the command of each task of a cluster on this machine.
 #[pyfunction]
-pub(crate) fn run_command(
+pub(crate) fn run_command(python: Python<'_>, own: Own, arguments: Vec<OsString>) -> u8 {
+    python.detach(|| run_program(&own.with(arguments), PREMADE))
+}
+
+/// As [`run_command`], for a module of Python. `factory` is called with each job, as JSON, and returns an object around
+/// the module.
+#[pyfunction]
+pub(crate) fn run_module(
     python: Python<'_>,
-    file: PathBuf,
-    leading: Vec<OsString>,
+    own: Own,
     arguments: Vec<OsString>,
+    factory: Py<PyAny>,
 ) -> u8 {
-    let program = Program {
-        file,
-        leading,
-        arguments,
-    };
-    python.detach(|| run_program(&program, PREMADE))
+    // Leaked, because a process has one module, or few.
+    let build: Build = Box::leak(Box::new(move |job: &Job| {
+        Ok(any(PythonModel::from_job(job, &factory)?))
+    }));
+    python.detach(|| run_program(&own.with(arguments), build))
 }
 
 /// Returns the version of the package.

@@ -1,7 +1,10 @@
 //! The native part of the Python package `trainyard`: the command line with every role, for premade models and for
 //! models in Python.
 
+mod columns;
 mod command;
+mod model;
+mod variables;
 
 use pyo3::pymodule;
 
@@ -12,5 +15,5 @@ static ALLOCATOR: trainyard_daemon::Allocator = trainyard_daemon::ALLOCATOR;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::command::{run_command, version};
+    use crate::command::{run_command, run_module, version};
 }

@@ -16,15 +16,15 @@ class Program:
 
     file: str
     """The interpreter."""
-    leading: tuple[str, ...]
+    leading: list[str]
     """Its first arguments: the script, or a module."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Runs the command line with these arguments, and returns its exit code."""
-        return _native.run_command(self.file, list(self.leading), list(arguments))
+        return _native.run_command(self, list(arguments))
 
 
-PACKAGE = Program(sys.executable, ("-m", "trainyard"))
+PACKAGE = Program(sys.executable, ["-m", "trainyard"])
 """The package's own command."""
 
 
@@ -32,5 +32,5 @@ def this_program() -> Program:
     """Returns the program of this process: a script, or the package's own command."""
     script = sys.argv[0]
     if os.path.isfile(script) and os.path.basename(script) != "__main__.py":
-        return Program(sys.executable, (script,))
+        return Program(sys.executable, [script])
     return PACKAGE

@@ -102,6 +102,18 @@ def run(
         raise JobError(command, code)
 
 
+def run_task(job: Job) -> None:
+    """Runs the task that TF_CONFIG names to the end of the job.
+
+    Raises JobError if the task fails.
+    """
+    with job_file(job) as path:
+        _handle_termination()
+        code = PACKAGE.run(["run", "--job", path])
+    if code != 0:
+        raise JobError("run", code)
+
+
 @contextmanager
 def job_file(job: Job) -> Iterator[str]:
     """Gives the path of a job file. The file of a dictionary exists until the context ends."""

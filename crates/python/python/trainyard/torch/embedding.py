@@ -1,0 +1,131 @@
+"""Embeddings whose tables lie on the parameter servers."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+import torch
+
+from trainyard.torch.batch import Batch, RowIds
+from trainyard.torch.optimizer import Optimizer
+
+COMBINERS = ("mean", "sum", "sqrtn")
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A description of an embedding for the servers."""
+
+    feature: str
+    table: str
+    dimension: int
+    rows_max: int
+    separator: str | None
+    initializer: str
+    optimizer: str | None
+
+
+class Embedding(torch.nn.Module):
+    """Looks the ids of a feature up in a table: `[rows, dimension]`, or vectors and mask without a combiner.
+
+    The table is not in this module. Each step receives the rows that its batch names, and their gradient goes back to
+    the servers, whose optimizer applies it.
+    """
+
+    def __init__(
+        self,
+        feature: str,
+        dimension: int,
+        *,
+        table: str | None = None,
+        combiner: str | None = "mean",
+        optimizer: Optimizer | None = None,
+        stddev: float | None = None,
+        rows_max: int = 1_000_000,
+        separator: str | None = None,
+    ) -> None:
+        """Describes a lookup.
+
+        Args:
+            feature: A `[[feature]]` of the job. If the job has none of this name, it is a dynamic feature of the column
+                of this name: each value gets a row when it occurs.
+            dimension: Values of a vector.
+            table: Name of the table, which several embeddings may share. By default, that of the feature.
+            combiner: `mean`, `sum` or `sqrtn` over the ids of a row. None: `forward` returns the vectors of each row,
+                `[rows, length, dimension]`, and a mask, `[rows, length]`.
+            optimizer: Optimizer of the table. By default, that of the job.
+            stddev: Deviation of the initial values, `1 / sqrt(dimension)` by default.
+            rows_max: Most rows, if the job does not describe the feature.
+            separator: Character between several values of a field, if the job does not describe the feature.
+        """
+        super().__init__()
+        if combiner is not None and combiner not in COMBINERS:
+            raise ValueError(f"combiner must be one of {', '.join(COMBINERS)} or None, given {combiner!r}")
+        if dimension < 1:
+            raise ValueError(f"dimension must be >= 1, given {dimension}")
+        deviation = 1 / math.sqrt(dimension) if stddev is None else stddev
+        self.combiner = combiner
+        self.described = Lookup(
+            feature=feature,
+            table=table or feature,
+            dimension=dimension,
+            rows_max=rows_max,
+            separator=separator,
+            initializer=json.dumps({"kind": "truncated_normal", "stddev": deviation}),
+            optimizer=None if optimizer is None else optimizer.to_json(),
+        )
+
+    def forward(self, batch: Batch) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        """Looks the ids of a batch up."""
+        vectors, ids = batch.lookup(self)
+        if self.combiner is None:
+            return _padded(vectors, ids, batch.rows)
+        if ids.offsets is None and ids.weights is None:
+            return torch.nn.functional.embedding(ids.values, vectors)
+        return _combined(vectors, ids, batch.rows, self.combiner)
+
+    def extra_repr(self) -> str:
+        """Returns the arguments, for the module's text."""
+        described = self.described
+        return f"{described.feature!r}, {described.dimension}, table={described.table!r}, combiner={self.combiner!r}"
+
+
+def _combined(vectors: torch.Tensor, ids: RowIds, rows: int, combiner: str) -> torch.Tensor:
+    """Returns the combined vectors of each row. A row without ids is 0.
+
+    The shares are those of `tf.nn.safe_embedding_lookup_sparse`.
+    """
+    row_of_id = _row_of_id(ids, rows)
+    weights = vectors.new_ones(len(ids.values)) if ids.weights is None else ids.weights
+    if combiner != "sum":
+        weights = torch.where(weights > 0, weights, torch.zeros_like(weights))
+        of_row = vectors.new_zeros(rows)
+        of_row.index_add_(0, row_of_id, weights if combiner == "mean" else weights * weights)
+        divisor = of_row if combiner == "mean" else of_row.sqrt()
+        weights = weights / divisor.clamp_min(1e-30)[row_of_id]
+    shares = torch.nn.functional.embedding(ids.values, vectors) * weights.unsqueeze(1)
+    return vectors.new_zeros(rows, vectors.shape[1]).index_add(0, row_of_id, shares)
+
+
+def _padded(vectors: torch.Tensor, ids: RowIds, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the vectors of each row, filled up with 0, and a mask that is true at vectors."""
+    if ids.offsets is None:
+        found = torch.nn.functional.embedding(ids.values, vectors).unsqueeze(1)
+        return found, torch.ones(rows, 1, dtype=torch.bool)
+    row_of_id = _row_of_id(ids, rows)
+    counts = ids.offsets[1:] - ids.offsets[:-1]
+    length = max(int(counts.max()) if rows else 0, 1)
+    column = torch.arange(len(ids.values)) - ids.offsets[:-1][row_of_id]
+    found = torch.nn.functional.embedding(ids.values, vectors)
+    out = vectors.new_zeros(rows, length, vectors.shape[1]).index_put((row_of_id, column), found)
+    mask = torch.zeros(rows, length, dtype=torch.bool)
+    mask[row_of_id, column] = True
+    return out, mask
+
+
+def _row_of_id(ids: RowIds, rows: int) -> torch.Tensor:
+    if ids.offsets is None:
+        return torch.arange(rows)
+    return torch.repeat_interleave(torch.arange(rows), ids.offsets[1:] - ids.offsets[:-1])

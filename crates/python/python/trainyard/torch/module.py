@@ -1,0 +1,31 @@
+"""The base class of the user's modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from trainyard.torch.optimizer import Optimizer
+
+
+class Module(torch.nn.Module):
+    """A `torch.nn.Module` whose parameters and tables lie on the parameter servers.
+
+    A subclass takes the keys of the job's `[model]` as its only argument, and its `forward` takes a `Batch` and returns
+    logits: `[rows]`, or `[rows, units]`.
+    """
+
+    def initializer(self, name: str, shape: tuple[int, ...]) -> Mapping[str, Any] | None:
+        """Returns the initial values of a parameter, or None for those that PyTorch would draw.
+
+        They have to be the same in every process, so they are a rule: `{"kind": "zeros"}`,
+        `{"kind": "constant", "value": 1.0}`, `{"kind": "uniform", "low": -0.1, "high": 0.1}`,
+        `{"kind": "truncated_normal", "stddev": 0.1}` or `{"kind": "glorot_uniform"}`.
+        """
+        return None
+
+    def optimizer(self, name: str) -> Optimizer | None:
+        """Returns the optimizer of a parameter, or None for that of the job, `[model.optimizer]`."""
+        return None

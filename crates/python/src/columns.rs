@@ -1,0 +1,323 @@
+//! The columns of a module's input: numbers, ids, and a lookup for each of the module's embeddings.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use numpy::PyArray1;
+use pyo3::types::{PyAny, PyList};
+use pyo3::{Bound, FromPyObject, IntoPyObject as _, PyResult, Python};
+use trainyard_feature_column::{Categorical, FeatureColumns, Features, Ids};
+use trainyard_input::{Batch, Schema};
+use trainyard_model::Error;
+use trainyard_run_config::{
+    Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, Job,
+};
+use trainyard_variable::{Access, DynamicTable, Read, Reads};
+
+/// An embedding of the module: a feature, and the table in which its ids are looked up.
+#[derive(Debug, Clone, FromPyObject)]
+pub(crate) struct Lookup {
+    /// Name of the feature.
+    pub(crate) feature: String,
+    /// Name of the table, which several embeddings may share.
+    pub(crate) table: String,
+    /// Values of a vector.
+    pub(crate) dimension: usize,
+    /// Most rows of a dynamic table, if the job does not describe the feature.
+    pub(crate) rows_max: u32,
+    /// Text between several values of a field, if the job does not describe the feature: one byte.
+    pub(crate) separator: Option<String>,
+    /// Initializer of the vectors, as JSON.
+    pub(crate) initializer: String,
+    /// Optimizer of the table, as JSON; absent = the job's.
+    pub(crate) optimizer: Option<String>,
+}
+
+/// A table of embeddings.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// The first lookup of the table, which describes it.
+    pub(crate) lookup: Lookup,
+    /// Rows of the table; for a dynamic table, the most rows.
+    pub(crate) rows: usize,
+    pub(crate) access: Access,
+}
+
+/// The columns of a module's input.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    features: Vec<FeatureConfig>,
+    columns: FeatureColumns,
+    /// The tables, in the order of their variables.
+    pub(crate) tables: Vec<Table>,
+    /// Index of the ids and of the table of each lookup.
+    lookups: Vec<(usize, usize)>,
+    /// Names and indices of the features whose ids the module reads itself.
+    ids: Vec<(String, usize)>,
+}
+
+/// The ids of a batch.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    /// Of each embedding: the places of its ids among the rows that the batch reads.
+    embeddings: Vec<RowIds>,
+    /// Of each feature without embedding: its ids.
+    ids: Vec<RowIds>,
+    /// The rows that the batch reads of each table.
+    reads: Vec<Read>,
+}
+
+/// Integers by row.
+#[derive(Debug)]
+struct RowIds {
+    values: Vec<i64>,
+    /// First value of each row, and the number of values; absent = one value per row.
+    offsets: Option<Vec<i64>>,
+    weights: Option<Vec<f32>>,
+}
+
+impl Columns {
+    /// Makes the columns of a job for a module with these embeddings, and adds their fields to `schema`.
+    ///
+    /// # Errors
+    /// An embedding of numbers, two embeddings of one feature, a table of two dimensions.
+    pub(crate) fn new(job: &Job, lookups: Vec<Lookup>, schema: &mut Schema) -> Result<Self, Error> {
+        let mut features = job.features.clone();
+        for feature in &mut features {
+            if !matches!(feature.kind, FeatureKind::Numeric(_)) {
+                // The ids are kept for the module.
+                feature.wide = true;
+                feature.deep = None;
+            }
+        }
+        for lookup in &lookups {
+            embed(lookup, &lookups, &mut features)?;
+        }
+        if let Some(feature) = features.iter().find(|feature| {
+            matches!(feature.kind, FeatureKind::Dynamic { .. }) && feature.deep.is_none()
+        }) {
+            return Err(Error::Invalid(format!(
+                "the dynamic feature `{}` is in no embedding of the module: add Embedding(\"{0}\", ...), or remove \
+                 the [[feature]]",
+                feature.name
+            )));
+        }
+        let columns = FeatureColumns::new(&features, schema);
+        let mut out = Self {
+            features,
+            columns,
+            tables: Vec::new(),
+            lookups: Vec::new(),
+            ids: Vec::new(),
+        };
+        for lookup in lookups {
+            out.add(lookup)?;
+        }
+        let bare = out.columns.categorical.iter().enumerate();
+        out.ids = bare
+            .filter(|(_, column)| column.deep.is_none())
+            .map(|(place, column)| (column.name.clone(), place))
+            .collect();
+        Ok(out)
+    }
+
+    /// Adds a lookup, and its table unless another lookup has it.
+    fn add(&mut self, lookup: Lookup) -> Result<(), Error> {
+        let is_own = |column: &Categorical| column.name == lookup.feature;
+        let Some(place) = self.columns.categorical.iter().position(is_own) else {
+            return Err(Error::Invalid(format!(
+                "the feature `{}` of an embedding has no ids",
+                lookup.feature
+            )));
+        };
+        let column = &self.columns.categorical[place];
+        let access = column.dynamic().map_or(Access::Rows, |rules| {
+            Access::Dynamic(DynamicTable {
+                admit_after: rules.admit_after,
+                expire_after_steps: rules.expire_after_steps,
+                expire_after_secs: rules.expire_after_secs,
+            })
+        });
+        let rows = column.buckets as usize;
+        let ids = self.columns.embedding_ids(place);
+        let known = |table: &Table| table.lookup.table == lookup.table;
+        let table = self.tables.iter().position(known);
+        if let Some(other) = table.map(|table| &self.tables[table]) {
+            let name = &lookup.table;
+            if other.lookup.dimension != lookup.dimension {
+                return Err(Error::Invalid(format!(
+                    "the embeddings of table `{name}` must have one dimension, given {} and {}",
+                    other.lookup.dimension, lookup.dimension
+                )));
+            }
+            if (other.rows, other.access) != (rows, access) {
+                return Err(Error::Invalid(format!(
+                    "the features of table `{name}` must have ids of one kind and number: `{}` and `{}` differ",
+                    other.lookup.feature, lookup.feature
+                )));
+            }
+        }
+        let table = table.unwrap_or_else(|| {
+            self.tables.push(Table {
+                lookup,
+                rows,
+                access,
+            });
+            self.tables.len() - 1
+        });
+        self.lookups.push((ids, table));
+        Ok(())
+    }
+
+    /// Returns the features, those of the module among them.
+    pub(crate) fn features(&self) -> &[FeatureConfig] {
+        &self.features
+    }
+
+    /// Returns the first column and the width of each numeric feature, and the names of the features whose ids the
+    /// module reads itself.
+    pub(crate) fn shown(&self) -> (BTreeMap<String, (usize, usize)>, Vec<String>) {
+        let numbers = self.columns.numeric.iter();
+        let numbers = numbers.map(|column| (column.name.clone(), (column.begin, column.width)));
+        let ids = self.ids.iter().map(|(name, _)| name.clone());
+        (numbers.collect(), ids.collect())
+    }
+
+    /// Transforms a batch.
+    ///
+    /// # Errors
+    /// A value cannot be used by its column.
+    pub(crate) fn transform(&self, batch: &Batch) -> Result<Features, Error> {
+        Ok(self.columns.transform(batch)?)
+    }
+
+    /// Returns the ids of a batch.
+    pub(crate) fn lookups(&self, features: &Features) -> Lookups {
+        let mut reads = vec![Read::Nothing; self.tables.len()];
+        let embeddings = self.lookups.iter().map(|(ids, table)| {
+            let ids = &features.ids[*ids];
+            reads[*table] = match &ids.fingerprints {
+                Some(fingerprints) => Read::Ids(Arc::clone(fingerprints)),
+                None => Read::Rows(Arc::clone(&ids.unique)),
+            };
+            RowIds::of(ids, features.rows, |place| i64::from(place))
+        });
+        let embeddings = embeddings.collect();
+        let ids = self.ids.iter().map(|(_, place)| {
+            let ids = &features.ids[*place];
+            RowIds::of(ids, features.rows, |place| {
+                i64::from(ids.unique[place as usize])
+            })
+        });
+        Lookups {
+            embeddings,
+            ids: ids.collect(),
+            reads,
+        }
+    }
+}
+
+/// Makes the feature of an embedding one that is looked up.
+fn embed(lookup: &Lookup, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> Result<(), Error> {
+    let invalid = |message: &str| {
+        let name = &lookup.feature;
+        Err(Error::Invalid(format!(
+            "the embedding of `{name}` {message}"
+        )))
+    };
+    let shared = all
+        .iter()
+        .filter(|other| other.table == lookup.table)
+        .count()
+        > 1;
+    let deep = Some(Deep::Embedding(Embedding {
+        dimension: lookup.dimension,
+        combiner: Combiner::Mean,
+        max_norm: None,
+        table: shared.then(|| lookup.table.clone()),
+        trainable: true,
+    }));
+    let known = features
+        .iter_mut()
+        .find(|feature| feature.name == lookup.feature);
+    let Some(feature) = known else {
+        let separator = match lookup.separator.as_deref().map(str::as_bytes) {
+            None => None,
+            Some([separator]) => Some(*separator),
+            Some(_) => return invalid("must have a separator of one byte"),
+        };
+        features.push(FeatureConfig {
+            name: lookup.feature.clone(),
+            kind: FeatureKind::Dynamic {
+                column: lookup.feature.clone(),
+                integers: false,
+                table: DynamicConfig {
+                    rows_max: lookup.rows_max,
+                    admit_after: 1,
+                    expire_after_steps: None,
+                    expire_after_secs: None,
+                },
+            },
+            separator,
+            weights: None,
+            wide: false,
+            deep,
+        });
+        return Ok(());
+    };
+    if matches!(feature.kind, FeatureKind::Numeric(_)) {
+        return invalid("has numbers, which are no ids: bucketize the feature in the job");
+    }
+    if feature.deep.is_some() {
+        return invalid(
+            "is the second of this feature: look the feature up once, and use the vectors twice",
+        );
+    }
+    feature.wide = false;
+    feature.deep = deep;
+    Ok(())
+}
+
+impl RowIds {
+    fn of(ids: &Ids, rows: usize, value: impl Fn(u32) -> i64) -> Self {
+        let one_of_each = ids.one_of_each(0..rows).is_some();
+        Self {
+            values: ids.index.iter().map(|place| value(*place)).collect(),
+            offsets: (!one_of_each).then(|| {
+                ids.offsets
+                    .iter()
+                    .map(|offset| i64::from(*offset))
+                    .collect()
+            }),
+            weights: ids.weights.clone(),
+        }
+    }
+
+    fn arrays<'p>(&self, python: Python<'p>) -> PyResult<Bound<'p, PyAny>> {
+        let values = PyArray1::from_slice(python, &self.values);
+        let offsets = self.offsets.as_ref();
+        let offsets = offsets.map(|offsets| PyArray1::from_slice(python, offsets));
+        let weights = self.weights.as_ref();
+        let weights = weights.map(|weights| PyArray1::from_slice(python, weights));
+        Ok((values, offsets, weights).into_pyobject(python)?.into_any())
+    }
+}
+
+impl Lookups {
+    /// Writes the rows that the batch reads into the first of `reads`, which belong to the tables.
+    pub(crate) fn read(&self, reads: &mut Reads) {
+        for (read, own) in reads.iter_mut().zip(&self.reads) {
+            *read = own.clone();
+        }
+    }
+
+    /// Returns a tuple of values, offsets and weights for each embedding, and for each feature without embedding.
+    pub(crate) fn arrays<'p>(&self, python: Python<'p>) -> PyResult<Bound<'p, PyAny>> {
+        let list = |all: &[RowIds]| {
+            let each: PyResult<Vec<_>> = all.iter().map(|ids| ids.arrays(python)).collect();
+            PyList::new(python, each?)
+        };
+        let both = (list(&self.embeddings)?, list(&self.ids)?);
+        Ok(both.into_pyobject(python)?.into_any())
+    }
+}

@@ -1,0 +1,316 @@
+//! A module of Python as a model: tables and parameters as variables, and a call of Python per step.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use numpy::{PyArray1, PyArrayMethods as _};
+use pyo3::exceptions::PyException;
+use pyo3::types::{PyAnyMethods as _, PyList, PyListMethods as _, PyTracebackMethods as _};
+use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python};
+use serde_json::json;
+use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
+use trainyard_model::{Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_run_config::Job;
+use trainyard_variable::{Access, Gradients, Read, Reads, Values, VariableSpec};
+
+use crate::columns::{Columns, Lookups};
+use crate::variables::{Described, Variables};
+
+/// A module of Python as a [`Model`].
+#[derive(Debug)]
+pub(crate) struct PythonModel {
+    /// The object that the package puts around the user's module. A step sets the module's parameters, so steps of
+    /// several threads take turns.
+    module: Mutex<Py<PyAny>>,
+    /// The module computes its own loss; otherwise the head does.
+    loss: Loss,
+    columns: Columns,
+    variables: Variables,
+    schema: Schema,
+    serving_schema: Schema,
+    label_field: usize,
+    weight_field: Option<usize>,
+    head: Head,
+    description: serde_json::Value,
+}
+
+/// The part of a model that computes the training loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    Module,
+    Head,
+}
+
+/// A batch, prepared for a module.
+#[derive(Debug)]
+pub(crate) struct Features {
+    rows: usize,
+    numbers: Vec<f32>,
+    lookups: Lookups,
+    labels: Option<Vec<f32>>,
+    weights: Option<Vec<f32>>,
+    position: Position,
+}
+
+impl PythonModel {
+    /// Builds the model of a job. `factory` makes the object around the user's module from the job as JSON.
+    ///
+    /// # Errors
+    /// The module cannot be built, or has tables, parameters or logits that the job cannot have.
+    pub(crate) fn from_job(job: &Job, factory: &Py<PyAny>) -> Result<Self, Error> {
+        Python::attach(|python| Self::build(job, factory.bind(python)))
+    }
+
+    fn build(job: &Job, factory: &Bound<'_, PyAny>) -> Result<Self, Error> {
+        let text = serde_json::to_string(job)
+            .map_err(|error| Error::Invalid(format!("the job cannot be passed on: {error}")))?;
+        let at_build = |error| failed(factory.py(), error, "building the module");
+        let module = factory.call1((text,)).map_err(at_build)?;
+        let tables = module
+            .call_method0("tables")
+            .and_then(|tables| tables.extract())
+            .map_err(at_build)?;
+        let mut serving_schema = Schema::default();
+        let columns = Columns::new(job, tables, &mut serving_schema)?;
+        let head = Head::new(&job.model, &job.input.label);
+        let mut schema = serving_schema.clone();
+        let label_field = head.want(&mut schema);
+        let weight = job.input.weight_column.as_ref();
+        let weight_field = weight.map(|column| schema.want(column, FieldKind::FLOAT));
+        let described: Described = module
+            .call_method1("parameters", (columns.shown(), head.units()))
+            .and_then(|parameters| parameters.extract())
+            .map_err(at_build)?;
+        let variables = Variables::new(job, &columns, described)?;
+        let own_loss: bool = module
+            .getattr("has_loss")
+            .and_then(|has_loss| has_loss.extract())
+            .map_err(at_build)?;
+        Ok(Self {
+            loss: if own_loss { Loss::Module } else { Loss::Head },
+            module: Mutex::new(module.unbind()),
+            description: json!({
+                "model": job.model, "features": columns.features(), "label": job.input.label,
+            }),
+            columns,
+            variables,
+            schema,
+            serving_schema,
+            label_field,
+            weight_field,
+            head,
+        })
+    }
+
+    /// Waits for the module, without the lock of Python.
+    fn module(&self) -> MutexGuard<'_, Py<PyAny>> {
+        // A step that has panicked leaves no parameter that the next does not set.
+        self.module
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Computes the logits without gradients.
+    fn logits(&self, features: &Features, values: &Values) -> Result<Vec<f32>, Error> {
+        let module = self.module();
+        Python::attach(|python| {
+            let logits = || {
+                let batch = self.batch(python, features)?;
+                let values = self.variables.arrays(python, values)?;
+                let logits = module.bind(python).call_method1("infer", (batch, values))?;
+                floats(&logits)
+            };
+            logits().map_err(|error| self.failed(python, error, features))
+        })
+    }
+
+    /// Returns rows, numbers and lookups of a batch, as the package expects them.
+    fn batch<'p>(&self, python: Python<'p>, features: &Features) -> PyResult<Bound<'p, PyAny>> {
+        use pyo3::IntoPyObject as _;
+        let numbers = PyArray1::from_slice(python, &features.numbers);
+        let lookups = features.lookups.arrays(python)?;
+        let batch = (features.rows, numbers, lookups).into_pyobject(python)?;
+        Ok(batch.into_any())
+    }
+
+    fn failed(&self, python: Python<'_>, error: PyErr, features: &Features) -> Error {
+        let Position { pass, shard, batch } = features.position;
+        let place = format!("the batch {batch} of shard {shard}, in pass {pass}");
+        failed(python, error, &place)
+    }
+}
+
+/// Returns an exception of the user's code as an error, with its traceback.
+fn failed(python: Python<'_>, error: PyErr, place: &str) -> Error {
+    let traceback = error
+        .traceback(python)
+        .and_then(|traceback| traceback.format().ok());
+    let mut message = error.value(python).to_string();
+    if message.is_empty() || !error.is_instance_of::<PyException>(python) {
+        message = error.to_string();
+    } else {
+        message = format!("{}: {message}", error.get_type(python));
+    }
+    Error::Failed {
+        place: place.to_owned(),
+        message,
+        trace: traceback.unwrap_or_default(),
+    }
+}
+
+/// Copies an array of 32-bit floats.
+fn floats(array: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
+    let array = array.cast::<PyArray1<f32>>()?.try_readonly()?;
+    Ok(array.as_slice()?.to_vec())
+}
+
+impl Model for PythonModel {
+    type Features = Features;
+    type Scratch = Vec<f32>;
+    type Metrics = HeadMetrics;
+
+    fn variables(&self) -> &[VariableSpec] {
+        &self.variables.specs
+    }
+
+    fn optimizers(&self) -> BTreeMap<String, OptimizerConfig> {
+        self.variables.optimizers.clone()
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn serving_schema(&self) -> &Schema {
+        &self.serving_schema
+    }
+
+    fn features(&self, batch: &Batch) -> Result<Features, Error> {
+        let labelled = batch.columns.len() == self.schema.fields.len()
+            && batch.columns.len() > self.label_field;
+        let labels = labelled
+            .then(|| self.head.labels(batch, self.label_field))
+            .transpose()?;
+        let field = self.weight_field.filter(|_| labelled);
+        let weights = match field.map(|field| &batch.columns[field].cells) {
+            Some(Cells::Float(weights)) => Some(weights.clone()),
+            _ => None,
+        };
+        let columns = self.columns.transform(batch)?;
+        Ok(Features {
+            rows: batch.rows,
+            lookups: self.columns.lookups(&columns),
+            numbers: columns.numbers,
+            labels,
+            weights,
+            position: batch.position,
+        })
+    }
+
+    fn reads(&self, features: &Features) -> Reads {
+        let whole = |spec: &VariableSpec| match spec.access {
+            Access::Whole => Read::Whole,
+            Access::Rows | Access::Dynamic(_) => Read::Nothing,
+        };
+        let mut reads: Reads = self.variables.specs.iter().map(whole).collect();
+        features.lookups.read(&mut reads);
+        reads
+    }
+
+    fn train(
+        &self,
+        features: &Features,
+        values: &Values,
+        gradients: &mut Gradients,
+        delta: &mut Vec<f32>,
+    ) -> Result<Outcome, Error> {
+        let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
+        let module = self.module();
+        let loss = Python::attach(|python| {
+            let mut step = || {
+                let module = module.bind(python);
+                let batch = self.batch(python, features)?;
+                let values = self.variables.arrays(python, values)?;
+                let weights = features.weights.as_deref();
+                let (loss, found) = match self.loss {
+                    Loss::Module => {
+                        let labels = PyArray1::from_slice(python, labels);
+                        let weights = weights.map(|weights| PyArray1::from_slice(python, weights));
+                        module
+                            .call_method1("train", (batch, values, labels, weights))?
+                            .extract()?
+                    }
+                    Loss::Head => {
+                        let logits = module.call_method1("forward", (batch, values))?;
+                        let loss = self.head.loss(&floats(&logits)?, labels, weights, delta);
+                        let delta = PyArray1::from_slice(python, delta);
+                        let found: Bound<'_, PyList> =
+                            module.call_method1("backward", (delta,))?.extract()?;
+                        (loss, found)
+                    }
+                };
+                copy_gradients(&found, gradients)?;
+                Ok(loss)
+            };
+            step().map_err(|error| self.failed(python, error, features))
+        })?;
+        Ok(Outcome {
+            loss,
+            examples: features.rows,
+        })
+    }
+
+    fn metrics(&self) -> HeadMetrics {
+        HeadMetrics::default()
+    }
+
+    fn evaluate(
+        &self,
+        features: &Features,
+        values: &Values,
+        metrics: &mut HeadMetrics,
+        _scratch: &mut Vec<f32>,
+    ) -> Result<(), Error> {
+        let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
+        let logits = self.logits(features, values)?;
+        metrics.add(
+            &self.head,
+            &logits,
+            labels,
+            features.weights.as_deref(),
+            None,
+        );
+        Ok(())
+    }
+
+    fn scores(&self, metrics: &HeadMetrics) -> Scores {
+        metrics.scores(&self.head)
+    }
+
+    fn predict(
+        &self,
+        features: &Features,
+        values: &Values,
+        _scratch: &mut Vec<f32>,
+    ) -> Result<Vec<BTreeMap<String, Prediction>>, Error> {
+        let logits = self.logits(features, values)?;
+        let rows = logits.chunks_exact(self.head.units());
+        Ok(rows.map(|logits| self.head.predict(logits)).collect())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        self.description.clone()
+    }
+}
+
+/// Copies the gradients of a step, one array per variable.
+fn copy_gradients(found: &Bound<'_, PyList>, gradients: &mut Gradients) -> PyResult<()> {
+    gradients.resize_with(found.len(), Vec::new);
+    for (found, gradient) in found.iter().zip(gradients) {
+        let found = found.cast_into::<PyArray1<f32>>()?.try_readonly()?;
+        gradient.clear();
+        gradient.extend_from_slice(found.as_slice()?);
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! The variables of a module: its tables, then its parameters.
+
+use std::collections::BTreeMap;
+
+use numpy::PyArray1;
+use pyo3::types::PyList;
+use pyo3::{Bound, FromPyObject, PyResult, Python};
+use trainyard_model::{Error, custom_optimizer};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_run_config::Job;
+use trainyard_variable::{Access, Initializer, Values, VariableSpec};
+
+use crate::columns::Columns;
+
+/// Optimizer group of the variables that have no optimizer of their own.
+const GROUP: &str = "module";
+
+/// The parameters of a module, in its order.
+pub(crate) type Described = Vec<Parameter>;
+
+/// A parameter of a module.
+#[derive(Debug, FromPyObject)]
+pub(crate) struct Parameter {
+    /// Name of the variable.
+    name: String,
+    shape: Vec<usize>,
+    /// Initializer, as JSON.
+    initializer: String,
+    /// Optimizer of the parameter, as JSON; absent = the job's.
+    optimizer: Option<String>,
+}
+
+/// The variables of a module, and the update rules of their groups.
+#[derive(Debug)]
+pub(crate) struct Variables {
+    pub(crate) specs: Vec<VariableSpec>,
+    pub(crate) optimizers: BTreeMap<String, OptimizerConfig>,
+}
+
+impl Variables {
+    /// Describes the tables of the columns, and parameters.
+    ///
+    /// # Errors
+    /// A description cannot be read; an optimizer is out of range, or moves rows that are not in use.
+    pub(crate) fn new(job: &Job, columns: &Columns, parameters: Described) -> Result<Self, Error> {
+        let mut optimizers = BTreeMap::from([(GROUP.to_owned(), custom_optimizer(job)?)]);
+        let mut specs = Vec::new();
+        for table in &columns.tables {
+            let lookup = &table.lookup;
+            let name = format!("{}/embedding_weights", variable_name(&lookup.table));
+            let group = group(&name, lookup.optimizer.as_deref(), &mut optimizers)?;
+            let rule = optimizers.get(&group);
+            let moves_all = rule.is_some_and(OptimizerConfig::moves_all_rows);
+            if moves_all && matches!(table.access, Access::Dynamic(_)) {
+                return Err(Error::Invalid(format!(
+                    "the optimizer of the dynamic table `{}` moves all rows at each step: use Adagrad, or Adam with \
+                     lazy=True",
+                    lookup.table
+                )));
+            }
+            specs.push(VariableSpec {
+                shape: vec![table.rows, lookup.dimension],
+                access: table.access,
+                initializer: initializer(&name, &lookup.initializer)?,
+                optimizer_group: group,
+                name,
+            });
+        }
+        for parameter in parameters {
+            let name = variable_name(&parameter.name);
+            let own = parameter.optimizer.as_deref();
+            specs.push(VariableSpec {
+                shape: parameter.shape,
+                access: Access::Whole,
+                initializer: initializer(&name, &parameter.initializer)?,
+                optimizer_group: group(&name, own, &mut optimizers)?,
+                name,
+            });
+        }
+        Ok(Self { specs, optimizers })
+    }
+
+    /// Returns the values of a step, one array per variable. The arrays are copies, so that the user's code may keep
+    /// them.
+    pub(crate) fn arrays<'p>(
+        &self,
+        python: Python<'p>,
+        values: &Values,
+    ) -> PyResult<Bound<'p, PyList>> {
+        let arrays = values
+            .iter()
+            .map(|values| PyArray1::from_slice(python, values));
+        PyList::new(python, arrays.collect::<Vec<_>>())
+    }
+}
+
+/// Returns a name with the characters that a variable may have.
+fn variable_name(name: &str) -> String {
+    let allowed = |character: char| character.is_ascii_alphanumeric() || "._/-".contains(character);
+    name.chars()
+        .map(|character| if allowed(character) { character } else { '_' })
+        .collect()
+}
+
+fn initializer(name: &str, text: &str) -> Result<Initializer, Error> {
+    serde_json::from_str(text)
+        .map_err(|error| Error::Invalid(format!("the initializer of `{name}`, {text}: {error}")))
+}
+
+/// Returns the optimizer group of a variable: that of the module, or one of the variable's own.
+fn group(
+    name: &str,
+    own: Option<&str>,
+    optimizers: &mut BTreeMap<String, OptimizerConfig>,
+) -> Result<String, Error> {
+    let Some(text) = own else {
+        return Ok(GROUP.to_owned());
+    };
+    let invalid = |error: &dyn std::fmt::Display| {
+        Error::Invalid(format!("the optimizer of `{name}`, {text}: {error}"))
+    };
+    let config: OptimizerConfig = serde_json::from_str(text).map_err(|error| invalid(&error))?;
+    config.validate().map_err(|error| invalid(&error))?;
+    optimizers.insert(name.to_owned(), config);
+    Ok(name.to_owned())
+}

@@ -1,0 +1,219 @@
+"""Modules of PyTorch, on processes and in this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import clicks
+import numpy as np
+import pytest
+
+import trainyard
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import two_tower
+
+import trainyard.torch as ty
+from trainyard import toml
+from trainyard.torch.adapter import Adapter
+
+PROGRAM = [sys.executable, "-W", "ignore", two_tower.__file__]
+DEADLINE_SECS = 120
+SETTINGS = {
+    "run": {"intra_op_parallelism_threads": 1},
+    "model": {"head": "binary", "loss_reduction": "sum_over_batch_size", "hidden_units": [8]},
+}
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job on drawn clicks."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "job.toml"
+    path.write_text(toml.dumps(clicks.write(tmp_path)))
+    return path
+
+
+def ran(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the program of the tests."""
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECS,
+        check=False,
+    )
+
+
+def metrics(output: str) -> dict[str, float]:
+    """Returns the table of metrics that a command prints."""
+    lines = (line.split() for line in output.splitlines() if line.startswith("  "))
+    return {name: float(value) for name, value in lines}
+
+
+def test_a_module_trains_evaluates_and_predicts(job: Path) -> None:
+    trained = ran("train", str(job))
+    assert trained.returncode == 0, trained.stderr
+    assert metrics(trained.stdout)["auc"] > 0.9
+    evaluated = ran("evaluate", str(job))
+    assert metrics(evaluated.stdout) == metrics(trained.stdout)
+    rows = [json.loads(line) for line in ran("predict", str(job), "--keep", "clicked").stdout.splitlines()]
+    right = sum(row["class_ids"][0] == int(row["clicked"]) for row in rows)
+    assert right / len(rows) == pytest.approx(metrics(trained.stdout)["accuracy"], abs=1e-6)
+
+
+def test_a_module_trains_on_a_cluster(job: Path) -> None:
+    trained = ran("up", str(job), "--cluster", "local:ps=2,worker=2")
+    assert trained.returncode == 0, trained.stderr
+    assert metrics(trained.stdout)["auc"] > 0.9
+    assert "[worker:1]" in trained.stderr and "[ps:1]" in trained.stderr
+
+
+def test_an_exception_ends_the_task_with_traceback_and_batch(job: Path) -> None:
+    failed = ran("train", str(job), TESTED_FAILURE="1")
+    assert failed.returncode == 65
+    assert "E5003" in failed.stderr and "a mistake of the user" in failed.stderr
+    assert "two_tower.py" in failed.stderr and "in forward" in failed.stderr
+    assert "the batch 0 of shard" in failed.stderr
+
+
+def test_an_interrupt_ends_a_module_with_a_checkpoint(job: Path) -> None:
+    endless = [*PROGRAM, "train", str(job), "--set", "train.max_steps=1000000000"]
+    process = subprocess.Popen(endless, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "checkpoint saved step=200" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    output, errors = process.communicate(timeout=DEADLINE_SECS)
+    assert process.returncode == 0, errors
+    assert "stopped at step" in output and "checkpoint saved" in errors
+    assert time.monotonic() - begun < 5
+
+
+Ids = tuple[np.ndarray[Any, Any], "np.ndarray[Any, Any] | None", "np.ndarray[Any, Any] | None"]
+
+
+def ids(values: list[int], offsets: list[int] | None = None, weights: list[float] | None = None) -> Ids:
+    """Returns ids by row, as the native part passes them."""
+    whole = None if offsets is None else np.array(offsets, dtype=np.int64)
+    parts = None if weights is None else np.array(weights, dtype=np.float32)
+    return np.array(values, dtype=np.int64), whole, parts
+
+
+def step(loss: Any) -> Callable[[list[np.ndarray[Any, Any]]], tuple[float, list[np.ndarray[Any, Any]]]]:
+    """Returns a step of the module over a small batch, with its own loss."""
+    adapter = Adapter(two_tower.Net, loss, json.dumps(SETTINGS))
+    adapter.tables()
+    adapter.parameters(({"price": (0, 1)}, []), 1)
+    numbers = np.array([0.2, 0.9], dtype=np.float32)
+    batch = (2, numbers, ([ids([0, 0]), ids([0, 1]), ids([2, 1, 0], [0, 2, 3])], []))
+    labels = np.array([0, 1], dtype=np.float32)
+    return lambda values: adapter.train(batch, values, labels, None)
+
+
+def drawn(sizes: list[int]) -> list[np.ndarray[Any, Any]]:
+    """Returns values of these sizes."""
+    draw = np.random.default_rng(5)
+    return [draw.normal(size=size).astype(np.float32) for size in sizes]
+
+
+# A user's vector, three items' vectors, and the parameters of two layers over 13 numbers.
+SIZES = [4, 12, 8 * 13, 8, 8, 1]
+
+
+def test_gradients_agree_with_finite_differences() -> None:
+    train = step(torch.nn.BCEWithLogitsLoss(reduction="none"))
+    values = drawn(SIZES)
+    gradients = train(values)[1]
+    assert [gradient.size for gradient in gradients] == SIZES
+    for variable, place in [(0, 1), (1, 2), (1, 6), (1, 9), (2, 20), (3, 4), (5, 0)]:
+
+        def loss_at(offset: float, variable: int = variable, place: int = place) -> float:
+            moved = [value.copy() for value in values]
+            moved[variable][place] += offset
+            return train(moved)[0]
+
+        numeric = (loss_at(1e-2) - loss_at(-1e-2)) / 2e-2
+        assert numeric == pytest.approx(gradients[variable][place], abs=2e-3)
+
+
+class Lookup(ty.Module):
+    """An embedding, and nothing else."""
+
+    def __init__(self, combiner: str | None) -> None:
+        super().__init__()
+        self.lookup = ty.Embedding("a", 2, combiner=combiner)
+
+
+TABLE = torch.tensor([[1.0, 2.0], [3.0, 5.0], [7.0, 11.0]])
+
+
+@pytest.mark.parametrize(
+    ("combiner", "weights", "expected"),
+    [
+        # The vectors 1 and 2 of TABLE, as TensorFlow 2.15 combines them.
+        ("mean", None, [5.0, 8.0]),
+        ("sum", None, [10.0, 16.0]),
+        ("sqrtn", None, [7.0711, 11.3137]),
+        ("mean", [0.5, 2.0], [6.2, 9.8]),
+        ("sum", [0.5, 2.0], [15.5, 24.5]),
+        ("sqrtn", [0.5, 2.0], [7.5186, 11.8842]),
+    ],
+)
+def test_combiners_are_those_of_tensorflow(combiner: str, weights: list[float] | None, expected: list[float]) -> None:
+    from trainyard.torch.adapter import _row_ids
+
+    module = Lookup(combiner)
+    batch = ty.Batch(2, {}, {})
+    # The second row has no id.
+    batch.set_lookup(module.lookup, TABLE, _row_ids(ids([1, 2], [0, 2, 2], weights)))
+    found = module.lookup(batch).tolist()
+    assert found == [pytest.approx(expected, abs=1e-3), [0.0, 0.0]]
+
+
+def test_without_a_combiner_rows_are_padded_and_masked() -> None:
+    from trainyard.torch.adapter import _row_ids
+
+    module = Lookup(None)
+    batch = ty.Batch(3, {}, {})
+    batch.set_lookup(module.lookup, TABLE, _row_ids(ids([2, 0, 1], [0, 2, 2, 3])))
+    vectors, mask = module.lookup(batch)
+    assert vectors.tolist() == [[[7, 11], [1, 2]], [[0, 0], [0, 0]], [[3, 5], [0, 0]]]
+    assert mask.tolist() == [[True, True], [False, False], [True, False]]
+
+
+class Normed(two_tower.Net):
+    """A module with running statistics."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params)
+        self.norm = torch.nn.BatchNorm1d(4)
+
+
+def test_batch_norm_is_refused_with_a_remedy() -> None:
+    adapter = Adapter(Normed, None, json.dumps(SETTINGS))
+    with pytest.raises(ValueError, match=r"`norm.running_mean` would stay .* use LayerNorm"):
+        adapter.parameters(({"price": (0, 1)}, []), 1)
+
+
+def test_logits_of_another_width_are_refused_before_training() -> None:
+    adapter = Adapter(two_tower.Net, None, json.dumps(SETTINGS))
+    with pytest.raises(ValueError, match=r"shape \[2, 3\], as the label needs, given \[2\]"):
+        adapter.parameters(({"price": (0, 1)}, []), 3)
+
+
+def test_the_command_of_the_package_refuses_the_job_of_a_module(job: Path) -> None:
+    with pytest.raises(trainyard.JobError):
+        trainyard.train(job)
