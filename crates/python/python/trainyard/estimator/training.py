@@ -1,0 +1,46 @@
+"""Training with evaluations (`tf.estimator.train_and_evaluate`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from trainyard import run
+from trainyard.estimator.premade import Estimator
+from trainyard.estimator.spec import EvalSpec, TrainSpec
+
+
+def train_and_evaluate(
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
+) -> tuple[dict[str, Any], None] | None:
+    """Trains and evaluates, alone or as the task that TF_CONFIG names.
+
+    Alone, returns the metrics of the last evaluation, with the global step. As a task, ends with the job, and returns
+    None.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        job = estimator.job(train_spec.input_fn, eval_spec.input_fn, Path(folder))
+        job["train"] = {"max_steps": train_spec.max_steps, "warm_start": estimator.warm_start()}
+        job["eval"] = {
+            "steps": eval_spec.steps,
+            "start_delay_secs": eval_spec.start_delay_secs,
+            "throttle_secs": eval_spec.throttle_secs,
+        }
+        job["exporter"] = [exporter.keys() for exporter in eval_spec.exporter_list()]
+        if _is_task(os.environ.get("TF_CONFIG")):
+            run.run_task(job)
+            return None
+        report = run.train(job)
+    return {**report["eval"], "global_step": report["global_step"]}, None
+
+
+def _is_task(tf_config: str | None) -> bool:
+    """Returns whether TF_CONFIG names a cluster."""
+    try:
+        return bool(json.loads(tf_config or "{}").get("cluster"))
+    except (ValueError, AttributeError):
+        # `run` reports the mistake, with its place.
+        return True

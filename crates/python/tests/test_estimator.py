@@ -1,0 +1,155 @@
+"""Estimators with TensorFlow's names."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trainyard.data
+import trainyard.estimator as tf_estimator
+from trainyard.estimator import feature_column as fc
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+COLUMNS = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
+SPECIES = ["setosa", "versicolor", "virginica"]
+
+
+def reader(iris: Path, name: str, **keys: Any) -> trainyard.data.Reader:
+    """Returns the reader of a file of the iris data."""
+    return trainyard.data.csv(iris.parent / "iris" / name, "species", batch_size=32, **keys)
+
+
+def classifier() -> tf_estimator.Estimator:
+    """Returns an estimator of the iris data."""
+    columns = [fc.numeric_column(name) for name in COLUMNS]
+    config = tf_estimator.RunConfig(tf_random_seed=7)
+    adagrad = tf_estimator.optimizers.Adagrad(0.05)
+    return tf_estimator.DNNClassifier(
+        [10, 10], columns, "model", label_vocabulary=SPECIES, optimizer=adagrad, config=config
+    )
+
+
+def test_an_estimator_trains_evaluates_predicts_and_exports(iris: Path, folder: Path) -> None:
+    estimator = classifier()
+    estimator.train(lambda: reader(iris, "iris_training.csv", shuffle=120), steps=300)
+    estimator.train(lambda: reader(iris, "iris_training.csv", shuffle=120), steps=200)
+    scores = estimator.evaluate(lambda: reader(iris, "iris_test.csv"))
+    assert scores["global_step"] == 500
+    assert scores["accuracy"] > 0.9
+    rows = list(estimator.predict(lambda: reader(iris, "iris_test.csv"), predict_keys="probabilities"))
+    assert len(rows) == 30 and set(rows[0]) == {"probabilities"}
+    assert rows[0]["probabilities"].sum() == pytest.approx(1, abs=1e-5)
+    assert (Path(estimator.export_saved_model("export")) / "saved_model.pb").is_file()
+
+
+def test_train_and_evaluate_returns_the_last_metrics_and_exports_the_best(iris: Path, folder: Path) -> None:
+    train = tf_estimator.TrainSpec(lambda: reader(iris, "iris_training.csv", shuffle=120), max_steps=400)
+    test = tf_estimator.EvalSpec(
+        lambda: reader(iris, "iris_test.csv"), steps=None, exporters=tf_estimator.BestExporter(), throttle_secs=0
+    )
+    done = tf_estimator.train_and_evaluate(classifier(), train, test)
+    assert done is not None and done[1] is None
+    assert done[0]["global_step"] == 400 and done[0]["accuracy"] > 0.9
+    assert list(Path("model/export/best_exporter").glob("*/saved_model.pb"))
+
+
+def test_batches_in_memory_are_an_input(folder: Path) -> None:
+    draw = np.random.default_rng(1)
+
+    def batches() -> Any:
+        for _ in range(20):
+            x = draw.normal(size=50)
+            yield {"x": x, "kind": np.array(["a", "b"] * 25)}, 3 * x + np.array([1.0, 2.0] * 25)
+
+    columns = [fc.numeric_column("x"), fc.categorical_column_with_vocabulary_list("kind", ["a", "b"])]
+    estimator = tf_estimator.LinearRegressor(columns, "model")
+    for _ in range(5):
+        estimator.train(batches)
+    assert estimator.evaluate(batches)["average_loss"] < 1.0
+    row = next(iter(estimator.predict(lambda: {"x": [0.0], "kind": ["a"]})))
+    assert row["predictions"].shape == (1,)
+
+
+def test_a_tf_config_cluster_runs_the_same_script_on_every_task(iris: Path, folder: Path) -> None:
+    script = folder / "script.py"
+    script.write_text(
+        "import sys\n"
+        "import trainyard.data\n"
+        "import trainyard.estimator as tf_estimator\n"
+        "columns = [tf_estimator.feature_column.numeric_column(name) for name in "
+        f"{COLUMNS}]\n"
+        f"estimator = tf_estimator.DNNClassifier([10], columns, 'model', label_vocabulary={SPECIES})\n"
+        f"data = lambda name: lambda: trainyard.data.csv(f'{iris.parent}/iris/iris_{{name}}.csv', 'species')\n"
+        "train = tf_estimator.TrainSpec(data('training'), max_steps=200)\n"
+        "test = tf_estimator.EvalSpec(data('test'), steps=None, start_delay_secs=0, throttle_secs=0)\n"
+        "tf_estimator.train_and_evaluate(estimator, train, test)\n"
+    )
+    draw = random.Random()
+    first = draw.randrange(33_000, 60_000)
+    cluster = {
+        "chief": [f"127.0.0.1:{first}"],
+        "worker": [f"127.0.0.1:{first + 1}"],
+        "ps": [f"127.0.0.1:{first + 2}"],
+    }
+    tasks = [("ps", 0), ("chief", 0), ("worker", 0), ("evaluator", 0)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(script)],
+            env={"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for role, index in tasks
+    ]
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0, 0], errors
+    assert json.loads(Path("model/eval/result.json").read_text())["global_step"] == 200
+
+
+def test_columns_become_features() -> None:
+    age = fc.numeric_column("age", normalizer_fn=lambda x: (x - 40.0) / 12.5)
+    buckets = fc.bucketized_column(age, [18, 30])
+    kind = fc.categorical_column_with_hash_bucket("kind", 10)
+    cross = fc.crossed_column([buckets, "kind"], 100)
+    found = fc.features([kind, cross], [age, fc.embedding_column(kind, 4, combiner="sum"), fc.indicator_column(buckets)])
+    by_name = {feature["name"]: feature for feature in found}
+    assert set(by_name) == {"age", "age_bucketized", "kind", "age_bucketized_X_kind"}
+    assert by_name["age"]["mean"] == pytest.approx(40.0) and by_name["age"]["stddev"] == pytest.approx(12.5)
+    assert by_name["kind"]["wide"] is True
+    assert by_name["kind"]["deep"] == {"embedding": 4, "combiner": "sum", "trainable": True}
+    assert by_name["age_bucketized_X_kind"]["columns"] == ["age_bucketized", "kind"]
+    assert by_name["age_bucketized"]["wide"] is False
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fc.numeric_column("x", normalizer_fn=lambda x: x * x), "must compute a \\* x \\+ b"),
+        (lambda: fc.bucketized_column(fc.numeric_column("x"), [2, 1]), "ascending"),
+        (lambda: fc.crossed_column(["a"], 10), "at least 2 columns"),
+        (lambda: fc.features([], [fc.categorical_column_with_identity("x", 3)]), "indicator_column or embedding_column"),
+        (lambda: tf_estimator.RunConfig(train_distribute=object()), "strategy.kind"),
+        (lambda: tf_estimator.RunConfig(save_checkpoints_secs=1, save_checkpoints_steps=1), "exclude each other"),
+        (lambda: tf_estimator.BestExporter(compare_fn=max), "metric="),
+        (lambda: tf_estimator.TrainSpec(list, hooks=[object()]), "early_stopping"),
+        (lambda: tf_estimator.LinearClassifier([], "m", optimizer="Lion"), "one of Adagrad"),
+    ],
+)
+def test_what_a_job_cannot_have_is_refused_with_a_remedy(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_the_census_script_moves_with_few_changed_lines() -> None:
+    before = (EXAMPLES / "census_tensorflow.py").read_text().splitlines()
+    after = (EXAMPLES / "census.py").read_text().splitlines()
+    added = [line for line in difflib.ndiff(before, after) if line.startswith("+ ")]
+    assert len(added) <= 10, added

@@ -1,0 +1,53 @@
+"""The programs of docs/python.md."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import clicks
+import pytest
+from conftest import CONFIGS, ran
+
+ROOT = CONFIGS.parent
+PAGE = (ROOT / "docs/python.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    """Returns the blocks of a language, in the order of the page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+
+
+def programs(of_torch: bool) -> list[str]:
+    """Returns the programs of the page that import torch, or the others."""
+    return [block for block in blocks("python") if ("import torch" in block) is of_torch]
+
+
+@pytest.mark.parametrize("program", programs(of_torch=False))
+def test_a_program_of_the_page_runs(program: str, folder: Path) -> None:
+    shutil.copytree(CONFIGS, "configs")
+    Path("program.py").write_text(program)
+    ended = ran(sys.executable, "program.py", folder=folder)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout
+
+
+@pytest.mark.parametrize("program", programs(of_torch=True))
+def test_a_module_of_the_page_trains(program: str, folder: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    clicks.write(folder)
+    Path("train.py").write_text(program)
+    Path("job.toml").write_text(blocks("toml")[0])
+    ended = ran(sys.executable, "train.py", "train", "job.toml", folder=folder)
+    assert ended.returncode == 0, ended.stderr
+    assert "trained to step 300" in ended.stdout
+
+
+def test_the_page_shows_the_difference_of_the_examples() -> None:
+    examples = ROOT / "crates/python/examples"
+    texts = [(examples / name).read_text().splitlines() for name in ("census_tensorflow.py", "census.py")]
+    lines = list(difflib.unified_diff(*texts, lineterm="", n=0))[2:]
+    assert blocks("diff") == ["\n".join(line for line in lines if not line.startswith("@@")) + "\n"]
