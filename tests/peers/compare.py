@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import ctr
-from processes import PeerFailed, free_addresses, measure, with_paddle_roles, with_tf_config
+from processes import PeerFailed, free_addresses, measure, with_paddle_roles, with_persia_roles, with_tf_config
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIRST_STEP_LIMIT_SECONDS = 180
@@ -108,6 +108,13 @@ def paddle(batch_size, trainers):
     return Peer("paddle", tasks, tuple(f"trainer:{index}" for index in range(trainers)), batch_size)
 
 
+def persia(batch_size, trainers):
+    def tasks(scratch):
+        return with_persia_roles(python("persia", "persia_task.py", "--batch-size", batch_size), scratch, trainers)
+
+    return Peer("persia", tasks, tuple(f"trainer:{index}" for index in range(trainers)), batch_size)
+
+
 def traffic(load, size, workers, work_per_step):
     def tasks(_):
         return with_tf_config(python("tensorflow", "traffic_task.py", load, "--size", size), {"ps": 1, "worker": workers})
@@ -125,6 +132,7 @@ def on_servers(batch_size, *more):
             "TF Estimator": estimator(batch_size, {"ps": 1, "chief": 1, "worker": 1}),
             "TF2 ParameterServerStrategy, fused": tf2("ps", batch_size, {"ps": 1, "worker": 2, "chief": 1}),
             "Paddle parameter server, fused": paddle(batch_size, 2),
+            "PERSIA": persia(batch_size, 2),
         },
     )
 

@@ -2,7 +2,11 @@
 
 import glob
 import os
-import tomllib
+
+try:
+    import tomllib
+except ImportError:  # Python before 3.11
+    import tomli as tomllib
 
 REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 with open(os.path.join(REPOSITORY, "configs", "ctr.toml"), "rb") as _file:

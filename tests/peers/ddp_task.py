@@ -6,12 +6,12 @@ Adagrad trains both parts: PyTorch has no FTRL. Ids are CRC-32 of the text, modu
 import argparse
 import itertools
 import os
-import zlib
 
 import torch
 from torch import nn
 
 import ctr
+from hashed_rows import parsed_rows
 
 STEPS_PER_LINE = 10
 # TensorFlow's default for Adagrad.
@@ -23,8 +23,7 @@ class WideAndDeep(nn.Module):
 
     def __init__(self):
         super().__init__()
-        begins, rows = ctr.first_row_of_tables()
-        self.register_buffer("begins", torch.tensor(begins), persistent=False)
+        _, rows = ctr.first_row_of_tables()
         self.embeddings = nn.Embedding(rows, ctr.DIMENSION, sparse=True)
         nn.init.normal_(self.embeddings.weight, std=ctr.DIMENSION**-0.5)
         self.wide_ids = nn.EmbeddingBag(rows, 1, mode="sum", sparse=True)
@@ -36,23 +35,9 @@ class WideAndDeep(nn.Module):
         self.deep = nn.Sequential(*itertools.chain(*layers), nn.Linear(widths[-1], 1))
 
     def forward(self, numbers, ids):
-        ids = ids + self.begins
         embedded = self.embeddings(ids).flatten(1)
         logits = self.deep(torch.cat([numbers, embedded], 1)) + self.wide_ids(ids) + self.wide_numbers(numbers)
-        return logits[:, 0]
-
-
-def parsed_rows(rank, world):
-    """Returns numbers, ids and labels of the rows that are held in memory."""
-    with open(ctr.own_files(rank, world)[0], "rb") as file:
-        rows = [line.rstrip(b"\n").split(b"\t") for line in itertools.islice(file, ctr.CACHED_ROWS)]
-    place = {name: index for index, name in enumerate(ctr.COLUMNS)}
-    number_places = [place[name] for name in ctr.NUMBERS]
-    id_places = [(place[name], buckets) for name, buckets in zip(ctr.CATEGORIES, ctr.BUCKETS)]
-    numbers = torch.tensor([[float(row[at] or 0) for at in number_places] for row in rows])
-    ids = torch.tensor([[zlib.crc32(row[at]) % buckets for at, buckets in id_places] for row in rows])
-    labels = torch.tensor([float(row[place[ctr.LABEL]]) for row in rows])
-    return torch.log1p(numbers.clamp(min=0)), ids, labels
+        return logits
 
 
 def main():
@@ -65,7 +50,7 @@ def main():
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = given.address.split(":")
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // given.world))
     torch.manual_seed(ctr.SEED)
-    rows = parsed_rows(given.rank, given.world)
+    rows = [torch.from_numpy(column) for column in parsed_rows(given.rank, given.world)]
     torch.distributed.init_process_group("gloo", rank=given.rank, world_size=given.world)
     model = nn.parallel.DistributedDataParallel(WideAndDeep())
     optimizer = torch.optim.Adagrad(model.parameters(), ctr.LEARNING_RATE, initial_accumulator_value=INITIAL_ACCUMULATOR)

@@ -119,6 +119,26 @@ def with_paddle_roles(command, trainers):
     ]
 
 
+def with_persia_roles(command, folder, trainers):
+    """Returns (name, command, environment) of each task of PERSIA with one parameter server. `command` is of a trainer without its role."""
+    nats, server, worker, leader = free_addresses(4)
+    program, options = command[:2], command[2:]
+    shared = {"PERSIA_NATS_URL": f"nats://{nats}", "PERSIA_SOCKET_IFNAME": "lo", "LOG_LEVEL": "error"}
+    servers = {"embedding-parameter-server": server, "embedding-worker": worker}
+    return [
+        ("nats", [*program, "nats"], shared),
+        *((role, [*program, role, "--address", address, "--folder", folder], shared) for role, address in servers.items()),
+        *(
+            (
+                f"trainer:{index}",
+                [*program, "trainer", "--address", leader, *options],
+                {**shared, "WORLD_SIZE": str(trainers), "RANK": str(index), "LOCAL_RANK": str(index)},
+            )
+            for index in range(trainers)
+        ),
+    ]
+
+
 def measure(tasks, trainers, seconds, warmup, limit):
     """Runs tasks, and returns what the trainers did within `seconds`, from `warmup` seconds behind the first line of the last of them.
 
