@@ -200,7 +200,7 @@ impl Columns {
                 Some(fingerprints) => Read::Ids(Arc::clone(fingerprints)),
                 None => Read::Rows(Arc::clone(&ids.unique)),
             };
-            RowIds::of(ids, features.rows, |place| i64::from(place))
+            RowIds::of(ids, features.rows, i64::from)
         });
         let embeddings = embeddings.collect();
         let ids = self.ids.iter().map(|(_, place)| {

@@ -48,6 +48,20 @@ def test_a_failure_is_an_exception_with_the_exit_code(folder: Path) -> None:
     assert failure.value.exit_code == 66
 
 
+def test_a_fork_of_a_process_that_has_run_a_job_is_told_not_to(iris: Path, folder: Path) -> None:
+    script = (
+        "import os, trainyard\n"
+        f"trainyard.train({str(iris)!r}, model_dir='model', settings=['train.max_steps=10'])\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    trainyard.evaluate('job.toml')\n"
+        "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    ended = ran(sys.executable, "-c", script, folder=folder)
+    assert ended.returncode == 1
+    assert "which has run a job" in ended.stderr and "spawn" in ended.stderr
+
+
 def test_the_import_is_quick_and_brings_neither_numpy_nor_torch(folder: Path) -> None:
     script = (
         "import sys, time; begun = time.process_time(); import trainyard; "

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainyard import _native
-from trainyard.program import this_program
+from trainyard.program import refuse_fork, this_program
 from trainyard.torch.adapter import Adapter, Loss
 from trainyard.torch.module import Module
 
@@ -32,4 +32,5 @@ def run(module: Build, arguments: Sequence[str], *, loss: Loss | None = None) ->
     def build(job: str) -> Adapter:
         return Adapter(module, loss, job)
 
+    refuse_fork()
     return _native.run_module(this_program(), list(arguments), build)
