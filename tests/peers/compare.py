@@ -56,17 +56,21 @@ class Comparison:
 
 def interpreter(module):
     """Returns the Python that runs the peer with this module."""
-    return os.environ.get(f"PEER_PYTHON_{module.upper()}", sys.executable)
+    named = os.environ.get(f"PEER_PYTHON_{module.upper()}", sys.executable)
+    # Tasks do not run in the folder of the caller, so a relative path has no meaning there.
+    found = shutil.which(named)
+    return os.path.abspath(found) if found else named
 
 
 def why_not(module):
     """Returns why a peer cannot run, or None if its Python finds its module."""
     look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
     try:
-        found = subprocess.run([interpreter(module), "-c", look], timeout=FIND_MODULE_LIMIT_SECONDS, check=False).returncode == 0
+        # In the folder of the tasks: a folder of the caller with the name of the module would pass for it.
+        found = subprocess.run([interpreter(module), "-c", look], cwd=HERE, timeout=FIND_MODULE_LIMIT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{interpreter(module)} cannot be run: {error}"
-    return None if found else f"{interpreter(module)} has no module {module}"
+    return None if found.returncode == 0 else f"{interpreter(module)} has no module {module}"
 
 
 def python(module, script, *arguments):
