@@ -114,6 +114,32 @@ def test_a_tf_config_cluster_runs_the_same_script_on_every_task(iris: Path, fold
     assert json.loads(Path("model/eval/result.json").read_text())["global_step"] == 200
 
 
+@pytest.mark.parametrize(
+    ("head", "labels", "metric"),
+    [
+        (tf_estimator.BinaryClassHead(thresholds=[0.3]), [0, 1], "accuracy/positive_threshold_0.3"),
+        (tf_estimator.MultiClassHead(3), [0, 2], "accuracy"),
+        (tf_estimator.RegressionHead(), [0.5, 2.0], "average_loss"),
+        (tf_estimator.PoissonRegressionHead(), [0, 3], "average_loss"),
+        (tf_estimator.LogisticRegressionHead(), [0.2, 0.9], "average_loss"),
+    ],
+)
+def test_estimators_take_heads(head: Any, labels: list[float], metric: str, folder: Path) -> None:
+    x = fc.numeric_column("x")
+    batch = ({"x": np.array([-1.0, 1.0] * 8)}, np.array(labels * 8))
+    estimators = [
+        tf_estimator.BaselineEstimator(head, "baseline"),
+        tf_estimator.LinearEstimator(head, [x], "linear"),
+        tf_estimator.DNNEstimator(head, [4], [x], "dnn"),
+        tf_estimator.DNNLinearCombinedEstimator(
+            head, "combined", linear_feature_columns=[x], dnn_feature_columns=[x], dnn_hidden_units=[4]
+        ),
+    ]
+    for estimator in estimators:
+        estimator.train(lambda: batch)
+        assert metric in estimator.evaluate(lambda: batch), estimator.model_dir
+
+
 def test_columns_become_features() -> None:
     age = fc.numeric_column("age", normalizer_fn=lambda x: (x - 40.0) / 12.5)
     buckets = fc.bucketized_column(age, [18, 30])

@@ -6,15 +6,27 @@ An estimator becomes a job, which runs through the same code as the command `tra
 
 from trainyard.estimator import feature_column, optimizers
 from trainyard.estimator.exporter import BestExporter, FinalExporter, LatestExporter
+from trainyard.estimator.head import (
+    BinaryClassHead,
+    LogisticRegressionHead,
+    MultiClassHead,
+    MultiLabelHead,
+    PoissonRegressionHead,
+    RegressionHead,
+)
 from trainyard.estimator.premade import (
     BaselineClassifier,
+    BaselineEstimator,
     BaselineRegressor,
     DNNClassifier,
+    DNNEstimator,
     DNNLinearCombinedClassifier,
+    DNNLinearCombinedEstimator,
     DNNLinearCombinedRegressor,
     DNNRegressor,
     Estimator,
     LinearClassifier,
+    LinearEstimator,
     LinearRegressor,
 )
 from trainyard.estimator.run_config import RunConfig
@@ -23,10 +35,14 @@ from trainyard.estimator.training import train_and_evaluate
 
 __all__ = [
     "BaselineClassifier",
+    "BaselineEstimator",
     "BaselineRegressor",
     "BestExporter",
+    "BinaryClassHead",
     "DNNClassifier",
+    "DNNEstimator",
     "DNNLinearCombinedClassifier",
+    "DNNLinearCombinedEstimator",
     "DNNLinearCombinedRegressor",
     "DNNRegressor",
     "Estimator",
@@ -34,7 +50,13 @@ __all__ = [
     "FinalExporter",
     "LatestExporter",
     "LinearClassifier",
+    "LinearEstimator",
     "LinearRegressor",
+    "LogisticRegressionHead",
+    "MultiClassHead",
+    "MultiLabelHead",
+    "PoissonRegressionHead",
+    "RegressionHead",
     "RunConfig",
     "TrainSpec",
     "feature_column",

@@ -9,6 +9,7 @@ from typing import Any
 
 from trainyard import run
 from trainyard.estimator.feature_column import AnyColumn, features
+from trainyard.estimator.head import Head, reduction
 from trainyard.estimator.input import InputFn, read
 from trainyard.estimator.optimizers import Choice, chosen
 from trainyard.estimator.run_config import RunConfig
@@ -196,13 +197,6 @@ def _deep(columns: Sequence[AnyColumn]) -> list[dict[str, Any]]:
     return found
 
 
-def _reduction(loss_reduction: Any) -> str:
-    name = str(getattr(loss_reduction, "value", loss_reduction)).lower()
-    if name not in ("sum", "sum_over_batch_size"):
-        raise ValueError(f"loss_reduction must be 'sum' or 'sum_over_batch_size', given {loss_reduction!r}")
-    return name
-
-
 def _activation(function: Any) -> str:
     return function if isinstance(function, str) else str(getattr(function, "__name__", function))
 
@@ -246,7 +240,7 @@ class LinearClassifier(Estimator):
         keys = {
             **_classes(n_classes, label_vocabulary),
             "linear_optimizer": chosen(optimizer, LINEAR_FTRL, "Ftrl"),
-            "loss_reduction": _reduction(loss_reduction),
+            "loss_reduction": reduction(loss_reduction),
             "sparse_combiner": sparse_combiner,
         }
         super().__init__(
@@ -279,7 +273,7 @@ class LinearRegressor(Estimator):
         keys = {
             "label_dimension": label_dimension,
             "linear_optimizer": chosen(optimizer, LINEAR_FTRL, "Ftrl"),
-            "loss_reduction": _reduction(loss_reduction),
+            "loss_reduction": reduction(loss_reduction),
             "sparse_combiner": sparse_combiner,
         }
         super().__init__(
@@ -315,7 +309,7 @@ class DNNClassifier(Estimator):
         keys = {
             **_classes(n_classes, label_vocabulary),
             **_dnn_keys(hidden_units, optimizer, activation_fn, dropout, batch_norm),
-            "loss_reduction": _reduction(loss_reduction),
+            "loss_reduction": reduction(loss_reduction),
         }
         super().__init__(
             "dnn_classifier",
@@ -350,7 +344,7 @@ class DNNRegressor(Estimator):
         keys = {
             "label_dimension": label_dimension,
             **_dnn_keys(hidden_units, optimizer, activation_fn, dropout, batch_norm),
-            "loss_reduction": _reduction(loss_reduction),
+            "loss_reduction": reduction(loss_reduction),
         }
         super().__init__(
             "dnn_regressor",
@@ -389,7 +383,7 @@ class DNNLinearCombinedClassifier(Estimator):
             **_classes(n_classes, label_vocabulary),
             **_dnn_keys(dnn_hidden_units, dnn_optimizer, dnn_activation_fn, dnn_dropout, batch_norm),
             "linear_optimizer": chosen(linear_optimizer, None, "Ftrl"),
-            "loss_reduction": _reduction(loss_reduction),
+            "loss_reduction": reduction(loss_reduction),
             "sparse_combiner": linear_sparse_combiner,
         }
         super().__init__(
@@ -429,7 +423,7 @@ class DNNLinearCombinedRegressor(Estimator):
             "label_dimension": label_dimension,
             **_dnn_keys(dnn_hidden_units, dnn_optimizer, dnn_activation_fn, dnn_dropout, batch_norm),
             "linear_optimizer": chosen(linear_optimizer, None, "Ftrl"),
-            "loss_reduction": _reduction(loss_reduction),
+            "loss_reduction": reduction(loss_reduction),
             "sparse_combiner": linear_sparse_combiner,
         }
         super().__init__(
@@ -480,3 +474,108 @@ class BaselineRegressor(Estimator):
     ) -> None:
         keys = {"label_dimension": label_dimension, "linear_optimizer": chosen(optimizer, None, "Ftrl")}
         super().__init__("baseline_regressor", keys, [], model_dir=model_dir, config=config, weight_column=weight_column)
+
+
+class BaselineEstimator(Estimator):
+    """Ignores the features, with a head (`tf.estimator.BaselineEstimator`)."""
+
+    def __init__(
+        self, head: Head, model_dir: str | None = None, optimizer: Choice = "Ftrl", config: RunConfig | None = None
+    ) -> None:
+        keys = {**head.keys, "linear_optimizer": chosen(optimizer, None, "Ftrl")}
+        super().__init__("baseline_estimator", keys, [], model_dir=model_dir, config=config, **_of_head(head))
+
+
+class LinearEstimator(Estimator):
+    """A linear model with a head (`tf.estimator.LinearEstimator`)."""
+
+    def __init__(
+        self,
+        head: Head,
+        feature_columns: Sequence[AnyColumn],
+        model_dir: str | None = None,
+        optimizer: Choice = "Ftrl",
+        config: RunConfig | None = None,
+        sparse_combiner: str = "sum",
+        warm_start_from: str | None = None,
+    ) -> None:
+        keys = {
+            **head.keys,
+            "linear_optimizer": chosen(optimizer, LINEAR_FTRL, "Ftrl"),
+            "sparse_combiner": sparse_combiner,
+        }
+        super().__init__(
+            "linear_estimator",
+            keys,
+            _wide(feature_columns),
+            model_dir=model_dir,
+            config=config,
+            warm_start_from=warm_start_from,
+            **_of_head(head),
+        )
+
+
+class DNNEstimator(Estimator):
+    """Dense layers with a head (`tf.estimator.DNNEstimator`)."""
+
+    def __init__(
+        self,
+        head: Head,
+        hidden_units: Sequence[int],
+        feature_columns: Sequence[AnyColumn],
+        model_dir: str | None = None,
+        optimizer: Choice = "Adagrad",
+        activation_fn: Any = "relu",
+        dropout: float | None = None,
+        config: RunConfig | None = None,
+        warm_start_from: str | None = None,
+        batch_norm: bool = False,
+    ) -> None:
+        keys = {**head.keys, **_dnn_keys(hidden_units, optimizer, activation_fn, dropout, batch_norm)}
+        super().__init__(
+            "dnn_estimator",
+            keys,
+            _deep(feature_columns),
+            model_dir=model_dir,
+            config=config,
+            warm_start_from=warm_start_from,
+            **_of_head(head),
+        )
+
+
+class DNNLinearCombinedEstimator(Estimator):
+    """Wide and deep, with a head (`tf.estimator.DNNLinearCombinedEstimator`)."""
+
+    def __init__(
+        self,
+        head: Head,
+        model_dir: str | None = None,
+        linear_feature_columns: Sequence[AnyColumn] | None = None,
+        linear_optimizer: Choice = "Ftrl",
+        dnn_feature_columns: Sequence[AnyColumn] | None = None,
+        dnn_optimizer: Choice = "Adagrad",
+        dnn_hidden_units: Sequence[int] | None = None,
+        dnn_activation_fn: Any = "relu",
+        dnn_dropout: float | None = None,
+        config: RunConfig | None = None,
+        batch_norm: bool = False,
+        linear_sparse_combiner: str = "sum",
+    ) -> None:
+        keys = {
+            **head.keys,
+            **_dnn_keys(dnn_hidden_units, dnn_optimizer, dnn_activation_fn, dnn_dropout, batch_norm),
+            "linear_optimizer": chosen(linear_optimizer, None, "Ftrl"),
+            "sparse_combiner": linear_sparse_combiner,
+        }
+        super().__init__(
+            "dnn_linear_combined_estimator",
+            keys,
+            features(linear_feature_columns or [], dnn_feature_columns or []),
+            model_dir=model_dir,
+            config=config,
+            **_of_head(head),
+        )
+
+
+def _of_head(head: Head) -> dict[str, Any]:
+    return {"label_vocabulary": head.label_vocabulary, "weight_column": head.weight_column}
