@@ -3,7 +3,7 @@
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Dataset, Options};
 use trainyard_model::{AnyModel, Scores};
-use trainyard_predictor::Parameters;
+use trainyard_predictor::{Gathered, Parameters};
 
 /// Evaluates parameters on at most `steps` batches of an input. Calls `each` after every batch.
 ///
@@ -19,11 +19,11 @@ pub fn evaluate(
     let dataset = Dataset::open(input, model.schema().clone())?;
     let mut metrics = model.metrics();
     let mut scratch = None;
-    let mut values = Vec::new();
+    let mut gathered = Gathered::default();
     for batch in dataset.take(steps.map_or(usize::MAX, |steps| steps as usize)) {
         let features = model.features(&batch?)?;
-        parameters.gather(&model.reads(&features), &mut values);
-        model.evaluate(&features, &values, &mut metrics, &mut scratch)?;
+        parameters.gather(&model.reads(&features), &mut gathered);
+        model.evaluate(&features, gathered.values(), &mut metrics, &mut scratch)?;
         each();
     }
     Ok(model.scores(&metrics))

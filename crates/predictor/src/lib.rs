@@ -9,5 +9,5 @@ mod parameters;
 mod predictor;
 
 pub use file_predictions::{Predicted, predict};
-pub use parameters::{ALL_IDS, Parameters};
+pub use parameters::{ALL_IDS, Gathered, Parameters};
 pub use predictor::{Predictor, Workspace};

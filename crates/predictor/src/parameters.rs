@@ -1,6 +1,7 @@
 //! The parameters of a model in memory, read as a training step reads a parameter server.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use trainyard_checkpoint::{Origin, misfit};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
@@ -14,6 +15,25 @@ pub const ALL_IDS: std::ops::Range<u128> = 0..1 << 64;
 #[derive(Debug)]
 pub struct Parameters {
     variables: Vec<Variable>,
+    /// What tells these parameters from others.
+    identity: Arc<()>,
+}
+
+/// What a step reads, gathered by [`Parameters::gather`]. A variable that every step reads whole is copied once.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    values: Values,
+    /// Whether the values of each variable are all of its values.
+    whole: Vec<bool>,
+    /// The parameters whose values these are.
+    source: Option<Arc<()>>,
+}
+
+impl Gathered {
+    /// Returns the values, in the order of the variables.
+    pub fn values(&self) -> &Values {
+        &self.values
+    }
 }
 
 #[derive(Debug)]
@@ -85,13 +105,25 @@ impl Parameters {
         });
         Ok(Self {
             variables: read.collect::<Result<_, Diagnostic>>()?,
+            identity: Arc::default(),
         })
     }
 
-    /// Copies what a step reads into `values`.
-    pub fn gather(&self, reads: &Reads, values: &mut Values) {
-        values.resize_with(reads.len(), Vec::new);
-        for ((read, variable), out) in reads.iter().zip(&self.variables).zip(values) {
+    /// Gathers what a step reads. What `gathered` holds from a step before is used again.
+    pub fn gather(&self, reads: &Reads, gathered: &mut Gathered) {
+        let source = gathered.source.as_ref();
+        if !source.is_some_and(|source| Arc::ptr_eq(source, &self.identity)) {
+            gathered.source = Some(Arc::clone(&self.identity));
+            gathered.whole.clear();
+        }
+        gathered.values.resize_with(reads.len(), Vec::new);
+        gathered.whole.resize(reads.len(), false);
+        let outs = gathered.values.iter_mut().zip(&mut gathered.whole);
+        for ((read, variable), (out, is_whole)) in reads.iter().zip(&self.variables).zip(outs) {
+            let was_whole = std::mem::replace(is_whole, matches!(read, Read::Whole));
+            if was_whole && *is_whole {
+                continue;
+            }
             out.clear();
             match read {
                 Read::Nothing => {}
@@ -169,8 +201,6 @@ fn differences(origin: &Origin, variables: &[VariableSpec]) -> Option<Diagnostic
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use trainyard_checkpoint::{Manifest, ShardState, TableView, begin, commit, write_shard};
     use trainyard_variable::{DynamicTable, Idle, Initializer};
 
@@ -230,10 +260,43 @@ mod tests {
             std::slice::from_ref(&spec),
         )
         .expect("parameters");
-        let mut values = Values::new();
-        parameters.gather(&vec![Read::Ids(Arc::from([3, 4, u64::MAX]))], &mut values);
+        let mut gathered = Gathered::default();
+        let reads = vec![Read::Ids(Arc::from([3, 4, u64::MAX]))];
+        parameters.gather(&reads, &mut gathered);
         let mut first = [0.0; 2];
         InitialRows::new(&spec, seed).fill(4, &mut first);
-        assert_eq!(values, [[10.0, 11.0, first[0], first[1], 12.0, 13.0]]);
+        assert_eq!(
+            *gathered.values(),
+            [[10.0, 11.0, first[0], first[1], 12.0, 13.0]]
+        );
+    }
+
+    #[test]
+    fn what_was_gathered_whole_is_replaced_by_other_reads_and_by_other_parameters() {
+        let of = |value: f32| Parameters {
+            variables: vec![Variable {
+                width: 1,
+                values: vec![value, value + 1.0],
+                held: None,
+            }],
+            identity: Arc::default(),
+        };
+        let first = of(1.0);
+        let second = of(5.0);
+        let whole = vec![Read::Whole];
+        let row = vec![Read::Rows(Arc::from([1]))];
+        let mut gathered = Gathered::default();
+        for (parameters, reads, expected) in [
+            (&first, &whole, vec![1.0, 2.0]),
+            (&first, &whole, vec![1.0, 2.0]),
+            (&first, &row, vec![2.0]),
+            (&first, &whole, vec![1.0, 2.0]),
+            (&second, &whole, vec![5.0, 6.0]),
+            (&second, &row, vec![6.0]),
+            (&first, &row, vec![2.0]),
+        ] {
+            parameters.gather(reads, &mut gathered);
+            assert_eq!(*gathered.values(), [expected]);
+        }
     }
 }

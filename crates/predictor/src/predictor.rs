@@ -8,9 +8,8 @@ use trainyard_checkpoint::Origin;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Batch;
 use trainyard_model::{AnyModel, Own, Prediction};
-use trainyard_variable::Values;
 
-use crate::Parameters;
+use crate::{Gathered, Parameters};
 
 /// A model with trained parameters, which predicts batches. It does not change, and threads share it.
 pub struct Predictor {
@@ -30,7 +29,7 @@ impl fmt::Debug for Predictor {
 /// Buffers of a thread that predicts. They are reused from batch to batch.
 #[derive(Default)]
 pub struct Workspace {
-    values: Values,
+    gathered: Gathered,
     scratch: Option<Own>,
 }
 
@@ -72,10 +71,11 @@ impl Predictor {
         if batch.rows == 0 {
             return Ok(Vec::new());
         }
-        let Workspace { values, scratch } = workspace;
+        let Workspace { gathered, scratch } = workspace;
         let features = self.model.features(batch)?;
-        self.parameters.gather(&self.model.reads(&features), values);
-        let predictions = self.model.predict(&features, values, scratch)?;
+        let reads = self.model.reads(&features);
+        self.parameters.gather(&reads, gathered);
+        let predictions = self.model.predict(&features, gathered.values(), scratch)?;
         let rows = batch.rows;
         if predictions.len() == rows {
             return Ok(predictions);
