@@ -1,17 +1,21 @@
 //! Batching: requests that wait are predicted together.
 
-use std::collections::BTreeMap;
+mod pool;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 use trainyard_diagnostic::Code;
 use trainyard_input::{Batch, Cells};
 use trainyard_model::Prediction;
 use trainyard_predictor::{Predictor, Workspace};
-use trainyard_runtime::blocking;
+
+pub(crate) use pool::Pool;
 
 use crate::Error;
 use crate::telemetry::VersionTelemetry;
@@ -55,38 +59,50 @@ struct Waiting {
     answer: oneshot::Sender<Result<Predictions, Error>>,
 }
 
-/// The queue of one version of a model. Its task ends after the last handle is dropped and all requests are answered.
+/// The queue of one version of a model. The threads of the pool answer its requests, also after the last handle is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Queue {
-    sender: mpsc::Sender<Waiting>,
-    bound: usize,
+    line: Arc<Line>,
+    pool: Arc<Pool>,
+}
+
+/// The requests of a version that wait, and what answers them.
+struct Line {
+    predictor: Arc<Predictor>,
+    limits: BatchLimits,
     telemetry: Arc<VersionTelemetry>,
+    requests: Mutex<VecDeque<Waiting>>,
+    /// A request was added.
+    added: Condvar,
+    /// Buffers of threads that do not predict now.
+    workspaces: Mutex<Vec<Workspace>>,
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Line").finish_non_exhaustive()
+    }
 }
 
 impl Queue {
-    /// Starts the queue of a predictor. A permit of `threads` is a thread that predicts.
-    pub(crate) fn start(
+    /// Returns the queue of a predictor.
+    pub(crate) fn new(
         predictor: Arc<Predictor>,
         limits: BatchLimits,
-        threads: Arc<Semaphore>,
+        pool: Arc<Pool>,
         telemetry: Arc<VersionTelemetry>,
     ) -> Self {
-        let bound = limits.queue_requests_max.max(1);
-        let (sender, receiver) = mpsc::channel(bound);
-        let task = Batcher {
+        let line = Line {
             predictor,
             limits,
-            threads,
-            receiver,
-            held: None,
-            workspaces: Arc::default(),
-            telemetry: Arc::clone(&telemetry),
-        };
-        tokio::spawn(task.run());
-        Self {
-            sender,
-            bound,
             telemetry,
+            requests: Mutex::default(),
+            added: Condvar::new(),
+            workspaces: Mutex::default(),
+        };
+        Self {
+            line: Arc::new(line),
+            pool,
         }
     }
 
@@ -99,15 +115,13 @@ impl Queue {
             return Ok(Vec::new());
         }
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting {
+        self.line.add(Waiting {
             bytes: text_bytes(&batch),
             batch,
             answer,
-        };
-        self.sender.try_send(waiting).map_err(|_| Error::Busy {
-            waiting: self.bound,
         })?;
-        let _counted = Counted::new(&self.telemetry);
+        let _counted = Counted::new(&self.line.telemetry);
+        self.pool.turn(Arc::clone(&self.line));
         match timeout(PREDICTION_TIMEOUT, answered).await {
             Ok(Ok(predictions)) => predictions,
             Ok(Err(_)) => Err(Error::Fault("the prediction has failed".to_owned())),
@@ -115,6 +129,70 @@ impl Queue {
                 secs: PREDICTION_TIMEOUT.as_secs(),
             }),
         }
+    }
+}
+
+impl Line {
+    /// Adds a request.
+    ///
+    /// # Errors
+    /// The queue is full.
+    fn add(&self, waiting: Waiting) -> Result<(), Error> {
+        let bound = self.limits.queue_requests_max.max(1);
+        let mut requests = self.requests.lock();
+        if requests.len() >= bound {
+            return Err(Error::Busy { waiting: bound });
+        }
+        requests.push_back(waiting);
+        drop(requests);
+        self.added.notify_one();
+        Ok(())
+    }
+
+    /// Answers the requests that wait, as far as they fit into one batch.
+    fn answer_batch(&self) {
+        let requests = self.gather();
+        if requests.is_empty() {
+            return;
+        }
+        let rows: usize = requests.iter().map(|request| request.batch.rows).sum();
+        self.telemetry.batch_rows.record(rows as f64);
+        let mut workspace = self.workspaces.lock().pop().unwrap_or_default();
+        answer(&self.predictor, requests, &mut workspace);
+        self.workspaces.lock().push(workspace);
+    }
+
+    /// Takes requests that share a batch, and waits for further ones if the configuration says so.
+    fn gather(&self) -> Vec<Waiting> {
+        let most = self.limits.batch_size_max.max(1);
+        let deadline = Instant::now() + self.limits.batch_delay_max;
+        let mut rows = 0;
+        let mut bytes = 0;
+        let mut gathered: Vec<Waiting> = Vec::new();
+        let mut requests = self.requests.lock();
+        while rows < most {
+            let Some(next) = requests.pop_front() else {
+                let left = deadline.saturating_duration_since(Instant::now());
+                // Without a request, an earlier turn has answered the one of this turn.
+                if gathered.is_empty() || left.is_zero() {
+                    break;
+                }
+                self.added.wait_for(&mut requests, left);
+                continue;
+            };
+            if next.answer.is_closed() {
+                continue;
+            }
+            let fits = rows + next.batch.rows <= most && bytes + next.bytes <= BATCH_BYTES_MAX;
+            if !gathered.is_empty() && !fits {
+                requests.push_front(next);
+                break;
+            }
+            rows += next.batch.rows;
+            bytes += next.bytes;
+            gathered.push(next);
+        }
+        gathered
     }
 }
 
@@ -141,83 +219,6 @@ fn text_bytes(batch: &Batch) -> usize {
         Cells::Float(_) | Cells::Int(_) => 0,
     });
     bytes.sum()
-}
-
-/// The task that makes batches of the requests of a queue.
-struct Batcher {
-    predictor: Arc<Predictor>,
-    limits: BatchLimits,
-    threads: Arc<Semaphore>,
-    receiver: mpsc::Receiver<Waiting>,
-    /// A request that did not fit into the last batch.
-    held: Option<Waiting>,
-    workspaces: Arc<Mutex<Vec<Workspace>>>,
-    telemetry: Arc<VersionTelemetry>,
-}
-
-impl Batcher {
-    async fn run(mut self) {
-        loop {
-            let first = match self.held.take() {
-                Some(held) => held,
-                None => match self.receiver.recv().await {
-                    Some(first) => first,
-                    None => return,
-                },
-            };
-            // Requests gather while all threads are busy.
-            let Ok(permit) = Arc::clone(&self.threads).acquire_owned().await else {
-                return;
-            };
-            let requests = self.gather(first).await;
-            self.predict(requests, permit);
-        }
-    }
-
-    /// Returns the first request, and those that share its batch.
-    async fn gather(&mut self, first: Waiting) -> Vec<Waiting> {
-        let most = self.limits.batch_size_max.max(1);
-        let deadline = Instant::now() + self.limits.batch_delay_max;
-        let mut rows = first.batch.rows;
-        let mut bytes = first.bytes;
-        let mut requests = vec![first];
-        while rows < most {
-            let next = match self.receiver.try_recv() {
-                Ok(next) => Some(next),
-                Err(_) if self.limits.batch_delay_max.is_zero() => None,
-                Err(_) => timeout_at(deadline, self.receiver.recv())
-                    .await
-                    .ok()
-                    .flatten(),
-            };
-            let Some(next) = next else { break };
-            if next.answer.is_closed() {
-                continue;
-            }
-            if rows + next.batch.rows > most || bytes + next.bytes > BATCH_BYTES_MAX {
-                self.held = Some(next);
-                break;
-            }
-            rows += next.batch.rows;
-            bytes += next.bytes;
-            requests.push(next);
-        }
-        requests
-    }
-
-    /// Predicts requests on a thread, and answers them.
-    fn predict(&self, requests: Vec<Waiting>, permit: OwnedSemaphorePermit) {
-        let predictor = Arc::clone(&self.predictor);
-        let workspaces = Arc::clone(&self.workspaces);
-        let rows: usize = requests.iter().map(|request| request.batch.rows).sum();
-        self.telemetry.batch_rows.record(rows as f64);
-        drop(blocking(move || {
-            let mut workspace = workspaces.lock().pop().unwrap_or_default();
-            answer(&predictor, requests, &mut workspace);
-            workspaces.lock().push(workspace);
-            drop(permit);
-        }));
-    }
 }
 
 /// Predicts requests together, and sends each its rows. If a value of one request cannot be used, each request is

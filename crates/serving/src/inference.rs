@@ -13,7 +13,7 @@ pub(crate) use service::{DESCRIPTORS, Service};
 use crate::Error;
 use crate::inference::request::InferRequest;
 use crate::models::{Models, Wanted};
-use crate::telemetry::{Protocol, count};
+use crate::telemetry::{Protocol, count_failure};
 
 /// Header with the length of the JSON part of a body, which tensors of bytes follow.
 pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -143,12 +143,7 @@ pub(crate) async fn respond(
         }
         Target::Model(name, wanted, Action::Infer) => {
             let outcome = infer(models, (name, wanted), body, header_length, rows_max).await;
-            let label = outcome.as_ref().map_or_else(Error::outcome, |_| "answered");
-            // A name that is not served is no label: a caller could make any number of them.
-            if !matches!(outcome, Err(Error::NotFound(_))) {
-                count(name, Protocol::InferenceRest, label);
-            }
-            outcome
+            outcome.inspect_err(|error| count_failure(name, Protocol::InferenceRest, error))
         }
     }
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use metrics::{counter, gauge};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 use trainyard_checkpoint::{Checkpoint, Found, Origin, is_committed, list, pin};
@@ -22,7 +21,7 @@ use trainyard_predictor::Predictor;
 use trainyard_run_config::Job;
 use trainyard_runtime::blocking;
 
-use crate::batching::{BatchLimits, Queue};
+use crate::batching::{BatchLimits, Pool, Queue};
 use crate::config::ModelConfig;
 use crate::models::{ServedModel, Version};
 use crate::signature::Signature;
@@ -41,7 +40,7 @@ pub(crate) struct Loader {
     pub(crate) served: Arc<ServedModel>,
     pub(crate) limits: BatchLimits,
     /// Threads that predict, for all models.
-    pub(crate) threads: Arc<Semaphore>,
+    pub(crate) pool: Arc<Pool>,
 }
 
 /// What a loader knows of its model.
@@ -116,10 +115,10 @@ impl Loader {
         } = loaded;
         let name = &self.config.name;
         let telemetry = Arc::new(VersionTelemetry::new(name, found.step));
-        let queue = Queue::start(
+        let queue = Queue::new(
             predictor,
             self.limits,
-            Arc::clone(&self.threads),
+            Arc::clone(&self.pool),
             Arc::clone(&telemetry),
         );
         let version = Version {

@@ -15,7 +15,7 @@ use crate::json::write_text;
 use crate::models::{Models, Wanted};
 use crate::rest::request::{PredictRequest, read_examples};
 use crate::signature::Method as SignatureMethod;
-use crate::telemetry::{Protocol, count};
+use crate::telemetry::{Protocol, count_failure};
 
 /// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,12 +116,8 @@ pub(crate) async fn respond(
         }
         Action::Method(method) => {
             let outcome = answer_method(models, target, method, body, rows_max).await;
-            let label = outcome.as_ref().map_or_else(Error::outcome, |_| "answered");
-            // A name that is not served is no label: a caller could make any number of them.
-            if !matches!(outcome, Err(Error::NotFound(_))) {
-                count(target.model, Protocol::TensorFlowRest, label);
-            }
             outcome
+                .inspect_err(|error| count_failure(target.model, Protocol::TensorFlowRest, error))
         }
     }
 }

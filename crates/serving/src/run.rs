@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tonic::service::Routes;
@@ -19,6 +18,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Build;
 use trainyard_security::{Protection, check_exposure};
 
+use crate::batching::Pool;
 use crate::config::{Config, ModelConfig};
 use crate::http_server::{self, HttpLimits};
 use crate::inference::{DESCRIPTORS, Service};
@@ -69,7 +69,7 @@ pub async fn run(
         models: Arc::clone(&models),
         build,
         config: config.clone(),
-        threads: Arc::new(Semaphore::new(cores)),
+        pool: Arc::new(Pool::start(cores).map_err(one)?),
         readiness: readiness.clone(),
         tokens: BTreeMap::new(),
         tasks: JoinSet::new(),
@@ -172,7 +172,7 @@ struct Followed {
     models: Arc<Models>,
     build: Build,
     config: Config,
-    threads: Arc<Semaphore>,
+    pool: Arc<Pool>,
     readiness: Readiness,
     /// The configuration of each model that is followed, and the token that stops its loader.
     tokens: BTreeMap<String, (ModelConfig, CancellationToken)>,
@@ -188,7 +188,7 @@ impl Followed {
             build: self.build,
             served: self.models.add(&config.name),
             limits: self.config.batching,
-            threads: Arc::clone(&self.threads),
+            pool: Arc::clone(&self.pool),
         };
         let models = Arc::clone(&self.models);
         let readiness = self.readiness.clone();

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use metrics::{
-    Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
-    histogram,
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
 };
+
+use crate::Error;
 
 /// Protocol of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,13 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
+    const ALL: [Self; 4] = [
+        Self::TensorFlowRest,
+        Self::TensorFlowGrpc,
+        Self::InferenceRest,
+        Self::InferenceGrpc,
+    ];
+
     /// Returns the value of the label `protocol`.
     pub(crate) fn label(self) -> &'static str {
         match self {
@@ -74,47 +83,68 @@ pub(crate) fn describe() {
     counter!("trainyard_serving_connections_refused_total").absolute(0);
 }
 
-/// Metrics of one version of a model.
+/// Metrics of one version of a model. The handles are kept, because looking one up takes as long as parsing a row.
 #[derive(Debug)]
 pub(crate) struct VersionTelemetry {
-    model: String,
-    version: String,
+    rows: Counter,
+    protocols: Vec<ProtocolTelemetry>,
     pub(crate) queue: Gauge,
     pub(crate) batch_rows: Histogram,
+}
+
+/// Metrics of the requests of one protocol that a version has answered.
+#[derive(Debug)]
+struct ProtocolTelemetry {
+    protocol: Protocol,
+    answered: Counter,
+    seconds: Histogram,
 }
 
 impl VersionTelemetry {
     pub(crate) fn new(model: &str, version: u64) -> Self {
         let model = model.to_owned();
+        let protocols = Protocol::ALL.map(|protocol| ProtocolTelemetry {
+            protocol,
+            answered: requests(&model, protocol, "answered"),
+            seconds: histogram!(
+                "trainyard_serving_request_seconds",
+                "model" => model.clone(),
+                "version" => version.to_string(),
+                "protocol" => protocol.label()
+            ),
+        });
         Self {
+            rows: counter!("trainyard_serving_rows_total", "model" => model.clone()),
+            protocols: protocols.into(),
             queue: gauge!("trainyard_serving_queue_requests", "model" => model.clone()),
-            batch_rows: histogram!("trainyard_serving_batch_rows", "model" => model.clone()),
-            version: version.to_string(),
-            model,
+            batch_rows: histogram!("trainyard_serving_batch_rows", "model" => model),
         }
     }
 
     /// Records a request that was answered.
     pub(crate) fn answered(&self, protocol: Protocol, rows: usize, took: Duration) {
-        let model = self.model.clone();
-        counter!("trainyard_serving_rows_total", "model" => model.clone()).increment(rows as u64);
-        histogram!(
-            "trainyard_serving_request_seconds",
-            "model" => model,
-            "version" => self.version.clone(),
-            "protocol" => protocol.label()
-        )
-        .record(took);
+        self.rows.increment(rows as u64);
+        let mut all = self.protocols.iter();
+        if let Some(telemetry) = all.find(|telemetry| telemetry.protocol == protocol) {
+            telemetry.answered.increment(1);
+            telemetry.seconds.record(took);
+        }
     }
 }
 
-/// Records the outcome of a request.
-pub(crate) fn count(model: &str, protocol: Protocol, outcome: &'static str) {
+/// Records a request that was not answered.
+pub(crate) fn count_failure(model: &str, protocol: Protocol, error: &Error) {
+    // A name that is not served is no label: a caller could make any number of them.
+    if !matches!(error, Error::NotFound(_)) {
+        requests(model, protocol, error.outcome()).increment(1);
+    }
+}
+
+fn requests(model: &str, protocol: Protocol, outcome: &'static str) -> Counter {
     counter!(
         "trainyard_serving_requests_total",
         "model" => model.to_owned(),
         "protocol" => protocol.label(),
         "outcome" => outcome
     )
-    .increment(1);
 }

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::inference::answer::write_bytes;
 use crate::models::{Models, Version, Wanted};
 use crate::signature::Tensor;
-use crate::telemetry::{Protocol, count};
+use crate::telemetry::{Protocol, count_failure};
 use crate::tensors::Inputs;
 
 /// Generated messages and server of the package `inference`.
@@ -272,11 +272,9 @@ impl GrpcInferenceService for Service {
         let request = request.into_inner();
         let name = request.model_name.clone();
         let outcome = self.infer(request).await;
-        let label = outcome.as_ref().map_or_else(Error::outcome, |_| "answered");
-        // A name that is not served is no label: a caller could make any number of them.
-        if !matches!(outcome, Err(Error::NotFound(_))) {
-            count(&name, Protocol::InferenceGrpc, label);
-        }
-        outcome.map(Response::new).map_err(|error| error.grpc())
+        outcome.map(Response::new).map_err(|error| {
+            count_failure(&name, Protocol::InferenceGrpc, &error);
+            error.grpc()
+        })
     }
 }

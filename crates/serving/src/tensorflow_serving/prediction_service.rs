@@ -15,7 +15,7 @@ use crate::batching::Predictions;
 use crate::models::{Models, Version};
 use crate::results::{classes, numbers};
 use crate::signature::Method;
-use crate::telemetry::{Protocol, count};
+use crate::telemetry::{Protocol, count_failure};
 use crate::tensorflow_serving::examples::{read_input, read_serialized};
 use crate::tensorflow_serving::generated::prediction_service_server::{
     PredictionService, PredictionServiceServer,
@@ -45,8 +45,18 @@ pub(crate) struct Service {
 
 /// The predictions of the examples of a request.
 struct Answered {
+    began: Instant,
     version: Arc<Version>,
     rows: Predictions,
+}
+
+impl Answered {
+    /// Records the request, whose answer is made.
+    fn record(&self) {
+        let took = self.began.elapsed();
+        let telemetry = &self.version.telemetry;
+        telemetry.answered(Protocol::TensorFlowGrpc, self.rows.len(), took);
+    }
 }
 
 impl Service {
@@ -122,11 +132,12 @@ impl Service {
             check_signature(*method, &spec.signature_name)?;
         }
         let batch = read_input(input, &version.columns, self.rows_max)?;
-        let count = batch.rows;
         let rows = version.predict(batch).await?;
-        let telemetry = &version.telemetry;
-        telemetry.answered(Protocol::TensorFlowGrpc, count, began.elapsed());
-        Ok(Answered { version, rows })
+        Ok(Answered {
+            began,
+            version,
+            rows,
+        })
     }
 
     async fn classify_examples(
@@ -138,8 +149,10 @@ impl Service {
         let answered = self
             .predict_examples(spec, input, &[Method::Classify])
             .await?;
+        let result = classified(&answered.rows)?;
+        answered.record();
         Ok(ClassificationResponse {
-            result: Some(classified(&answered.rows)?),
+            result: Some(result),
             model_spec: Some(answered_by(spec, &answered.version, &spec.signature_name)),
         })
     }
@@ -153,8 +166,10 @@ impl Service {
         let answered = self
             .predict_examples(spec, input, &[Method::Regress])
             .await?;
+        let result = regressed(&answered.rows)?;
+        answered.record();
         Ok(RegressionResponse {
-            result: Some(regressed(&answered.rows)?),
+            result: Some(result),
             model_spec: Some(answered_by(spec, &answered.version, &spec.signature_name)),
         })
     }
@@ -195,9 +210,9 @@ impl Service {
                 result: Some(result),
             })
         });
-        Ok(MultiInferenceResponse {
-            results: results.collect::<Result<_, Error>>()?,
-        })
+        let results = results.collect::<Result<_, Error>>()?;
+        answered.record();
+        Ok(MultiInferenceResponse { results })
     }
 
     fn metadata(
@@ -300,16 +315,14 @@ fn regressed(rows: &Predictions) -> Result<RegressionResult, Error> {
     })
 }
 
-/// Counts the outcome of a request, and returns its answer.
+/// Returns the answer to a request, and counts one that failed.
 fn counted<T>(spec: Option<&ModelSpec>, outcome: Result<T, Error>) -> Result<Response<T>, Status> {
-    let label = outcome.as_ref().map_or_else(Error::outcome, |_| "answered");
-    // A name that is not served is no label: a caller could make any number of them.
-    if let Some(spec) = spec
-        && !matches!(outcome, Err(Error::NotFound(_)))
-    {
-        count(&spec.name, Protocol::TensorFlowGrpc, label);
-    }
-    outcome.map(Response::new).map_err(|error| error.grpc())
+    outcome.map(Response::new).map_err(|error| {
+        if let Some(spec) = spec {
+            count_failure(&spec.name, Protocol::TensorFlowGrpc, &error);
+        }
+        error.grpc()
+    })
 }
 
 #[tonic::async_trait]
