@@ -4,6 +4,7 @@ mod bad_requests;
 mod client;
 mod clients;
 mod equality;
+mod load;
 mod versions;
 
 use std::path::Path;

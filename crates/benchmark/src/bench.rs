@@ -13,6 +13,7 @@ mod parameter_server;
 mod recovery;
 mod samples;
 mod scale;
+mod serve;
 mod servers;
 mod slow_link;
 mod traffic;
@@ -31,6 +32,7 @@ pub(crate) fn bench(arguments: &Bench, build: Build) -> Result<(), Vec<Diagnosti
         Bench::Input(arguments) => local::input(arguments, build),
         Bench::Model(arguments) => local::model(arguments, build),
         Bench::Scale(arguments) => scale::bench(arguments).map_err(|problem| vec![problem]),
+        Bench::Serve(arguments) => serve::bench(arguments, build),
         Bench::Train(arguments) => train::bench(arguments),
     }
 }

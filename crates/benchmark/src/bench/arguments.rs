@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser as _;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use trainyard_command::{Format, JobArguments};
 use trainyard_run_config::{Durability, Encoding};
 
@@ -17,9 +17,81 @@ pub(crate) enum Bench {
     Input(BenchJob),
     /// The forward and backward pass of a job's model.
     Model(BenchJob),
+    /// A server of predictions: requests by a rate, or as fast as it answers.
+    Serve(BenchServe),
     /// Training a job on a cluster of this machine, in a temporary folder: steps, processor time and memory of each
     /// role.
     Train(BenchTrain),
+}
+
+/// Protocol of the requests for predictions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServeProtocol {
+    /// Open Inference Protocol over HTTP, with tensors of bytes.
+    Http,
+    /// Open Inference Protocol over HTTP, with tensors of JSON.
+    HttpJson,
+    /// Open Inference Protocol over gRPC.
+    Grpc,
+}
+
+impl ServeProtocol {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP",
+            Self::HttpJson => "HTTP with JSON",
+            Self::Grpc => "gRPC",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchServe {
+    /// The job whose training input has the records that are sent.
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    /// Address of the server; with --protocol grpc, its address of gRPC.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8501")]
+    pub(crate) server: String,
+    /// Name of the model in requests. By default the name of the job file.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Protocol of the requests.
+    #[arg(long, value_enum, default_value = "http")]
+    pub(crate) protocol: ServeProtocol,
+    /// File of the requests to send in turn, instead of records of the job: in each line the JSON of a body. With
+    /// --protocol http-json, for servers that take other columns.
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) requests: Option<PathBuf>,
+    /// Rows of a request.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16384).map(usize::from))]
+    pub(crate) rows: usize,
+    /// Requests that begin in a second. The latency counts from the intended start. Without it, a connection sends a
+    /// request after each answer.
+    #[arg(long, value_name = "N", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
+    /// Connections, each with one request at a time.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=8192).map(usize::from))]
+    pub(crate) connections: usize,
+    /// Length of the measurement, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// Load before the measurement, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    pub(crate) warmup: f64,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+/// Parses requests a second: more than 0, at most a million.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate <= 1e6 => Ok(rate),
+        _ => {
+            Err("must be a number of requests a second, more than 0 and at most 1000000".to_owned())
+        }
+    }
 }
 
 #[derive(Debug, Args)]
