@@ -165,6 +165,7 @@ fn texts_of_peers_are_escaped_and_cut_in_every_log() {
             directory: long.clone(),
             at_version: None,
             base: Some(long.clone()),
+            publication: false,
         };
         client
             .runtime
