@@ -238,4 +238,4 @@ def _shape(shape: int | Sequence[int]) -> dict[str, Any]:
 
 def _is_integer(dtype: Any) -> bool | None:
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", str(dtype))
-    return True if "int" in name else None
+    return True if "int" in str(name) else None

@@ -29,7 +29,8 @@ def read(input_fn: InputFn, file: Path) -> Reader:
     if isinstance(made, Mapping) or _is_pair(made):
         made = [made]
     elif hasattr(made, "columns") and hasattr(made, "to_dict"):
-        made = [{name: made[name] for name in made.columns}]
+        frame: Any = made
+        made = [{name: frame[name] for name in frame.columns}]
     if not isinstance(made, Iterable):
         raise TypeError(
             f"input_fn must return a reader of trainyard.data, or batches, given a {type(made).__name__}"
@@ -64,9 +65,9 @@ def _write(batches: Iterable[Any], file: Path) -> int:
             columns = [_plain(features[name]) for name in names]
             columns.append([0] * len(columns[0]) if labels is None else _plain(labels))
             if len({len(column) for column in columns}) > 1:
-                lengths = dict(zip([*names, LABEL], map(len, columns)))
+                lengths = dict(zip([*names, LABEL], map(len, columns), strict=True))
                 raise ValueError(f"the columns of a batch must have one length, given {lengths}")
-            writer.writerows(zip(*columns))
+            writer.writerows(zip(*columns, strict=True))
             first = first or len(columns[0])
             records += len(columns[0])
             if records > RECORDS_MAX:

@@ -96,7 +96,8 @@ def chosen(optimizer: Choice, default: dict[str, Any] | None, name: str) -> dict
         return BY_NAME[optimizer]().keys
     if isinstance(optimizer, Optimizer):
         return optimizer.keys
-    made = optimizer() if callable(optimizer) else optimizer
+    make: Any = optimizer
+    made = make() if callable(make) else make
     if isinstance(made, Optimizer):
         return made.keys
     raise ValueError(

@@ -152,12 +152,12 @@ class Adapter:
         rows, numbers, (lookups, ids) = features
         matrix = torch.from_numpy(numbers).view(rows, -1)
         columns = {name: matrix[:, begin : begin + width] for name, (begin, width) in self._numbers.items()}
-        batch = Batch(rows, columns, {name: _row_ids(each) for name, each in zip(self._ids, ids)})
+        batch = Batch(rows, columns, {name: _row_ids(each) for name, each in zip(self._ids, ids, strict=True)})
         widths = self._dimensions.values()
-        self._vectors = [torch.from_numpy(table).view(-1, width) for table, width in zip(tables, widths)]
+        self._vectors = [torch.from_numpy(table).view(-1, width) for table, width in zip(tables, widths, strict=True)]
         for vectors in self._vectors:
             vectors.requires_grad_()
-        for embedding, each in zip(self._embeddings, lookups):
+        for embedding, each in zip(self._embeddings, lookups, strict=True):
             batch.set_lookup(embedding, self._vectors[self._tables[embedding.described.table]], _row_ids(each))
         return batch
 

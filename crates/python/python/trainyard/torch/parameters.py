@@ -60,7 +60,7 @@ class Parameters:
 
     def load(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
         """Sets the parameters. The module uses the memory of the arrays."""
-        for parameter, shape, array in zip(self._parameters, self._shapes, values):
+        for parameter, shape, array in zip(self._parameters, self._shapes, values, strict=True):
             parameter.data = torch.from_numpy(array).view(shape)
             parameter.grad = None
 
@@ -90,10 +90,9 @@ def _initializer(module: Module, name: str, parameter: torch.Tensor) -> dict[str
         return dict(chosen)
     path, _, last = name.rpartition(".")
     owner = module.get_submodule(path)
-    weight = getattr(owner, "weight", None)
     if isinstance(owner, (torch.nn.Linear, torch.nn.modules.conv._ConvNd)) and last in ("weight", "bias"):
         # Uniform in 1/sqrt(fan_in) either way: `torch.nn.Linear.reset_parameters`, and that of convolutions.
-        fan_in = int(np.prod(weight.shape[1:]))
+        fan_in = int(np.prod(owner.weight.shape[1:]))
         bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
         return {"kind": "uniform", "low": -bound, "high": bound}
     if isinstance(owner, torch.nn.Embedding):
