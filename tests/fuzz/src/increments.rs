@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trainyard_checkpoint::{Bases, Checkpoint, Manifest, ShardRecord, abandon, begin, commit};
 use trainyard_cluster_spec::Role;
-use trainyard_parameter_server::{LocalServer, Plan, SnapshotRequest};
+use trainyard_parameter_server::{LocalServer, Plan, SnapshotPurpose, SnapshotRequest};
 
 use crate::numbers::Numbers;
 use crate::reshard::{self, CLUSTER, identity, plan, servers, train, variables};
@@ -21,6 +21,7 @@ fn write(plan: &Plan, shards: &[LocalServer], folder: &Path, step: u64, bases: &
         let at = SnapshotRequest {
             version: None,
             base: bases.name_for(ps),
+            purpose: SnapshotPurpose::Checkpoint,
         };
         let saved = block_on(shard.save(identity(Role::Chief, 0), folder, at));
         let record: ShardRecord =
