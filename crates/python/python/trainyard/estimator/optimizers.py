@@ -80,7 +80,7 @@ def Ftrl(
     return Optimizer(keys)
 
 
-BY_NAME = {"Adagrad": Adagrad, "Adam": Adam, "Ftrl": Ftrl, "RMSProp": RMSprop, "SGD": SGD}
+BY_NAME: dict[str, Callable[..., Optimizer]] = {"Adagrad": Adagrad, "Adam": Adam, "Ftrl": Ftrl, "RMSProp": RMSprop, "SGD": SGD}
 
 
 def chosen(optimizer: Choice, default: dict[str, Any] | None, name: str) -> dict[str, Any] | None:
