@@ -19,7 +19,7 @@ pub struct Parameters {
     identity: Arc<()>,
 }
 
-/// What a step reads, gathered by [`Parameters::gather`]. A variable that every step reads whole is copied once.
+/// The values that a step reads, gathered by [`Parameters::gather`]. A variable that every step reads whole is copied once.
 #[derive(Debug, Default)]
 pub struct Gathered {
     values: Values,

@@ -27,8 +27,8 @@ const DRAWS: usize = 256;
 /// Most latencies that a worker records.
 const LATENCIES_MAX: usize = 1_000_000;
 
-/// A wait that may be for a server that has died. No server starts in less.
-const LONG_WAIT: Duration = Duration::from_millis(10);
+/// Least time in which a server that was killed answers again. A step that waits longer may have waited for one.
+const SERVER_RESTART_MIN: Duration = Duration::from_millis(10);
 
 /// Order to one load process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ pub(super) struct Outcome {
     /// Milliseconds that a step waited for the servers, ascending: for the push of an earlier step and for its own
     /// pull.
     pub(super) latencies: Vec<f32>,
-    /// Times at which a step ended that had waited for [`LONG_WAIT`] or longer, in microseconds of the Unix epoch.
+    /// Times at which a step ended that had waited for [`SERVER_RESTART_MIN`] or longer, in microseconds of the Unix epoch.
     pub(super) long_waits: Vec<u64>,
 }
 
@@ -239,7 +239,7 @@ impl Worker {
                 if outcome.latencies.len() < LATENCIES_MAX {
                     outcome.latencies.push(waited.as_secs_f32() * 1e3);
                 }
-                if waited >= LONG_WAIT && outcome.long_waits.len() < LATENCIES_MAX {
+                if waited >= SERVER_RESTART_MIN && outcome.long_waits.len() < LATENCIES_MAX {
                     outcome.long_waits.push(micros(SystemTime::now()));
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,25 +21,13 @@ use trainyard_variable::{Access, Initializer, Layout, Partitioner, Placement, Va
 
 use super::arguments::BenchPs;
 use super::load::{Loaded, Order};
-use super::servers::{Servers, broken};
+use super::servers::{Process, Servers, broken};
 use super::slow_link::SlowLink;
 use super::traffic::{Load, Traffic};
 use super::zipf::ZipfRows;
 
 /// Timeout for starting a parameter server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// The processes of workers, which are killed when the benchmark ends.
-struct Workers(Vec<Child>);
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
 
 /// Measures pulls and pushes, and prints the traffic.
 pub(super) fn bench(arguments: &BenchPs) -> Result<(), Diagnostic> {
@@ -258,7 +246,7 @@ fn run_workers(
     arguments: &BenchPs,
     servers: &mut Servers,
 ) -> Result<Load, Diagnostic> {
-    let mut running = Workers(Vec::new());
+    let mut running: Vec<Process> = Vec::new();
     let mut outputs = Vec::new();
     for index in (0..arguments.workers).step_by(arguments.workers_per_process) {
         let workers = arguments.workers_per_process.min(arguments.workers - index);
@@ -276,7 +264,7 @@ fn run_workers(
             .spawn()
             .map_err(|error| broken("start a worker", error))?;
         outputs.push(child.stdout.take().map(BufReader::new));
-        running.0.push(child);
+        running.push(Process(child));
     }
     let line = |output: &mut Option<BufReader<_>>| {
         let mut text = String::new();
@@ -297,8 +285,12 @@ fn run_workers(
     }
     let before = servers.processor_time();
     let began = Instant::now();
-    for child in &mut running.0 {
-        let input = child.stdin.as_mut().map(|input| input.write_all(b"go\n"));
+    for worker in &mut running {
+        let input = worker
+            .0
+            .stdin
+            .as_mut()
+            .map(|input| input.write_all(b"go\n"));
         input
             .unwrap_or(Ok(()))
             .map_err(|error| broken("start the load", error))?;

@@ -15,17 +15,34 @@ pub(super) fn broken(what: &str, error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::error(Code::E9002, format!("the benchmark cannot {what}: {error}"))
 }
 
+/// A process that is killed when the benchmark ends.
+#[derive(Debug)]
+pub(super) struct Process(pub(super) Child);
+
+impl Process {
+    fn kill(&mut self) -> std::io::Result<()> {
+        self.0.kill()?;
+        self.0.wait().map(drop)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
 /// A parameter server.
 #[derive(Debug)]
 struct Server {
-    process: Child,
+    process: Process,
     /// Processor time of the processes before this one.
     earlier: Duration,
     /// Most memory that one of those has held, in bytes.
     earlier_peak_bytes: u64,
 }
 
-/// The servers. They are killed when the benchmark ends.
+/// The servers.
 #[derive(Debug)]
 pub(super) struct Servers {
     program: PathBuf,
@@ -63,7 +80,7 @@ impl Servers {
         Ok(started)
     }
 
-    fn start_process(&self, index: usize) -> Result<Child, Diagnostic> {
+    fn start_process(&self, index: usize) -> Result<Process, Diagnostic> {
         let process = Command::new(&self.program)
             .args(["run", "--role", "ps", "--log-level", "error"])
             .args(["--index", &index.to_string(), "--job"])
@@ -73,20 +90,18 @@ impl Servers {
             .env(RUNTIME_THREADS, &self.threads)
             .stdin(Stdio::null())
             .spawn();
-        process.map_err(|error| broken("start a server", error))
+        let process = process.map_err(|error| broken("start a server", error))?;
+        Ok(Process(process))
     }
 
     /// Kills a server, and starts it again at once. Returns the time of the kill.
     fn restart(&mut self, index: usize) -> Result<SystemTime, Diagnostic> {
         let server = &mut self.servers[index];
-        let id = server.process.id();
+        let id = server.process.0.id();
         let spent = usage::of_process(id).unwrap_or_default();
         let peak = usage::peak_bytes(id).unwrap_or(0);
         let killed = SystemTime::now();
-        let dead = server
-            .process
-            .kill()
-            .and_then(|()| server.process.wait().map(drop));
+        let dead = server.process.kill();
         dead.map_err(|error| broken("kill a server", error))?;
         server.earlier += spent;
         server.earlier_peak_bytes = server.earlier_peak_bytes.max(peak);
@@ -114,7 +129,7 @@ impl Servers {
     /// Returns the processor time of each server so far.
     pub(super) fn processor_time(&self) -> Vec<Duration> {
         let of_one = |server: &Server| {
-            server.earlier + usage::of_process(server.process.id()).unwrap_or_default()
+            server.earlier + usage::of_process(server.process.0.id()).unwrap_or_default()
         };
         self.servers.iter().map(of_one).collect()
     }
@@ -122,18 +137,9 @@ impl Servers {
     /// Returns the most memory that one server has held, in bytes.
     pub(super) fn peak_bytes(&self) -> u64 {
         let of_one = |server: &Server| {
-            let now = usage::peak_bytes(server.process.id()).unwrap_or(0);
+            let now = usage::peak_bytes(server.process.0.id()).unwrap_or(0);
             now.max(server.earlier_peak_bytes)
         };
         self.servers.iter().map(of_one).max().unwrap_or(0)
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        for server in &mut self.servers {
-            let _ = server.process.kill();
-            let _ = server.process.wait();
-        }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct CutFolders {
     memory: Option<CutMemory>,
 }
 
-/// Where the file of a cut lies.
+/// Storage that holds the file of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CutPlace {
     SharedMemory,

@@ -353,7 +353,7 @@ pub struct Classifications {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClassificationResult {
-    /// One for each example.
+    /// The classes of each example, in the order of the request.
     #[prost(message, repeated, tag = "1")]
     pub classifications: ::prost::alloc::vec::Vec<Classifications>,
 }
@@ -378,7 +378,7 @@ pub struct Regression {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RegressionResult {
-    /// One for each example.
+    /// The number of each example, in the order of the request.
     #[prost(message, repeated, tag = "1")]
     pub regressions: ::prost::alloc::vec::Vec<Regression>,
 }

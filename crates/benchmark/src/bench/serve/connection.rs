@@ -258,7 +258,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut stream = listener.accept().expect("a connection").0;
             for answer in [
                 "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfour",
                 "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n",

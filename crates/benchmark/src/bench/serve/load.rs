@@ -19,7 +19,7 @@ const START_DELAY: Duration = Duration::from_millis(200);
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Pause of a connection that was lost.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_BEFORE_RECONNECT: Duration = Duration::from_millis(100);
 
 /// Stack of a thread, in bytes. There may be thousands.
 const STACK_BYTES: usize = 256 << 10;
@@ -115,7 +115,7 @@ impl Load {
 
     fn call(&self, connection: &mut Option<Connection>, request: &Bytes) -> Ending {
         let lost = |error: std::io::Error| {
-            thread::sleep(RECONNECT_PAUSE);
+            thread::sleep(PAUSE_BEFORE_RECONNECT);
             Ending::Failed(error.to_string())
         };
         let open = match connection {
