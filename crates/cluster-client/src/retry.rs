@@ -16,8 +16,8 @@ use crate::outages::{Outage, Outages};
 /// Interval at which the wait for a reply is checked.
 const NOTICE_AFTER: Duration = Duration::from_secs(2);
 
-/// Bound of the first pause between retries, and of every pause. A server that starts again is found within the latter.
-const PAUSES: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_millis(250);
+/// Bound of the first pause between retries, and of every pause.
+const PAUSES: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(1);
 
 /// Returns the pauses between the retries of one call. Incarnations of a task, and tasks, pause for different times.
 pub fn backoff(incarnation: u64) -> Backoff {
