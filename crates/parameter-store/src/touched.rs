@@ -22,19 +22,16 @@ impl RowSet {
     /// Adds rows.
     #[inline]
     fn extend(&mut self, rows: &[u32]) {
-        let Some(last) = rows.iter().max() else {
-            return;
-        };
         if let Self::Empty = self {
             *self = Self::Bits(Vec::new());
         }
         let Self::Bits(words) = self else { return };
-        let count = *last as usize / 64 + 1;
-        if count > words.len() {
-            words.resize(count, 0);
-        }
         for row in rows {
-            words[*row as usize / 64] |= 1 << (row % 64);
+            let place = *row as usize / 64;
+            if place >= words.len() {
+                words.resize(place + 1, 0);
+            }
+            words[place] |= 1 << (row % 64);
         }
     }
 
@@ -130,8 +127,13 @@ struct Since<T> {
 }
 
 /// The rows that updates have changed since the cuts of each use.
+///
+/// An update writes one bit per row, however many uses there are: its rows go into one set, which a cut of any use moves into
+/// the sets of all uses.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
+    /// Rows since the latest cut of any use. They are not in the sets of the uses yet.
+    newest: RowSet,
     uses: [Since<RowSet>; Use::COUNT],
 }
 
@@ -147,6 +149,10 @@ impl Default for Since<RowSet> {
 impl Touched {
     /// Begins a cut, from which later increments may count.
     pub(crate) fn cut(&mut self, of: Use) {
+        let newest = std::mem::take(&mut self.newest);
+        for latest in self.latest() {
+            latest.unite(&newest);
+        }
         let since = &mut self.uses[of as usize];
         if let Some(latest) = since.latest.replace(RowSet::Empty) {
             since.earlier.unite(&latest);
@@ -174,6 +180,7 @@ impl Touched {
         };
         let mut rows = since.earlier.clone();
         rows.unite(latest);
+        rows.unite(&self.newest);
         rows
     }
 
@@ -182,29 +189,37 @@ impl Touched {
         let since = &self.uses[of as usize];
         match (&since.latest, &since.earlier) {
             (None, _) => rows,
-            (Some(latest), RowSet::Empty) => latest.count(rows),
+            (Some(RowSet::Empty), RowSet::Empty) => self.newest.count(rows),
             _ => self.since(of).count(rows),
         }
     }
 
     /// Returns the sets of the uses that are on.
-    #[inline]
     fn latest(&mut self) -> impl Iterator<Item = &mut RowSet> {
         let uses = self.uses.iter_mut();
         uses.filter_map(|since| since.latest.as_mut())
     }
 
+    fn is_on(&self) -> bool {
+        self.uses.iter().any(|since| since.latest.is_some())
+    }
+
     #[inline]
     pub(crate) fn insert(&mut self, rows: &[u32]) {
-        self.latest().for_each(|set| set.extend(rows));
+        if self.is_on() {
+            self.newest.extend(rows);
+        }
     }
 
     pub(crate) fn insert_all(&mut self) {
-        self.latest().for_each(|set| *set = RowSet::All);
+        if self.is_on() {
+            self.newest = RowSet::All;
+        }
     }
 
     /// Removes a place that holds no row any more.
     pub(crate) fn remove(&mut self, place: u32) {
+        self.newest.remove(place);
         for since in &mut self.uses {
             since.earlier.remove(place);
         }
