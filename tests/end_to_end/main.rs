@@ -1,6 +1,7 @@
 //! Whole jobs on real processes.
 
 mod acknowledged;
+mod callbacks;
 mod chiefs;
 mod commands;
 mod crash_points;

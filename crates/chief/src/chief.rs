@@ -164,8 +164,10 @@ struct Run {
     epochs: Option<u64>,
     /// The evaluations, if they may end the job.
     evaluated: Option<Evaluated>,
-    /// Reason why the evaluations have ended the job.
+    /// Reason why the evaluations or the callbacks have ended the job.
     ended_early: Option<String>,
+    /// Failure of a callback. The job ends with it.
+    callback_failure: Option<Diagnostic>,
     /// The last step that was trained, if the job has ended at an earlier one.
     trained_step: Option<u64>,
     /// Time since which no task has been present to complete the last batches, once the last step has been applied.
@@ -220,6 +222,7 @@ async fn from_beginning_to_end(
         epochs: None,
         evaluated: Evaluated::of(&lead.job),
         ended_early: None,
+        callback_failure: None,
         trained_step: None,
         deserted_at_last_step: None,
     };
@@ -534,6 +537,10 @@ impl Chief {
                     ),
                 ),
             }
+            return Err(problem);
+        }
+        if let Some(problem) = run.callback_failure.take() {
+            self.fail(run, &problem).await;
             return Err(problem);
         }
         if let Some(step) = best {

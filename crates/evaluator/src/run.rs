@@ -413,6 +413,7 @@ impl Evaluation {
             );
             events.tell(job, "eval_train", &checkpoint, &training);
             write_result(&job.model_dir.join("eval_train"), &checkpoint, &training)?;
+            call_back(model, step, "eval_train", &training)?;
         }
         for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
             let folder = format!("eval_{name}");
@@ -423,7 +424,8 @@ impl Evaluation {
             )?;
             info!("{name}: evaluated global step {step}: {}", shown(&further));
             events.tell(job, &folder, &checkpoint, &further);
-            write_result(&job.model_dir.join(folder), &checkpoint, &further)?;
+            write_result(&job.model_dir.join(&folder), &checkpoint, &further)?;
+            call_back(model, step, &folder, &further)?;
             // Exporters and early stopping may use these metrics.
             scores.extend(
                 further
@@ -447,7 +449,19 @@ impl Evaluation {
         events.tell(job, "eval", &checkpoint, &scores);
         // The result is written last: if the evaluator dies before, the checkpoint counts as not evaluated.
         write_result(&job.model_dir.join("eval"), &checkpoint, &scores)?;
+        call_back(model, step, "eval", &scores)?;
         Ok(Some((scores, exports)))
+    }
+}
+
+/// Calls the callbacks that receive evaluations.
+///
+/// # Errors
+/// The user's code fails.
+fn call_back(model: &AnyModel, step: u64, name: &str, scores: &Scores) -> Result<(), Diagnostic> {
+    match model.callbacks() {
+        Some(callbacks) => Ok(callbacks.after_evaluation(step, name, scores)?),
+        None => Ok(()),
     }
 }
 

@@ -9,7 +9,9 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::Job;
 use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
 
-use crate::{Canned, Error, ExportOnnx, HookedGradients, Model, Outcome, Prediction, Scores};
+use crate::{
+    Callbacks, Canned, Error, ExportOnnx, HookedGradients, Model, Outcome, Prediction, Scores,
+};
 
 /// Type-erased features, buffers or metrics of a model.
 pub type Own = Box<dyn Any + Send>;
@@ -40,6 +42,16 @@ pub fn any(model: impl Model) -> Box<AnyModel> {
     Box::new(Erased {
         model,
         onnx: premade,
+        callbacks: None,
+    })
+}
+
+/// As [`any`], with callbacks in the place of the model's own.
+pub fn any_with_callbacks(model: impl Model, callbacks: Box<dyn Callbacks>) -> Box<AnyModel> {
+    Box::new(Erased {
+        model,
+        onnx: premade,
+        callbacks: Some(callbacks),
     })
 }
 
@@ -55,6 +67,7 @@ pub fn exportable_of<M: Model + ExportOnnx>(build: fn(&Job) -> Result<M, Error>)
         let exportable: Box<AnyModel> = Box::new(Erased {
             model: build(job)?,
             onnx: |model| Ok(model),
+            callbacks: None,
         });
         Ok(exportable)
     }))
@@ -73,6 +86,7 @@ fn premade<M: Model>(model: &M) -> Result<&dyn ExportOnnx, Error> {
 struct Erased<M> {
     model: M,
     onnx: fn(&M) -> Result<&dyn ExportOnnx, Error>,
+    callbacks: Option<Box<dyn Callbacks>>,
 }
 
 /// Reason why a downcast cannot fail.
@@ -181,5 +195,12 @@ impl<M: Model> Model for Erased<M> {
 
     fn describe(&self) -> serde_json::Value {
         self.model.describe()
+    }
+
+    fn callbacks(&self) -> Option<&dyn Callbacks> {
+        match &self.callbacks {
+            Some(callbacks) => Some(&**callbacks),
+            None => self.model.callbacks(),
+        }
     }
 }

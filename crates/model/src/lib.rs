@@ -7,6 +7,7 @@
 mod activation;
 mod any;
 mod batch_norm;
+mod callbacks;
 mod canned;
 mod cross_layer;
 mod error;
@@ -23,7 +24,10 @@ mod saved_model;
 mod table;
 mod tower;
 
-pub use any::{AnyModel, Build, ErasedModel, Own, PREMADE, any, any_of, exportable_of};
+pub use any::{
+    AnyModel, Build, ErasedModel, Own, PREMADE, any, any_of, any_with_callbacks, exportable_of,
+};
+pub use callbacks::{AppliedStep, Callbacks};
 pub use canned::{Canned, Example, Scratch, custom_optimizer};
 pub use error::Error;
 pub use head::{Head, HeadMetrics};

@@ -8,7 +8,7 @@ use trainyard_input::{Batch, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
 
-use crate::Error;
+use crate::{Callbacks, Error};
 
 /// Metric values by TensorFlow's names.
 pub type Scores = BTreeMap<String, f64>;
@@ -145,4 +145,9 @@ pub trait Model: Send + Sync + 'static {
 
     /// Returns a description of the model for an exported signature, from which other programs can rebuild the model.
     fn describe(&self) -> serde_json::Value;
+
+    /// Returns the callbacks that receive the events of the run. By default there are none.
+    fn callbacks(&self) -> Option<&dyn Callbacks> {
+        None
+    }
 }

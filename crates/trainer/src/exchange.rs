@@ -102,7 +102,7 @@ fn push_of_batch(step: Step, batch: BatchId, gradients: Gradients) -> Push {
 /// Trains until the exchange ends.
 ///
 /// # Errors
-/// The session, the input or the computation has failed.
+/// The session, the input, the computation or a callback has failed.
 pub(crate) async fn train<E: Exchange>(
     task: TrainingTask<'_>,
     counters: &Arc<StepCounters>,
@@ -110,7 +110,7 @@ pub(crate) async fn train<E: Exchange>(
     exchange: &mut E,
 ) -> Result<E::End, Failure> {
     let mut computing = Computing::new(task.config, &**task.model, task.threads)?;
-    let mut metrics = StepMetrics::new(task.config, outcome, counters);
+    let mut metrics = StepMetrics::new(task, outcome, counters);
     (task.config.set_status)(LoopStatus::ready("training"));
     loop {
         let PulledBatch {
@@ -120,8 +120,12 @@ pub(crate) async fn train<E: Exchange>(
             part,
         } = match exchange.next(&mut metrics).await? {
             ControlFlow::Continue(pulled) => pulled,
-            ControlFlow::Break(end) => return Ok(end),
+            ControlFlow::Break(end) => {
+                metrics.callback_failure()?;
+                return Ok(end);
+            }
         };
+        metrics.callback_failure()?;
         let mut gradients = exchange.spare_gradients();
         let has_calls = exchange.has_calls();
         let hooked = HookedGradients {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_cluster_client::Traffic;
+use trainyard_diagnostic::Diagnostic;
 use trainyard_input::Position;
+use trainyard_model::{AppliedStep, Callbacks};
 use trainyard_parameter_store::Pushed;
 use trainyard_parameter_store::{BatchId, Rejection};
 
@@ -14,6 +16,7 @@ use crate::Config;
 use crate::heartbeat::StepCounters;
 use crate::outcome::{Outcome, Progress};
 use crate::telemetry::Telemetry;
+use crate::training_task::TrainingTask;
 
 /// A step that is being pushed.
 #[derive(Debug, Clone, Copy)]
@@ -37,9 +40,12 @@ impl Sent {
     }
 }
 
-/// Counts the steps of one session, on top of those of earlier sessions.
+/// Counts the steps of one session, on top of those of earlier sessions, and calls the callbacks.
 pub(crate) struct StepMetrics<'a> {
     config: &'a Config,
+    callbacks: Option<&'a dyn Callbacks>,
+    /// The failure of a callback. The loop ends with it.
+    failure: Option<Diagnostic>,
     outcome: &'a mut Outcome,
     counts: Arc<StepCounters>,
     pub(crate) telemetry: Telemetry,
@@ -54,13 +60,15 @@ pub(crate) struct StepMetrics<'a> {
 
 impl<'a> StepMetrics<'a> {
     pub(crate) fn new(
-        config: &'a Config,
+        task: TrainingTask<'a>,
         outcome: &'a mut Outcome,
         counts: &Arc<StepCounters>,
     ) -> Self {
         let now = Instant::now();
         Self {
-            config,
+            config: task.config,
+            callbacks: task.model.callbacks(),
+            failure: None,
             counts: Arc::clone(counts),
             telemetry: Telemetry::new(),
             session_start: now,
@@ -69,6 +77,14 @@ impl<'a> StepMetrics<'a> {
             interval: (now, outcome.steps, outcome.examples),
             outcome,
         }
+    }
+
+    /// Returns the failure of a callback.
+    ///
+    /// # Errors
+    /// A callback has failed since the last call.
+    pub(crate) fn callback_failure(&mut self) -> Result<(), Diagnostic> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     pub(crate) fn last_loss(&self) -> Option<f64> {
@@ -156,6 +172,15 @@ impl<'a> StepMetrics<'a> {
             pushed.global_step,
             &mut self.interval,
         );
+        if let (Some(callbacks), None) = (self.callbacks, &self.failure) {
+            let step = AppliedStep {
+                global_step: pushed.global_step,
+                task_steps: outcome.steps,
+                examples,
+                loss,
+            };
+            self.failure = callbacks.after_step(&step).err().map(Diagnostic::from);
+        }
     }
 }
 

@@ -16,8 +16,8 @@ pub use trainyard_daemon::{ALLOCATOR, Allocator};
 pub use trainyard_feature_column::{FeatureColumns, Features};
 pub use trainyard_input::{Batch, Column, FieldKind, Fraction, Schema};
 pub use trainyard_model::{
-    Canned, Error, ExportOnnx, GraphRow, HashedColumns, Head, HeadMetrics, Model, OnnxModel,
-    Outcome, Prediction, Scores, custom_optimizer,
+    AppliedStep, Callbacks, Canned, Error, ExportOnnx, GraphRow, HashedColumns, Head, HeadMetrics,
+    Model, OnnxModel, Outcome, Prediction, Scores, custom_optimizer,
 };
 pub use trainyard_optimizer::OptimizerConfig;
 pub use trainyard_run_config::{FeatureConfig, Job};

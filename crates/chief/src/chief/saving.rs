@@ -1,6 +1,8 @@
 //! Checkpoints of a running job. Meanwhile the chief closes sessions and assigns lanes. The last checkpoint is retried
 //! until it is written.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -10,6 +12,7 @@ use trainyard_checkpoint::Keep;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{State, Update};
+use trainyard_runtime::blocking;
 
 use super::watch::{SAVE_RETRY_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL, close_sessions, status};
 use super::{Chief, Run};
@@ -86,13 +89,41 @@ impl Chief {
             () = tending => unreachable!("the loop never ends"),
         };
         self.observe_save(&written);
-        let Written { step, versions, .. } = written?;
+        let Written {
+            step,
+            path,
+            versions,
+            ..
+        } = written?;
         self.record_job_as_run(run);
         run.saved.step = Some(step);
         run.saved.versions = versions;
         run.saved.at = Instant::now();
         self.tell_saved(run).await;
+        run.callback_failure = self.call_back(step, path).await.err();
         Ok(())
+    }
+
+    /// Calls the callbacks that receive checkpoints.
+    ///
+    /// # Errors
+    /// The user's code fails.
+    async fn call_back(&self, step: u64, checkpoint: PathBuf) -> Result<(), Diagnostic> {
+        if self.model.callbacks().is_none() {
+            return Ok(());
+        }
+        let model = Arc::clone(&self.model);
+        let called = blocking(move || {
+            let callbacks = model.callbacks();
+            callbacks.map_or(Ok(()), |callbacks| callbacks.after_save(step, &checkpoint))
+        });
+        match called.await {
+            Ok(called) => Ok(called?),
+            Err(panic) => {
+                let message = format!("the callbacks of a checkpoint have failed: {panic}");
+                Err(Diagnostic::error(Code::E9001, message))
+            }
+        }
     }
 
     /// Reports to every server which of its versions a committed checkpoint holds. A server that drains waits for this

@@ -40,7 +40,7 @@ pub(super) enum Seen {
     Lost(String),
     /// The job has reached its end.
     Ended,
-    /// The evaluations have ended the job.
+    /// The evaluations or the callbacks have ended the job.
     EndedEarly(String),
     /// The token was cancelled.
     Stopped,
@@ -160,6 +160,12 @@ pub(super) async fn watch(
                 error!("{}", problem.log_line());
                 save_again = Some(Instant::now() + SAVE_RETRY_INTERVAL);
             }
+        }
+        if let Some(problem) = run.callback_failure.take() {
+            return Seen::Failed(problem);
+        }
+        if let Some(why) = lead.model.callbacks().and_then(|callbacks| callbacks.end()) {
+            return Seen::EndedEarly(why);
         }
         // A checkpoint that failed, or whose retry is not due, must not block the chief's own loop.
         lead.looked

@@ -1,0 +1,128 @@
+//! Callbacks of a job in one process: its steps, checkpoints and evaluations, its early end, and their failures.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use trainyard_command::{Program, run_program};
+use trainyard_model::{AppliedStep, Build, Callbacks, Canned, Error, Scores, any_with_callbacks};
+use trainyard_run_config::Job;
+use trainyard_tests::write_job;
+
+/// The events of a run.
+#[derive(Debug, Default)]
+struct Events {
+    steps: Vec<u64>,
+    saved: Vec<(u64, PathBuf)>,
+    evaluated: Vec<(u64, String, f64)>,
+}
+
+/// Remembers the events. Ends the job, or fails, at a step.
+#[derive(Debug, Clone, Default)]
+struct Recorder {
+    events: Arc<Mutex<Events>>,
+    ends_at: Option<u64>,
+    fails_at: Option<u64>,
+}
+
+impl Callbacks for Recorder {
+    fn after_step(&self, step: &AppliedStep) -> Result<(), Error> {
+        self.events
+            .lock()
+            .expect("no test panics here")
+            .steps
+            .push(step.global_step);
+        if self.fails_at == Some(step.global_step) {
+            return Err(Error::Failed {
+                place: "a callback".to_owned(),
+                message: "a mistake of the user".to_owned(),
+                trace: String::new(),
+            });
+        }
+        Ok(())
+    }
+
+    fn after_save(&self, global_step: u64, checkpoint: &Path) -> Result<(), Error> {
+        let mut events = self.events.lock().expect("no test panics here");
+        events.saved.push((global_step, checkpoint.to_owned()));
+        Ok(())
+    }
+
+    fn after_evaluation(&self, global_step: u64, name: &str, scores: &Scores) -> Result<(), Error> {
+        let mut events = self.events.lock().expect("no test panics here");
+        let auc = scores["auc"];
+        events.evaluated.push((global_step, name.to_owned(), auc));
+        Ok(())
+    }
+
+    fn end(&self) -> Option<String> {
+        let events = self.events.lock().expect("no test panics here");
+        let reached = events.steps.last() >= self.ends_at.as_ref();
+        (self.ends_at.is_some() && reached).then(|| "it has run for long enough".to_owned())
+    }
+}
+
+/// Trains a job in this process, and returns its exit code.
+fn train(job: &Path, recorder: &Recorder) -> u8 {
+    let recorder = recorder.clone();
+    let build: Build = Box::leak(Box::new(move |job: &Job| {
+        let callbacks = Box::new(recorder.clone());
+        Ok(any_with_callbacks(Canned::from_job(job)?, callbacks))
+    }));
+    let program = Program {
+        arguments: vec!["train".into(), job.into()],
+        ..Program::this()
+    };
+    run_program(&program, build)
+}
+
+trial!(callbacks_receive_the_steps_checkpoints_and_evaluations_of_a_job);
+fn callbacks_receive_the_steps_checkpoints_and_evaluations_of_a_job() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let recorder = Recorder::default();
+    assert_eq!(train(&write_job(folder.path(), 600, ""), &recorder), 0);
+    let events = recorder.events.lock().expect("no test panics here");
+    let last = *events.steps.last().expect("steps");
+    assert_eq!(events.steps, (1..=last).collect::<Vec<_>>());
+    let (saved, checkpoint) = events.saved.last().expect("a checkpoint");
+    assert_eq!(*saved, last);
+    assert!(checkpoint.is_dir(), "{checkpoint:?}");
+    let (evaluated, name, auc) = events.evaluated.last().expect("an evaluation");
+    assert_eq!((*evaluated, name.as_str()), (last, "eval"));
+    let result = folder.path().join("model/eval/result.json");
+    let text = std::fs::read_to_string(result).expect("a result");
+    let result: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(result["metrics"]["auc"].as_f64(), Some(*auc));
+}
+
+trial!(a_callback_ends_a_job_that_is_done_then);
+fn a_callback_ends_a_job_that_is_done_then() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 600, "");
+    let text = std::fs::read_to_string(&job).expect("the job");
+    std::fs::write(&job, text.replace("epochs = 2\n", "")).expect("the job is written");
+    let recorder = Recorder {
+        ends_at: Some(30),
+        ..Recorder::default()
+    };
+    assert_eq!(train(&job, &recorder), 0);
+    let text = std::fs::read_to_string(folder.path().join("model/job_state.json"));
+    let state: Value = serde_json::from_str(&text.expect("a state")).expect("JSON");
+    assert_eq!(state["phase"], "done");
+    assert_eq!(
+        state["reason"],
+        "early stopping: it has run for long enough"
+    );
+}
+
+trial!(a_callback_that_fails_ends_the_task_with_its_message);
+fn a_callback_that_fails_ends_the_task_with_its_message() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let recorder = Recorder {
+        fails_at: Some(5),
+        ..Recorder::default()
+    };
+    assert_eq!(train(&write_job(folder.path(), 600, ""), &recorder), 65);
+    let events = recorder.events.lock().expect("no test panics here");
+    assert_eq!(events.steps.last(), Some(&5));
+}
