@@ -105,6 +105,17 @@ def ddp(batch_size, world):
     return Peer("torch", tasks, ("rank:0",), batch_size * world)
 
 
+def torch_on_ours(batch_size):
+    """Our parameter servers under a module of PyTorch, by the package for Python."""
+
+    def tasks(scratch):
+        command = python("trainyard", "torch_task.py", "--batch-size", batch_size, "--folder", scratch)
+        return with_tf_config(command, {"ps": 1, "chief": 1, "worker": 1})
+
+    # The chief tells the global step, which counts the steps of all.
+    return Peer("trainyard", tasks, ("chief:0",), batch_size)
+
+
 def paddle(batch_size, trainers):
     def tasks(_):
         return with_paddle_roles(python("paddle", "paddle_task.py", "--batch-size", batch_size), trainers)
@@ -164,6 +175,19 @@ def allreduce(batch_size):
     )
 
 
+def modules(batch_size):
+    job = ("bench", "train", "configs/ctr.toml", "--cluster", "local:ps=1,worker=1")
+    return Comparison(
+        "examples/s",
+        (*job, "--set", f"input.train.batch_size={batch_size}"),
+        "examples_per_second",
+        {
+            "ours, a module of PyTorch": torch_on_ours(batch_size),
+            "PyTorch DDP, gloo, fused, sparse": ddp(batch_size, 2),
+        },
+    )
+
+
 def dense(workers):
     megabytes = DENSE_VALUES * 4 / 1e6
     return Comparison(
@@ -189,6 +213,8 @@ COMPARISONS = {
     "ctr-512": on_servers(512),
     "ctr-512-one-process": alone(512),
     "allreduce-128": allreduce(128),
+    "torch-512": modules(512),
+    "torch-128": modules(128),
     "dense-1": dense(1),
     "dense-4": dense(4),
     "sparse-1": sparse(1, "--pipeline-depth", "1"),

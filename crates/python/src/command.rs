@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use pyo3::{FromPyObject, Py, PyAny, Python, pyfunction};
 use trainyard_command::{Program, run_program};
-use trainyard_model::{Build, PREMADE, any};
+use trainyard_model::{Build, Canned, PREMADE, any, any_with_callbacks};
 use trainyard_run_config::Job;
 
+use crate::callbacks::PythonCallbacks;
 use crate::model::PythonModel;
 
 /// The program of this process.
@@ -31,10 +32,29 @@ impl Own {
 
 /// Runs the command line for the premade models, and returns its exit code. Other threads of Python run meanwhile.
 ///
-/// `own` starts this program once more: it is the command of each task of a cluster on this machine.
+/// `own` starts this program once more: it is the command of each task of a cluster on this machine. `callbacks` receive
+/// the events of the run, if there are any.
 #[pyfunction]
-pub(crate) fn run_command(python: Python<'_>, own: Own, arguments: Vec<OsString>) -> u8 {
-    python.detach(|| run_program(&own.with(arguments), PREMADE))
+#[pyo3(signature = (own, arguments, callbacks=None))]
+pub(crate) fn run_command(
+    python: Python<'_>,
+    own: Own,
+    arguments: Vec<OsString>,
+    callbacks: Option<Py<PyAny>>,
+) -> u8 {
+    let build: Build = match callbacks {
+        None => PREMADE,
+        // Leaked, because a process has few runs with callbacks.
+        Some(callbacks) => Box::leak(Box::new(move |job: &Job| {
+            let model = Canned::from_job(job)?;
+            let callbacks = Python::attach(|python| callbacks.clone_ref(python));
+            Ok(any_with_callbacks(
+                model,
+                Box::new(PythonCallbacks::new(callbacks)),
+            ))
+        })),
+    };
+    python.detach(|| run_program(&own.with(arguments), build))
 }
 
 /// As [`run_command`], for a module of Python. `factory` is called with each job, as JSON, and returns an object around

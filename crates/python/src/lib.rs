@@ -1,9 +1,13 @@
 //! The native part of the Python package `trainyard`: the command line with every role, for premade models and for
 //! models in Python.
 
+mod callbacks;
 mod columns;
 mod command;
+mod failure;
 mod model;
+mod predictions;
+mod rows;
 mod variables;
 
 use pyo3::pymodule;
@@ -16,4 +20,6 @@ static ALLOCATOR: trainyard_daemon::Allocator = trainyard_daemon::ALLOCATOR;
 mod _native {
     #[pymodule_export]
     use crate::command::{run_command, run_module, version};
+    #[pymodule_export]
+    use crate::rows::add_rows;
 }

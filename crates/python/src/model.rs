@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use numpy::{PyArray1, PyArrayMethods as _};
-use pyo3::exceptions::PyException;
-use pyo3::types::{PyAnyMethods as _, PyList, PyListMethods as _, PyTracebackMethods as _};
+use pyo3::types::{PyAnyMethods as _, PyDict, PyList, PyListMethods as _};
 use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python};
 use serde_json::json;
 use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
-use trainyard_model::{Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores};
+use trainyard_model::{Callbacks, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::Job;
 use trainyard_variable::{Access, Gradients, Read, Reads, Values, VariableSpec};
 
+use crate::callbacks::PythonCallbacks;
 use crate::columns::{Columns, Lookups};
+use crate::failure::failed;
+use crate::predictions::by_row;
 use crate::variables::{Described, Variables};
 
 /// A module of Python as a [`Model`].
@@ -32,7 +34,18 @@ pub(crate) struct PythonModel {
     label_field: usize,
     weight_field: Option<usize>,
     head: Head,
+    callbacks: Option<PythonCallbacks>,
     description: serde_json::Value,
+}
+
+/// The metrics of an evaluation: those of the head for batches with logits, and those of the user's code.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    of_head: Option<HeadMetrics>,
+    /// The object in which the package keeps the sums of the user's metrics; absent before the first batch.
+    own: Option<Py<PyAny>>,
+    /// The user's metrics of the batches so far.
+    scores: Scores,
 }
 
 /// The part of a model that computes the training loss.
@@ -87,6 +100,7 @@ impl PythonModel {
             .getattr("has_loss")
             .and_then(|has_loss| has_loss.extract())
             .map_err(at_build)?;
+        let callbacks = PythonCallbacks::of(&module).map_err(at_build)?;
         Ok(Self {
             loss: if own_loss { Loss::Module } else { Loss::Head },
             module: Mutex::new(module.unbind()),
@@ -100,6 +114,7 @@ impl PythonModel {
             label_field,
             weight_field,
             head,
+            callbacks,
         })
     }
 
@@ -109,20 +124,6 @@ impl PythonModel {
         self.module
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Computes the logits without gradients.
-    fn logits(&self, features: &Features, values: &Values) -> Result<Vec<f32>, Error> {
-        let module = self.module();
-        Python::attach(|python| {
-            let logits = || {
-                let batch = self.batch(python, features)?;
-                let values = self.variables.arrays(python, values)?;
-                let logits = module.bind(python).call_method1("infer", (batch, values))?;
-                floats(&logits)
-            };
-            logits().map_err(|error| self.failed(python, error, features))
-        })
     }
 
     /// Returns rows, numbers and lookups of a batch, as the package expects them.
@@ -141,24 +142,6 @@ impl PythonModel {
     }
 }
 
-/// Returns an exception of the user's code as an error, with its traceback.
-fn failed(python: Python<'_>, error: PyErr, place: &str) -> Error {
-    let traceback = error
-        .traceback(python)
-        .and_then(|traceback| traceback.format().ok());
-    let mut message = error.value(python).to_string();
-    if message.is_empty() || !error.is_instance_of::<PyException>(python) {
-        message = error.to_string();
-    } else {
-        message = format!("{}: {message}", error.get_type(python));
-    }
-    Error::Failed {
-        place: place.to_owned(),
-        message,
-        trace: traceback.unwrap_or_default(),
-    }
-}
-
 /// Copies an array of 32-bit floats.
 fn floats(array: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
     let array = array.cast::<PyArray1<f32>>()?.try_readonly()?;
@@ -168,7 +151,7 @@ fn floats(array: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
 impl Model for PythonModel {
     type Features = Features;
     type Scratch = Vec<f32>;
-    type Metrics = HeadMetrics;
+    type Metrics = Metrics;
 
     fn variables(&self) -> &[VariableSpec] {
         &self.variables.specs
@@ -261,31 +244,54 @@ impl Model for PythonModel {
         })
     }
 
-    fn metrics(&self) -> HeadMetrics {
-        HeadMetrics::default()
+    fn metrics(&self) -> Metrics {
+        Metrics::default()
     }
 
     fn evaluate(
         &self,
         features: &Features,
         values: &Values,
-        metrics: &mut HeadMetrics,
+        metrics: &mut Metrics,
         _scratch: &mut Vec<f32>,
     ) -> Result<(), Error> {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
-        let logits = self.logits(features, values)?;
-        metrics.add(
-            &self.head,
-            &logits,
-            labels,
-            features.weights.as_deref(),
-            None,
-        );
+        let weights = features.weights.as_deref();
+        let own = &mut metrics.own;
+        let scores = &mut metrics.scores;
+        let module = self.module();
+        let logits = Python::attach(|python| {
+            let mut evaluate = || {
+                let module = module.bind(python);
+                let batch = self.batch(python, features)?;
+                let values = self.variables.arrays(python, values)?;
+                let labels = PyArray1::from_slice(python, labels);
+                let weights = weights.map(|weights| PyArray1::from_slice(python, weights));
+                let sums = match own.take() {
+                    Some(sums) => sums,
+                    None => module.call_method0("metrics")?.unbind(),
+                };
+                let sums = own.insert(sums).bind(python);
+                let (logits, found): (Bound<'_, PyAny>, Scores) = module
+                    .call_method1("evaluate", (batch, values, labels, weights, sums))?
+                    .extract()?;
+                *scores = found;
+                (!logits.is_none()).then(|| floats(&logits)).transpose()
+            };
+            evaluate().map_err(|error| self.failed(python, error, features))
+        })?;
+        if let Some(logits) = logits {
+            let of_head = metrics.of_head.get_or_insert_default();
+            of_head.add(&self.head, &logits, labels, weights, None);
+        }
         Ok(())
     }
 
-    fn scores(&self, metrics: &HeadMetrics) -> Scores {
-        metrics.scores(&self.head)
+    fn scores(&self, metrics: &Metrics) -> Scores {
+        let of_head = metrics.of_head.as_ref();
+        let mut scores = of_head.map_or_else(Scores::default, |found| found.scores(&self.head));
+        scores.extend(metrics.scores.clone());
+        scores
     }
 
     fn predict(
@@ -294,13 +300,31 @@ impl Model for PythonModel {
         values: &Values,
         _scratch: &mut Vec<f32>,
     ) -> Result<Vec<BTreeMap<String, Prediction>>, Error> {
-        let logits = self.logits(features, values)?;
-        let rows = logits.chunks_exact(self.head.units());
-        Ok(rows.map(|logits| self.head.predict(logits)).collect())
+        let module = self.module();
+        Python::attach(|python| {
+            let predict = || {
+                let batch = self.batch(python, features)?;
+                let values = self.variables.arrays(python, values)?;
+                let found = module
+                    .bind(python)
+                    .call_method1("predict", (batch, values))?;
+                if let Ok(found) = found.cast::<PyDict>() {
+                    return by_row(found, features.rows);
+                }
+                let logits = floats(&found)?;
+                let rows = logits.chunks_exact(self.head.units());
+                Ok(rows.map(|logits| self.head.predict(logits)).collect())
+            };
+            predict().map_err(|error| self.failed(python, error, features))
+        })
     }
 
     fn describe(&self) -> serde_json::Value {
         self.description.clone()
+    }
+
+    fn callbacks(&self) -> Option<&dyn Callbacks> {
+        self.callbacks.as_ref().map(|own| own as &dyn Callbacks)
     }
 }
 

@@ -8,7 +8,7 @@ use pyo3::{Bound, FromPyObject, PyResult, Python};
 use trainyard_model::{Error, custom_optimizer};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::Job;
-use trainyard_variable::{Access, Initializer, Values, VariableSpec};
+use trainyard_variable::{Access, Initializer, MOVING_AVERAGE, Values, VariableSpec};
 
 use crate::columns::Columns;
 
@@ -28,6 +28,8 @@ pub(crate) struct Parameter {
     initializer: String,
     /// Optimizer of the parameter, as JSON; absent = the job's.
     optimizer: Option<String>,
+    /// It is a moving average: its "gradient" is how far it moves down.
+    moving: bool,
 }
 
 /// The variables of a module, and the update rules of their groups.
@@ -69,11 +71,17 @@ impl Variables {
         for parameter in parameters {
             let name = variable_name(&parameter.name);
             let own = parameter.optimizer.as_deref();
+            let group = if parameter.moving {
+                optimizers.insert(MOVING_AVERAGE.to_owned(), OptimizerConfig::sgd(1.0));
+                MOVING_AVERAGE.to_owned()
+            } else {
+                group(&name, own, &mut optimizers)?
+            };
             specs.push(VariableSpec {
                 shape: parameter.shape,
                 access: Access::Whole,
                 initializer: initializer(&name, &parameter.initializer)?,
-                optimizer_group: group(&name, own, &mut optimizers)?,
+                optimizer_group: group,
                 name,
             });
         }

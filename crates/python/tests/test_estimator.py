@@ -165,7 +165,11 @@ def test_columns_become_features() -> None:
         (lambda: tf_estimator.RunConfig(train_distribute=object()), "strategy.kind"),
         (lambda: tf_estimator.RunConfig(save_checkpoints_secs=1, save_checkpoints_steps=1), "exclude each other"),
         (lambda: tf_estimator.BestExporter(compare_fn=max), "metric="),
-        (lambda: tf_estimator.TrainSpec(list, hooks=[object()]), "early_stopping"),
+        (lambda: tf_estimator.TrainSpec(list, hooks=[object()]), "SessionRunHook, given a object.*early_stopping"),
+        (lambda: tf_estimator.EstimatorSpec("train", loss=1.0), "minimize"),
+        (lambda: tf_estimator.EstimatorSpec("infer"), "predictions must be given"),
+        (lambda: tf_estimator.StopAtStepHook(), "exactly one of"),
+        (lambda: tf_estimator.Estimator(lambda features, weights: None), "features, weights"),
         (lambda: tf_estimator.LinearClassifier([], "m", optimizer="Lion"), "one of Adagrad"),
     ],
 )

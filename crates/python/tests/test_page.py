@@ -21,13 +21,21 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
 
 
-def programs(of_torch: bool) -> list[str]:
-    """Returns the programs of the page that import torch, or the others."""
-    return [block for block in blocks("python") if ("import torch" in block) is of_torch]
+def programs(of_a_model: bool) -> list[str]:
+    """Returns the programs of the page that have the commands of a model, or those that run by themselves."""
+    return [block for block in blocks("python") if ("__main__" in block) is of_a_model]
 
 
-@pytest.mark.parametrize("program", programs(of_torch=False))
+def skip_without_frameworks(program: str) -> None:
+    """Skips the test if a framework that the program imports is not installed."""
+    for framework in ("torch", "jax"):
+        if f"import {framework}" in program:
+            pytest.importorskip(framework, reason=f"{framework} is not installed")
+
+
+@pytest.mark.parametrize("program", programs(of_a_model=False))
 def test_a_program_of_the_page_runs(program: str, folder: Path) -> None:
+    skip_without_frameworks(program)
     shutil.copytree(CONFIGS, "configs")
     Path("program.py").write_text(program)
     ended = ran(sys.executable, "program.py", folder=folder)
@@ -35,9 +43,9 @@ def test_a_program_of_the_page_runs(program: str, folder: Path) -> None:
     assert ended.stdout
 
 
-@pytest.mark.parametrize("program", programs(of_torch=True))
-def test_a_module_of_the_page_trains(program: str, folder: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
+@pytest.mark.parametrize("program", programs(of_a_model=True))
+def test_a_model_of_the_page_trains(program: str, folder: Path) -> None:
+    skip_without_frameworks(program)
     clicks.write(folder)
     Path("train.py").write_text(program)
     Path("job.toml").write_text(blocks("toml")[0])

@@ -25,6 +25,7 @@ import two_tower
 import trainyard.torch as ty
 from trainyard import toml
 from trainyard.torch.adapter import Adapter
+from trainyard.torch.tables import Tables
 
 PROGRAM = [sys.executable, "-W", "ignore", two_tower.__file__]
 DEADLINE_SECS = 120
@@ -149,15 +150,14 @@ def test_gradients_agree_with_finite_differences() -> None:
         assert numeric == pytest.approx(gradients[variable][place], abs=2e-3)
 
 
-class Lookup(ty.Module):
-    """An embedding, and nothing else."""
-
-    def __init__(self, combiner: str | None) -> None:
-        super().__init__()
-        self.lookup = ty.Embedding("a", 2, combiner=combiner)
+TABLE = np.array([[1.0, 2.0], [3.0, 5.0], [7.0, 11.0]], dtype=np.float32)
 
 
-TABLE = torch.tensor([[1.0, 2.0], [3.0, 5.0], [7.0, 11.0]])
+def looked_up(embedding: ty.Embedding, rows: int, found: Ids) -> Any:
+    """Returns what an embedding looks up in TABLE."""
+    tables = Tables([embedding])
+    loaded = tables.load([TABLE.reshape(-1).copy()], [found], rows)
+    return embedding(ty.Batch(rows, {}, {}, loaded))
 
 
 @pytest.mark.parametrize(
@@ -173,39 +173,109 @@ TABLE = torch.tensor([[1.0, 2.0], [3.0, 5.0], [7.0, 11.0]])
     ],
 )
 def test_combiners_are_those_of_tensorflow(combiner: str, weights: list[float] | None, expected: list[float]) -> None:
-    from trainyard.torch.adapter import _row_ids
-
-    module = Lookup(combiner)
-    batch = ty.Batch(2, {}, {})
     # The second row has no id.
-    batch.set_lookup(module.lookup, TABLE, _row_ids(ids([1, 2], [0, 2, 2], weights)))
-    found = module.lookup(batch).tolist()
+    found = looked_up(ty.Embedding("a", 2, combiner=combiner), 2, ids([1, 2], [0, 2, 2], weights)).tolist()
     assert found == [pytest.approx(expected, abs=1e-3), [0.0, 0.0]]
 
 
 def test_without_a_combiner_rows_are_padded_and_masked() -> None:
-    from trainyard.torch.adapter import _row_ids
-
-    module = Lookup(None)
-    batch = ty.Batch(3, {}, {})
-    batch.set_lookup(module.lookup, TABLE, _row_ids(ids([2, 0, 1], [0, 2, 2, 3])))
-    vectors, mask = module.lookup(batch)
+    vectors, mask = looked_up(ty.Embedding("a", 2, combiner=None), 3, ids([2, 0, 1], [0, 2, 2, 3]))
     assert vectors.tolist() == [[[7, 11], [1, 2]], [[0, 0], [0, 0]], [[3, 5], [0, 0]]]
     assert mask.tolist() == [[True, True], [False, False], [True, False]]
 
 
+def test_embeddings_of_one_dimension_are_looked_up_together_with_the_gradients_of_single_lookups() -> None:
+    draw = np.random.default_rng(4)
+    embeddings = [ty.Embedding(name, 3, table=table) for name, table in [("a", "t"), ("b", "u"), ("c", "t")]]
+    values = [draw.normal(size=size).astype(np.float32) for size in (12, 6)]
+    lookups = [ids([0, 3, 1, 3]), ids([1, 1, 0, 1]), ids([2, 0, 2, 2])]
+    factors = torch.tensor(draw.normal(size=(3, 4, 3)), dtype=torch.float32)
+
+    tables = Tables(embeddings)
+    loaded = tables.load(values, lookups, 4)
+    batch = ty.Batch(4, {}, {}, loaded)
+    together = [embedding(batch) for embedding in embeddings]
+    sum((factor * part).sum() for factor, part in zip(factors, together)).backward()
+    gradients = tables.gradients(loaded, values)
+
+    leaves = [torch.tensor(each.reshape(-1, 3), requires_grad=True) for each in values]
+    single = [torch.nn.functional.embedding(torch.tensor(found[0]), leaves[table]) for found, table in zip(lookups, (0, 1, 0))]
+    sum((factor * part).sum() for factor, part in zip(factors, single)).backward()
+    for one, other in zip(together, single):
+        assert torch.equal(one, other)
+    for gradient, leaf in zip(gradients, leaves):
+        assert leaf.grad is not None
+        assert gradient == pytest.approx(leaf.grad.reshape(-1).numpy(), abs=1e-6)
+
+
 class Normed(two_tower.Net):
-    """A module with running statistics."""
+    """A module with running statistics, and a constant."""
 
     def __init__(self, params: Any) -> None:
         super().__init__(params)
-        self.norm = torch.nn.BatchNorm1d(4)
+        self.norm = torch.nn.BatchNorm1d(1)
+        self.register_buffer("scale", torch.tensor([2.0, 3.0]))
+
+    def forward(self, batch: ty.Batch) -> torch.Tensor:
+        return super().forward(batch) + self.norm(batch["price"]).squeeze(1) * self.scale[0]
 
 
-def test_batch_norm_is_refused_with_a_remedy() -> None:
-    adapter = Adapter(Normed, None, json.dumps(SETTINGS))
-    with pytest.raises(ValueError, match=r"`norm.running_mean` would stay .* use LayerNorm"):
-        adapter.parameters(({"price": (0, 1)}, []), 1)
+def test_a_step_moves_the_statistics_of_batch_norm_on_the_servers() -> None:
+    adapter = Adapter(Normed, torch.nn.BCEWithLogitsLoss(reduction="none"), json.dumps(SETTINGS))
+    adapter.tables()
+    described = {each.name: each for each in adapter.parameters(({"price": (0, 1)}, []), 1)}
+    moving = {name for name, each in described.items() if each.moving}
+    assert moving == {"norm/running_mean", "norm/running_var"}
+    assert json.loads(described["norm/running_var"].initializer) == {"kind": "constant", "value": 1.0}
+    assert "scale" not in described
+    sizes = [4, 12, *(int(np.prod(each.shape)) for each in described.values())]
+    values = drawn(sizes)
+    values[-2][:] = 0.5
+    values[-1][:] = 2.0
+    numbers = np.array([0.2, 0.8], dtype=np.float32)
+    batch = (2, numbers, ([ids([0, 0]), ids([0, 1]), ids([2, 1, 0], [0, 2, 3])], []))
+    gradients = adapter.train(batch, values, np.array([0, 1], dtype=np.float32), None)[1]
+    # The momentum is 0.1. The mean of the batch is 0.5, and its unbiased variance 0.18.
+    assert gradients[-2] == pytest.approx([0.0], abs=1e-6)
+    assert gradients[-1] == pytest.approx([2.0 - (0.9 * 2.0 + 0.1 * 0.18)], abs=1e-6)
+
+
+class Counting(two_tower.Net):
+    """A module that changes a constant."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, batch: ty.Batch) -> torch.Tensor:
+        if self.training:
+            self.seen += 1
+        return super().forward(batch)
+
+
+def test_a_constant_that_a_step_changes_is_refused_with_a_remedy() -> None:
+    adapter = Adapter(Counting, torch.nn.BCEWithLogitsLoss(reduction="none"), json.dumps(SETTINGS))
+    adapter.parameters(({"price": (0, 1)}, []), 1)
+    batch = (2, np.zeros(2, dtype=np.float32), ([ids([0, 0]), ids([0, 1]), ids([2, 1, 0], [0, 2, 3])], []))
+    with pytest.raises(ValueError, match="changed the buffer `seen`.*is_moving_average"):
+        adapter.train(batch, drawn(SIZES), np.zeros(2, dtype=np.float32), None)
+
+
+def test_batch_norm_trains_on_a_cluster_and_predicts_with_its_statistics(job: Path) -> None:
+    program = job.parent / "normed.py"
+    program.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import torch, trainyard.torch as ty\n"
+        "from test_torch import Normed\n"
+        "if __name__ == '__main__':\n"
+        "    ty.main(Normed, loss=torch.nn.BCEWithLogitsLoss(reduction='none'))\n"
+    )
+    command = [sys.executable, "-W", "ignore", str(program), "up", str(job), "--cluster", "local:ps=1,worker=1"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECS, check=False)
+    assert ended.returncode == 0, ended.stderr
+    # With the initial statistics, mean 0 and variance 1, the module would be another one.
+    assert metrics(ended.stdout)["auc"] > 0.9
 
 
 def test_logits_of_another_width_are_refused_before_training() -> None:

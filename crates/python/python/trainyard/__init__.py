@@ -4,8 +4,9 @@
 """
 
 from trainyard._native import version as _version
+from trainyard.callbacks import Callback, Step
 from trainyard.run import JobError, evaluate, export, predict, train
 
 __version__ = _version()
 
-__all__ = ["JobError", "evaluate", "export", "predict", "train"]
+__all__ = ["Callback", "JobError", "Step", "evaluate", "export", "predict", "train"]

@@ -1,17 +1,14 @@
 """The command `trainyard`: `python -m trainyard`, or the script that the package installs."""
 
-import signal
-import sys
+from typing import NoReturn
 
-from trainyard.program import this_program
+from trainyard.program import run_to_exit, this_program
 
 
-def main() -> int:
-    """Runs the command line of this process, and returns its exit code."""
-    # The job handles an interrupt: it writes a checkpoint and ends. Python must not raise KeyboardInterrupt after it.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return this_program().run(sys.argv[1:])
+def main() -> NoReturn:
+    """Runs the command line of this process, and exits with its code."""
+    run_to_exit(this_program())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

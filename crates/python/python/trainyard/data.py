@@ -31,6 +31,7 @@ def csv(
     num_epochs: int | None = None,
     missing: Sequence[str] = (),
     bad_rows: str = "fail",
+    label_vocabulary: Sequence[str] | None = None,
 ) -> Reader:
     """Reads CSV files, with the columns of their first lines, or with `columns` if they have no such line.
 
@@ -44,13 +45,14 @@ def csv(
         num_epochs: Passes over the data. None: training reads for ever, and an evaluation once.
         missing: Texts that mean a missing value, besides the empty text.
         bad_rows: `fail`, or `skip` to leave out rows that cannot be read.
+        label_vocabulary: Texts of the classes, for a model that is given none: the label is the place in the list.
     """
     shared = {
         "format": "csv",
         "columns": None if columns is None else list(columns),
         "missing": list(missing) or None,
         "bad_rows": bad_rows,
-        "label": {"column": label, "positive": positive},
+        "label": {"column": label, "positive": positive, "vocabulary": label_vocabulary and list(label_vocabulary)},
     }
     return _reader(shared, files, batch_size, shuffle, num_epochs)
 

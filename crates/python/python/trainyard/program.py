@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from trainyard import _native
+
+if TYPE_CHECKING:
+    from trainyard.adapter import Adapter
+    from trainyard.callbacks import Callbacks
+
+
+class Runner(Protocol):
+    """Runs command lines in this process."""
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Runs the command line with these arguments, and returns its exit code."""
+        ...
 
 
 @dataclass(frozen=True)
 class Program:
-    """A command that begins this program once more."""
+    """A command that begins this program once more, for the premade models."""
 
     file: str
     """The interpreter."""
@@ -24,6 +38,50 @@ class Program:
         """Runs the command line with these arguments, and returns its exit code."""
         refuse_fork()
         return _native.run_command(self, list(arguments))
+
+
+@dataclass(frozen=True)
+class ObservedProgram:
+    """A program for the premade models, whose runs call callbacks."""
+
+    program: Program
+    callbacks: Callbacks
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Runs the command line with these arguments, and returns its exit code."""
+        refuse_fork()
+        return _within(self.callbacks, lambda: _native.run_command(self.program, list(arguments), self.callbacks))
+
+
+@dataclass(frozen=True)
+class ModelProgram:
+    """A program for a model in Python."""
+
+    program: Program
+    build: Callable[[str], Adapter]
+    """Builds the model of a job, which is JSON."""
+    callbacks: Callbacks | None = None
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Runs the command line with these arguments, and returns its exit code."""
+        refuse_fork()
+        return _within(self.callbacks, lambda: _native.run_module(self.program, list(arguments), self._built))
+
+    def _built(self, job: str) -> Adapter:
+        adapter = self.build(job)
+        adapter.callbacks = self.callbacks
+        return adapter
+
+
+def _within(callbacks: Callbacks | None, run: Callable[[], int]) -> int:
+    """Runs between the begin and the end of callbacks."""
+    if callbacks is None:
+        return run()
+    callbacks.begin()
+    code = run()
+    if code == 0:
+        callbacks.end()
+    return code
 
 
 def refuse_fork() -> None:
@@ -54,3 +112,10 @@ def this_program() -> Program:
     if os.path.isfile(script) and os.path.basename(script) != "__main__.py":
         return Program(sys.executable, [script])
     return PACKAGE
+
+
+def run_to_exit(runner: Runner) -> NoReturn:
+    """Runs the command line of this process, and exits with its code."""
+    # The job handles an interrupt: it writes a checkpoint and ends. Python must not raise KeyboardInterrupt after it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(runner.run(sys.argv[1:]))

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Union
 
 from trainyard import toml
-from trainyard.program import PACKAGE
+from trainyard.callbacks import Callback, Callbacks
+from trainyard.program import PACKAGE, ObservedProgram, Runner
 
 Job = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 """A job file, or the same tables and keys as a dictionary."""
@@ -29,26 +30,40 @@ class JobError(Exception):
         self.exit_code = exit_code
 
 
-def train(job: Job, *, model_dir: str | None = None, settings: Sequence[str] = ()) -> dict[str, Any]:
+def train(
+    job: Job,
+    *,
+    model_dir: str | None = None,
+    settings: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
+    runner: Runner | None = None,
+) -> dict[str, Any]:
     """Trains, evaluates and exports in this process, and returns the report of the run.
 
-    `settings` change keys of the job, as `--set` does: `["train.max_steps=1000"]`. An interrupt ends training with a
-    checkpoint, and is raised here after it.
+    `settings` change keys of the job, as `--set` does: `["train.max_steps=1000"]`. `callbacks` receive its events. An
+    interrupt ends training with a checkpoint, and is raised here after it. `runner` is the program of a model in Python,
+    which has callbacks of its own.
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        run("train", job, model_dir=model_dir, settings=settings, further=["--report", str(report)])
+        further = ["--report", str(report)]
+        run("train", job, model_dir=model_dir, settings=settings, further=further, runner=runner or _observed(callbacks))
         return dict(json.loads(report.read_text()))
 
 
 def evaluate(
-    job: Job, *, model_dir: str | None = None, settings: Sequence[str] = (), step: int | None = None
+    job: Job,
+    *,
+    model_dir: str | None = None,
+    settings: Sequence[str] = (),
+    step: int | None = None,
+    runner: Runner = PACKAGE,
 ) -> dict[str, float]:
     """Scores a checkpoint, by default the newest, and returns its metrics."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "metrics.json")
         further = ["--format", "json", "--output", str(output), *_of_step(step)]
-        run("evaluate", job, model_dir=model_dir, settings=settings, further=further)
+        run("evaluate", job, model_dir=model_dir, settings=settings, further=further, runner=runner)
         return dict(json.loads(output.read_text())["metrics"])
 
 
@@ -59,6 +74,7 @@ def predict(
     settings: Sequence[str] = (),
     input: Sequence[str] = (),
     step: int | None = None,
+    runner: Runner = PACKAGE,
 ) -> Iterator[dict[str, Any]]:
     """Yields the predictions of a checkpoint, one dictionary per record.
 
@@ -69,7 +85,7 @@ def predict(
         further = ["--output", str(output), *_of_step(step)]
         if input:
             further += ["--input", *input]
-        run("predict", job, model_dir=model_dir, settings=settings, further=further)
+        run("predict", job, model_dir=model_dir, settings=settings, further=further, runner=runner)
         with output.open() as lines:
             for line in lines:
                 yield json.loads(line)
@@ -84,7 +100,13 @@ def export(
 
 
 def run(
-    command: str, job: Job, *, model_dir: str | None = None, settings: Sequence[str] = (), further: Sequence[str] = ()
+    command: str,
+    job: Job,
+    *,
+    model_dir: str | None = None,
+    settings: Sequence[str] = (),
+    further: Sequence[str] = (),
+    runner: Runner = PACKAGE,
 ) -> None:
     """Runs a command of the command line on a job in this process.
 
@@ -97,19 +119,19 @@ def run(
         if model_dir is not None:
             arguments += ["--model-dir", os.fspath(model_dir)]
         _handle_termination()
-        code = PACKAGE.run([*arguments, *further])
+        code = runner.run([*arguments, *further])
     if code != 0:
         raise JobError(command, code)
 
 
-def run_task(job: Job) -> None:
+def run_task(job: Job, runner: Runner = PACKAGE) -> None:
     """Runs the task that TF_CONFIG names to the end of the job.
 
     Raises JobError if the task fails.
     """
     with job_file(job) as path:
         _handle_termination()
-        code = PACKAGE.run(["run", "--job", path])
+        code = runner.run(["run", "--job", path])
     if code != 0:
         raise JobError("run", code)
 
@@ -124,6 +146,11 @@ def job_file(job: Job) -> Iterator[str]:
         path = Path(folder, "job.toml")
         path.write_text(toml.dumps(job))
         yield str(path)
+
+
+def _observed(callbacks: Sequence[Callback]) -> Runner:
+    observed = Callbacks.of(callbacks)
+    return PACKAGE if observed is None else ObservedProgram(PACKAGE, observed)
 
 
 def _of_step(step: int | None) -> list[str]:

@@ -4,7 +4,10 @@ An estimator becomes a job, which runs through the same code as the command `tra
 `import trainyard.estimator as tf_estimator` takes the place of `tf.estimator`, and `trainyard.data` that of the input.
 """
 
+from trainyard import metrics
 from trainyard.estimator import feature_column, optimizers
+from trainyard.estimator.custom import Estimator
+from trainyard.estimator.estimator_spec import EstimatorSpec, ModeKeys
 from trainyard.estimator.exporter import BestExporter, FinalExporter, LatestExporter
 from trainyard.estimator.head import (
     BinaryClassHead,
@@ -13,6 +16,13 @@ from trainyard.estimator.head import (
     MultiLabelHead,
     PoissonRegressionHead,
     RegressionHead,
+)
+from trainyard.estimator.hooks import (
+    CheckpointSaverListener,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    StopAtStepHook,
 )
 from trainyard.estimator.premade import (
     BaselineClassifier,
@@ -24,7 +34,6 @@ from trainyard.estimator.premade import (
     DNNLinearCombinedEstimator,
     DNNLinearCombinedRegressor,
     DNNRegressor,
-    Estimator,
     LinearClassifier,
     LinearEstimator,
     LinearRegressor,
@@ -39,6 +48,7 @@ __all__ = [
     "BaselineRegressor",
     "BestExporter",
     "BinaryClassHead",
+    "CheckpointSaverListener",
     "DNNClassifier",
     "DNNEstimator",
     "DNNLinearCombinedClassifier",
@@ -46,6 +56,7 @@ __all__ = [
     "DNNLinearCombinedRegressor",
     "DNNRegressor",
     "Estimator",
+    "EstimatorSpec",
     "EvalSpec",
     "FinalExporter",
     "LatestExporter",
@@ -53,13 +64,19 @@ __all__ = [
     "LinearEstimator",
     "LinearRegressor",
     "LogisticRegressionHead",
+    "ModeKeys",
     "MultiClassHead",
     "MultiLabelHead",
     "PoissonRegressionHead",
     "RegressionHead",
     "RunConfig",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
+    "StopAtStepHook",
     "TrainSpec",
     "feature_column",
+    "metrics",
     "optimizers",
     "train_and_evaluate",
 ]

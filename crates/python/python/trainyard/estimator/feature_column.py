@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
@@ -213,6 +214,36 @@ def features(wide: Sequence[AnyColumn], deep: Sequence[AnyColumn]) -> list[dict[
             raise ValueError(f"dense layers read `{column.name}` in two forms: a job has one form for each feature")
         known["deep"] = form
     return list(found.values())
+
+
+def plain_features(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """Returns columns as the features of a custom model, without the form in which it reads them."""
+    found: dict[str, dict[str, Any]] = {}
+    for column in columns:
+        for each in (*column.parts, column):
+            found[each.name] = {"name": each.name, **{key: _plain(value) for key, value in each.keys}}
+    return list(found.values())
+
+
+def width(column: Column) -> int:
+    """Returns the numbers in a numeric column."""
+    return math.prod(dict(column.keys).get("shape", (1,)))
+
+
+def buckets(column: Column) -> int:
+    """Returns the number of ids of a column.
+
+    Raises ValueError if the column does not say it.
+    """
+    keys = dict(column.keys)
+    if keys["kind"] == "bucketized":
+        return len(keys["boundaries"]) + 1
+    if keys["kind"] == "vocabulary":
+        known = len(keys["values"]) if "values" in keys else keys.get("size")
+        if known is None:
+            raise ValueError(f"the column `{column.name}` must say vocabulary_size")
+        return int(known) + int(keys.get("oov_buckets", 0))
+    return int(keys["buckets"])
 
 
 def _cross_key(column: Column) -> str:

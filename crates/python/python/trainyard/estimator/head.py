@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from trainyard.estimator.estimator_spec import EstimatorSpec, ModeKeys
+from trainyard.estimator.optimizers import Choice, Optimizer, TrainOp, chosen
 
 SUM_OVER_BATCH_SIZE = "sum_over_batch_size"
 
@@ -16,6 +19,32 @@ class Head:
     keys: dict[str, Any]
     label_vocabulary: Sequence[str] | None = None
     weight_column: str | None = None
+
+    def create_estimator_spec(
+        self,
+        features: Any,
+        mode: str,
+        logits: Any,
+        labels: Any = None,
+        optimizer: Choice = None,
+        trainable_variables: Any = None,
+        train_op_fn: Callable[[Any], TrainOp] | None = None,
+        update_ops: Any = None,
+        regularization_losses: Any = None,
+    ) -> EstimatorSpec:
+        """Returns what a `model_fn` returns, with the loss, metrics and predictions of this head.
+
+        The head computes the loss of `logits` itself: `labels` and `trainable_variables` are not looked at.
+        """
+        if regularization_losses:
+            raise ValueError("regularization_losses must be None: give EstimatorSpec a loss of your own")
+        keys = chosen(optimizer, None, "")
+        train_op = None if keys is None else TrainOp(Optimizer(keys))
+        if train_op_fn is not None:
+            train_op = train_op_fn(None)
+        if mode == ModeKeys.TRAIN and train_op is None:
+            raise ValueError("optimizer or train_op_fn must be given in training")
+        return EstimatorSpec(mode, train_op=train_op, head=self, logits=logits)
 
 
 def reduction(loss_reduction: Any) -> str:

@@ -13,6 +13,19 @@ class Optimizer:
 
     keys: dict[str, Any]
 
+    def minimize(self, loss: Any, global_step: Any = None, var_list: None = None) -> TrainOp:
+        """Returns the training operation of a `model_fn`: this optimizer updates all variables."""
+        if var_list is not None:
+            raise ValueError("var_list must be None: one optimizer updates all variables")
+        return TrainOp(self)
+
+
+@dataclass(frozen=True)
+class TrainOp:
+    """The training operation of a `model_fn`: the update of all variables, which the parameter servers do."""
+
+    optimizer: Optimizer
+
 
 Choice = Union[str, Optimizer, Callable[[], Optimizer], None]
 

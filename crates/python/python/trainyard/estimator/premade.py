@@ -2,185 +2,25 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainyard import run
+from trainyard.estimator.base import BaseEstimator
 from trainyard.estimator.feature_column import AnyColumn, features
 from trainyard.estimator.head import Head, reduction
-from trainyard.estimator.input import InputFn, read
 from trainyard.estimator.optimizers import Choice, chosen
 from trainyard.estimator.run_config import RunConfig
-from trainyard.estimator.spec import refuse_hooks
 
 LINEAR_FTRL = {"kind": "ftrl", "learning_rate": 0.2}
 """Default of `Linear*`: the text `Ftrl` there means this rate."""
 
 
-class Estimator:
-    """A model, its features and its run."""
+class Premade(BaseEstimator):
+    """A premade estimator."""
 
-    def __init__(
-        self,
-        kind: str,
-        keys: Mapping[str, Any],
-        columns: Sequence[dict[str, Any]],
-        *,
-        model_dir: str | None = None,
-        config: RunConfig | None = None,
-        label_vocabulary: Sequence[str] | None = None,
-        weight_column: str | None = None,
-        warm_start_from: str | None = None,
-    ) -> None:
+    def __init__(self, kind: str, keys: Mapping[str, Any], columns: Sequence[dict[str, Any]], **others: Any) -> None:
         """Describes an estimator of a kind of `[model]`."""
-        self.config = config or RunConfig()
-        folder = model_dir or self.config.model_dir
-        if folder and self.config.model_dir and folder != self.config.model_dir:
-            raise ValueError(
-                f"model_dir must be that of config, given {folder!r} and {self.config.model_dir!r}"
-            )
-        self.model_dir = str(folder or tempfile.mkdtemp(prefix="trainyard-"))
-        self._model = {"kind": kind, "defaults": "tensorflow2", **keys}
-        self._features = columns
-        self._vocabulary = label_vocabulary
-        self._weight_column = weight_column
-        self._warm_start_from = warm_start_from
-
-    def job(self, train: InputFn | None, evaluate: InputFn | None, scratch: Path) -> dict[str, Any]:
-        """Returns the job of these inputs. Batches in memory become files in `scratch`.
-
-        Raises ValueError if the inputs have different columns or labels.
-        """
-        readers = {
-            part: read(input_fn, scratch / f"{part}.csv")
-            for part, input_fn in (("train", train), ("eval", evaluate))
-            if input_fn is not None
-        }
-        shared = [dict(reader.shared) for reader in readers.values()]
-        if any(other != shared[0] for other in shared):
-            raise ValueError(
-                f"the inputs of training and evaluation must have one format, columns and label, given {shared[0]} and "
-                f"{shared[1]}"
-            )
-        label = {**shared[0]["label"], "vocabulary": self._vocabulary}
-        parts = {part: dict(reader.part) for part, reader in readers.items()}
-        # A job names the input of its training, even one that only evaluates.
-        parts.setdefault("train", dict(parts.get("eval", {})))
-        return {
-            "model_dir": self.model_dir,
-            "run": self.config.keys(),
-            "input": {**shared[0], "label": label, "weight_column": self._weight_column, **parts},
-            "feature": list(self._features),
-            "model": dict(self._model),
-            # A job has an end, even one that only evaluates.
-            "train": {"max_steps": 1},
-        }
-
-    def train(
-        self,
-        input_fn: InputFn,
-        hooks: Sequence[Any] | None = None,
-        steps: int | None = None,
-        max_steps: int | None = None,
-        saving_listeners: Any = None,
-    ) -> Estimator:
-        """Trains for `steps` more steps, to `max_steps`, or to the end of the input."""
-        refuse_hooks(hooks)
-        if steps is not None and max_steps is not None:
-            raise ValueError("steps and max_steps exclude each other, given both")
-        with tempfile.TemporaryDirectory() as folder:
-            job = self.job(input_fn, None, Path(folder))
-            end = max_steps if steps is None else self._global_step() + steps
-            job["train"] = {"max_steps": end, "warm_start": self._warm_start()}
-            run.train(job)
-        return self
-
-    def evaluate(
-        self,
-        input_fn: InputFn,
-        steps: int | None = None,
-        hooks: Sequence[Any] | None = None,
-        checkpoint_path: str | None = None,
-        name: str | None = None,
-    ) -> dict[str, float]:
-        """Scores the newest checkpoint, and returns its metrics with the global step."""
-        refuse_hooks(hooks)
-        _refuse_checkpoint(checkpoint_path)
-        with tempfile.TemporaryDirectory() as folder:
-            job = self.job(None, input_fn, Path(folder))
-            job["eval"] = {"steps": steps}
-            return {**run.evaluate(job), "global_step": self._global_step()}
-
-    def predict(
-        self,
-        input_fn: InputFn,
-        predict_keys: str | Sequence[str] | None = None,
-        hooks: Sequence[Any] | None = None,
-        checkpoint_path: str | None = None,
-        yield_single_examples: bool = True,
-    ) -> Iterator[dict[str, Any]]:
-        """Yields the predictions of each record, as arrays by TensorFlow's keys."""
-        import numpy as np
-
-        refuse_hooks(hooks)
-        _refuse_checkpoint(checkpoint_path)
-        if not yield_single_examples:
-            raise ValueError("yield_single_examples must be True: predictions come one record at a time")
-        wanted = None if predict_keys is None else {predict_keys} if isinstance(predict_keys, str) else set(predict_keys)
-        with tempfile.TemporaryDirectory() as folder:
-            job = self.job(None, input_fn, Path(folder))
-            for row in run.predict(job):
-                chosen_keys = (key for key in row if wanted is None or key in wanted)
-                yield {key: np.asarray(row[key]) for key in chosen_keys}
-
-    def export_saved_model(
-        self, export_dir_base: str, serving_input_receiver_fn: Any = None, assets_extra: Any = None
-    ) -> str:
-        """Exports the newest checkpoint as a SavedModel, and returns its folder.
-
-        The receiver function is not called: the export reads the columns of the job.
-        """
-        job = self._without_input()
-        run.export(job, export_dir_base, format="saved_model")
-        return str(max(Path(export_dir_base).iterdir(), key=lambda path: path.name))
-
-    def latest_checkpoint(self) -> str | None:
-        """Returns the newest checkpoint, or None."""
-        checkpoints = [path for path in Path(self.model_dir).glob("model.ckpt-*") if path.is_dir()]
-        newest = max(checkpoints, key=_step, default=None)
-        return None if newest is None else str(newest)
-
-    def warm_start(self) -> dict[str, Any] | None:
-        """Returns the key `train.warm_start`."""
-        return self._warm_start()
-
-    def _warm_start(self) -> dict[str, Any] | None:
-        return None if self._warm_start_from is None else {"from": self._warm_start_from}
-
-    def _global_step(self) -> int:
-        newest = self.latest_checkpoint()
-        return 0 if newest is None else _step(Path(newest))
-
-    def _without_input(self) -> dict[str, Any]:
-        none = {"files": ["none"], "batch_size": 1}
-        return {
-            "model_dir": self.model_dir,
-            "input": {"label": {"column": "label", "vocabulary": self._vocabulary}, "train": none},
-            "feature": list(self._features),
-            "model": dict(self._model),
-            "train": {"max_steps": 1},
-        }
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.removeprefix("model.ckpt-").split(".")[0])
-
-
-def _refuse_checkpoint(path: str | None) -> None:
-    if path is not None:
-        raise ValueError("checkpoint_path must be None: the newest checkpoint of model_dir is read")
+        super().__init__({"kind": kind, "defaults": "tensorflow2", **keys}, columns, **others)
 
 
 def _wide(columns: Sequence[AnyColumn]) -> list[dict[str, Any]]:
@@ -221,7 +61,7 @@ def _dnn_keys(
     }
 
 
-class LinearClassifier(Estimator):
+class LinearClassifier(Premade):
     """A linear model of classes (`tf.estimator.LinearClassifier`)."""
 
     def __init__(
@@ -255,7 +95,7 @@ class LinearClassifier(Estimator):
         )
 
 
-class LinearRegressor(Estimator):
+class LinearRegressor(Premade):
     """A linear model of numbers (`tf.estimator.LinearRegressor`)."""
 
     def __init__(
@@ -287,7 +127,7 @@ class LinearRegressor(Estimator):
         )
 
 
-class DNNClassifier(Estimator):
+class DNNClassifier(Premade):
     """Dense layers for classes (`tf.estimator.DNNClassifier`)."""
 
     def __init__(
@@ -323,7 +163,7 @@ class DNNClassifier(Estimator):
         )
 
 
-class DNNRegressor(Estimator):
+class DNNRegressor(Premade):
     """Dense layers for numbers (`tf.estimator.DNNRegressor`)."""
 
     def __init__(
@@ -357,7 +197,7 @@ class DNNRegressor(Estimator):
         )
 
 
-class DNNLinearCombinedClassifier(Estimator):
+class DNNLinearCombinedClassifier(Premade):
     """Wide and deep, for classes (`tf.estimator.DNNLinearCombinedClassifier`)."""
 
     def __init__(
@@ -398,7 +238,7 @@ class DNNLinearCombinedClassifier(Estimator):
         )
 
 
-class DNNLinearCombinedRegressor(Estimator):
+class DNNLinearCombinedRegressor(Premade):
     """Wide and deep, for numbers (`tf.estimator.DNNLinearCombinedRegressor`)."""
 
     def __init__(
@@ -437,7 +277,7 @@ class DNNLinearCombinedRegressor(Estimator):
         )
 
 
-class BaselineClassifier(Estimator):
+class BaselineClassifier(Premade):
     """Predicts the shares of the classes (`tf.estimator.BaselineClassifier`)."""
 
     def __init__(
@@ -461,7 +301,7 @@ class BaselineClassifier(Estimator):
         )
 
 
-class BaselineRegressor(Estimator):
+class BaselineRegressor(Premade):
     """Predicts the mean (`tf.estimator.BaselineRegressor`)."""
 
     def __init__(
@@ -476,7 +316,7 @@ class BaselineRegressor(Estimator):
         super().__init__("baseline_regressor", keys, [], model_dir=model_dir, config=config, weight_column=weight_column)
 
 
-class BaselineEstimator(Estimator):
+class BaselineEstimator(Premade):
     """Ignores the features, with a head (`tf.estimator.BaselineEstimator`)."""
 
     def __init__(
@@ -486,7 +326,7 @@ class BaselineEstimator(Estimator):
         super().__init__("baseline_estimator", keys, [], model_dir=model_dir, config=config, **_of_head(head))
 
 
-class LinearEstimator(Estimator):
+class LinearEstimator(Premade):
     """A linear model with a head (`tf.estimator.LinearEstimator`)."""
 
     def __init__(
@@ -515,7 +355,7 @@ class LinearEstimator(Estimator):
         )
 
 
-class DNNEstimator(Estimator):
+class DNNEstimator(Premade):
     """Dense layers with a head (`tf.estimator.DNNEstimator`)."""
 
     def __init__(
@@ -543,7 +383,7 @@ class DNNEstimator(Estimator):
         )
 
 
-class DNNLinearCombinedEstimator(Estimator):
+class DNNLinearCombinedEstimator(Premade):
     """Wide and deep, with a head (`tf.estimator.DNNLinearCombinedEstimator`)."""
 
     def __init__(

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainyard.callbacks import Callback
+from trainyard.estimator.hooks import callbacks_of
 from trainyard.estimator.input import InputFn
 
 
@@ -16,12 +18,16 @@ class TrainSpec:
     input_fn: InputFn
     max_steps: int | None = None
     hooks: Sequence[Any] | None = None
-    saving_listeners: Any = None
+    saving_listeners: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.max_steps is not None and self.max_steps <= 0:
             raise ValueError(f"max_steps must be > 0, given {self.max_steps}")
-        refuse_hooks(self.hooks)
+        self.callbacks()
+
+    def callbacks(self) -> list[Callback]:
+        """Returns the hooks and listeners."""
+        return callbacks_of(self.hooks, self.saving_listeners)
 
 
 @dataclass(frozen=True)
@@ -39,19 +45,14 @@ class EvalSpec:
     def __post_init__(self) -> None:
         if self.steps is not None and self.steps <= 0:
             raise ValueError(f"steps must be > 0, given {self.steps}")
-        refuse_hooks(self.hooks)
+        self.callbacks()
+
+    def callbacks(self) -> list[Callback]:
+        """Returns the hooks. A `trainyard.Callback` receives evaluations; other hooks receive steps, which these have not."""
+        return callbacks_of(self.hooks)
 
     def exporter_list(self) -> list[Any]:
         """Returns the exporters, of which there may be one, several or none."""
         if self.exporters is None:
             return []
         return list(self.exporters) if isinstance(self.exporters, (list, tuple)) else [self.exporters]
-
-
-def refuse_hooks(hooks: Sequence[Any] | None) -> None:
-    """Raises ValueError if there are hooks."""
-    if hooks:
-        raise ValueError(
-            f"hooks must be empty, given {len(hooks)}: the key train.early_stopping of a job stops early, and summaries "
-            "and checkpoints are keys of RunConfig"
-        )

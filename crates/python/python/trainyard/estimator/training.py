@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import run
-from trainyard.estimator.premade import Estimator
+from trainyard.estimator.base import BaseEstimator
 from trainyard.estimator.spec import EvalSpec, TrainSpec
 
 
 def train_and_evaluate(
-    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
+    estimator: BaseEstimator, train_spec: TrainSpec, eval_spec: EvalSpec
 ) -> tuple[dict[str, Any], None] | None:
     """Trains and evaluates, alone or as the task that TF_CONFIG names.
 
     Alone, returns the metrics of the last evaluation, with the global step. As a task, ends with the job, and returns
     None.
     """
+    runner = estimator.runner([*train_spec.callbacks(), *eval_spec.callbacks()])
     with tempfile.TemporaryDirectory() as folder:
         job = estimator.job(train_spec.input_fn, eval_spec.input_fn, Path(folder))
         job["train"] = {"max_steps": train_spec.max_steps, "warm_start": estimator.warm_start()}
@@ -31,9 +32,9 @@ def train_and_evaluate(
         }
         job["exporter"] = [exporter.keys() for exporter in eval_spec.exporter_list()]
         if _is_task(os.environ.get("TF_CONFIG")):
-            run.run_task(job)
+            run.run_task(job, runner)
             return None
-        report = run.train(job)
+        report = run.train(job, runner=runner)
     return {**report["eval"], "global_step": report["global_step"]}, None
 
 

@@ -1,4 +1,4 @@
-"""The object that the native part calls: it puts a batch and values into a module, and takes gradients out."""
+"""Modules of PyTorch as models: puts a batch and values into a module, and takes gradients out."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainyard.torch.batch import Batch, RowIds
-from trainyard.torch.embedding import Embedding, Lookup
+from trainyard import adapter
+from trainyard.adapter import Array, Ids, Input, Lookup, Parameter, Predictions, Shown
+from trainyard.metrics import Sums
+from trainyard.torch.batch import Batch
+from trainyard.torch.embedding import Embedding
 from trainyard.torch.module import Module
-from trainyard.torch.parameters import Parameter, Parameters, flat
+from trainyard.torch.parameters import Parameters
+from trainyard.torch.tables import LoadedTables, Tables, row_ids
 
-Array = np.ndarray[Any, Any]
-Ids = tuple[Array, "Array | None", "Array | None"]
-Input = tuple[int, Array, tuple[list[Ids], list[Ids]]]
-"""Rows, numbers, and the ids of embeddings and of other features."""
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 MULTI_CLASS = "multi_class"
+BUILD_ROWS = 2
+"""Rows of the batch of zeros that gives lazy layers their shapes."""
 
 
-class Adapter:
+class Adapter(adapter.Adapter):
     """A module in a process of a job."""
 
     def __init__(self, build: Callable[[Mapping[str, Any]], Module], loss: Loss | None, job: str) -> None:
@@ -41,15 +43,13 @@ class Adapter:
         self._loss = loss
         self._sums = settings["model"]["loss_reduction"] == "sum"
         self._head = settings["model"]["head"]
-        self._embeddings = [each for each in self._module.modules() if isinstance(each, Embedding)]
-        names = list(dict.fromkeys(each.described.table for each in self._embeddings))
-        self._tables = {name: place for place, name in enumerate(names)}
-        self._dimensions = {each.described.table: each.described.dimension for each in self._embeddings}
+        self._tables = Tables(self._embeddings())
+        self._loaded: LoadedTables | None = None
+        self._values: Sequence[Array] = []
         self._numbers: dict[str, tuple[int, int]] = {}
         self._ids: list[str] = []
         self._units = 1
         self._parameters: Parameters | None = None
-        self._vectors: list[torch.Tensor] = []
         self._logits: torch.Tensor | None = None
 
     @property
@@ -59,38 +59,31 @@ class Adapter:
 
     def tables(self) -> list[Lookup]:
         """Returns the embeddings, whose tables are the first variables."""
-        return [each.described for each in self._embeddings]
+        return [each.described for each in self._embeddings()]
 
-    def parameters(self, shown: tuple[dict[str, tuple[int, int]], list[str]], units: int) -> list[Parameter]:
+    def parameters(self, shown: Shown, units: int) -> list[Parameter]:
         """Learns the columns and the width of the logits, and returns the parameters, the further variables.
 
-        A batch of two rows of zeros passes through the module, which gives lazy layers their shapes.
+        A batch of zeros passes through the module, which gives lazy layers their shapes.
         """
         self._numbers, self._ids = shown
         self._units = units
-        rows = 2
         width = max((begin + count for begin, count in self._numbers.values()), default=0)
-        ids: Ids = (np.zeros(rows, dtype=np.int64), None, None)
-        lookups = ([ids] * len(self._embeddings), [ids] * len(self._ids))
-        values = [np.zeros(dimension, dtype=np.float32) for dimension in self._dimensions.values()]
-        batch = self._batch((rows, np.zeros(rows * width, dtype=np.float32), lookups), values)
+        ids: Ids = (np.zeros(BUILD_ROWS, dtype=np.int64), None, None)
+        lookups = ([ids] * len(self._embeddings()), [ids] * len(self._ids))
+        values = [np.zeros(dimension, dtype=np.float32) for dimension in self._tables.dimensions]
+        numbers = np.zeros(BUILD_ROWS * width, dtype=np.float32)
+        batch = self._batch((BUILD_ROWS, numbers, lookups), values)
         self._module.eval()
         with torch.no_grad():
-            self._checked(self._module(batch), rows)
+            self._build(batch)
         self._parameters = Parameters(self._module)
         return self._parameters.described
 
-    def infer(self, features: Input, values: Sequence[Array]) -> Array:
-        """Returns the logits, without what training alone does."""
-        self._module.eval()
-        with torch.no_grad():
-            return self._forward(features, values).contiguous().view(-1).numpy()
-
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
         """Returns the logits, and keeps what `backward` needs."""
-        self._module.train()
-        self._logits = self._forward(features, values)
-        return self._logits.detach().contiguous().view(-1).numpy()
+        self._logits = self._trained(features, values)
+        return _array(self._logits)
 
     def backward(self, delta: Array) -> list[Array]:
         """Returns the gradient of each variable, given that of the logits."""
@@ -106,15 +99,47 @@ class Adapter:
         """Returns the module's own loss, and the gradient of each variable."""
         if self._loss is None:
             raise RuntimeError("the module has no loss of its own")
+        logits = self._trained(features, values)
+        wanted = self._labels(labels)
+        losses = self._loss(logits, wanted if self._head == MULTI_CLASS else wanted.view(logits.shape))
+        return self._descended(self._reduced(losses, features[0], weights))
+
+    def evaluate(
+        self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None, sums: Sums
+    ) -> tuple[Array | None, dict[str, float]]:
+        """Returns the logits, and the module's own metrics of the batches so far."""
+        with torch.no_grad():
+            logits = self._inferred(features, values)
+            scores = sums.add(self._module.metrics(logits, self._labels(labels)))
+        return _array(logits), scores
+
+    def predict(self, features: Input, values: Sequence[Array]) -> Predictions:
+        """Returns the logits, without what training alone does."""
+        with torch.no_grad():
+            return _array(self._inferred(features, values))
+
+    def _embeddings(self) -> list[Embedding]:
+        return [each for each in self._module.modules() if isinstance(each, Embedding)]
+
+    def _build(self, batch: Batch) -> None:
+        """Calls the module with a batch of zeros."""
+        self._checked(self._module(batch), batch.rows)
+
+    def _trained(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
         self._module.train()
-        logits = self._forward(features, values)
+        return self._checked(self._module(self._loaded_batch(features, values)), features[0])
+
+    def _inferred(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
+        self._module.eval()
+        return self._checked(self._module(self._loaded_batch(features, values)), features[0])
+
+    def _labels(self, labels: Array) -> torch.Tensor:
+        """Returns labels as a tensor: whole numbers if they are one of several classes."""
         wanted = torch.from_numpy(labels)
-        if self._head == MULTI_CLASS:
-            wanted = wanted.long()
-        else:
-            wanted = wanted.view(logits.shape)
-        losses = self._loss(logits, wanted)
-        loss = self._reduced(losses, features[0], weights)
+        return wanted.long() if self._head == MULTI_CLASS else wanted
+
+    def _descended(self, loss: torch.Tensor) -> tuple[float, list[Array]]:
+        """Returns a loss, and its gradients."""
         loss.backward()
         return float(loss.detach()), self._gradients()
 
@@ -131,13 +156,6 @@ class Adapter:
             losses = losses * torch.from_numpy(weights).view(rows, *[1] * (losses.dim() - 1))
         return losses.sum() if self._sums else losses.sum() / losses.numel()
 
-    def _forward(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
-        batch = self._batch(features, values[: len(self._tables)])
-        if self._parameters is None:
-            raise RuntimeError("the columns of the module are not known")
-        self._parameters.load(values[len(self._tables) :])
-        return self._checked(self._module(batch), features[0])
-
     def _checked(self, logits: Any, rows: int) -> torch.Tensor:
         """Returns the logits as `[rows, units]`."""
         if isinstance(logits, torch.Tensor):
@@ -148,30 +166,27 @@ class Adapter:
         given = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise ValueError(f"forward must return logits of shape [{rows}, {self._units}], as the label needs, given {given}")
 
-    def _batch(self, features: Input, tables: Sequence[Array]) -> Batch:
-        rows, numbers, (lookups, ids) = features
-        matrix = torch.from_numpy(numbers).view(rows, -1)
-        columns = {name: matrix[:, begin : begin + width] for name, (begin, width) in self._numbers.items()}
-        batch = Batch(rows, columns, {name: _row_ids(each) for name, each in zip(self._ids, ids, strict=True)})
-        widths = self._dimensions.values()
-        self._vectors = [torch.from_numpy(table).view(-1, width) for table, width in zip(tables, widths, strict=True)]
-        for vectors in self._vectors:
-            vectors.requires_grad_()
-        for embedding, each in zip(self._embeddings, lookups, strict=True):
-            batch.set_lookup(embedding, self._vectors[self._tables[embedding.described.table]], _row_ids(each))
-        return batch
-
-    def _gradients(self) -> list[Array]:
+    def _loaded_batch(self, features: Input, values: Sequence[Array]) -> Batch:
+        """Puts the parameters into the module, and returns the batch with the rows of its ids."""
         if self._parameters is None:
             raise RuntimeError("the columns of the module are not known")
-        tables = [flat(vectors.grad, vectors) for vectors in self._vectors]
-        return tables + self._parameters.gradients()
+        self._parameters.load(values[len(self._tables) :])
+        return self._batch(features, values[: len(self._tables)])
+
+    def _batch(self, features: Input, tables: Sequence[Array]) -> Batch:
+        rows, numbers, (lookups, ids) = features
+        matrix = torch.from_numpy(numbers).view(rows, numbers.size // max(rows, 1))
+        columns = {name: matrix[:, begin : begin + width] for name, (begin, width) in self._numbers.items()}
+        self._values = tables
+        self._loaded = self._tables.load(tables, lookups, rows)
+        others = {name: row_ids(each) for name, each in zip(self._ids, ids, strict=True)}
+        return Batch(rows, columns, others, self._loaded)
+
+    def _gradients(self) -> list[Array]:
+        if self._parameters is None or self._loaded is None:
+            raise RuntimeError("the columns of the module are not known")
+        return self._tables.gradients(self._loaded, self._values) + self._parameters.gradients()
 
 
-def _row_ids(ids: Ids) -> RowIds:
-    values, offsets, weights = ids
-    return RowIds(
-        torch.from_numpy(values),
-        None if offsets is None else torch.from_numpy(offsets),
-        None if weights is None else torch.from_numpy(weights),
-    )
+def _array(logits: torch.Tensor) -> Array:
+    return logits.detach().contiguous().view(-1).numpy()  # type: ignore[no-any-return]

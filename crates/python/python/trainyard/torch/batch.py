@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -20,6 +21,18 @@ class RowIds:
     """A weight for each value. None: all are 1."""
 
 
+class Vectors(Protocol):
+    """The vectors that the embeddings of a batch look up."""
+
+    def of_rows(self, embedding: torch.nn.Module) -> torch.Tensor | None:
+        """Returns `[rows, dimension]` if each row has one id without weight; otherwise None."""
+        ...
+
+    def of_ids(self, embedding: torch.nn.Module) -> tuple[torch.Tensor, RowIds]:
+        """Returns the vectors of all ids, `[ids, dimension]`, and the rows to which they belong."""
+        ...
+
+
 class Batch(Mapping[str, torch.Tensor]):
     """The features of a batch.
 
@@ -27,26 +40,32 @@ class Batch(Mapping[str, torch.Tensor]):
     feature that has no embedding, `[rows]`.
     """
 
-    def __init__(self, rows: int, numbers: Mapping[str, torch.Tensor], ids: Mapping[str, RowIds]) -> None:
+    def __init__(
+        self, rows: int, numbers: Mapping[str, torch.Tensor], ids: Mapping[str, RowIds], vectors: Vectors
+    ) -> None:
         self.rows = rows
+        self.vectors = vectors
         self._numbers = numbers
         self._ids = ids
-        self._lookups: dict[int, tuple[torch.Tensor, RowIds]] = {}
 
     def __getitem__(self, feature: str) -> torch.Tensor:
         if feature in self._numbers:
             return self._numbers[feature]
-        if feature not in self._ids:
-            raise KeyError(
-                f"`{feature}` is no feature of the batch: it has {', '.join(self) or 'none'}; "
-                "add a [[feature]] to the job, or an Embedding to the module"
-            )
-        ids = self._ids[feature]
+        ids = self.ids(feature)
         if ids.offsets is not None:
             raise ValueError(
                 f"`{feature}` must have one id in every row to be a tensor: look it up with an Embedding instead"
             )
         return ids.values
+
+    def ids(self, feature: str) -> RowIds:
+        """Returns the ids of a feature that has no embedding."""
+        if feature not in self._ids:
+            raise KeyError(
+                f"`{feature}` is no feature of the batch: it has {', '.join(self) or 'none'}; "
+                "add a [[feature]] to the job, or an Embedding to the module"
+            )
+        return self._ids[feature]
 
     def __iter__(self) -> Iterator[str]:
         yield from self._numbers
@@ -54,11 +73,3 @@ class Batch(Mapping[str, torch.Tensor]):
 
     def __len__(self) -> int:
         return len(self._numbers) + len(self._ids)
-
-    def set_lookup(self, embedding: torch.nn.Module, vectors: torch.Tensor, ids: RowIds) -> None:
-        """Gives an embedding the vectors that the batch needs, and their places."""
-        self._lookups[id(embedding)] = (vectors, ids)
-
-    def lookup(self, embedding: torch.nn.Module) -> tuple[torch.Tensor, RowIds]:
-        """Returns the vectors and places of an embedding."""
-        return self._lookups[id(embedding)]

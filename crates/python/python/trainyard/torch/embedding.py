@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 
 import torch
 
+from trainyard.adapter import Lookup
+from trainyard.optimizer import Optimizer
 from trainyard.torch.batch import Batch, RowIds
-from trainyard.torch.optimizer import Optimizer
+from trainyard.torch.rows import summed
 
 COMBINERS = ("mean", "sum", "sqrtn")
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """A description of an embedding for the servers."""
-
-    feature: str
-    table: str
-    dimension: int
-    rows_max: int
-    separator: str | None
-    initializer: str
-    optimizer: str | None
 
 
 class Embedding(torch.nn.Module):
@@ -79,11 +67,12 @@ class Embedding(torch.nn.Module):
 
     def forward(self, batch: Batch) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """Looks the ids of a batch up."""
-        vectors, ids = batch.lookup(self)
+        found = batch.vectors.of_rows(self)
+        if found is not None:
+            return found
+        vectors, ids = batch.vectors.of_ids(self)
         if self.combiner is None:
             return _padded(vectors, ids, batch.rows)
-        if ids.offsets is None and ids.weights is None:
-            return torch.nn.functional.embedding(ids.values, vectors)
         return _combined(vectors, ids, batch.rows, self.combiner)
 
     def extra_repr(self) -> str:
@@ -97,35 +86,34 @@ def _combined(vectors: torch.Tensor, ids: RowIds, rows: int, combiner: str) -> t
 
     The shares are those of `tf.nn.safe_embedding_lookup_sparse`.
     """
-    row_of_id = _row_of_id(ids, rows)
+    owners = row_of_id(ids, rows)
     weights = vectors.new_ones(len(ids.values)) if ids.weights is None else ids.weights
     if combiner != "sum":
         weights = torch.where(weights > 0, weights, torch.zeros_like(weights))
         of_row = vectors.new_zeros(rows)
-        of_row.index_add_(0, row_of_id, weights if combiner == "mean" else weights * weights)
+        of_row.index_add_(0, owners, weights if combiner == "mean" else weights * weights)
         divisor = of_row if combiner == "mean" else of_row.sqrt()
-        weights = weights / divisor.clamp_min(1e-30)[row_of_id]
-    shares = torch.nn.functional.embedding(ids.values, vectors) * weights.unsqueeze(1)
-    return vectors.new_zeros(rows, vectors.shape[1]).index_add(0, row_of_id, shares)
+        weights = weights / divisor.clamp_min(1e-30)[owners]
+    return summed(vectors * weights.unsqueeze(1), owners, rows)
 
 
 def _padded(vectors: torch.Tensor, ids: RowIds, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the vectors of each row, filled up with 0, and a mask that is true at vectors."""
     if ids.offsets is None:
-        found = torch.nn.functional.embedding(ids.values, vectors).unsqueeze(1)
-        return found, torch.ones(rows, 1, dtype=torch.bool)
-    row_of_id = _row_of_id(ids, rows)
+        return vectors.unsqueeze(1), torch.ones(rows, 1, dtype=torch.bool)
+    owners = row_of_id(ids, rows)
     counts = ids.offsets[1:] - ids.offsets[:-1]
     length = max(int(counts.max()) if rows else 0, 1)
-    column = torch.arange(len(ids.values)) - ids.offsets[:-1][row_of_id]
-    found = torch.nn.functional.embedding(ids.values, vectors)
-    out = vectors.new_zeros(rows, length, vectors.shape[1]).index_put((row_of_id, column), found)
+    column = torch.arange(len(ids.values)) - ids.offsets[:-1][owners]
+    # Each vector has a place of its own, so that the sums are the vectors.
+    out = summed(vectors, owners * length + column, rows * length).view(rows, length, vectors.shape[1])
     mask = torch.zeros(rows, length, dtype=torch.bool)
-    mask[row_of_id, column] = True
+    mask[owners, column] = True
     return out, mask
 
 
-def _row_of_id(ids: RowIds, rows: int) -> torch.Tensor:
+def row_of_id(ids: RowIds, rows: int) -> torch.Tensor:
+    """Returns the row to which each id belongs."""
     if ids.offsets is None:
         return torch.arange(rows)
     return torch.repeat_interleave(torch.arange(rows), ids.offsets[1:] - ids.offsets[:-1])

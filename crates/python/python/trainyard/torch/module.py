@@ -7,7 +7,10 @@ from typing import Any
 
 import torch
 
-from trainyard.torch.optimizer import Optimizer
+from trainyard.metrics import Metric
+from trainyard.optimizer import Optimizer
+
+_Normalization = torch.nn.modules.batchnorm._NormBase
 
 
 class Module(torch.nn.Module):
@@ -29,3 +32,16 @@ class Module(torch.nn.Module):
     def optimizer(self, name: str) -> Optimizer | None:
         """Returns the optimizer of a parameter, or None for that of the job, `[model.optimizer]`."""
         return None
+
+    def is_moving_average(self, name: str) -> bool:
+        """Returns whether training changes a buffer. The statistics of BatchNorm are such buffers.
+
+        A step of each process moves it on the servers by as much as it moved in the module. All other buffers are
+        constants.
+        """
+        path, _, last = name.rpartition(".")
+        return isinstance(self.get_submodule(path), _Normalization) and last != "num_batches_tracked"
+
+    def metrics(self, logits: torch.Tensor, labels: torch.Tensor) -> Mapping[str, Metric]:
+        """Returns metrics of a batch, besides those of the head: `{"error": trainyard.metrics.mean(...)}`."""
+        return {}

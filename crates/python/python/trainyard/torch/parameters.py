@@ -11,32 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainyard.torch.module import Module
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A description of a parameter for the servers."""
-
-    name: str
-    shape: list[int]
-    initializer: str
-    optimizer: str | None
+from trainyard.adapter import Array, Parameter
+from trainyard.torch.module import Module, _Normalization
 
 
 class Parameters:
-    """The trained parameters of a module, in the order of `named_parameters()`."""
+    """The trained parameters of a module, in the order of `named_parameters()`, and then its moving averages."""
 
     def __init__(self, module: Module) -> None:
         """Lists the parameters.
 
         Raises ValueError if the module keeps values that would stay in one process.
         """
-        for name, _ in module.named_buffers():
-            raise ValueError(
-                f"the buffer `{name}` would stay in the process that computes it, as the statistics of BatchNorm do: "
-                "use LayerNorm or GroupNorm, or compute the value in forward()"
-            )
         for name, parameter in module.named_parameters():
             if not parameter.requires_grad:
                 raise ValueError(
@@ -48,6 +34,12 @@ class Parameters:
         named = dict(module.named_parameters())
         self._parameters = list(named.values())
         self._shapes = [tuple(parameter.shape) for parameter in self._parameters]
+        self._moving = [
+            _MovingAverage.of(module, name) for name, _ in module.named_buffers() if module.is_moving_average(name)
+        ]
+        moving = {each.name for each in self._moving}
+        self._constants = [_Constant(name, buffer) for name, buffer in module.named_buffers() if name not in moving]
+        _check_normalizations(module)
         self.described = [
             Parameter(
                 name=name.replace(".", "/"),
@@ -57,19 +49,89 @@ class Parameters:
             )
             for name, parameter in named.items()
         ]
+        self.described += [each.described(module) for each in self._moving]
 
-    def load(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
+    def load(self, values: Sequence[Array]) -> None:
         """Sets the parameters. The module uses the memory of the arrays."""
-        for parameter, shape, array in zip(self._parameters, self._shapes, values, strict=True):
+        count = len(self._parameters)
+        for parameter, shape, array in zip(self._parameters, self._shapes, values[:count], strict=True):
             parameter.data = torch.from_numpy(array).view(shape)
             parameter.grad = None
+        for average, array in zip(self._moving, values[count:], strict=True):
+            average.load(array)
 
-    def gradients(self) -> list[np.ndarray[Any, Any]]:
-        """Returns the gradients, in the memory that PyTorch wrote them to; 0 if the loss does not depend on one."""
-        return [flat(parameter.grad, parameter) for parameter in self._parameters]
+    def gradients(self) -> list[Array]:
+        """Returns the gradients, in the memory that PyTorch wrote them to; 0 if the loss does not depend on one.
+
+        Raises ValueError if the step has changed a constant.
+        """
+        for constant in self._constants:
+            constant.check()
+        gradients = [flat(parameter.grad, parameter) for parameter in self._parameters]
+        return gradients + [average.fall() for average in self._moving]
 
 
-def flat(gradient: torch.Tensor | None, like: torch.Tensor) -> np.ndarray[Any, Any]:
+@dataclass
+class _MovingAverage:
+    """A buffer that is a variable."""
+
+    name: str
+    owner: torch.nn.Module
+    attribute: str
+    before: Array
+
+    @classmethod
+    def of(cls, module: Module, name: str) -> _MovingAverage:
+        path, _, attribute = name.rpartition(".")
+        found = cls(name, module.get_submodule(path), attribute, np.zeros(0, dtype=np.float32))
+        if found.buffer.dtype != torch.float32:
+            raise ValueError(f"the moving average `{name}` must be float32, given {found.buffer.dtype}")
+        return found
+
+    @property
+    def buffer(self) -> torch.Tensor:
+        buffer = getattr(self.owner, self.attribute)
+        assert isinstance(buffer, torch.Tensor)
+        return buffer
+
+    def described(self, module: Module) -> Parameter:
+        return Parameter(
+            name=self.name.replace(".", "/"),
+            shape=list(self.buffer.shape),
+            initializer=json.dumps(_initial_average(module, self.name, self.buffer)),
+            optimizer=None,
+            moving=True,
+        )
+
+    def load(self, values: Array) -> None:
+        """Sets the buffer. The module changes the memory of the array."""
+        self.before = values.copy()
+        setattr(self.owner, self.attribute, torch.from_numpy(values).view(self.buffer.shape))
+
+    def fall(self) -> Array:
+        """Returns by how much the step has lowered the values."""
+        return self.before - self.buffer.detach().contiguous().view(-1).numpy()
+
+
+class _Constant:
+    """A buffer that no step may change, because the change would stay in one process."""
+
+    def __init__(self, name: str, buffer: torch.Tensor) -> None:
+        self._name = name
+        self._buffer = buffer
+        self._version = buffer._version
+        # BatchNorm counts its batches here, and uses the count only without a momentum.
+        self._may_count = name.rpartition(".")[2] == "num_batches_tracked"
+
+    def check(self) -> None:
+        if self._buffer._version != self._version and not self._may_count:
+            raise ValueError(
+                f"the step has changed the buffer `{self._name}`, and the change would stay in this process: return True "
+                "for it from Module.is_moving_average, or compute the value in forward()"
+            )
+
+
+def flat(gradient: torch.Tensor | None, like: torch.Tensor) -> Array:
     """Returns a gradient as a flat array, zeros if there is none."""
     if gradient is None:
         return np.zeros(like.numel(), dtype=np.float32)
@@ -78,9 +140,28 @@ def flat(gradient: torch.Tensor | None, like: torch.Tensor) -> np.ndarray[Any, A
     return gradient.detach().contiguous().view(-1).numpy()
 
 
+def _check_normalizations(module: Module) -> None:
+    for name, each in module.named_modules():
+        if isinstance(each, _Normalization) and each.track_running_stats and each.momentum is None:
+            raise ValueError(
+                f"`{name}` must have a momentum: without it, its statistics depend on how many batches one process has seen"
+            )
+
+
 def _optimizer(module: Module, name: str) -> str | None:
     own = module.optimizer(name)
     return None if own is None else own.to_json()
+
+
+def _initial_average(module: Module, name: str, buffer: torch.Tensor) -> dict[str, Any]:
+    """Returns the rule of a moving average's initial values."""
+    chosen = module.initializer(name, tuple(buffer.shape))
+    if chosen is not None:
+        return dict(chosen)
+    constant = _constant(buffer)
+    if constant is None:
+        raise ValueError(f"the moving average `{name}` must begin with one number: return its rule from Module.initializer")
+    return constant
 
 
 def _initializer(module: Module, name: str, parameter: torch.Tensor) -> dict[str, Any]:
@@ -97,12 +178,20 @@ def _initializer(module: Module, name: str, parameter: torch.Tensor) -> dict[str
         return {"kind": "uniform", "low": -bound, "high": bound}
     if isinstance(owner, torch.nn.Embedding):
         return {"kind": "truncated_normal", "stddev": 1.0}
-    first = parameter.detach().flatten()
-    if first.numel() and bool((first == first[0]).all()):
-        return {"kind": "constant", "value": float(first[0])}
+    constant = _constant(parameter)
+    if constant is not None:
+        return constant
     if parameter.dim() >= 2:
         return {"kind": "glorot_uniform"}
     raise ValueError(
         f"the initial values of the parameter `{name}` are drawn in each process anew: return their rule from "
         "Module.initializer"
     )
+
+
+def _constant(values: torch.Tensor) -> dict[str, Any] | None:
+    """Returns the rule of values that are all equal, or None if they differ."""
+    first = values.detach().flatten()
+    if first.numel() and bool((first == first[0]).all()):
+        return {"kind": "constant", "value": float(first[0])}
+    return None

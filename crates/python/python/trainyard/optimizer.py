@@ -1,4 +1,4 @@
-"""Optimizers of tables. They run on the parameter servers; names and defaults are TensorFlow's."""
+"""Optimizers of tables and parameters. They run on the parameter servers; names and defaults are TensorFlow's."""
 
 from __future__ import annotations
 

@@ -1,0 +1,106 @@
+"""The interface between the native part and a model in Python: arrays of numpy in, arrays out.
+
+The native part reads and transforms batches, talks to the parameter servers, and calls an `Adapter` with a batch and the
+values that the batch needs. Each framework has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+
+from trainyard.callbacks import Callbacks
+from trainyard.metrics import Sums
+
+Array = np.ndarray[Any, Any]
+Ids = tuple[Array, "Array | None", "Array | None"]
+"""Values, offsets of rows, weights. Without offsets, each row has one value; without weights, all are 1."""
+Input = tuple[int, Array, tuple[list[Ids], list[Ids]]]
+"""Rows, numbers, and the ids of embeddings and of other features. The ids of an embedding are places in its table."""
+Shown = tuple[dict[str, tuple[int, int]], list[str]]
+"""First column and width of each numeric feature, and the names of the other features that no embedding looks up."""
+Predictions = Union[Array, dict[str, Any]]
+"""Logits, from which the head of the job predicts; or flat arrays and lists of texts by their keys."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A description of an embedding for the servers."""
+
+    feature: str
+    table: str
+    dimension: int
+    rows_max: int
+    separator: str | None
+    initializer: str
+    optimizer: str | None
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A description of a dense variable for the servers."""
+
+    name: str
+    shape: list[int]
+    initializer: str
+    optimizer: str | None
+    moving: bool = False
+    """It is a moving average: no optimizer moves it, and its "gradient" is how far it falls in a step."""
+
+
+class Adapter:
+    """A model in a process of a job.
+
+    The values of a step, and its gradients, are flat arrays: one for each table, then one for each parameter. The array
+    of a table holds the rows that the batch names.
+    """
+
+    callbacks: Callbacks | None = None
+    """Receives the events of the run."""
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether the model computes its own training loss, instead of the head of the job."""
+        return False
+
+    def tables(self) -> list[Lookup]:
+        """Returns the embeddings, whose tables are the first variables."""
+        raise NotImplementedError
+
+    def parameters(self, shown: Shown, units: int) -> list[Parameter]:
+        """Learns the columns and the width of the logits, and returns the dense variables."""
+        raise NotImplementedError
+
+    def forward(self, features: Input, values: Sequence[Array]) -> Array:
+        """Returns the logits, and keeps what `backward` needs. Called if the head computes the loss."""
+        raise NotImplementedError
+
+    def backward(self, delta: Array) -> list[Array]:
+        """Returns the gradient of each variable, given that of the logits."""
+        raise NotImplementedError
+
+    def train(
+        self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None
+    ) -> tuple[float, list[Array]]:
+        """Returns the model's own loss, and the gradient of each variable. Called if the model computes the loss."""
+        raise NotImplementedError
+
+    def metrics(self) -> Sums:
+        """Returns empty sums of the model's own metrics."""
+        return Sums()
+
+    def evaluate(
+        self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None, sums: Sums
+    ) -> tuple[Array | None, dict[str, float]]:
+        """Returns the logits, and the model's own metrics of the batches so far.
+
+        Without logits, the metrics of the head are left out.
+        """
+        raise NotImplementedError
+
+    def predict(self, features: Input, values: Sequence[Array]) -> Predictions:
+        """Returns the logits or predictions of a batch without labels."""
+        raise NotImplementedError

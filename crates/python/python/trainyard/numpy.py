@@ -1,0 +1,347 @@
+"""Models whose gradients are written by hand, over arrays of numpy.
+
+    class Net(tn.Model):
+        def __init__(self, params):
+            self.user = tn.Embedding("user_id", 4)
+            self.weights = tn.Variable("weights", [5])
+            super().__init__([self.user], [self.weights])
+
+        def logits(self, batch, values): ...
+
+        def gradients(self, batch, values, delta): ...
+
+`trainyard.torch` and `trainyard.jax` are the same without a backward pass of one's own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Union
+
+import numpy as np
+
+from trainyard import _native, adapter
+from trainyard.adapter import Array, Ids, Input, Lookup, Parameter, Predictions, Shown
+from trainyard.callbacks import Callback, Callbacks
+from trainyard.metrics import Metric, Sums
+from trainyard.optimizer import SGD, Adagrad, Adam, Ftrl, Optimizer
+from trainyard.program import ModelProgram, run_to_exit, this_program
+
+__all__ = [
+    "SGD", "Adagrad", "Adam", "Batch", "Embedding", "Ftrl", "Metric", "Model", "Optimizer", "Places", "Values", "Variable",
+    "main", "program",
+]  # fmt: skip
+
+COMBINERS = ("mean", "sum", "sqrtn")
+BUILD_ROWS = 2
+"""Rows of the batch of zeros that shows the shape of the logits."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A dense variable. Without `initializer`, matrices begin with Glorot's values, and vectors with 0."""
+
+    name: str
+    shape: Sequence[int]
+    initializer: Mapping[str, Any] | None = None
+    optimizer: Optimizer | None = None
+
+    def described(self) -> Parameter:
+        """Returns the description for the servers."""
+        rule = self.initializer or {"kind": "glorot_uniform" if len(self.shape) > 1 else "zeros"}
+        optimizer = None if self.optimizer is None else self.optimizer.to_json()
+        return Parameter(self.name, list(self.shape), json.dumps(rule), optimizer)
+
+
+class Embedding:
+    """A lookup of the ids of a feature: the vectors of each row, combined."""
+
+    def __init__(
+        self,
+        feature: str,
+        dimension: int,
+        *,
+        table: str | None = None,
+        combiner: str = "mean",
+        optimizer: Optimizer | None = None,
+        stddev: float | None = None,
+        rows_max: int = 1_000_000,
+        separator: str | None = None,
+    ) -> None:
+        """Describes a lookup, as `trainyard.torch.Embedding` does."""
+        if combiner not in COMBINERS:
+            raise ValueError(f"combiner must be one of {', '.join(COMBINERS)}, given {combiner!r}")
+        if dimension < 1:
+            raise ValueError(f"dimension must be >= 1, given {dimension}")
+        deviation = 1 / math.sqrt(dimension) if stddev is None else stddev
+        self.combiner = combiner
+        self.described = Lookup(
+            feature=feature,
+            table=table or feature,
+            dimension=dimension,
+            rows_max=rows_max,
+            separator=separator,
+            initializer=json.dumps({"kind": "truncated_normal", "stddev": deviation}),
+            optimizer=None if optimizer is None else optimizer.to_json(),
+        )
+
+    def forward(self, batch: Batch, values: Values) -> Array:
+        """Returns the combined vectors of each row, `[rows, dimension]`. A row without ids is 0."""
+        places = batch.places(self)
+        vectors = values[self.described.table][places.ids] * places.shares[:, None]
+        return _summed(vectors, places.rows, batch.rows)
+
+    def backward(self, batch: Batch, values: Values, delta: Array) -> Array:
+        """Returns the gradient of the table's rows, given that of the combined vectors."""
+        places = batch.places(self)
+        rows = delta[places.rows] * places.shares[:, None]
+        return _summed(rows, places.ids, len(values[self.described.table]))
+
+
+@dataclass(frozen=True)
+class Places:
+    """The ids of an embedding: row of the table, row of the batch and share of each."""
+
+    ids: Array
+    rows: Array
+    shares: Array
+
+
+class Values(Mapping[str, Array]):
+    """The values of a step: those of variables, and the rows of tables that the batch names."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+
+    def __getitem__(self, name: Union[str, Variable, Embedding]) -> Array:
+        if isinstance(name, Variable):
+            name = name.name
+        elif isinstance(name, Embedding):
+            name = name.described.table
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+class Batch(Mapping[str, Array]):
+    """The features of a batch: `batch["price"]` are numbers, `[rows, width]`."""
+
+    def __init__(self, rows: int, numbers: Mapping[str, Array], ids: Mapping[str, Ids], lookups: Mapping[int, Ids]) -> None:
+        self.rows = rows
+        self._numbers = numbers
+        self._ids = ids
+        self._lookups = lookups
+        self._places: dict[int, Places] = {}
+
+    def __getitem__(self, feature: str) -> Array:
+        if feature in self._numbers:
+            return self._numbers[feature]
+        values, offsets, _ = self.ids(feature)
+        if offsets is not None:
+            raise ValueError(f"`{feature}` must have one id in every row to be an array: look it up with an Embedding")
+        return values
+
+    def ids(self, feature: str) -> Ids:
+        """Returns values, offsets and weights of a feature that has no embedding."""
+        if feature not in self._ids:
+            raise KeyError(
+                f"`{feature}` is no feature of the batch: it has {', '.join(self) or 'none'}; "
+                "add a [[feature]] to the job, or an Embedding to the model"
+            )
+        return self._ids[feature]
+
+    def dense(self) -> dict[str, Array]:
+        """Returns the features that are arrays: numbers, and ids of which each row has one."""
+        single = {name: values for name, (values, offsets, _) in self._ids.items() if offsets is None}
+        return {**self._numbers, **single}
+
+    def places(self, embedding: Embedding) -> Places:
+        """Returns the ids of an embedding. Their shares are those of `tf.nn.safe_embedding_lookup_sparse`."""
+        key = id(embedding)
+        if key not in self._places:
+            self._places[key] = _places(self._lookups[key], self.rows, embedding.combiner)
+        return self._places[key]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._numbers
+        yield from self._ids
+
+    def __len__(self) -> int:
+        return len(self._numbers) + len(self._ids)
+
+
+class Model:
+    """A model over arrays. A subclass computes logits, and gradients from the gradient of the logits, or a loss of its own."""
+
+    has_loss = False
+    """The model computes its own training loss, by `loss`; otherwise the head of the job does."""
+
+    def __init__(self, embeddings: Sequence[Embedding], variables: Sequence[Variable]) -> None:
+        """Lists embeddings and variables."""
+        self.embeddings = list(embeddings)
+        self.variables = list(variables)
+
+    def logits(self, batch: Batch, values: Values) -> Array:
+        """Returns the logits: `[rows]` or `[rows, units]`."""
+        raise NotImplementedError
+
+    def gradients(self, batch: Batch, values: Values, delta: Array) -> Mapping[str, Array]:
+        """Returns the gradient of each variable and table by its name, given that of the logits. A missing one is 0."""
+        raise NotImplementedError
+
+    def loss(self, batch: Batch, values: Values, labels: Array, weights: Array | None) -> tuple[float, Mapping[str, Array]]:
+        """Returns the training loss of the batch, and the gradients. Called if `has_loss`."""
+        raise NotImplementedError
+
+    def metrics(self, logits: Array, labels: Array) -> Mapping[str, Metric]:
+        """Returns metrics of a batch, besides those of the head."""
+        return {}
+
+
+Build = Callable[[Mapping[str, Any]], Model]
+
+
+class Adapter(adapter.Adapter):
+    """A model in a process of a job."""
+
+    def __init__(self, build: Build, job: str) -> None:
+        """Builds the model of a job, which is JSON."""
+        self._model = build(json.loads(job)["model"])
+        if not isinstance(self._model, Model):
+            raise TypeError(f"a model must be a trainyard.numpy.Model, given a {type(self._model).__name__}")
+        tables = {each.described.table: each.described.dimension for each in self._model.embeddings}
+        self._shapes = {name: (-1, dimension) for name, dimension in tables.items()}
+        self._shapes |= {each.name: tuple(each.shape) for each in self._model.variables}
+        if len(self._shapes) < len(tables) + len(self._model.variables):
+            raise ValueError(f"tables and variables must have different names, given {', '.join(self._shapes)}")
+        self._numbers: dict[str, tuple[int, int]] = {}
+        self._ids: list[str] = []
+        self._units = 1
+        self._kept: tuple[Batch, Values, tuple[int, ...]] | None = None
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether the model computes its own training loss."""
+        return self._model.has_loss
+
+    def tables(self) -> list[Lookup]:
+        """Returns the embeddings, whose tables are the first variables."""
+        return [each.described for each in self._model.embeddings]
+
+    def parameters(self, shown: Shown, units: int) -> list[Parameter]:
+        """Learns the columns and the width of the logits, and returns the dense variables."""
+        self._numbers, self._ids = shown
+        self._units = units
+        width = max((begin + count for begin, count in self._numbers.values()), default=0)
+        ids: Ids = (np.zeros(BUILD_ROWS, dtype=np.int64), None, None)
+        lookups = ([ids] * len(self._model.embeddings), [ids] * len(self._ids))
+        values = [np.zeros(abs(math.prod(shape)), dtype=np.float32) for shape in self._shapes.values()]
+        self._logits((BUILD_ROWS, np.zeros(BUILD_ROWS * width, dtype=np.float32), lookups), values)
+        return [each.described() for each in self._model.variables]
+
+    def forward(self, features: Input, values: Sequence[Array]) -> Array:
+        """Returns the logits, and keeps what `backward` needs."""
+        return self._logits(features, values).reshape(-1)
+
+    def backward(self, delta: Array) -> list[Array]:
+        """Returns the gradient of each variable, given that of the logits."""
+        if self._kept is None:
+            raise RuntimeError("backward follows forward")
+        batch, values, shape = self._kept
+        return self._listed(self._model.gradients(batch, values, delta.reshape(shape)), values)
+
+    def train(
+        self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None
+    ) -> tuple[float, list[Array]]:
+        """Returns the model's own loss, and the gradient of each variable."""
+        batch, named = self._named(features, values)
+        loss, gradients = self._model.loss(batch, named, labels, weights)
+        return float(loss), self._listed(gradients, named)
+
+    def evaluate(
+        self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None, sums: Sums
+    ) -> tuple[Array | None, dict[str, float]]:
+        """Returns the logits, and the model's own metrics of the batches so far."""
+        logits = self._logits(features, values)
+        return logits.reshape(-1), sums.add(self._model.metrics(logits, labels))
+
+    def predict(self, features: Input, values: Sequence[Array]) -> Predictions:
+        """Returns the logits."""
+        return self._logits(features, values).reshape(-1)
+
+    def _logits(self, features: Input, values: Sequence[Array]) -> Array:
+        batch, named = self._named(features, values)
+        logits = np.ascontiguousarray(self._model.logits(batch, named), dtype=np.float32)
+        if logits.shape not in [(batch.rows, self._units), *([(batch.rows,)] if self._units == 1 else [])]:
+            raise ValueError(
+                f"logits must have the shape [{batch.rows}, {self._units}], as the label needs, given {list(logits.shape)}"
+            )
+        self._kept = (batch, named, logits.shape)
+        return logits
+
+    def _named(self, features: Input, values: Sequence[Array]) -> tuple[Batch, Values]:
+        rows, numbers, (lookups, ids) = features
+        matrix = numbers.reshape(rows, -1) if numbers.size else np.zeros((rows, 0), dtype=np.float32)
+        columns = {name: matrix[:, begin : begin + width] for name, (begin, width) in self._numbers.items()}
+        found = {id(embedding): each for embedding, each in zip(self._model.embeddings, lookups, strict=True)}
+        batch = Batch(rows, columns, dict(zip(self._ids, ids, strict=True)), found)
+        shaped = zip(self._shapes.items(), values, strict=True)
+        return batch, Values({name: array.reshape(shape) for (name, shape), array in shaped})
+
+    def _listed(self, gradients: Mapping[str, Array], values: Values) -> list[Array]:
+        """Returns gradients in the order of the variables."""
+        unknown = [name for name in gradients if name not in self._shapes]
+        if unknown:
+            raise ValueError(f"`{unknown[0]}` is neither a table nor a variable: the model has {', '.join(self._shapes)}")
+        listed = []
+        for name in self._shapes:
+            like = values[name]
+            gradient = np.ascontiguousarray(gradients.get(name, np.zeros_like(like)), dtype=np.float32)
+            if gradient.shape != like.shape:
+                raise ValueError(f"the gradient of `{name}` must have the shape {list(like.shape)}, given {list(gradient.shape)}")
+            listed.append(gradient.reshape(-1))
+        return listed
+
+
+def main(model: Build, *, callbacks: Sequence[Callback] = ()) -> NoReturn:
+    """Runs the command line of this process for a model, and exits with its code.
+
+    `model` is the class, or a function from the keys of `[model]` to a model.
+    """
+    run_to_exit(program(model, callbacks))
+
+
+def program(model: Build, callbacks: Sequence[Callback] = ()) -> ModelProgram:
+    """Returns the program of a model."""
+    return ModelProgram(this_program(), lambda job: Adapter(model, job), Callbacks.of(callbacks))
+
+
+def _places(ids: Ids, rows: int, combiner: str) -> Places:
+    values, offsets, weights = ids
+    if offsets is None:
+        row_of_id = np.arange(rows)
+    else:
+        row_of_id = np.repeat(np.arange(rows), np.diff(offsets))
+    shares = np.ones(len(values), dtype=np.float32) if weights is None else weights
+    if combiner != "sum":
+        shares = np.maximum(shares, 0)
+        of_row = np.bincount(row_of_id, shares if combiner == "mean" else shares * shares, rows)
+        divisor = of_row if combiner == "mean" else np.sqrt(of_row)
+        shares = (shares / np.maximum(divisor, 1e-30)[row_of_id]).astype(np.float32)
+    return Places(values, row_of_id, shares)
+
+
+def _summed(rows: Array, places: Array, count: int) -> Array:
+    """Returns `count` sums: row i is added to the sum at `places[i]`."""
+    width = rows.shape[1]
+    sums = np.zeros(count * width, dtype=np.float32)
+    flat = np.ascontiguousarray(rows, dtype=np.float32).reshape(-1)
+    _native.add_rows(np.ascontiguousarray(places, dtype=np.int64), flat, sums, width)
+    return sums.reshape(count, width)
