@@ -186,10 +186,11 @@ def test_without_a_combiner_rows_are_padded_and_masked() -> None:
 
 def test_embeddings_of_one_dimension_are_looked_up_together_with_the_gradients_of_single_lookups() -> None:
     draw = np.random.default_rng(4)
-    embeddings = [ty.Embedding(name, 3, table=table) for name, table in [("a", "t"), ("b", "u"), ("c", "t")]]
+    embeddings = [ty.Embedding(name, 3, table=table) for name, table in [("a", "t"), ("b", "u"), ("c", "t"), ("d", "u")]]
     values = [draw.normal(size=size).astype(np.float32) for size in (12, 6)]
-    lookups = [ids([0, 3, 1, 3]), ids([1, 1, 0, 1]), ids([2, 0, 2, 2])]
-    factors = torch.tensor(draw.normal(size=(3, 4, 3)), dtype=torch.float32)
+    # The second row has no id of the last embedding.
+    lookups = [ids([0, 3, 1, 3]), ids([1, 1, 0, 1]), ids([2, 0, 2, 2]), ids([1, 0, 1], [0, 1, 1, 2, 3])]
+    factors = torch.tensor(draw.normal(size=(4, 4, 3)), dtype=torch.float32)
 
     tables = Tables(embeddings)
     loaded = tables.load(values, lookups, 4)
@@ -199,7 +200,8 @@ def test_embeddings_of_one_dimension_are_looked_up_together_with_the_gradients_o
     gradients = tables.gradients(loaded, values)
 
     leaves = [torch.tensor(each.reshape(-1, 3), requires_grad=True) for each in values]
-    single = [torch.nn.functional.embedding(torch.tensor(found[0]), leaves[table]) for found, table in zip(lookups, (0, 1, 0))]
+    single = [torch.nn.functional.embedding(torch.tensor(found[0]), leaves[table]) for found, table in zip(lookups, (0, 1, 0, 1))]
+    single[3] = torch.cat([single[3][:1], torch.zeros(1, 3), single[3][1:]])
     sum((factor * part).sum() for factor, part in zip(factors, single)).backward()
     for one, other in zip(together, single):
         assert torch.equal(one, other)

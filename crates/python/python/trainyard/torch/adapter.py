@@ -126,12 +126,17 @@ class Adapter(adapter.Adapter):
         self._checked(self._module(batch), batch.rows)
 
     def _trained(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
-        self._module.train()
+        self._set_training(True)
         return self._checked(self._module(self._loaded_batch(features, values)), features[0])
 
     def _inferred(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
-        self._module.eval()
+        self._set_training(False)
         return self._checked(self._module(self._loaded_batch(features, values)), features[0])
+
+    def _set_training(self, is_training: bool) -> None:
+        """Sets the mode of the module, unless it has it: a visit of each submodule costs more than a small one computes."""
+        if self._module.training != is_training:
+            self._module.train(is_training)
 
     def _labels(self, labels: Array) -> torch.Tensor:
         """Returns labels as a tensor: whole numbers if they are one of several classes."""

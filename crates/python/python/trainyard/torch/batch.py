@@ -25,7 +25,7 @@ class Vectors(Protocol):
     """The vectors that the embeddings of a batch look up."""
 
     def of_rows(self, embedding: torch.nn.Module) -> torch.Tensor | None:
-        """Returns `[rows, dimension]` if each row has one id without weight; otherwise None."""
+        """Returns `[rows, dimension]` if each row has at most one id, without weight; otherwise None."""
         ...
 
     def of_ids(self, embedding: torch.nn.Module) -> tuple[torch.Tensor, RowIds]:

@@ -150,7 +150,7 @@ class FunctionAdapter(Adapter):
         return self._checked(self._called(features, values, None, ModeKeys.TRAIN).logits, features[0])
 
     def _called(self, features: Input, values: Sequence[Array], labels: Array | None, mode: str) -> EstimatorSpec:
-        self._layers.train(mode == ModeKeys.TRAIN)
+        self._set_training(mode == ModeKeys.TRAIN)
         batch = self._loaded_batch(features, values)
         wanted = None if labels is None else self._labels(labels)
         return _call(self._estimator, self._layers, batch, wanted, mode)

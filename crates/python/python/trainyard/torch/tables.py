@@ -1,7 +1,7 @@
 """The tables of a module's embeddings: values in, lookups, gradients out.
 
 A module may have many embeddings of few numbers, and each operation of PyTorch costs some microseconds. So all tables of
-one dimension are one leaf tensor, and the embeddings of it that have one id in each row are looked up together.
+one dimension are one leaf tensor, and its embeddings that have at most one id in each row are looked up together.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ class Tables:
             for place in members:
                 first[place] = begin
                 begin += values[place].size // dimension
-            parts = [values[place] for place in members]
-            joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            # The last row is the vector of a row without id.
+            joined = np.concatenate([*[values[place] for place in members], np.zeros(dimension, dtype=np.float32)])
             matrices[dimension] = torch.from_numpy(joined).view(-1, dimension).requires_grad_()
         loaded = LoadedTables(matrices, rows)
         for embedding, ids in zip(self._embeddings, lookups, strict=True):
-            described = embedding.described
-            loaded.add(embedding, described.dimension, first[self._place[described.table]], ids)
+            loaded.add(embedding, first[self._place[embedding.described.table]], ids)
         return loaded
 
     def gradients(self, loaded: LoadedTables, values: Sequence[Array]) -> list[Array]:
@@ -71,39 +70,46 @@ class Tables:
 
 
 class LoadedTables:
-    """The rows of a batch, one matrix for each dimension."""
+    """The rows of a batch, one matrix for each dimension. Its last row is 0."""
 
     def __init__(self, matrices: dict[int, torch.Tensor], rows: int) -> None:
         self.matrices = matrices
         self._rows = rows
-        self._single: dict[int, list[tuple[Embedding, Array, int]]] = {dimension: [] for dimension in matrices}
+        self._single: dict[int, list[tuple[Embedding, Ids, int]]] = {dimension: [] for dimension in matrices}
         self._others: dict[int, tuple[int, int, Ids]] = {}
         self._found: dict[int, torch.Tensor] = {}
 
-    def add(self, embedding: Embedding, dimension: int, first: int, ids: Ids) -> None:
+    def add(self, embedding: Embedding, first: int, ids: Ids) -> None:
         """Adds a lookup in the rows from `first` on."""
-        values, offsets, weights = ids
-        if offsets is None and weights is None and embedding.combiner is not None:
-            self._single[dimension].append((embedding, values, first))
+        dimension = embedding.described.dimension
+        if embedding.combiner is not None and _has_at_most_one(ids):
+            self._single[dimension].append((embedding, ids, first))
         else:
             self._others[id(embedding)] = (dimension, first, ids)
 
     def of_rows(self, embedding: torch.nn.Module) -> torch.Tensor | None:
-        """Returns `[rows, dimension]` if each row has one id without weight; otherwise None."""
+        """Returns `[rows, dimension]` if each row has at most one id, without weight; otherwise None."""
+        found = self._found.get(id(embedding))
+        if found is not None:
+            return found
         if id(embedding) in self._others:
             return None
-        if id(embedding) not in self._found:
-            assert isinstance(embedding, Embedding)
-            self._look_up(embedding.described.dimension)
+        assert isinstance(embedding, Embedding)
+        self._look_up(embedding.described.dimension)
         return self._found[id(embedding)]
 
     def _look_up(self, dimension: int) -> None:
         """Looks the ids of all embeddings of a dimension up at once."""
         single = self._single[dimension]
+        matrix = self.matrices[dimension]
         places = np.empty((len(single), self._rows), dtype=np.int64)
-        for line, (_, values, first) in zip(places, single, strict=True):
-            np.add(values, first, out=line)
-        found = looked_up(self.matrices[dimension], torch.from_numpy(places.reshape(-1)))
+        for line, (_, (values, offsets, _), first) in zip(places, single, strict=True):
+            if offsets is None:
+                np.add(values, first, out=line)
+            else:
+                line.fill(matrix.shape[0] - 1)
+                line[np.diff(offsets) == 1] = values + first
+        found = looked_up(matrix, torch.from_numpy(places.reshape(-1)))
         # The gradient of all parts is one operation.
         parts = found.view(len(single), self._rows, dimension).unbind(0)
         for (embedding, _, _), part in zip(single, parts, strict=True):
@@ -114,6 +120,12 @@ class LoadedTables:
         dimension, first, (values, offsets, weights) = self._others[id(embedding)]
         vectors = looked_up(self.matrices[dimension], torch.from_numpy(values + first))
         return vectors, row_ids((values, offsets, weights))
+
+
+def _has_at_most_one(ids: Ids) -> bool:
+    """Returns whether each row has at most one id, without weight: whatever the combiner is, it returns its vector."""
+    _, offsets, weights = ids
+    return weights is None and (offsets is None or bool((np.diff(offsets) <= 1).all()))
 
 
 def row_ids(ids: Ids) -> RowIds:
