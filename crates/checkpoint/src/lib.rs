@@ -12,6 +12,7 @@ mod error;
 mod flushing;
 mod manifest;
 mod manifest_file;
+mod mapped_values;
 mod origin;
 mod quarantine;
 mod reader;
@@ -28,6 +29,7 @@ pub use manifest::{
     Dtype, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TensorRecord, differences,
     misfit,
 };
+pub use mapped_values::MappedValues;
 pub use origin::{Origin, OriginLots};
 pub use quarantine::{latest, latest_good, set_aside};
 pub use reader::{Checkpoint, PartRead};

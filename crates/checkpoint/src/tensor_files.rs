@@ -15,7 +15,7 @@ use trainyard_storage::{File, Storage, is_remote};
 use trainyard_tensorflow_formats::tensor_bundle::{bf16_to_f32, f16_to_f32};
 use trainyard_variable::{DynamicRows, FirstRows, Idle, Initializer};
 
-use crate::Error;
+use crate::{Error, MappedValues};
 
 /// Extension of a file of named tensors.
 const SAFETENSORS: &str = "safetensors";
@@ -40,6 +40,9 @@ const VALUES_AT_ONCE: usize = 1 << 18;
 
 /// Number of rows of a dynamic table that are read at once.
 const ROWS_AT_ONCE: usize = 1 << 16;
+
+/// Bytes of one read while a tensor is verified.
+const VERIFY_BYTES: u64 = 1 << 20;
 
 /// Depth of nested folders that are searched for NumPy arrays.
 const DEPTH_MAX: usize = 8;
@@ -81,6 +84,8 @@ pub struct TensorFiles {
     path: PathBuf,
     tensors: BTreeMap<String, Tensor>,
     first_rows: BTreeMap<String, FirstRows>,
+    /// CRC-32C of the bytes of tensors, by their names.
+    checksums: BTreeMap<String, u32>,
     global_step: Option<u64>,
     job: Vec<String>,
 }
@@ -101,6 +106,10 @@ struct Described {
     shape: Vec<usize>,
     /// Rule of the values of ids without a row.
     others: Option<DescribedOthers>,
+    /// Checksum of the values. Exports of earlier releases lack it.
+    crc32c: Option<u32>,
+    /// Checksum of the ids of a dynamic table.
+    ids_crc32c: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -123,6 +132,7 @@ impl TensorFiles {
             path: path.to_owned(),
             tensors: BTreeMap::new(),
             first_rows: BTreeMap::new(),
+            checksums: BTreeMap::new(),
             global_step: None,
             job: Vec::new(),
         };
@@ -319,8 +329,13 @@ impl TensorFiles {
             name,
             shape,
             others,
+            crc32c,
+            ids_crc32c,
         } in description.variables
         {
+            let of_ids = ids_crc32c.map(|crc32c| (format!("{name}/ids"), crc32c));
+            let of_values = crc32c.map(|crc32c| (name.clone(), crc32c));
+            self.checksums.extend(of_values.into_iter().chain(of_ids));
             if let Some(DescribedOthers {
                 initializer,
                 seed,
@@ -380,6 +395,59 @@ impl TensorFiles {
     /// Returns the rule of the values of ids without a row, if the export stores it.
     pub fn first_rows(&self, variable: &str) -> Option<FirstRows> {
         self.first_rows.get(variable).cloned()
+    }
+
+    /// Maps the values of a variable. Returns nothing if they are no 32-bit floating-point numbers of a local file.
+    ///
+    /// # Errors
+    /// The file was cut, or cannot be mapped.
+    pub fn mapped(&self, variable: &str) -> Result<Option<MappedValues<f32>>, Error> {
+        match self.tensors.get(variable) {
+            Some(tensor) if tensor.kind == Kind::F32 => tensor.mapped(),
+            _ => Ok(None),
+        }
+    }
+
+    /// Maps the ids of a dynamic table, as [`TensorFiles::mapped`]. Whether they ascend is not checked.
+    ///
+    /// # Errors
+    /// The file was cut, or cannot be mapped.
+    pub fn mapped_ids(&self, variable: &str) -> Result<Option<MappedValues<u64>>, Error> {
+        self.ids(variable).map_or(Ok(None), Tensor::mapped)
+    }
+
+    /// Returns the names of the tensors that have a checksum.
+    pub fn checked(&self) -> impl Iterator<Item = &str> {
+        self.checksums.keys().map(String::as_str)
+    }
+
+    /// Reads the bytes of a tensor, and compares their checksum, if there is one.
+    ///
+    /// # Errors
+    /// The checksum differs, or the file was cut or cannot be read.
+    pub fn verify(&self, tensor: &str) -> Result<(), Error> {
+        let Some(expected) = self.checksums.get(tensor) else {
+            return Ok(());
+        };
+        let lacking = || Error::Lacking {
+            path: self.path.clone(),
+            tensor: tensor.to_owned(),
+        };
+        let found = self.tensors.get(tensor).ok_or_else(lacking)?;
+        let range = found.bytes();
+        let mut buffer = vec![0; VERIFY_BYTES.min(range.end - range.start) as usize];
+        let mut crc32c = 0;
+        for begin in range.clone().step_by(VERIFY_BYTES as usize) {
+            let part = &mut buffer[..(range.end - begin).min(VERIFY_BYTES) as usize];
+            let read = found.file.read_exact_at(begin, part);
+            read.map_err(Error::io("read", &found.path))?;
+            crc32c = crc32c::crc32c_append(crc32c, part);
+        }
+        if crc32c == *expected {
+            return Ok(());
+        }
+        let what = format!("{tensor}: crc32c {crc32c:08x}, expected {expected:08x}");
+        Err(Error::damaged(&found.path, what))
     }
 
     /// Reads `rows` of a variable into `out`.
@@ -452,6 +520,21 @@ impl TensorFiles {
 }
 
 impl Tensor {
+    /// Returns the place of the values in the file, which holds them: see [`TensorFiles::add`].
+    fn bytes(&self) -> Range<u64> {
+        let values: usize = self.shape.iter().product();
+        self.begin..self.begin + (values * self.kind.bytes()) as u64
+    }
+
+    fn mapped<T: bytemuck::AnyBitPattern>(&self) -> Result<Option<MappedValues<T>>, Error> {
+        if self.bytes().is_empty() {
+            return Ok(None);
+        }
+        let map = self.file.map(self.bytes());
+        let map = map.map_err(Error::io("map", &self.path))?;
+        Ok(map.and_then(MappedValues::of))
+    }
+
     /// Reads values from place `place` on, converted to `f32`.
     fn read(&self, place: usize, out: &mut [f32]) -> Result<(), Error> {
         let at = |place: usize| self.begin + place as u64 * self.kind.bytes() as u64;

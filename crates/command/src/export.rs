@@ -75,6 +75,7 @@ pub(crate) fn export(arguments: &Export, build: Build) -> Result<(), Vec<Diagnos
             hashed_as_ids: arguments.hashed_as_ids,
         };
         let scored = ScoredModel {
+            job: &job,
             model: &*model,
             checkpoint: &checkpoint,
             scores: &Scores::new(),

@@ -9,7 +9,7 @@ use trainyard_checkpoint::Checkpoint;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{AnyModel, HashedColumns, Scores};
 use trainyard_model_dir::{ModelDir, names, send, write_atomically};
-use trainyard_run_config::{ExportForm, ExportFormat};
+use trainyard_run_config::{ExportForm, ExportFormat, Job};
 use trainyard_variable::Values;
 
 use trainyard_tensorflow_formats::saved_model::VARIABLES;
@@ -20,9 +20,14 @@ use crate::saved_model;
 /// The file that describes the model.
 pub(crate) const DESCRIPTION: &str = "model.json";
 
+/// The file of the job, by which a server of predictions builds the model.
+const JOB: &str = "job.toml";
+
 /// A model, its values, and how good they are.
 #[derive(Clone, Copy)]
 pub struct ScoredModel<'a> {
+    /// The job of the model.
+    pub job: &'a Job,
     /// The model.
     pub model: &'a AnyModel,
     /// The values.
@@ -96,6 +101,7 @@ fn free_second(folder: &Path, unix_secs: u64) -> Result<u64, Diagnostic> {
 
 fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(), Diagnostic> {
     let ScoredModel {
+        job,
         model,
         checkpoint,
         scores,
@@ -164,6 +170,9 @@ fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(
     if !saved_model.is_null() {
         description["saved_model"] = saved_model;
     }
+    let path = folder.join(JOB);
+    let text = job.as_run().map_err(|error| failed(&path, error))?;
+    write_atomically(&path, text.as_bytes())?;
     write_atomically(
         &folder.join(DESCRIPTION),
         format!("{description:#}").as_bytes(),

@@ -87,11 +87,13 @@ impl<'a> Exported<'a> {
     pub(crate) fn describe(&self, checkpoint: &Checkpoint) -> serde_json::Value {
         let name = &self.spec.name;
         let shape = self.shape();
-        match self.ids {
-            None => json!({"name": name, "shape": shape}),
+        let crc32c = crc32c::crc32c(bytemuck::cast_slice(&self.values));
+        match &self.ids {
+            None => json!({"name": name, "shape": shape, "crc32c": crc32c}),
             // `others` describes the values that ids without a row read.
-            Some(_) => json!({
-                "name": name, "shape": shape, "ids": self.ids_name(),
+            Some(ids) => json!({
+                "name": name, "shape": shape, "crc32c": crc32c,
+                "ids": self.ids_name(), "ids_crc32c": crc32c::crc32c(bytemuck::cast_slice(ids)),
                 "others": checkpoint.first_rows(name).map(|first| {
                     json!({"initializer": first.initializer, "seed": first.seed, "shape": first.shape})
                 }),

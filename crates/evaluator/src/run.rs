@@ -436,6 +436,7 @@ impl Evaluation {
         let now = unix_secs();
         let mut exports = 0;
         let scored = ScoredModel {
+            job,
             model,
             checkpoint: &checkpoint,
             scores: &scores,

@@ -4,6 +4,7 @@
 //! the same values have equal answers, to the bit. It holds the parameters in memory, does not change, and serves any
 //! number of threads.
 
+mod array;
 mod file_predictions;
 mod parameters;
 mod predictor;

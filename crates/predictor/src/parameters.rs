@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trainyard_checkpoint::{Origin, misfit};
+use trainyard_checkpoint::{Origin, TensorFiles, misfit};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::AnyModel;
 use trainyard_variable::{Access, DynamicRows, InitialRows, Read, Reads, Values, VariableSpec};
+
+use crate::array::Array;
 
 /// All ids of a dynamic table.
 pub const ALL_IDS: std::ops::Range<u128> = 0..1 << 64;
@@ -40,7 +42,7 @@ impl Gathered {
 struct Variable {
     width: usize,
     /// Values of all rows, or of the held rows.
-    values: Vec<f32>,
+    values: Array<f32>,
     held: Option<Held>,
 }
 
@@ -48,13 +50,14 @@ struct Variable {
 #[derive(Debug)]
 struct Held {
     /// Held rows or ids, ascending.
-    rows: Vec<u64>,
+    rows: Array<u64>,
     /// Initial values that all other rows read, as in training.
     first: InitialRows,
 }
 
 impl Parameters {
-    /// Reads the parameters of a model from a checkpoint, an export, or files of other programs.
+    /// Reads the parameters of a model from a checkpoint, an export, or files of other programs. Tables of local tensor files
+    /// are mapped, and their rows are read when they are needed.
     ///
     /// # Errors
     /// The parameters belong to another model, or cannot be read.
@@ -76,13 +79,18 @@ impl Parameters {
         let read = variables.iter().map(|spec| {
             let name = spec.name.as_str();
             let width = spec.width();
+            if let Origin::Tensors(files) = origin
+                && let Some(variable) = Variable::mapped(files, spec)?
+            {
+                return Ok(variable);
+            }
             let first = origin.first_rows(name).map(InitialRows::of);
             let Some(first) = first.filter(|_| spec.access != Access::Whole) else {
                 let mut values = vec![0.0; spec.len()];
                 origin.read_rows(name, 0..spec.rows(), &mut values)?;
                 return Ok(Variable {
                     width,
-                    values,
+                    values: values.into(),
                     held: None,
                 });
             };
@@ -99,8 +107,11 @@ impl Parameters {
             };
             Ok(Variable {
                 width,
-                values,
-                held: Some(Held { rows, first }),
+                values: values.into(),
+                held: Some(Held {
+                    rows: rows.into(),
+                    first,
+                }),
             })
         });
         Ok(Self {
@@ -136,6 +147,33 @@ impl Parameters {
 }
 
 impl Variable {
+    /// Maps a table of tensor files. Returns nothing for a variable that every step reads whole, and for values that cannot
+    /// be mapped.
+    fn mapped(files: &TensorFiles, spec: &VariableSpec) -> Result<Option<Self>, Diagnostic> {
+        let name = spec.name.as_str();
+        if spec.access == Access::Whole {
+            return Ok(None);
+        }
+        let Some(values) = files.mapped(name)?.map(Array::Mapped) else {
+            return Ok(None);
+        };
+        let mut held = None;
+        if spec.dynamic().is_some() {
+            let first = files.first_rows(name).map(InitialRows::of);
+            let rows = files.mapped_ids(name)?.map(Array::Mapped);
+            let (Some(first), Some(rows)) = (first, rows) else {
+                return Ok(None);
+            };
+            held = Some(Held { rows, first });
+        }
+        let width = spec.width();
+        Ok(Some(Self {
+            width,
+            values,
+            held,
+        }))
+    }
+
     /// Appends the values of a row, or of an id.
     fn row(&self, row: u64, out: &mut Vec<f32>) {
         let place = match &self.held {
@@ -276,7 +314,7 @@ mod tests {
         let of = |value: f32| Parameters {
             variables: vec![Variable {
                 width: 1,
-                values: vec![value, value + 1.0],
+                values: vec![value, value + 1.0].into(),
                 held: None,
             }],
             identity: Arc::default(),

@@ -8,6 +8,7 @@ use trainyard_checkpoint::Origin;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Batch;
 use trainyard_model::{AnyModel, Own, Prediction};
+use trainyard_variable::Access;
 
 use crate::{Gathered, Parameters};
 
@@ -40,15 +41,23 @@ impl fmt::Debug for Workspace {
 }
 
 impl Predictor {
-    /// Reads all parameters of a model from a checkpoint, an export, or files of other programs, and compares the
-    /// checksums of a checkpoint.
+    /// Reads all parameters of a model from a checkpoint, an export, or files of other programs. Compares all checksums of a
+    /// checkpoint, and of an export those of the variables that every batch reads: its tables are mapped, and
+    /// [`trainyard_checkpoint::TensorFiles::verify`] compares theirs.
     ///
     /// # Errors
     /// The parameters belong to another model, are damaged, or cannot be read.
     pub fn open(origin: &Origin, model: Arc<AnyModel>) -> Result<Self, Diagnostic> {
         let parameters = Parameters::read(origin, &*model)?;
-        if let Origin::Own(checkpoint) = origin {
-            checkpoint.check_read()?;
+        match origin {
+            Origin::Own(checkpoint) => drop(checkpoint.check_read()?),
+            Origin::Tensors(files) => {
+                let variables = model.variables().iter();
+                for spec in variables.filter(|spec| spec.access == Access::Whole) {
+                    files.verify(&spec.name)?;
+                }
+            }
+            Origin::TensorFlow(_) => {}
         }
         Ok(Self { model, parameters })
     }

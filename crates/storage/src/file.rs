@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt as _;
 
 use bytes::Bytes;
 
-use crate::RANGES_AT_ONCE;
 use crate::read_ahead::ReadAhead;
+use crate::{Mapping, RANGES_AT_ONCE};
 
 /// Bytes of a range, when a read is split into ranges.
 const RANGE_BYTES: usize = 8 << 20;
@@ -44,6 +44,17 @@ impl File {
         match &self.0 {
             Source::Local(file) => Ok(file.metadata()?.len()),
             Source::Remote(file) => Ok(file.bytes()),
+        }
+    }
+
+    /// Maps bytes of a local file into memory. Returns nothing for a remote file.
+    ///
+    /// # Errors
+    /// The file ends before, or the system cannot map it.
+    pub fn map(&self, range: Range<u64>) -> std::io::Result<Option<Mapping>> {
+        match &self.0 {
+            Source::Local(file) => Mapping::of(file, range).map(Some),
+            Source::Remote(_) => Ok(None),
         }
     }
 

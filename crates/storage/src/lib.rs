@@ -19,6 +19,7 @@ mod file;
 #[cfg(feature = "hdfs")]
 mod hdfs;
 mod location;
+mod mapping;
 #[cfg(feature = "object-stores")]
 mod part;
 #[cfg(feature = "object-stores")]
@@ -43,6 +44,7 @@ pub use entry::{Entry, Stamp};
 pub use error::Error;
 pub use file::File;
 pub use location::{Location, is_remote};
+pub use mapping::Mapping;
 pub use scheme::Scheme;
 pub use storage::Storage;
 

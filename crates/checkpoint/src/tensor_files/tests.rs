@@ -171,3 +171,58 @@ fn damaged_files_are_refused_and_a_folder_without_any_is_none() {
             .contains("--format safetensors")
     );
 }
+
+#[test]
+fn a_table_is_mapped_and_a_flipped_bit_is_found_by_its_checksum() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let values: Vec<u8> = (0..6)
+        .flat_map(|value| (value as f32).to_le_bytes())
+        .collect();
+    let ids: Vec<u8> = [3_u64, 40, u64::MAX]
+        .iter()
+        .flat_map(|id| id.to_le_bytes())
+        .collect();
+    let write = |values: &[u8]| {
+        let table = TensorView::new(safetensors::Dtype::F32, vec![3, 2], values);
+        let named = TensorView::new(safetensors::Dtype::U64, vec![3], &ids);
+        let half = TensorView::new(safetensors::Dtype::F16, vec![1], &[0, 0x3c]);
+        let views = [
+            ("user", table.expect("a view")),
+            ("user/ids", named.expect("a view")),
+            ("half", half.expect("a view")),
+        ];
+        let path = folder.path().join("model.safetensors");
+        safetensors::serialize_to_file(views, None, &path).expect("there is room");
+    };
+    write(&values);
+    let described = serde_json::json!({"global_step": 1, "variables": [
+        {"name": "user", "shape": [3, 2], "crc32c": crc32c::crc32c(&values), "ids_crc32c": crc32c::crc32c(&ids)},
+        {"name": "half", "shape": [1]},
+    ]});
+    let path = folder.path().join("model.json");
+    std::fs::write(path, described.to_string()).expect("there is room");
+    let open = || {
+        let opened = TensorFiles::open(folder.path()).expect("it is read");
+        opened.expect("it is there")
+    };
+    let opened = open();
+    let mapped = opened.mapped("user").expect("it is mapped");
+    assert_eq!(*mapped.expect("a table"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    let mapped = opened.mapped_ids("user").expect("it is mapped");
+    assert_eq!(*mapped.expect("a table"), [3, 40, u64::MAX]);
+    let half = opened.mapped("half").expect("it is no error");
+    assert!(half.is_none(), "halves are converted, and not mapped");
+    assert_eq!(opened.checked().collect::<Vec<_>>(), ["user", "user/ids"]);
+    for name in ["user", "user/ids", "half"] {
+        opened.verify(name).expect("nothing has changed");
+    }
+    let mut flipped = values.clone();
+    flipped[9] ^= 4;
+    std::fs::remove_file(folder.path().join("model.safetensors")).expect("it is there");
+    write(&flipped);
+    let told = open()
+        .verify("user")
+        .expect_err("a bit differs")
+        .to_string();
+    assert!(told.contains("user: crc32c"), "{told}");
+}
