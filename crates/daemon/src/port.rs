@@ -7,6 +7,10 @@ use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::port_owner::port_owner;
 
+/// Most connections that wait to be accepted. A connection beyond them waits for its next attempt, a second and more; the
+/// default of the library, 128, is fewer than a burst of clients. The system may have a lower bound (`somaxconn`).
+const BACKLOG: i32 = 4096;
+
 /// Listens at a port (`host:port`).
 ///
 /// # Errors
@@ -17,7 +21,7 @@ pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
         .await
         .map(Iterator::collect::<Vec<SocketAddr>>);
     let listener = match found {
-        Ok(found) => TcpListener::bind(&found[..]).await,
+        Ok(found) => TcpListener::bind(&found[..]).await.and_then(with_backlog),
         // The address does not have the form `host:port`.
         Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(error),
         Err(error) => return Err(unknown(address, &error)),
@@ -59,6 +63,12 @@ pub(crate) async fn bind(address: &str) -> Result<TcpListener, Diagnostic> {
                 .help("stop the other program, or choose another port in the cluster file"),
         }
     })
+}
+
+/// Lets more connections wait to be accepted. A socket that listens may be told to listen again.
+fn with_backlog(listener: TcpListener) -> std::io::Result<TcpListener> {
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
 }
 
 /// Returns the error of an address whose name cannot be resolved.
@@ -113,5 +123,20 @@ mod tests {
                 "{lasting}"
             );
         }
+    }
+
+    /// A burst of clients connects before the first is accepted. Without room for them, the system drops their requests, and
+    /// they try again after a second.
+    #[tokio::test]
+    async fn a_burst_of_clients_is_connected_before_the_first_is_accepted() {
+        let listener = bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..400 {
+            let connected = tokio::net::TcpStream::connect(address);
+            let connected = tokio::time::timeout(std::time::Duration::from_secs(10), connected);
+            clients.push(connected.await.expect("in time").expect("a connection"));
+        }
+        assert_eq!(clients.len(), 400);
     }
 }
