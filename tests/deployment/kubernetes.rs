@@ -10,31 +10,46 @@ use trainyard_tests::{Need, Program, free_ports, program, write_job};
 
 use crate::deployment::{LIMIT, deploy, said};
 
-trial!(the_chart_is_rendered_to_what_kubernetes_and_the_program_take, needs Helm KubernetesSchemas);
-fn the_chart_is_rendered_to_what_kubernetes_and_the_program_take() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = folder.path().join("job.toml");
-    fs::write(&job, "model_dir = \"/srv/trainyard/model\"\n").expect("a job");
+/// Renders a chart, and checks the manifests against the schemas and the program.
+fn check_chart(folder: &Path, chart: &str, arguments: &[&str]) {
     let mut command = Command::new(Need::Helm.program());
-    command.args([
-        "template",
-        "census",
-        "--set",
-        "tls.secret=census-tls",
-        "--set-file",
-    ]);
-    let (fine, text) = said(
-        command
-            .arg(format!("job={}", job.display()))
-            .arg(deploy().join("kubernetes/chart")),
-    );
+    command.args(["template", "census"]).args(arguments);
+    let (fine, text) = said(command.arg(deploy().join("kubernetes").join(chart)));
     assert!(fine, "{text}");
-    let chart = folder.path().join("chart.yaml");
-    fs::write(&chart, text).expect("the manifests are written");
+    let rendered = folder.join("rendered.yaml");
+    fs::write(&rendered, text).expect("the manifests are written");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deployment/check.py");
     let mut command = Command::new(Need::KubernetesSchemas.program());
-    let (fine, text) = said(command.arg(&script).arg(program("trainyard")).arg(&chart));
+    command.arg(&script).arg(program("trainyard"));
+    let (fine, text) = said(command.arg(&rendered));
     assert!(fine, "{text}");
+}
+
+trial!(the_charts_are_rendered_to_what_kubernetes_and_the_program_take, needs Helm KubernetesSchemas);
+fn the_charts_are_rendered_to_what_kubernetes_and_the_program_take() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("there is room");
+        path.display().to_string()
+    };
+    let job = file("job.toml", "model_dir = \"/srv/trainyard/model\"\n");
+    let job = format!("job={job}");
+    let tls = "tls.secret=census-tls";
+    check_chart(folder.path(), "chart", &["--set", tls, "--set-file", &job]);
+    let config = file(
+        "serving.toml",
+        "[[model]]\nname = \"census\"\npath = \"/srv/trainyard/model\"\n",
+    );
+    let config = format!("config={config}");
+    for more in [
+        &["--set", tls][..],
+        &["--set", tls, "--set", "tokens.secret=clients"][..],
+        &["--set", "tls.insecure=true", "--set", "sharedClaim="][..],
+    ] {
+        let arguments = [more, &["--set-file", &config]].concat();
+        check_chart(folder.path(), "serving", &arguments);
+    }
 }
 
 trial!(manifests_are_what_kubernetes_and_the_program_take, needs KubernetesSchemas);

@@ -33,6 +33,8 @@ pub enum Need {
     TensorFlow,
     /// A Python with TensorFlow 2.15 and tensorflow-serving-api: `TRAINYARD_TENSORFLOW_SERVING_PYTHON`, or `python3`.
     TensorFlowServing,
+    /// A Python with KServe's clients: `TRAINYARD_KSERVE_PYTHON`, or `python3`.
+    KserveClients,
     /// A Python with Triton's clients: `TRAINYARD_TRITON_PYTHON`, or `python3`.
     TritonClients,
     /// A Python with the schemas of Kubernetes: `TRAINYARD_KUBERNETES_PYTHON`, or `python3`.
@@ -60,6 +62,7 @@ impl Need {
             Self::Onnxruntime => "onnxruntime",
             Self::TensorFlow => "tensorflow",
             Self::TensorFlowServing => "tensorflow-serving",
+            Self::KserveClients => "kserve-clients",
             Self::TritonClients => "triton-clients",
             Self::KubernetesSchemas => "kubernetes-schemas",
             Self::Helm => "helm",
@@ -89,6 +92,7 @@ impl Need {
             | Self::Onnxruntime
             | Self::TensorFlow
             | Self::TensorFlowServing
+            | Self::KserveClients
             | Self::TritonClients
             | Self::KubernetesSchemas => self.find_python().err(),
             Self::Networks => no_programs(&["ip", "tc"]).or_else(|| {
@@ -143,6 +147,7 @@ impl Need {
                 "TRAINYARD_TENSORFLOW_SERVING_PYTHON",
                 "tensorflow_serving.apis.prediction_service_pb2_grpc",
             ),
+            Self::KserveClients => ("TRAINYARD_KSERVE_PYTHON", "kserve"),
             Self::TritonClients => (
                 "TRAINYARD_TRITON_PYTHON",
                 "tritonclient.http, tritonclient.grpc",

@@ -10,16 +10,16 @@ use trainyard_tests::{Need, Program, free_ports, get};
 use crate::observability::running::Running;
 use crate::observability::{LIMIT, POLL_INTERVAL, repository};
 
-/// The dashboard.
-fn dashboard() -> Value {
-    let text =
-        std::fs::read(repository().join("deploy/grafana/trainyard.json")).expect("a dashboard");
+/// A dashboard.
+fn dashboard(name: &str) -> Value {
+    let path = repository().join("deploy/grafana").join(name);
+    let text = std::fs::read(path).expect("a dashboard");
     serde_json::from_slice(&text).expect("JSON")
 }
 
-/// Every query of the dashboard, with its panel, as Grafana would ask it of a job named `trainyard`.
-fn queries() -> Vec<(String, String)> {
-    let dashboard = dashboard();
+/// Every query of a dashboard, with its panel, as Grafana would ask it of a job named `trainyard`.
+fn queries(name: &str) -> Vec<(String, String)> {
+    let dashboard = dashboard(name);
     let mut out = Vec::new();
     for panel in dashboard["panels"].as_array().expect("panels") {
         let title = panel["title"].as_str().expect("a title");
@@ -44,15 +44,15 @@ fn escaped(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// A Prometheus that scrapes every task of a cluster each second.
+/// A Prometheus that scrapes some tasks each second.
 struct Prometheus {
     _program: Program,
     address: String,
 }
 
 impl Prometheus {
-    fn start(program: &Path, folder: &Path, running: &Running) -> Self {
-        let targets = running.cluster.admin.iter().map(|(task, address)| {
+    fn start(program: &Path, folder: &Path, tasks: &[(String, String)]) -> Self {
+        let targets = tasks.iter().map(|(task, address)| {
             format!("      - targets: [\"{address}\"]\n        labels: {{ task: \"{task}\" }}\n")
         });
         let rules = repository().join("deploy/prometheus/alerts.yml");
@@ -140,8 +140,12 @@ fn a_prometheus_scrapes_every_task_and_every_panel_of_the_dashboard_has_data() {
     let program = Need::Prometheus.program();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let running = Running::start(folder.path(), "model");
-    let prometheus = Prometheus::start(&program, folder.path(), &running);
-    let tasks = running.cluster.admin.len() as f64;
+    let tasks = running.cluster.admin.iter();
+    let tasks: Vec<(String, String)> = tasks
+        .map(|(task, address)| (task.to_string(), address.clone()))
+        .collect();
+    let prometheus = Prometheus::start(&program, folder.path(), &tasks);
+    let tasks = tasks.len() as f64;
     prometheus.wait_for("sum(up{job=\"trainyard\"})", |up| up == [tasks]);
     // Counters that are there before their first event: `increase()` would miss it otherwise.
     for counter in [
@@ -157,7 +161,7 @@ fn a_prometheus_scrapes_every_task_and_every_panel_of_the_dashboard_has_data() {
         !rates.is_empty()
     })[0];
     println!("steps per second: {steps} scraped, {shown} shown by the chief");
-    let queries = queries();
+    let queries = queries("trainyard.json");
     assert!(queries.len() > 20, "{} queries", queries.len());
     for (panel, query) in &queries {
         let values = prometheus.wait_for(query, |values| !values.is_empty());
@@ -172,6 +176,32 @@ fn a_prometheus_scrapes_every_task_and_every_panel_of_the_dashboard_has_data() {
         assert!(rule["state"] != "firing", "{rule}");
     }
     running.stop();
+}
+
+trial!(every_panel_of_the_dashboard_for_serving_has_data, needs Prometheus);
+fn every_panel_of_the_dashboard_for_serving_has_data() {
+    let program = Need::Prometheus.program();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = crate::serving::trained(folder.path(), 20);
+    let mut server = crate::serving::Server::start(&[&job]);
+    server.wait_for_version("job", 20);
+    let line = server.program.wait_for("the admin port listens", LIMIT);
+    let admin = line.split_once("address=").expect("an address").1;
+    let admin = admin.split(' ').next().unwrap_or_default().to_owned();
+    let task = ("serving".to_owned(), admin);
+    let prometheus = Prometheus::start(&program, folder.path(), &[task]);
+    let queries = queries("serving.json");
+    assert!(queries.len() > 12, "{} queries", queries.len());
+    let row = r#"{"instances": [{"x": 0.5, "z": -1, "word": "w1"}]}"#;
+    for (panel, query) in &queries {
+        let values = prometheus.wait_for(query, |values| {
+            let (status, told) =
+                crate::serving::client::post(&server.address, "/v1/models/job:predict", row);
+            assert_eq!(status, 200, "{told}");
+            !values.is_empty()
+        });
+        println!("{panel}: {query}: {values:?}");
+    }
 }
 
 trial!(alerts_are_raised_by_what_they_are_for_and_by_nothing_else, needs Promtool);

@@ -2,12 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::serving::client::{answer, get, post, request};
-use crate::serving::{Server, trained};
+use crate::serving::{LIMIT, Server, trained};
 
 /// A row that is right.
 const GOOD: &str = r#"{"instances": [{"x": 0.5, "z": -1, "word": "w1"}]}"#;
@@ -233,4 +233,118 @@ fn slow_and_oversized_clients_keep_nobody_out() {
     assert_eq!(post(&address, "/v1/models/job:predict", GOOD).0, 200);
     server.program.signal(rustix::process::Signal::TERM);
     assert_eq!(server.program.wait(Duration::from_secs(20)).code, 0);
+}
+
+trial!(a_body_without_end_is_refused_when_it_is_too_large);
+fn a_body_without_end_is_refused_when_it_is_too_large() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = trained(folder.path(), 20);
+    let mut server = Server::start(&[&job]);
+    server.wait_for_version("job", 20);
+    let mut stream = TcpStream::connect(&server.address).expect("the server listens");
+    let set = stream.set_read_timeout(Some(LIMIT));
+    set.expect("a timeout can be set");
+    let head =
+        "POST /v1/models/job:predict HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).expect("it is sent");
+    let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
+    // A gigabyte, of which the server reads its bound.
+    let sent = (0..1024)
+        .take_while(|_| stream.write_all(chunk.as_bytes()).is_ok())
+        .count();
+    assert!((64..1000).contains(&sent), "{sent} MiB were sent");
+    let peak = peak_bytes(server.program.id());
+    assert!(peak < 600 << 20, "{peak} bytes of memory");
+    let (status, told) = answer(&mut stream);
+    let told = String::from_utf8_lossy(&told);
+    assert!(
+        status == 413 && told.contains("67108864 bytes"),
+        "{status} {told}"
+    );
+    assert_eq!(post(&server.address, "/v1/models/job:predict", GOOD).0, 200);
+}
+
+/// Returns the most memory that a process has had (`VmHWM` of proc(5)).
+fn peak_bytes(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let mut lines = status.lines();
+    let peak = lines.find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+    let kibibytes = kibibytes.and_then(|kibibytes| kibibytes.parse::<u64>().ok());
+    kibibytes.expect("a number of kB") << 10
+}
+
+/// Clients that send a byte a second.
+const TRICKLING_CLIENTS: usize = 1000;
+
+trial!(a_thousand_clients_that_send_a_byte_a_second_keep_nobody_out);
+fn a_thousand_clients_that_send_a_byte_a_second_keep_nobody_out() {
+    // Connections of this process and, as its child, of the server.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = trained(folder.path(), 20);
+    let file = folder.path().join("serving.toml");
+    let text = format!(
+        "head_timeout_secs = 3\nbody_timeout_secs = 3\n[[model]]\nname = \"job\"\npath = {job:?}\n"
+    );
+    std::fs::write(&file, text).expect("the configuration is written");
+    let mut server = Server::start(&["--config", &file.to_string_lossy()]);
+    server.wait_for_version("job", 20);
+    let address = server.address.clone();
+    let head = "POST /v1/models/job:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n";
+    let clients: Vec<TcpStream> = (0..TRICKLING_CLIENTS)
+        .map(|client| {
+            let mut stream = TcpStream::connect(&address).expect("the server listens");
+            // Half of them are slow with their heads, and half with their bodies.
+            if client % 2 == 0 {
+                stream.write_all(head.as_bytes()).expect("it is sent");
+            }
+            stream
+        })
+        .collect();
+    let began = Instant::now();
+    let mut beats = 0;
+    let mut slowest = Duration::ZERO;
+    let mut open = clients;
+    while !open.is_empty() {
+        assert!(began.elapsed() < LIMIT, "{} are still open", open.len());
+        if began.elapsed() >= Duration::from_secs(beats) {
+            beats += 1;
+            open.retain_mut(|stream| stream.write_all(b"P").is_ok() && !is_closed(stream));
+        }
+        let asked = Instant::now();
+        assert_eq!(post(&address, "/v1/models/job:predict", GOOD).0, 200);
+        slowest = slowest.max(asked.elapsed());
+    }
+    // Bytes that come one by one do not lengthen the time of a request.
+    let lasted = began.elapsed();
+    assert!(lasted < Duration::from_secs(20), "open for {lasted:?}");
+    assert!(
+        slowest < Duration::from_secs(2),
+        "an answer took {slowest:?}"
+    );
+    println!("closed after {lasted:?}; the slowest answer took {slowest:?}");
+    assert!(server.program.runs());
+}
+
+/// Returns whether the server has closed a connection, perhaps after an answer.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    let set = stream.set_nonblocking(true);
+    set.expect("a connection can be made nonblocking");
+    let mut rest = [0; 4096];
+    let closed = loop {
+        match stream.read(&mut rest) {
+            Ok(0) => break true,
+            Ok(_) => {}
+            Err(error) => break error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    };
+    let set = stream.set_nonblocking(false);
+    set.expect("a connection can be made blocking");
+    closed
 }

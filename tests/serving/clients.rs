@@ -1,4 +1,4 @@
-//! Clients of others: Triton's over HTTP and gRPC, and TensorFlow Serving's over gRPC.
+//! Clients of others: Triton's and KServe's over HTTP and gRPC, and TensorFlow Serving's over gRPC.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -80,4 +80,13 @@ fn the_client_of_tensorflow_serving_gets_the_same_answers() {
     let arguments = [script, &served.grpc, "job", "20"];
     let told = served.asked_by(Need::TensorFlowServing, &arguments);
     assert_eq!(told, "compared 8");
+}
+
+trial!(the_clients_of_kserve_get_the_same_answers_over_http_and_grpc, needs KserveClients);
+fn the_clients_of_kserve_get_the_same_answers_over_http_and_grpc() {
+    let served = Served::start();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/serving/kserve_clients.py");
+    let arguments = [script, &served.server.address, &served.grpc, "job"];
+    let told = served.asked_by(Need::KserveClients, &arguments);
+    assert_eq!(told, "compared 5");
 }

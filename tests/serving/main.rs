@@ -1,10 +1,12 @@
 //! The server of predictions: what it answers, and what it bears.
 
 mod bad_requests;
-mod client;
+pub(crate) mod client;
 mod clients;
 mod equality;
+mod exports;
 mod load;
+mod security;
 mod versions;
 
 use std::path::Path;
@@ -23,15 +25,15 @@ fn run(arguments: &[&str]) -> String {
 }
 
 /// A running server.
-struct Server {
-    program: Program,
+pub(crate) struct Server {
+    pub(crate) program: Program,
     /// Address of its port.
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Server {
     /// Starts a server on a free port.
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut program = Program::start("trainyard", &arguments, &[]);
         let line = program.wait_for("predictions are served", LIMIT);
@@ -45,14 +47,14 @@ impl Server {
     }
 
     /// Waits until a version of a model answers.
-    fn wait_for_version(&mut self, model: &str, version: u64) {
+    pub(crate) fn wait_for_version(&mut self, model: &str, version: u64) {
         let line = format!("the version answers model={model} version={version} ");
         self.program.wait_for(&line, LIMIT);
     }
 }
 
 /// Trains the job of `write_job` for some steps, and returns its path.
-fn trained(folder: &Path, steps: u64) -> String {
+pub(crate) fn trained(folder: &Path, steps: u64) -> String {
     let end = format!("[train]\nmax_steps = {steps}\n");
     let job = trainyard_tests::write_job(folder, 400, &end);
     let job = job.to_string_lossy().into_owned();

@@ -13,7 +13,8 @@ fn logistic(server: &Server, path: &str) -> String {
     answer["predictions"][0]["logistic"].to_string()
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a folder.
+pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
     for entry in std::fs::read_dir(from).expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -95,6 +96,63 @@ fn a_new_checkpoint_answers_and_a_damaged_one_is_refused() {
     };
     assert_eq!(state("60").as_deref(), Some("AVAILABLE"), "{status}");
     assert_eq!(state("90").as_deref(), Some("END"), "{status}");
+}
+
+trial!(a_version_whose_files_are_deleted_goes_on_answering_until_the_next_one);
+fn a_version_whose_files_are_deleted_goes_on_answering_until_the_next_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = trained(folder.path(), 20);
+    let mut server = Server::start(&[&job]);
+    server.wait_for_version("job", 20);
+    let path = "/v1/models/job:predict";
+    let first = logistic(&server, path);
+    let model_dir = folder.path().join("model");
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::rename(&model_dir, &elsewhere).expect("it is there");
+    for _ in 0..20 {
+        assert_eq!(logistic(&server, path), first);
+    }
+    let (_, status) = get(&server.address, "/v1/models/job");
+    assert_eq!(
+        status["model_version_status"][0]["state"], "AVAILABLE",
+        "{status}"
+    );
+    std::fs::rename(&elsewhere, &model_dir).expect("its place is free");
+    run(&[
+        "train",
+        &job,
+        "--set",
+        "train.max_steps=60",
+        "--log-level",
+        "error",
+    ]);
+    server.wait_for_version("job", 60);
+    assert_ne!(logistic(&server, path), first);
+}
+
+trial!(a_second_server_on_a_port_is_told_who_has_it_and_the_first_goes_on);
+fn a_second_server_on_a_port_is_told_who_has_it_and_the_first_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = trained(folder.path(), 20);
+    let mut server = Server::start(&[&job]);
+    server.wait_for_version("job", 20);
+    let own = server.address.clone();
+    for taken in [
+        ["--listen", &own, "--listen-grpc", "127.0.0.1:0"],
+        ["--listen", "127.0.0.1:0", "--listen-grpc", &own],
+    ] {
+        let arguments = [&["serve", &job][..], &taken].concat();
+        let ended = trainyard_tests::Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+        assert_eq!(ended.code, 75, "{}", ended.output);
+        let told = format!("cannot listen on {own}: address already in use");
+        let holder = format!("pid {}", server.program.id());
+        assert!(
+            ended.output.contains(&told) && ended.output.contains(&holder),
+            "{}",
+            ended.output
+        );
+    }
+    logistic(&server, "/v1/models/job:predict");
 }
 
 trial!(the_configuration_is_read_again_and_a_wrong_one_is_not_used);

@@ -1,4 +1,4 @@
-//! The page of metrics against the source, the alerts and the dashboard.
+//! The page of metrics against the source, the alerts and the dashboards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -142,21 +142,24 @@ fn alerts(known: &BTreeMap<String, Recorded>) -> BTreeMap<String, BTreeSet<Strin
     rules
 }
 
-/// The metrics that each panel of the dashboard asks for.
+/// The metrics that each panel of the dashboards asks for.
 fn panels(known: &BTreeMap<String, Recorded>) -> BTreeMap<String, BTreeSet<String>> {
-    let dashboard = read(&root().join("deploy/grafana/trainyard.json"));
-    let dashboard: serde_json::Value =
-        serde_json::from_str(&dashboard).expect("a dashboard in JSON");
-    let panels = dashboard["panels"].as_array().expect("panels");
-    let panels: BTreeMap<_, _> = panels
-        .iter()
-        .filter_map(|panel| {
+    let mut found = BTreeMap::new();
+    for (name, least) in [("trainyard.json", 15), ("serving.json", 10)] {
+        let dashboard = read(&root().join("deploy/grafana").join(name));
+        let dashboard: serde_json::Value =
+            serde_json::from_str(&dashboard).expect("a dashboard in JSON");
+        let panels = dashboard["panels"].as_array().expect("panels");
+        let before = found.len();
+        found.extend(panels.iter().filter_map(|panel| {
             let title = panel["title"].as_str()?.to_owned();
             Some((title, named(&panel["targets"].to_string(), known)))
-        })
-        .collect();
-    assert!(panels.len() >= 15, "only {} panels were read", panels.len());
-    panels
+        }));
+        let more = found.len() - before;
+        assert_eq!(more, panels.len(), "{name}: two panels have one title");
+        assert!(more >= least, "only {more} panels of {name} were read");
+    }
+    found
 }
 
 /// The keys whose set holds a metric.

@@ -13,7 +13,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tracing::warn;
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_security::{Identity, Security, roles_of};
+use trainyard_security::{Identity, Security, is_for_clients, roles_of};
 
 use crate::log_rate_limit::LogRateLimit;
 
@@ -105,6 +105,9 @@ impl Authorization {
     /// # Errors
     /// The reason of the refusal.
     fn caller<B>(&self, request: &Request<B>) -> Result<Caller, Status> {
+        if self.security.serves_clients() {
+            return self.client(request).map(|()| Caller::default());
+        }
         let peer = request
             .extensions()
             .get::<ConnectionInfo>()
@@ -140,6 +143,26 @@ impl Authorization {
                 format!("{path}: {identity} may not call this method"),
             )),
         }
+    }
+
+    /// Checks that a client of a service has proved itself, and that the method is for clients.
+    ///
+    /// # Errors
+    /// The reason of the refusal.
+    fn client<B>(&self, request: &Request<B>) -> Result<(), Status> {
+        let path = request.uri().path();
+        let authorization = request.headers().get(header::AUTHORIZATION);
+        let admitted = self
+            .security
+            .admit(authorization.map(|value| value.as_bytes()));
+        admitted
+            .map_err(|what| refusal(Code::Unauthenticated, UNPROVED, format!("{path}: {what}")))?;
+        if is_for_clients(path) {
+            return Ok(());
+        }
+        Err(Status::unimplemented(format!(
+            "{path}: no such method exists"
+        )))
     }
 }
 

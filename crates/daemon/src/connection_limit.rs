@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
 use trainyard_runtime::Connection;
-use trainyard_security::Security;
+use trainyard_security::{InnerProtocol, Security};
 
 use crate::authorization::{ConnectionInfo, Peer};
 use crate::listener::{Listener, Stream, is_local, speaks};
@@ -174,7 +174,7 @@ async fn agree(security: &Security, stream: Stream) -> io::Result<(Agreed, Peer)
     if !security.has_tls() {
         return Ok((Either::Left(stream), Peer::Unknown));
     }
-    let (stream, identity) = security.accept(stream).await?;
+    let (stream, identity) = security.accept(stream, InnerProtocol::Http2).await?;
     Ok((
         Either::Right(stream),
         identity.map_or(Peer::Unknown, Peer::Known),

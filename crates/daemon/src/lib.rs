@@ -37,10 +37,11 @@ pub use context::Context;
 pub use disk::free_bytes;
 pub use launch::{finish, launch, launch_service, report, supervise, supervise_service};
 pub use listener::{Listener, SocketFile, listen};
+pub use log_rate_limit::LogRateLimit;
 pub use logging::start_logging;
 pub use page::{Content, Page};
 pub use readiness::{Readiness, ReadinessState};
-pub use server::{ServerLimits, Services, serve, serve_service};
+pub use server::{Door, ServerLimits, Services, serve, serve_service};
 pub use supervision::Supervision;
 pub use telemetry::Telemetry;
 /// Token that is cancelled when the program must stop.

@@ -11,7 +11,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// Rate limit of log lines, so that a peer that is refused repeatedly does not fill the disk.
 #[derive(Debug, Default)]
-pub(crate) struct LogRateLimit(Mutex<Counted>);
+pub struct LogRateLimit(Mutex<Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
@@ -22,7 +22,7 @@ struct Counted {
 
 impl LogRateLimit {
     /// Returns the number of lines suppressed since the last one; nothing if this line is suppressed, too.
-    pub(crate) fn may(&self) -> Option<u64> {
+    pub fn may(&self) -> Option<u64> {
         self.may_at(Instant::now())
     }
 

@@ -72,6 +72,15 @@ pub struct Services {
     pub descriptors: &'static [u8],
 }
 
+/// What a server that is no task shows of its state, and the proof that it needs of its clients.
+#[derive(Debug, Clone, Copy)]
+pub struct Door<'a> {
+    /// The state that the health service shows.
+    pub readiness: &'a Readiness,
+    /// The credentials of the server.
+    pub security: &'a Arc<Security>,
+}
+
 /// Serves `services`, the health service and reflection until `stop` is cancelled. The context's security authorizes
 /// callers.
 ///
@@ -89,21 +98,19 @@ pub fn serve(
     Box::pin(serve_guarded(listener, services, door, limits, stop))
 }
 
-/// As [`serve`], for a daemon that is no task of a cluster and asks no caller who it is.
+/// As [`serve`], for a daemon that is no task of a cluster.
 ///
 /// # Errors
 /// The transport failed.
 pub fn serve_service(
     listener: Listener,
     services: Services,
-    readiness: &Readiness,
+    door: Door<'_>,
     limits: ServerLimits,
     stop: CancellationToken,
 ) -> BoxFuture<'_, Result<(), Diagnostic>> {
-    Box::pin(async move {
-        let security = Arc::default();
-        serve_guarded(listener, services, (readiness, &security), limits, stop).await
-    })
+    let door = (door.readiness, door.security);
+    Box::pin(serve_guarded(listener, services, door, limits, stop))
 }
 
 async fn serve_guarded(

@@ -79,4 +79,9 @@ impl Supervision {
             up_when: UpWhen::Listening,
         }
     }
+
+    /// Sets the credentials of the daemon, whose expiry its metrics show.
+    pub fn with_security(self, security: Arc<Security>) -> Self {
+        Self { security, ..self }
+    }
 }

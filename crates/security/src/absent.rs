@@ -5,15 +5,14 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use tokio::net::TcpStream;
-use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Code, Diagnostic, not_built_help};
 use trainyard_runtime::Stream;
 
-use crate::{Issued, Secured};
+use crate::{InnerProtocol, Issued, Owner, Secured};
 
 const FEATURE: &str = "tls";
 
-/// The certificate of a task. No value exists.
+/// The certificate of a task or service. No value exists.
 #[derive(Debug)]
 pub enum Credentials {}
 
@@ -22,7 +21,7 @@ impl Credentials {
     ///
     /// # Errors
     /// This program was built without TLS.
-    pub fn load(folder: &Path, _task: Task) -> Result<Self, Diagnostic> {
+    pub fn load(folder: &Path, _owner: Owner) -> Result<Self, Diagnostic> {
         let message = format!(
             "{}: this program was built without `{FEATURE}`",
             folder.display()
@@ -34,7 +33,11 @@ impl Credentials {
         match *self {}
     }
 
-    pub(crate) async fn accept(&self, _stream: impl Stream + 'static) -> io::Result<Secured> {
+    pub(crate) async fn accept(
+        &self,
+        _stream: impl Stream + 'static,
+        _inner: InnerProtocol,
+    ) -> io::Result<Secured> {
         match *self {}
     }
 
@@ -97,7 +100,7 @@ impl Authority {
 
 #[cfg(test)]
 mod tests {
-    use trainyard_cluster_spec::Role;
+    use trainyard_cluster_spec::{Role, Task};
 
     use super::*;
 
@@ -107,7 +110,7 @@ mod tests {
             role: Role::Ps,
             index: 0,
         };
-        let told = Credentials::load("certificates".as_ref(), task)
+        let told = Credentials::load("certificates".as_ref(), Owner::Task(task))
             .expect_err("there is no TLS")
             .render();
         assert!(

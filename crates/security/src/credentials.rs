@@ -1,4 +1,4 @@
-//! The certificate of a task and the authorities that it trusts, read from files.
+//! The certificate of a task or service and the authorities that it trusts, read from files.
 #![expect(
     clippy::disallowed_types,
     reason = "connections are accepted outside of the simulated clock"
@@ -14,15 +14,14 @@ use parking_lot::Mutex;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tracing::{info, warn};
-use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::Diagnostic;
 
 use crate::private_file::{check_private, unusable};
-use crate::{CERTIFICATE_FILE, Certificate, KEY_FILE, ROOTS_FILE};
+use crate::{CERTIFICATE_FILE, Certificate, ClientProof, KEY_FILE, Owner, ROOTS_FILE};
 
 /// Interval at which the files are checked for changes.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -30,13 +29,21 @@ const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 const EXPIRY_WARNING_BEFORE: Duration = Duration::from_secs(14 * 24 * 3600);
 /// Protocol inside TLS (ALPN): HTTP/2.
 const PROTOCOL: &[u8] = b"h2";
+/// Protocol inside TLS (ALPN): HTTP/1.1.
+const PROTOCOL_HTTP1: &[u8] = b"http/1.1";
+/// Version of TLS between tasks and of services.
+const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-/// TLS configurations of a task, as client and as server.
+/// TLS configurations of a task or service.
 #[derive(Debug, Clone)]
 pub(crate) struct Configs {
-    pub(crate) client: Arc<ClientConfig>,
+    /// As client; absent = a service, which calls no tasks.
+    pub(crate) client: Option<Arc<ClientConfig>>,
+    /// As server of HTTP/2.
     pub(crate) server: Arc<ServerConfig>,
-    /// Expiry of the task's certificate.
+    /// As server of HTTP/1.1.
+    pub(crate) server_http1: Arc<ServerConfig>,
+    /// Expiry of the certificate.
     pub(crate) end: SystemTime,
 }
 
@@ -44,7 +51,7 @@ pub(crate) struct Configs {
 #[derive(Debug)]
 pub struct Credentials {
     folder: PathBuf,
-    task: Task,
+    owner: Owner,
     state: Mutex<State>,
 }
 
@@ -59,11 +66,11 @@ impl Credentials {
     /// Reads `ca.crt`, `tls.crt` and `tls.key` of a folder. Certificate managers and Kubernetes use these names.
     ///
     /// # Errors
-    /// A file is missing or unreadable, other users may read the key, the certificate has expired, names another task
-    /// than `task`, or does not belong to the key.
-    pub fn load(folder: &Path, task: Task) -> Result<Self, Diagnostic> {
+    /// A file is missing or unreadable, other users may read the key, the certificate has expired, does not name the
+    /// task that owns it, or does not belong to the key. A service that asks for tokens needs no `ca.crt`.
+    pub fn load(folder: &Path, owner: Owner) -> Result<Self, Diagnostic> {
         let stamps = stamps(folder);
-        let configs = read(folder, task)?;
+        let configs = read(folder, owner)?;
         let state = Mutex::new(State {
             configs,
             stamps,
@@ -71,7 +78,7 @@ impl Credentials {
         });
         Ok(Self {
             folder: folder.to_owned(),
-            task,
+            owner,
             state,
         })
     }
@@ -110,7 +117,7 @@ impl Credentials {
         if stamps == state.stamps {
             return Ok(Looked::Same);
         }
-        state.configs = read(&self.folder, self.task)?;
+        state.configs = read(&self.folder, self.owner)?;
         state.stamps = stamps;
         Ok(Looked::Renewed)
     }
@@ -147,93 +154,134 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Diagnostic>
     }
 }
 
-fn read(folder: &Path, task: Task) -> Result<Configs, Diagnostic> {
+fn read(folder: &Path, owner: Owner) -> Result<Configs, Diagnostic> {
     let [roots_file, chain_file, key_file] =
         [ROOTS_FILE, CERTIFICATE_FILE, KEY_FILE].map(|name| folder.join(name));
-    let mut roots = RootCertStore::empty();
-    for root in certificates(&roots_file)? {
-        roots
-            .add(root)
-            .map_err(|error| unusable(&roots_file, error))?;
-    }
+    let roots = match owner {
+        Owner::Service(ClientProof::Token) => None,
+        Owner::Task(_) | Owner::Service(ClientProof::Certificate) => {
+            let mut roots = RootCertStore::empty();
+            for root in certificates(&roots_file)? {
+                let added = roots.add(root);
+                added.map_err(|error| unusable(&roots_file, error))?;
+            }
+            Some(Arc::new(roots))
+        }
+    };
     let chain = certificates(&chain_file)?;
     let own = Certificate::read(&chain[0]).map_err(|what| unusable(&chain_file, what))?;
-    let identity = own.identity.ok_or_else(|| {
-        let what = format!(
-            "it names no task: of {task} it must hold the URI {} among its alternative names",
-            crate::Identity::name(task)
-        );
-        unusable(&chain_file, what)
-    })?;
-    if !identity.is(task) {
-        return Err(unusable(
-            &chain_file,
-            format!("it is of {identity}, and this task is {task}"),
-        ));
-    }
-    match own.not_after.duration_since(SystemTime::now()) {
-        Err(_) => {
-            let what = format!("it has ended, on {}", own.not_after_text);
-            return Err(unusable(&chain_file, what)
-                .help("renew it; a running task takes it over by itself"));
-        }
-        Ok(left) if left < EXPIRY_WARNING_BEFORE => {
-            let days = left.as_secs() / 86_400;
-            warn!(certificate = %chain_file.display(), "the certificate ends in {days} days, on {}", own.not_after_text);
-        }
-        Ok(_) => {}
-    }
+    check_name(&own, owner, &chain_file)?;
+    check_end(&own, &chain_file)?;
     check_private(&key_file)?;
     let key =
         || PrivateKeyDer::from_pem_file(&key_file).map_err(|error| unusable(&key_file, error));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let made = configs(provider, Arc::new(roots), chain, (key()?, key()?));
-    let (client, server) = made.map_err(|what| {
+    let refused = |what: String| {
         unusable(&key_file, what).note(format!("with the certificate {}", chain_file.display()))
-    })?;
+    };
+    let server = server_config(roots.clone(), chain.clone(), key()?).map_err(refused)?;
+    let mut server_http1 = server.clone();
+    server_http1.alpn_protocols = vec![PROTOCOL_HTTP1.to_vec()];
+    let client = match (owner, roots) {
+        (Owner::Task(_), Some(roots)) => {
+            Some(client_config(roots, chain, key()?).map_err(refused)?)
+        }
+        _ => None,
+    };
     Ok(Configs {
-        client,
-        server,
+        client: client.map(Arc::new),
+        server: Arc::new(server),
+        server_http1: Arc::new(server_http1),
         end: own.not_after,
     })
 }
 
-fn configs(
-    provider: Arc<CryptoProvider>,
+/// Checks that the certificate of a task names the task. That of a service may have any name: its clients compare it.
+fn check_name(own: &Certificate, owner: Owner, file: &Path) -> Result<(), Diagnostic> {
+    let Owner::Task(task) = owner else {
+        return Ok(());
+    };
+    match own.identity {
+        Some(identity) if identity.is(task) => Ok(()),
+        Some(identity) => {
+            let what = format!("it is of {identity}, and this task is {task}");
+            Err(unusable(file, what))
+        }
+        None => {
+            let name = crate::Identity::name(task);
+            let what = format!(
+                "it names no task: of {task} it must hold the URI {name} among its alternative names"
+            );
+            Err(unusable(file, what))
+        }
+    }
+}
+
+/// Checks that a certificate has not ended, and warns if it ends soon.
+fn check_end(own: &Certificate, file: &Path) -> Result<(), Diagnostic> {
+    match own.not_after.duration_since(SystemTime::now()) {
+        Err(_) => {
+            let what = format!("it has ended, on {}", own.not_after_text);
+            return Err(
+                unusable(file, what).help("renew it; a running task takes it over by itself")
+            );
+        }
+        Ok(left) if left < EXPIRY_WARNING_BEFORE => {
+            let days = left.as_secs() / 86_400;
+            warn!(certificate = %file.display(), "the certificate ends in {days} days, on {}", own.not_after_text);
+        }
+        Ok(_) => {}
+    }
+    Ok(())
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// Returns the configuration of a server of HTTP/2. Without authorities it asks its clients for no certificate.
+fn server_config(
+    roots: Option<Arc<RootCertStore>>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, String> {
+    let text = |error: rustls::Error| error.to_string();
+    let server = ServerConfig::builder_with_provider(provider());
+    let server = server.with_protocol_versions(VERSIONS).map_err(text)?;
+    let server = match roots {
+        Some(roots) => {
+            let clients = WebPkiClientVerifier::builder_with_provider(roots, provider());
+            let clients = clients.build().map_err(|error| error.to_string())?;
+            server.with_client_cert_verifier(clients)
+        }
+        None => server.with_no_client_auth(),
+    };
+    let mut server = server.with_single_cert(chain, key).map_err(text)?;
+    server.alpn_protocols = vec![PROTOCOL.to_vec()];
+    Ok(server)
+}
+
+/// Returns the configuration of a task that calls others.
+fn client_config(
     roots: Arc<RootCertStore>,
     chain: Vec<CertificateDer<'static>>,
-    keys: (PrivateKeyDer<'static>, PrivateKeyDer<'static>),
-) -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), String> {
-    let versions = &[&rustls::version::TLS13];
+    key: PrivateKeyDer<'static>,
+) -> Result<ClientConfig, String> {
     let text = |error: rustls::Error| error.to_string();
-    let servers =
-        WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+    let servers = WebPkiServerVerifier::builder_with_provider(roots, provider());
     let servers = servers.build().map_err(|error| error.to_string())?;
-    let clients = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
-    let clients = clients.build().map_err(|error| error.to_string())?;
-    let client = ClientConfig::builder_with_provider(Arc::clone(&provider));
-    let mut client = client
-        .with_protocol_versions(versions)
-        .map_err(text)?
-        .with_webpki_verifier(servers)
-        .with_client_auth_cert(chain.clone(), keys.0)
-        .map_err(text)?;
-    let mut server = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions)
-        .map_err(text)?
-        .with_client_cert_verifier(clients)
-        .with_single_cert(chain, keys.1)
-        .map_err(text)?;
+    let client = ClientConfig::builder_with_provider(provider());
+    let client = client.with_protocol_versions(VERSIONS).map_err(text)?;
+    let client = client.with_webpki_verifier(servers);
+    let mut client = client.with_client_auth_cert(chain, key).map_err(text)?;
     client.alpn_protocols = vec![PROTOCOL.to_vec()];
-    server.alpn_protocols = vec![PROTOCOL.to_vec()];
-    Ok((Arc::new(client), Arc::new(server)))
+    Ok(client)
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use trainyard_cluster_spec::Role;
+    use trainyard_cluster_spec::{Role, Task};
     use trainyard_diagnostic::Code;
 
     use super::*;
@@ -275,7 +323,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let authority = Authority::new().expect("an authority");
         issue(&authority, folder.path());
-        let credentials = Credentials::load(folder.path(), TASK).expect("good credentials");
+        let credentials =
+            Credentials::load(folder.path(), Owner::Task(TASK)).expect("good credentials");
         assert!(matches!(look(&credentials), (Ok(Looked::Same), false)));
         for name in [ROOTS_FILE, CERTIFICATE_FILE, KEY_FILE] {
             let path = folder.path().join(name);
@@ -319,7 +368,8 @@ mod tests {
         };
         issue(&authority, folder.path());
         stamp(folder.path());
-        let credentials = Credentials::load(folder.path(), TASK).expect("good credentials");
+        let credentials =
+            Credentials::load(folder.path(), Owner::Task(TASK)).expect("good credentials");
         let beside = tempfile::tempdir_in(folder.path()).expect("a folder");
         issue(&authority, beside.path());
         stamp(beside.path());
@@ -327,5 +377,26 @@ mod tests {
             std::fs::rename(beside.path().join(name), folder.path().join(name)).expect("renamed");
         }
         assert!(matches!(look(&credentials), (Ok(Looked::Renewed), true)));
+    }
+
+    #[test]
+    fn a_service_with_tokens_needs_no_authority_and_one_with_certificates_does() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let authority = Authority::new().expect("an authority");
+        issue(&authority, folder.path());
+        let load = |proof| Credentials::load(folder.path(), Owner::Service(proof));
+        let with_all = load(ClientProof::Certificate).expect("all files are there");
+        assert!(
+            with_all.configs().client.is_none(),
+            "a service calls nobody"
+        );
+        std::fs::remove_file(folder.path().join(ROOTS_FILE)).expect("it was there");
+        let told = load(ClientProof::Certificate).expect_err("no authority of clients");
+        assert!(told.message.contains(ROOTS_FILE), "{}", told.message);
+        let configs = load(ClientProof::Token)
+            .expect("tokens prove clients")
+            .configs();
+        assert_eq!(configs.server.alpn_protocols, [PROTOCOL]);
+        assert_eq!(configs.server_http1.alpn_protocols, [PROTOCOL_HTTP1]);
     }
 }

@@ -9,15 +9,23 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use trainyard_runtime::Stream;
 
-use crate::{Certificate, Credentials, Identity, Secured};
+use crate::{Certificate, Credentials, Identity, InnerProtocol, Secured};
 
 /// Timeout of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Credentials {
     /// Makes the handshake with a peer that has connected.
-    pub(crate) async fn accept(&self, stream: impl Stream + 'static) -> io::Result<Secured> {
-        let acceptor = TlsAcceptor::from(self.configs().server);
+    pub(crate) async fn accept(
+        &self,
+        stream: impl Stream + 'static,
+        inner: InnerProtocol,
+    ) -> io::Result<Secured> {
+        let configs = self.configs();
+        let acceptor = TlsAcceptor::from(match inner {
+            InnerProtocol::Http1 => configs.server_http1,
+            InnerProtocol::Http2 => configs.server,
+        });
         let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
             .await
             .map_err(late)?
@@ -31,7 +39,9 @@ impl Credentials {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             io::Error::other(format!("`{host}` is no name that a certificate may hold"))
         })?;
-        let connector = TlsConnector::from(self.configs().client);
+        let client = self.configs().client;
+        let client = client.ok_or_else(|| io::Error::other("a service calls no tasks"))?;
+        let connector = TlsConnector::from(client);
         let stream = timeout(HANDSHAKE_TIMEOUT, connector.connect(name, stream))
             .await
             .map_err(late)?;
@@ -57,9 +67,9 @@ fn late(_: tokio::time::error::Elapsed) -> io::Error {
 fn told(error: io::Error) -> io::Error {
     let told = error.to_string();
     let help = if told.contains("InvalidContentType") || told.contains("corrupt message") {
-        "it does not speak TLS: it must be started with --tls-dir"
+        "it does not speak TLS: a task must be started with --tls-dir, a client must use https"
     } else if told.contains("NoCertificatesPresented") || told.contains("sent no certificates") {
-        "it shows no certificate: it must be started with --tls-dir"
+        "it shows no certificate: a task must be started with --tls-dir, a client with a certificate"
     } else {
         return error;
     };

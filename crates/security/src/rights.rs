@@ -36,6 +36,31 @@ pub fn roles_of(path: &str) -> Option<&'static [Role]> {
     }
 }
 
+/// Returns whether a method, by its path, is for the clients of a server of predictions. No task calls them, and no client
+/// calls a method of a task.
+pub fn is_for_clients(path: &str) -> bool {
+    let called = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+    match called {
+        Some(("tensorflow.serving.PredictionService", method)) => matches!(
+            method,
+            "Predict" | "Classify" | "Regress" | "MultiInference" | "GetModelMetadata"
+        ),
+        Some(("tensorflow.serving.ModelService", method)) => method == "GetModelStatus",
+        Some(("inference.GRPCInferenceService", method)) => matches!(
+            method,
+            "ServerLive"
+                | "ServerReady"
+                | "ModelReady"
+                | "ServerMetadata"
+                | "ModelMetadata"
+                | "ModelInfer"
+        ),
+        Some(("grpc.health.v1.Health", method)) => matches!(method, "Check" | "Watch" | "List"),
+        Some(("grpc.reflection.v1.ServerReflection", method)) => method == "ServerReflectionInfo",
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -92,9 +117,10 @@ mod tests {
         ),
     ];
 
-    /// The methods that the files of `proto` declare.
-    fn declared() -> BTreeSet<String> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/trainyard/v1");
+    /// The methods that the files of a folder of `proto` declare.
+    fn declared(folder: &str, package: &str) -> BTreeSet<String> {
+        let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+        let folder = proto.join(folder);
         let mut found = BTreeSet::new();
         for entry in std::fs::read_dir(folder).expect("the folder of the interfaces") {
             let text =
@@ -107,7 +133,7 @@ mod tests {
                 match (words.next(), words.next()) {
                     (Some("service"), Some(name)) => service = name.to_owned(),
                     (Some("rpc"), Some(name)) => {
-                        found.insert(format!("/trainyard.v1.{service}/{name}"));
+                        found.insert(format!("/{package}.{service}/{name}"));
                     }
                     _ => {}
                 }
@@ -132,7 +158,7 @@ mod tests {
 
     #[test]
     fn every_method_has_a_row_and_every_row_is_a_method() {
-        let declared = declared();
+        let declared = declared("trainyard/v1", "trainyard.v1");
         assert!(
             declared.contains("/trainyard.v1.ParameterService/Claim"),
             "{declared:?}"
@@ -145,6 +171,20 @@ mod tests {
             .collect();
         assert_eq!(declared, ours);
         assert_eq!(rows.len(), ROWS.len(), "a row is there twice");
+    }
+
+    #[test]
+    fn clients_may_call_every_method_of_the_server_of_predictions_and_none_of_a_task() {
+        let inference = declared("inference", "inference");
+        let serving = declared("tensorflow_serving", "tensorflow.serving");
+        assert_eq!((inference.len(), serving.len()), (6, 6));
+        for path in inference.iter().chain(&serving) {
+            assert!(is_for_clients(path), "{path}");
+            assert_eq!(roles_of(path), None, "{path}");
+        }
+        let of_tasks = declared("trainyard/v1", "trainyard.v1");
+        assert!(!of_tasks.iter().any(|path| is_for_clients(path)));
+        assert!(!is_for_clients("/inference.GRPCInferenceService/Reset"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The credentials of a task: they prove its identity and check those of its peers.
+//! The credentials of a task or service: they prove its identity and check those of its peers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,9 +12,9 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_runtime::{Answer, Arrivals, Connection, Stream, Transport};
 
 use crate::tokens::Tokens;
-use crate::{Credentials, Identity, Protection};
+use crate::{ClientProof, ClientTokens, Credentials, Identity, InnerProtocol, Owner, Protection};
 
-/// The credentials of a task.
+/// The credentials of a task or service.
 #[derive(Debug, Default)]
 pub struct Security {
     role: Option<Role>,
@@ -23,16 +23,27 @@ pub struct Security {
     waived: bool,
     /// The task that is expected at each address.
     tasks: BTreeMap<String, Task>,
+    callers: Callers,
 }
 
-/// Sources of a task's credentials.
+/// The callers of a process.
+#[derive(Debug, Default)]
+enum Callers {
+    /// Tasks of a cluster.
+    #[default]
+    Tasks,
+    /// Clients of a service; absent = they send no tokens.
+    Clients(Option<ClientTokens>),
+}
+
+/// Sources of the credentials of a task or service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CredentialSources<'a> {
     /// Folder of certificates.
     pub tls_dir: Option<&'a Path>,
     /// File of tokens.
     pub token_file: Option<&'a Path>,
-    /// The operator declares that the surrounding network protects the cluster.
+    /// The operator declares that the surrounding network protects the port.
     pub is_waived: bool,
 }
 
@@ -51,7 +62,7 @@ impl Security {
     ) -> Result<Self, Diagnostic> {
         let credentials = sources
             .tls_dir
-            .map(|folder| Credentials::load(folder, task))
+            .map(|folder| Credentials::load(folder, Owner::Task(task)))
             .transpose()?;
         let tokens = sources
             .token_file
@@ -67,20 +78,61 @@ impl Security {
             tokens,
             waived: sources.is_waived,
             tasks,
+            callers: Callers::Tasks,
         })
     }
 
-    /// Returns the protection of this task's port.
+    /// Reads the credentials of a service, whose clients are no tasks. With tokens, a client proves itself by its
+    /// token; with a certificate alone, by a certificate that an authority of `ca.crt` has signed.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn of_service(sources: CredentialSources<'_>) -> Result<Self, Diagnostic> {
+        let tokens = sources.token_file.map(ClientTokens::load).transpose()?;
+        let proof = match tokens {
+            Some(_) => ClientProof::Token,
+            None => ClientProof::Certificate,
+        };
+        let credentials = sources
+            .tls_dir
+            .map(|folder| Credentials::load(folder, Owner::Service(proof)))
+            .transpose()?;
+        Ok(Self {
+            credentials,
+            waived: sources.is_waived,
+            callers: Callers::Clients(tokens),
+            ..Self::default()
+        })
+    }
+
+    /// Returns the protection of this process's ports.
     pub fn protection(&self) -> Protection {
-        match (&self.credentials, &self.tokens) {
-            (Some(_), _) => Protection::Tls,
-            _ if self.waived => Protection::Waived,
-            (None, Some(_)) => Protection::Tokens,
-            (None, None) => Protection::Nothing,
+        let has_tokens = self.tokens.is_some() || matches!(self.callers, Callers::Clients(Some(_)));
+        match &self.credentials {
+            Some(_) => Protection::Tls,
+            None if self.waived => Protection::Waived,
+            None if has_tokens => Protection::Tokens,
+            None => Protection::Nothing,
         }
     }
 
-    /// Returns the expiry of this task's certificate, if it has one.
+    /// Returns whether the callers are clients of a service, and no tasks.
+    pub fn serves_clients(&self) -> bool {
+        matches!(self.callers, Callers::Clients(_))
+    }
+
+    /// Checks the header `authorization` of a client's request.
+    ///
+    /// # Errors
+    /// This service asks for a token, and the header holds none that it knows. The message says what is needed.
+    pub fn admit(&self, authorization: Option<&[u8]>) -> Result<(), &'static str> {
+        match &self.callers {
+            Callers::Clients(Some(tokens)) => tokens.check(authorization),
+            Callers::Clients(None) | Callers::Tasks => Ok(()),
+        }
+    }
+
+    /// Returns the expiry of the certificate, if there is one.
     pub fn certificate_end(&self) -> Option<SystemTime> {
         self.credentials.as_ref().map(Credentials::end)
     }
@@ -99,11 +151,15 @@ impl Security {
     ///
     /// # Errors
     /// The peer cannot prove its identity, does not speak TLS 1.3, or takes too long.
-    pub async fn accept(&self, stream: impl Stream + 'static) -> io::Result<Secured> {
+    pub async fn accept(
+        &self,
+        stream: impl Stream + 'static,
+        inner: InnerProtocol,
+    ) -> io::Result<Secured> {
         let credentials = self.credentials.as_ref();
         let credentials =
-            credentials.ok_or_else(|| io::Error::other("this task has no certificate"))?;
-        credentials.accept(stream).await
+            credentials.ok_or_else(|| io::Error::other("this process has no certificate"))?;
+        credentials.accept(stream, inner).await
     }
 
     /// Returns the identity of a caller, from its certificate (`identity`) or from its header `authorization`. If

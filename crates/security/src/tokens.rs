@@ -1,31 +1,16 @@
 //! Tokens: one secret per role, for tasks of one host or behind a mesh that encrypts.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
-use subtle::{Choice, ConstantTimeEq as _};
 use trainyard_cluster_spec::Role;
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::Diagnostic;
 
 use crate::Identity;
-use crate::private_file::check_private;
+use crate::token_file::{TokenFile, refused};
 
-/// Least number of hexadecimal digits of a token: 256 bits.
-const DIGITS_MIN: usize = 64;
-const DIGITS_MAX: usize = 1024;
 /// The tokens that a task knows: its own, which it sends, and those of the roles that may call it.
-pub struct Tokens(BTreeMap<Role, String>);
-
-impl fmt::Debug for Tokens {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "Tokens of {:?}",
-            self.0.keys().collect::<Vec<_>>()
-        )
-    }
-}
+#[derive(Debug)]
+pub struct Tokens(TokenFile<Role>);
 
 impl Tokens {
     /// Reads a file of tokens: TOML, `ROLE = "..."`, at least 64 hexadecimal digits each. A task needs the tokens of
@@ -34,64 +19,26 @@ impl Tokens {
     /// # Errors
     /// The file cannot be read, other users may read it, or a token is too short, invalid, missing or used twice.
     pub fn load(path: &Path, role: Role) -> Result<Self, Diagnostic> {
-        let refuse = |what: String| {
-            Diagnostic::error(
-                Code::E7001,
-                format!("token file {}: {what}", path.display()),
-            )
-            .help("make it with `trainyard pki --tokens`, mode 0600")
+        let named = |name: &str| {
+            Role::named(name).ok_or_else(|| format!("there is no role `{}`", name.escape_debug()))
         };
-        check_private(path)?;
-        let text =
-            std::fs::read_to_string(path).map_err(|error| refuse(error.kind().to_string()))?;
-        // The parser's message would show the line, which holds a secret.
-        let table: toml::Table = text
-            .parse()
-            .map_err(|_| refuse("it is not valid TOML".to_owned()))?;
-        let mut tokens = BTreeMap::new();
-        for (name, value) in &table {
-            let role = Role::named(name)
-                .ok_or_else(|| refuse(format!("there is no role `{}`", name.escape_debug())))?;
-            let token = value.as_str().unwrap_or_default();
-            let digits = token.bytes().all(|byte| byte.is_ascii_hexdigit());
-            if !digits || !(DIGITS_MIN..=DIGITS_MAX).contains(&token.len()) {
-                let length = token.len();
-                return Err(refuse(format!(
-                    "the token of {role} must be {DIGITS_MIN} to {DIGITS_MAX} hexadecimal digits, given {length} characters"
-                )));
-            }
-            if let Some((other, _)) = tokens.iter().find(|(_, known)| *known == token) {
-                return Err(refuse(format!("{role} and {other} have the same token")));
-            }
-            tokens.insert(role, token.to_owned());
-        }
-        if !tokens.contains_key(&role) {
-            return Err(refuse(format!(
-                "it holds no token of this task's role, {role}"
-            )));
+        let tokens = TokenFile::read(path, named)?;
+        if !tokens.holds(&role) {
+            let what = format!("it holds no token of this task's role, {role}");
+            return Err(refused(path, what));
         }
         Ok(Self(tokens))
     }
 
     /// Returns the value of the header `authorization` for calls of a role.
     pub(crate) fn header(&self, role: Role) -> Option<String> {
-        self.0.get(&role).map(|token| format!("Bearer {token}"))
+        self.0.header(&role)
     }
 
-    /// Returns the role whose token a header `authorization` holds. Every token is compared, each in constant time.
+    /// Returns the role whose token a header `authorization` holds.
     pub(crate) fn who(&self, header: &[u8]) -> Option<Identity> {
-        let given = header.strip_prefix(b"Bearer ")?;
-        let mut found = None;
-        for (role, token) in &self.0 {
-            let same: Choice = token.as_bytes().ct_eq(given);
-            if bool::from(same) {
-                found = Some(Identity {
-                    role: *role,
-                    index: None,
-                });
-            }
-        }
-        found
+        let role = *self.0.owner(header)?;
+        Some(Identity { role, index: None })
     }
 }
 

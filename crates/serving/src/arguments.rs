@@ -1,18 +1,24 @@
 //! Arguments of the server, for the daemon and for the command.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
+use tracing::warn;
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_security::{CredentialSources, Protection, Security};
 
 use crate::config::{Config, ModelConfig};
-use crate::run::Exposure;
 
 /// Arguments of the server of predictions.
 #[derive(Debug, Clone, Args)]
 pub struct ServingArguments {
-    /// The model: a job file, whose model_dir is followed, or the model_dir of a run. Without it, --config.
-    #[arg(value_name = "JOB.toml|MODEL_DIR", required_unless_present = "config")]
+    /// The model: a job file, whose model_dir is followed, the model_dir of a run, an export, or a folder of exports.
+    /// Without it, --config.
+    #[arg(
+        value_name = "JOB.toml|MODEL_DIR|EXPORT",
+        required_unless_present = "config"
+    )]
     pub model: Option<PathBuf>,
     /// Name of the model in requests. By default the name of the file or folder.
     #[arg(long, value_name = "NAME", requires = "model")]
@@ -29,6 +35,13 @@ pub struct ServingArguments {
     /// Address of the server of gRPC. By default the configuration file's, else none.
     #[arg(long, value_name = "HOST:PORT")]
     pub listen_grpc: Option<String>,
+    /// Folder of the server's certificate: tls.crt, tls.key and ca.crt. The server then uses TLS. Without tokens, its
+    /// clients need a certificate that an authority of ca.crt has signed. By default the configuration file's.
+    #[arg(long, value_name = "DIR", env = "TRAINYARD_TLS_DIR")]
+    pub tls_dir: Option<PathBuf>,
+    /// File of the tokens of clients. Each request then needs one of them. By default the configuration file's.
+    #[arg(long, value_name = "FILE", env = "TRAINYARD_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
     /// Listens at addresses that other hosts can reach, without any protection.
     #[arg(long, env = "TRAINYARD_INSECURE_NO_AUTH")]
     pub insecure_no_auth: bool,
@@ -50,7 +63,7 @@ impl ServingArguments {
                 Config::of_model(model)
             }
             (None, None) => {
-                let message = "no model: give a job file, a model_dir or --config";
+                let message = "no model: give a job file, a model_dir, an export or --config";
                 return Err(Diagnostic::error(Code::E1000, message));
             }
         };
@@ -63,12 +76,21 @@ impl ServingArguments {
         Ok(config)
     }
 
-    /// Returns whether the operator has waived protection.
-    pub fn exposure(&self) -> Exposure {
-        if self.insecure_no_auth {
-            Exposure::Waived
-        } else {
-            Exposure::ThisHost
+    /// Reads the credentials of the server.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn security(&self, config: &Config) -> Result<Arc<Security>, Diagnostic> {
+        let tls_dir = self.tls_dir.as_ref().or(config.tls_dir.as_ref());
+        let token_file = self.token_file.as_ref().or(config.token_file.as_ref());
+        let security = Security::of_service(CredentialSources {
+            tls_dir: tls_dir.map(PathBuf::as_path),
+            token_file: token_file.map(PathBuf::as_path),
+            is_waived: self.insecure_no_auth,
+        })?;
+        if security.protection() == Protection::Waived {
+            warn!("insecure: connections are not encrypted, and other hosts may reach the server");
         }
+        Ok(Arc::new(security))
     }
 }

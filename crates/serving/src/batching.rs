@@ -106,6 +106,14 @@ impl Queue {
         }
     }
 
+    /// Checks that the queue has room, so that a request is refused before it is parsed.
+    ///
+    /// # Errors
+    /// The queue is full.
+    pub(crate) fn check_room(&self) -> Result<(), Error> {
+        self.line.check_room(&self.line.requests.lock())
+    }
+
     /// Predicts a batch, perhaps together with others.
     ///
     /// # Errors
@@ -138,14 +146,19 @@ impl Line {
     /// # Errors
     /// The queue is full.
     fn add(&self, waiting: Waiting) -> Result<(), Error> {
-        let bound = self.limits.queue_requests_max.max(1);
         let mut requests = self.requests.lock();
-        if requests.len() >= bound {
-            return Err(Error::Busy { waiting: bound });
-        }
+        self.check_room(&requests)?;
         requests.push_back(waiting);
         drop(requests);
         self.added.notify_one();
+        Ok(())
+    }
+
+    fn check_room(&self, requests: &VecDeque<Waiting>) -> Result<(), Error> {
+        let bound = self.limits.queue_requests_max.max(1);
+        if requests.len() >= bound {
+            return Err(Error::Busy { waiting: bound });
+        }
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use trainyard_diagnostic::{Code, Diagnostic, Place};
 use trainyard_run_config::Job;
 
 use crate::batching::BatchLimits;
+use crate::exports::Export;
 use crate::http_server::HttpLimits;
 
 /// Address of TensorFlow Serving's REST interface.
@@ -24,6 +25,10 @@ pub struct Config {
     pub listen: String,
     /// Address of the server of gRPC, `host:port`; absent = none.
     pub listen_grpc: Option<String>,
+    /// Folder of the server's certificate; absent = no TLS.
+    pub tls_dir: Option<PathBuf>,
+    /// File of the tokens of clients; absent = none are asked for.
+    pub token_file: Option<PathBuf>,
     /// Bounds of the server.
     pub http: HttpLimits,
     /// Bounds of batching.
@@ -39,7 +44,8 @@ pub struct Config {
 pub struct ModelConfig {
     /// Name in requests.
     pub name: String,
-    /// A job file, whose `model_dir` is followed, or a model directory with the job file of its run.
+    /// A job file, whose `model_dir` is followed; a model directory with the job file of its run; an export; or a folder of
+    /// exports.
     pub path: PathBuf,
     /// Changes of keys of the job, `section.key=value`.
     pub set: Vec<String>,
@@ -55,6 +61,8 @@ pub struct ModelConfig {
 struct File {
     listen: Option<String>,
     listen_grpc: Option<String>,
+    tls_dir: Option<PathBuf>,
+    token_file: Option<PathBuf>,
     connections_max: Option<usize>,
     head_timeout_secs: Option<u64>,
     body_timeout_secs: Option<u64>,
@@ -107,28 +115,36 @@ impl ModelConfig {
         }
     }
 
+    fn is_job_file(&self) -> bool {
+        let extension = self.path.extension();
+        extension.is_some_and(|extension| extension == "toml")
+    }
+
+    /// Returns the newest export, if the path is an export or a folder of exports.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(crate) fn export(&self) -> Result<Option<Export>, Diagnostic> {
+        if self.is_job_file() {
+            return Ok(None);
+        }
+        Export::newest(&self.path)
+    }
+
     /// Reads the job of the model. Returns nothing if the path is a folder without a job file yet.
     ///
     /// # Errors
     /// All problems of the job file, or that it cannot be read.
     pub(crate) fn job(&self) -> Result<Option<Job>, Vec<Diagnostic>> {
-        let is_file = self
-            .path
-            .extension()
-            .is_some_and(|extension| extension == "toml");
-        if is_file {
+        if self.is_job_file() {
             return Job::load(&self.path, &self.set).map(Some);
+        }
+        if let Some(export) = self.export().map_err(|error| vec![error])? {
+            return export.job(&self.set).map(Some);
         }
         let path = self.path.join(JOB_AS_RUN);
         let read = trainyard_model_dir::read(&path).map_err(|error| vec![error.into()])?;
         let Some(bytes) = read else {
-            let is_export = trainyard_model_dir::read(&self.path.join("model.json"));
-            if matches!(is_export, Ok(Some(_))) {
-                let message = format!("{} is an export", self.path.display());
-                return Err(vec![Diagnostic::error(Code::E1000, message).help(
-                    "give the job file or the model_dir: exports do not hold the job",
-                )]);
-            }
             return Ok(None);
         };
         let text = String::from_utf8_lossy(&bytes);
@@ -145,6 +161,8 @@ impl Config {
         Self {
             listen: DEFAULT_LISTEN.to_owned(),
             listen_grpc: None,
+            tls_dir: None,
+            token_file: None,
             http: HttpLimits::default(),
             batching: BatchLimits::default(),
             models: vec![model],
@@ -230,6 +248,8 @@ impl Config {
         Ok(Self {
             listen: file.listen.unwrap_or_else(|| DEFAULT_LISTEN.to_owned()),
             listen_grpc: file.listen_grpc,
+            tls_dir: file.tls_dir.map(|folder| beside.join(folder)),
+            token_file: file.token_file.map(|path| beside.join(path)),
             http: HttpLimits {
                 connections_max: file.connections_max.unwrap_or(http.connections_max),
                 head_timeout: secs(file.head_timeout_secs, http.head_timeout),

@@ -8,6 +8,9 @@ pub enum Error {
     /// The request is wrong. Value, expectation and remedy are in the message.
     #[error("{0}")]
     Request(String),
+    /// The client has not proved itself. The message says what is needed.
+    #[error("{0}")]
+    Unproved(&'static str),
     /// The request names a signature that the model does not have.
     #[error("{0}")]
     Precondition(String),
@@ -62,6 +65,7 @@ impl Error {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Request(_) | Self::Precondition(_) | Self::Rows { .. } => StatusCode::BAD_REQUEST,
+            Self::Unproved(_) => StatusCode::UNAUTHORIZED,
             Self::Path(_) | Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Body { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
@@ -77,6 +81,7 @@ impl Error {
         use tonic::Code;
         let code = match self {
             Self::Request(_) | Self::Rows { .. } => Code::InvalidArgument,
+            Self::Unproved(_) => Code::Unauthenticated,
             Self::Precondition(_) => Code::FailedPrecondition,
             Self::Path(_) => Code::Unimplemented,
             Self::NotFound(_) => Code::NotFound,

@@ -1,12 +1,13 @@
 //! HTTP server with all limits set: connections, heads and bodies of requests have bounds and deadlines.
 
 use std::convert::Infallible;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -18,7 +19,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use trainyard_daemon::CancellationToken;
+use tracing::warn;
+use trainyard_daemon::{CancellationToken, LogRateLimit};
+use trainyard_runtime::Connection;
+use trainyard_security::{InnerProtocol, Security};
 
 use crate::Error;
 use crate::inference::{self, Answer, HEADER_LENGTH};
@@ -58,15 +62,20 @@ impl Default for HttpLimits {
     }
 }
 
+/// What the server answers with, and the proof that it needs of its clients.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) models: Arc<Models>,
+    pub(crate) limits: HttpLimits,
+    pub(crate) security: Arc<Security>,
+}
+
 /// Serves predictions until `stop` is cancelled. Requests that have arrived are answered before it returns; clients that
 /// are still sending have [`DRAIN`].
-pub(crate) async fn serve(
-    listener: TcpListener,
-    models: Arc<Models>,
-    limits: HttpLimits,
-    stop: CancellationToken,
-) {
-    let permits = Arc::new(Semaphore::new(limits.connections_max));
+pub(crate) async fn serve(listener: TcpListener, service: Service, stop: CancellationToken) {
+    let service = Arc::new(service);
+    let refusals = Arc::<LogRateLimit>::default();
+    let permits = Arc::new(Semaphore::new(service.limits.connections_max));
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -75,7 +84,7 @@ pub(crate) async fn serve(
             Some(_) = connections.join_next() => continue,
             () = stop.cancelled() => break,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, peer)) = accepted else {
             sleep(ACCEPT_RETRY_DELAY).await;
             continue;
         };
@@ -83,11 +92,20 @@ pub(crate) async fn serve(
             counter!("trainyard_serving_connections_refused_total").increment(1);
             continue;
         };
-        let models = Arc::clone(&models);
+        let service = Arc::clone(&service);
+        let refusals = Arc::clone(&refusals);
         let stop = stop.clone();
         connections.spawn(async move {
             gauge!("trainyard_serving_connections").increment(1.0);
-            serve_connection(stream, models, limits, stop).await;
+            match agree(&service.security, stream).await {
+                Ok(stream) => serve_connection(stream, service, stop).await,
+                Err(error) => {
+                    counter!("trainyard_serving_connections_refused_total").increment(1);
+                    if let Some(unsaid) = refusals.may() {
+                        warn!(%peer, unsaid, "connection refused: {error}");
+                    }
+                }
+            }
             gauge!("trainyard_serving_connections").decrement(1.0);
             drop(permit);
         });
@@ -98,22 +116,27 @@ pub(crate) async fn serve(
     drop(timeout(DRAIN, ended).await);
 }
 
-async fn serve_connection(
-    stream: TcpStream,
-    models: Arc<Models>,
-    limits: HttpLimits,
-    stop: CancellationToken,
-) {
+/// Makes the TLS handshake, if the server has a certificate.
+async fn agree(security: &Security, stream: TcpStream) -> io::Result<Connection> {
     // An answer is one write, so waiting for more of it only costs time.
     drop(stream.set_nodelay(true));
+    if !security.has_tls() {
+        return Ok(Box::new(stream));
+    }
+    let (stream, _) = security.accept(stream, InnerProtocol::Http1).await?;
+    Ok(stream)
+}
+
+async fn serve_connection(stream: Connection, service: Arc<Service>, stop: CancellationToken) {
+    let head_timeout = service.limits.head_timeout;
     let service = service_fn(|request| {
-        let models = Arc::clone(&models);
-        async move { Ok::<_, Infallible>(respond(&models, limits, request).await) }
+        let service = Arc::clone(&service);
+        async move { Ok::<_, Infallible>(respond(&service, request).await) }
     });
     let mut server = http1::Builder::new();
     server
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_timeout);
+        .header_read_timeout(head_timeout);
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
     // Errors are ignored: the peer has closed the connection, or hyper has already replied.
     tokio::select! {
@@ -125,12 +148,8 @@ async fn serve_connection(
     }
 }
 
-async fn respond(
-    models: &Models,
-    limits: HttpLimits,
-    request: Request<Incoming>,
-) -> Response<Full<Bytes>> {
-    let outcome = answer(models, limits, request).await;
+async fn respond(service: &Service, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let outcome = answer(service, request).await;
     let (status, answer) = match outcome {
         Ok(answer) => (StatusCode::OK, answer),
         Err(error) => (error.status(), Answer::json(rest::error_body(&error))),
@@ -138,6 +157,9 @@ async fn respond(
     let mut response = Response::new(Full::new(answer.body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     let content = match answer.header_length {
         None => HeaderValue::from_static("application/json"),
         Some(length) => {
@@ -150,13 +172,17 @@ async fn respond(
 }
 
 /// The target of a request, by protocol.
-enum Target<'a> {
+pub(crate) enum Target<'a> {
     TensorFlow(rest::Target<'a>),
     Inference(inference::Target<'a>),
 }
 
 impl<'a> Target<'a> {
-    fn parse(path: &'a str) -> Result<Self, Error> {
+    /// Parses the path of a request.
+    ///
+    /// # Errors
+    /// The path is of no protocol.
+    pub(crate) fn parse(path: &'a str) -> Result<Self, Error> {
         if let Some(path) = path.strip_prefix("/v1/models/") {
             return rest::Target::parse(path).map(Self::TensorFlow);
         }
@@ -178,12 +204,18 @@ impl<'a> Target<'a> {
     }
 }
 
-async fn answer(
-    models: &Models,
-    limits: HttpLimits,
-    request: Request<Incoming>,
-) -> Result<Answer, Error> {
+async fn answer(service: &Service, request: Request<Incoming>) -> Result<Answer, Error> {
+    let Service {
+        models,
+        limits,
+        security,
+    } = service;
     let (head, body) = request.into_parts();
+    let authorization = head.headers.get(AUTHORIZATION);
+    security
+        .admit(authorization.map(HeaderValue::as_bytes))
+        .map_err(Error::Unproved)
+        .inspect_err(|_| counter!("trainyard_calls_refused_total").increment(1))?;
     let target = Target::parse(head.uri.path())?;
     let needed = target.method();
     if head.method != needed {
@@ -194,16 +226,27 @@ async fn answer(
     }
     let header_length = header_length(&head.headers)?;
     let body = if needed == Method::POST {
-        read_body(&head.headers, body, limits).await?
+        read_body(&head.headers, body, *limits).await?
     } else {
         Bytes::new()
     };
+    dispatch(models, target, &body, header_length, limits.rows_max).await
+}
+
+/// Answers a request whose body has arrived.
+pub(crate) async fn dispatch(
+    models: &Models,
+    target: Target<'_>,
+    body: &Bytes,
+    header_length: Option<usize>,
+    rows_max: usize,
+) -> Result<Answer, Error> {
     match target {
-        Target::TensorFlow(target) => rest::respond(models, target, &body, limits.rows_max)
+        Target::TensorFlow(target) => rest::respond(models, target, body, rows_max)
             .await
             .map(Answer::json),
         Target::Inference(target) => {
-            inference::respond(models, target, &body, header_length, limits.rows_max).await
+            inference::respond(models, target, body, header_length, rows_max).await
         }
     }
 }

@@ -121,12 +121,13 @@ pub(crate) async fn respond(
 ) -> Result<Answer, Error> {
     match target {
         Target::Server => Ok(Answer::json(answer::server())),
-        Target::Live => Ok(Answer::json(String::new())),
+        // The protocol asks for the status alone. Clients of KServe read the body, too.
+        Target::Live => Ok(Answer::json(r#"{"live":true}"#.to_owned())),
         Target::Ready => {
             let models = models.all();
             let waiting = models.iter().find(|(_, model)| model.newest().is_none());
             match waiting {
-                None => Ok(Answer::json(String::new())),
+                None => Ok(Answer::json(r#"{"ready":true}"#.to_owned())),
                 Some((name, _)) => Err(Error::Unavailable(format!(
                     "model `{name}` has no version that answers yet"
                 ))),
@@ -134,7 +135,7 @@ pub(crate) async fn respond(
         }
         Target::Model(name, wanted, Action::Ready) => {
             models.version(name, wanted)?;
-            Ok(Answer::json(String::new()))
+            Ok(Answer::json(answer::model_ready(name)))
         }
         Target::Model(name, wanted, Action::Metadata) => {
             let version = models.version(name, wanted)?;
@@ -157,6 +158,7 @@ async fn infer(
 ) -> Result<Answer, Error> {
     let began = Instant::now();
     let version = models.version(name, wanted)?;
+    version.queue.check_room()?;
     let InferRequest { id, batch, wanted } =
         InferRequest::read(body, header_length, &version, rows_max)?;
     let rows = batch.rows;

@@ -7,7 +7,9 @@
 mod arguments;
 mod batching;
 mod config;
+mod detached;
 mod error;
+mod exports;
 mod http_server;
 mod inference;
 mod json;
@@ -22,6 +24,7 @@ mod tensorflow_serving;
 mod tensors;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use trainyard_daemon::{Readiness, ServiceArguments, Supervision};
 use trainyard_diagnostic::Diagnostic;
@@ -30,9 +33,10 @@ use trainyard_model::{Build, PREMADE};
 pub use arguments::ServingArguments;
 pub use batching::BatchLimits;
 pub use config::{Config, ModelConfig};
+pub use detached::DetachedModel;
 pub use error::Error;
 pub use http_server::HttpLimits;
-pub use run::{Exposure, run};
+pub use run::run;
 
 /// Runs the daemon `trainyard-serving` with the premade estimators. Returns its exit code.
 pub fn main() -> ExitCode {
@@ -54,12 +58,15 @@ pub fn serve(
     build: Build,
 ) -> Result<(), Vec<Diagnostic>> {
     let config = arguments.config().map_err(|problem| vec![problem])?;
-    let exposure = arguments.exposure();
+    let security = arguments
+        .security(&config)
+        .map_err(|problem| vec![problem])?;
     let readiness = Readiness::default();
-    let supervision = Supervision::of_service("serving", service, readiness.clone());
+    let supervision = Supervision::of_service("serving", service, readiness.clone())
+        .with_security(Arc::clone(&security));
     let mut further = Vec::new();
     let outcome = trainyard_daemon::supervise_service(supervision, async |_, stop| {
-        let outcome = run(config, build, exposure, readiness, stop).await;
+        let outcome = run(config, build, security, readiness, stop).await;
         outcome.map_err(|mut problems| {
             let first = problems.remove(0);
             further = problems;

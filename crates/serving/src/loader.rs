@@ -1,4 +1,4 @@
-//! Loader of a model: follows the checkpoints of its model directory.
+//! Loader of a model: follows the checkpoints of its model directory, or its exports.
 //!
 //! A new checkpoint is read beside the version that answers, checked by its checksums and by one prediction, and then
 //! replaces that version. A checkpoint that fails is refused, and the version that answers stays.
@@ -23,6 +23,7 @@ use trainyard_runtime::blocking;
 
 use crate::batching::{BatchLimits, Pool, Queue};
 use crate::config::ModelConfig;
+use crate::exports::{self, Export};
 use crate::models::{ServedModel, Version};
 use crate::signature::Signature;
 use crate::telemetry::VersionTelemetry;
@@ -50,13 +51,24 @@ struct Following {
     model: Option<(Arc<Job>, Arc<AnyModel>)>,
     /// The checkpoint that answers: term and step.
     current: Option<(u64, u64)>,
-    /// The checkpoint that was refused last, which is not tried again.
+    /// The export that answers.
+    export: Option<PathBuf>,
+    /// The checkpoint or export that was refused last, which is not tried again.
     refused: Option<PathBuf>,
+    /// An export that answers, and whose checksums have not been compared yet.
+    unverified: Option<Unverified>,
     /// The last problem that was logged.
     told: Option<String>,
 }
 
-/// A checkpoint in memory, which has predicted a row.
+/// An export that answers already.
+struct Unverified {
+    version: u64,
+    path: PathBuf,
+    origin: Arc<Origin>,
+}
+
+/// A checkpoint in memory or a mapped export, which has predicted a row.
 struct Loaded {
     found: Found,
     predictor: Arc<Predictor>,
@@ -73,11 +85,13 @@ impl Loader {
         self.served.label(self.config.labels.clone());
         let name = self.config.name.clone();
         counter!("trainyard_serving_versions_refused_total", "model" => name.clone()).absolute(0);
+        counter!("trainyard_serving_looks_failed_total", "model" => name.clone()).absolute(0);
         while !stop.is_cancelled() {
             let build = self.build;
             let config = self.config.clone();
+            let served = Arc::clone(&self.served);
             let looked = blocking(move || {
-                let outcome = look(&config, build, &mut following);
+                let outcome = look(&config, build, &served, &mut following);
                 (outcome, following)
             });
             let Ok((outcome, returned)) = looked.await else {
@@ -137,6 +151,10 @@ impl Loader {
 
     /// Logs a problem once, and shows it in the status of the model.
     fn tell(&self, problem: &Refusal, following: &mut Following) {
+        if problem.version.is_none() {
+            let name = self.config.name.clone();
+            counter!("trainyard_serving_looks_failed_total", "model" => name).increment(1);
+        }
         let message = problem.diagnostic.message.clone();
         let line = format!("{:?}: {message}", problem.version);
         if following.told.as_ref() == Some(&line) {
@@ -148,6 +166,9 @@ impl Loader {
             counter!("trainyard_serving_versions_refused_total", "model" => name.clone())
                 .increment(1);
             self.served.refuse(version, message);
+        }
+        if let (Standing::Answers, Some(version)) = (problem.standing, problem.version) {
+            self.served.withdraw(version);
         }
         let stays = match self.served.newest() {
             Some(version) => format!("version {} goes on answering", version.number),
@@ -161,24 +182,49 @@ impl Loader {
 struct Refusal {
     /// The version at fault; absent = the model as a whole.
     version: Option<u64>,
+    standing: Standing,
     diagnostic: Diagnostic,
+}
+
+/// Whether a version that is refused answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It has not answered.
+    Aside,
+    /// It answers, and must not any more.
+    Answers,
 }
 
 impl From<Diagnostic> for Refusal {
     fn from(diagnostic: Diagnostic) -> Self {
         Self {
             version: None,
+            standing: Standing::Aside,
             diagnostic,
         }
     }
 }
 
-/// Looks for a newer checkpoint, and loads it.
+/// Looks for a newer checkpoint or export, and loads it.
 fn look(
     config: &ModelConfig,
     build: Build,
+    served: &ServedModel,
     following: &mut Following,
 ) -> Result<Option<Loaded>, Refusal> {
+    if let Some(unverified) = following.unverified.take() {
+        exports::verify(&unverified.origin).map_err(|diagnostic| {
+            following.refused = Some(unverified.path);
+            Refusal {
+                version: Some(unverified.version),
+                standing: Standing::Answers,
+                diagnostic,
+            }
+        })?;
+    }
+    if let Some(export) = config.export()? {
+        return look_at_export(&export, (config, build), served, following);
+    }
     let (job, model) = match &following.model {
         Some((job, model)) => (Arc::clone(job), Arc::clone(model)),
         None => {
@@ -215,6 +261,58 @@ fn look(
             }
             Err(Refusal {
                 version: Some(newest.step),
+                standing: Standing::Aside,
+                diagnostic,
+            })
+        }
+    }
+}
+
+/// Opens an export, unless it answers already.
+fn look_at_export(
+    export: &Export,
+    (config, build): (&ModelConfig, Build),
+    served: &ServedModel,
+    following: &mut Following,
+) -> Result<Option<Loaded>, Refusal> {
+    let is_known = following.export.as_ref() == Some(&export.path)
+        || following.refused.as_ref() == Some(&export.path);
+    if is_known {
+        return Ok(None);
+    }
+    let began = Instant::now();
+    let open = || {
+        let opened = export.open(build, &config.set)?;
+        let is_alone = served.newest().is_none();
+        if !is_alone {
+            exports::verify(&opened.files)?;
+        }
+        let version = opened.version(export);
+        let unverified = is_alone.then(|| Unverified {
+            version,
+            path: export.path.clone(),
+            origin: Arc::clone(&opened.files),
+        });
+        let found = Found {
+            step: version,
+            epoch: 0,
+            path: export.path.clone(),
+        };
+        let predictor = Arc::new(opened.predictor);
+        let loaded = ready(&opened.job, predictor, (found, opened.written), began)?;
+        Ok((loaded, unverified))
+    };
+    match open() {
+        Ok((loaded, unverified)) => {
+            following.unverified = unverified;
+            following.export = Some(export.path.clone());
+            Ok(Some(loaded))
+        }
+        Err(diagnostic) => {
+            following.refused = Some(export.path.clone());
+            Err(Refusal {
+                version: Some(export.second),
+                standing: Standing::Aside,
                 diagnostic,
             })
         }
@@ -230,12 +328,22 @@ fn load(job: &Job, model: Arc<AnyModel>, found: &Found) -> Result<Loaded, Diagno
     let created = checkpoint.manifest().created_unix_secs;
     let written = SystemTime::UNIX_EPOCH + Duration::from_secs(created);
     let predictor = Arc::new(Predictor::open(&Origin::Own(checkpoint), model)?);
+    ready(job, predictor, (found.clone(), written), began)
+}
+
+/// Predicts a row.
+fn ready(
+    job: &Job,
+    predictor: Arc<Predictor>,
+    (found, written): (Found, SystemTime),
+    began: Instant,
+) -> Result<Loaded, Diagnostic> {
     let options = inline_options(job, None);
     let columns = NamedColumns::new(predictor.model().serving_schema(), &options);
     let signature = Signature::of(&predictor, &columns)
         .map_err(|error| Diagnostic::error(Code::E9001, error.to_string()))?;
     Ok(Loaded {
-        found: found.clone(),
+        found,
         predictor,
         columns,
         signature,

@@ -77,6 +77,11 @@ impl ServedModel {
         *self.refused.write() = Some((version, reason));
     }
 
+    /// Removes a version that has turned out to be damaged. It answers the requests that hold it.
+    pub(crate) fn withdraw(&self, version: u64) {
+        self.versions.write().remove(&version);
+    }
+
     /// Sets the labels.
     pub(crate) fn label(&self, labels: BTreeMap<String, u64>) {
         *self.labels.write() = labels;

@@ -131,6 +131,7 @@ async fn answer_method(
 ) -> Result<String, Error> {
     let began = Instant::now();
     let version = models.version(target.model, target.wanted)?;
+    version.queue.check_room()?;
     let columns = &version.columns;
     let examples = |method| read_examples(body, columns, rows_max, method);
     let (rows, text) = match method {

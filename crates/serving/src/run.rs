@@ -11,12 +11,12 @@ use tokio::time::sleep;
 use tonic::service::Routes;
 use tracing::{info, warn};
 use trainyard_daemon::{
-    CancellationToken, Listener, Readiness, ReadinessState, ServerLimits, Services, listen,
+    CancellationToken, Door, Listener, Readiness, ReadinessState, ServerLimits, Services, listen,
     serve_service,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Build;
-use trainyard_security::{Protection, check_exposure};
+use trainyard_security::{Security, check_exposure};
 
 use crate::batching::Pool;
 use crate::config::{Config, ModelConfig};
@@ -30,15 +30,6 @@ use crate::tensorflow_serving::{ModelServer, PredictionServer};
 /// Interval between looks at the configuration file.
 const CONFIG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Protection of the server's port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exposure {
-    /// Only this host may reach the port.
-    ThisHost,
-    /// The operator declares that the surrounding network protects the port.
-    Waived,
-}
-
 /// Serves predictions until `stop` is cancelled, and then answers the requests that have arrived.
 ///
 /// # Errors
@@ -46,7 +37,7 @@ pub enum Exposure {
 pub async fn run(
     config: Config,
     build: Build,
-    exposure: Exposure,
+    security: Arc<Security>,
     readiness: Readiness,
     stop: CancellationToken,
 ) -> Result<(), Vec<Diagnostic>> {
@@ -57,9 +48,9 @@ pub async fn run(
         }
     }
     let one = |problem: Diagnostic| vec![problem];
-    let listener = open(&config.listen, exposure).await.map_err(one)?;
+    let listener = open(&config.listen, &security).await.map_err(one)?;
     let of_grpc = match &config.listen_grpc {
-        Some(address) => Some(open(address, exposure).await.map_err(one)?),
+        Some(address) => Some(open(address, &security).await.map_err(one)?),
         None => None,
     };
     telemetry::describe();
@@ -82,8 +73,17 @@ pub async fn run(
         info!(address = %address(listener), "gRPC is served");
     }
     info!(address = %address(&listener), "predictions are served");
-    let grpc = serve_grpc(of_grpc, &models, config.http, &readiness, &stop);
-    let server = http_server::serve(listener, Arc::clone(&models), config.http, stop.clone());
+    let door = Door {
+        readiness: &readiness,
+        security: &security,
+    };
+    let grpc = serve_grpc(of_grpc, &models, config.http, door, &stop);
+    let service = http_server::Service {
+        models: Arc::clone(&models),
+        limits: config.http,
+        security: Arc::clone(&security),
+    };
+    let server = http_server::serve(listener, service, stop.clone());
     let watched = async {
         match &config.file {
             Some(file) => followed.watch(file, &stop).await,
@@ -96,7 +96,7 @@ pub async fn run(
 }
 
 /// Opens a port.
-async fn open(address: &str, exposure: Exposure) -> Result<TcpListener, Diagnostic> {
+async fn open(address: &str, security: &Security) -> Result<TcpListener, Diagnostic> {
     let Listener::Tcp(listener) = listen(address).await? else {
         let message = format!("cannot listen on {address}: clients need a port");
         return Err(Diagnostic::error(Code::E2001, message).help("give HOST:PORT"));
@@ -105,11 +105,12 @@ async fn open(address: &str, exposure: Exposure) -> Result<TcpListener, Diagnost
         let message = format!("the address of the port is not known: {error}");
         Diagnostic::error(Code::E9002, message)
     })?;
-    let protection = match exposure {
-        Exposure::ThisHost => Protection::Nothing,
-        Exposure::Waived => Protection::Waived,
-    };
-    check_exposure(bound, protection)?;
+    check_exposure(bound, security.protection()).map_err(|problem| Diagnostic {
+        notes: vec!["everyone who reaches it could ask for predictions".to_owned()],
+        ..problem.help(
+            "give --tls-dir DIR (`trainyard pki --serving HOST` makes one), or, where the network protects the port, --insecure-no-auth",
+        )
+    })?;
     Ok(listener)
 }
 
@@ -123,19 +124,14 @@ async fn serve_grpc(
     listener: Option<TcpListener>,
     models: &Arc<Models>,
     limits: HttpLimits,
-    readiness: &Readiness,
+    door: Door<'_>,
     stop: &CancellationToken,
 ) -> Result<(), Diagnostic> {
     let Some(listener) = listener else {
         return Ok(());
     };
-    let inference = Service::server(Arc::clone(models), limits.rows_max, limits.body_bytes_max);
-    let predictions =
-        PredictionServer::server(Arc::clone(models), limits.rows_max, limits.body_bytes_max);
     let services = Services {
-        routes: Routes::new(inference)
-            .add_service(predictions)
-            .add_service(ModelServer::server(Arc::clone(models))),
+        routes: routes(models, limits),
         descriptors: DESCRIPTORS,
     };
     let limits = ServerLimits {
@@ -145,11 +141,21 @@ async fn serve_grpc(
     serve_service(
         Listener::Tcp(listener),
         services,
-        readiness,
+        door,
         limits,
         stop.clone(),
     )
     .await
+}
+
+/// Returns the services of gRPC.
+pub(crate) fn routes(models: &Arc<Models>, limits: HttpLimits) -> Routes {
+    let inference = Service::server(Arc::clone(models), limits.rows_max, limits.body_bytes_max);
+    let predictions =
+        PredictionServer::server(Arc::clone(models), limits.rows_max, limits.body_bytes_max);
+    Routes::new(inference)
+        .add_service(predictions)
+        .add_service(ModelServer::server(Arc::clone(models)))
 }
 
 /// Sets the readiness: ready, if every model has a version that answers.
@@ -243,11 +249,13 @@ impl Followed {
                     let own = &self.config;
                     let is_same = config.listen == own.listen
                         && config.listen_grpc == own.listen_grpc
+                        && config.tls_dir == own.tls_dir
+                        && config.token_file == own.token_file
                         && config.http == own.http
                         && config.batching == own.batching;
                     if !is_same {
                         warn!(
-                            "listen and the bounds of the configuration take effect at the next start"
+                            "addresses, credentials and bounds of the configuration take effect at the next start"
                         );
                     }
                     self.change(&config.models);

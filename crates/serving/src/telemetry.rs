@@ -72,13 +72,17 @@ pub(crate) fn describe() {
         "trainyard_serving_versions_refused_total",
         "Versions that could not be loaded, by model."
     );
+    describe_counter!(
+        "trainyard_serving_looks_failed_total",
+        "Looks for new versions that failed because the model's folder or bucket could not be read, by model."
+    );
     describe_gauge!(
         "trainyard_serving_connections",
         "Connections of clients that are open."
     );
     describe_counter!(
         "trainyard_serving_connections_refused_total",
-        "Connections of clients refused because too many are open."
+        "Connections of clients refused because too many are open, or their TLS handshake failed."
     );
     counter!("trainyard_serving_connections_refused_total").absolute(0);
 }

@@ -11,6 +11,7 @@ pub mod increments;
 pub mod job_file;
 pub mod log_segment;
 pub mod payload;
+pub mod predictions;
 pub mod reshard;
 pub mod server_log;
 pub mod tensor_bundle;
@@ -36,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     ("job_file", job_file::run),
     ("log_segment", log_segment::run),
     ("payload", payload::run),
+    ("predictions", predictions::run),
     ("reshard", reshard::run),
     ("server_log", server_log::run),
     ("tensor_bundle", tensor_bundle::run),

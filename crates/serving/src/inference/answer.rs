@@ -21,6 +21,14 @@ pub(crate) fn server() -> String {
     )
 }
 
+/// Returns the body about a model that is ready.
+pub(crate) fn model_ready(name: &str) -> String {
+    let mut text = "{\"name\":".to_owned();
+    write_text(&mut text, name);
+    text.push_str(",\"ready\":true}");
+    text
+}
+
 /// Returns the body about a version of a model.
 pub(crate) fn metadata(name: &str, version: &Version, versions: &[Arc<Version>]) -> String {
     let tensor = |tensor: &Tensor| {

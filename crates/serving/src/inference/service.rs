@@ -67,6 +67,7 @@ impl Service {
     async fn infer(&self, request: ModelInferRequest) -> Result<ModelInferResponse, Error> {
         let began = Instant::now();
         let version = self.version(&request.model_name, &request.model_version)?;
+        version.queue.check_room()?;
         let batch = read_inputs(&request, &version, self.rows_max)?;
         let rows = batch.rows;
         let outputs = request.outputs.iter();

@@ -86,6 +86,7 @@ impl Service {
                 )));
             }
         };
+        version.queue.check_room()?;
         let outputs = wanted_outputs(&version, &request.output_filter)?;
         let batch = self.read_columns(&version, &request.inputs)?;
         let count = batch.rows;
@@ -131,6 +132,7 @@ impl Service {
         for method in methods {
             check_signature(*method, &spec.signature_name)?;
         }
+        version.queue.check_room()?;
         let batch = read_input(input, &version.columns, self.rows_max)?;
         let rows = version.predict(batch).await?;
         Ok(Answered {
