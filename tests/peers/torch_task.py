@@ -13,7 +13,6 @@ import trainyard.torch as ty
 from trainyard import toml
 
 STEPS_PER_LINE = 10
-WIDE = [f"{name}_wide" for name in ctr.CATEGORIES]
 
 
 class WideAndDeep(ty.Module):
@@ -22,7 +21,8 @@ class WideAndDeep(ty.Module):
     def __init__(self, params):
         super().__init__()
         self.embeddings = nn.ModuleDict({name: ty.Embedding(name, ctr.DIMENSION) for name in ctr.CATEGORIES})
-        wide = {name: ty.Embedding(name, 1, stddev=0.0, optimizer=ty.Ftrl(ctr.LEARNING_RATE)) for name in WIDE}
+        ftrl = ty.Ftrl(ctr.LEARNING_RATE)
+        wide = {name: ty.Embedding(name, 1, table=f"{name}_wide", stddev=0.0, optimizer=ftrl) for name in ctr.CATEGORIES}
         self.wide_ids = nn.ModuleDict(wide)
         self.wide_numbers = nn.Linear(len(ctr.NUMBERS), 1, bias=False)
         widths = [len(ctr.NUMBERS) + len(ctr.CATEGORIES) * ctr.DIMENSION, *params["hidden_units"]]
@@ -55,7 +55,7 @@ def job(batch_size, model_dir):
         "run": {**ctr.JOB["run"], "log_step_count_steps": 1000},
         "strategy": ctr.JOB["strategy"],
         "input": {**read, "train": train},
-        "feature": [numeric, hashed, {**hashed, "name": WIDE}],
+        "feature": [numeric, hashed],
         "model": {
             "kind": "custom_classifier",
             "hidden_units": ctr.HIDDEN_UNITS,

@@ -50,7 +50,9 @@ pub(crate) struct Columns {
     columns: FeatureColumns,
     /// The tables, in the order of their variables.
     pub(crate) tables: Vec<Table>,
-    /// Index of the ids and of the table of each lookup.
+    /// Indices of the ids that are looked up, each once: several tables may be looked up by one feature.
+    looked_up: Vec<usize>,
+    /// Place in `looked_up`, and index of the table, of each lookup.
     lookups: Vec<(usize, usize)>,
     /// Names and indices of the features whose ids the module reads itself.
     ids: Vec<(String, usize)>,
@@ -59,8 +61,10 @@ pub(crate) struct Columns {
 /// The ids of a batch.
 #[derive(Debug)]
 pub(crate) struct Lookups {
-    /// Of each embedding: the places of its ids among the rows that the batch reads.
-    embeddings: Vec<RowIds>,
+    /// The places of ids among the rows that the batch reads.
+    looked_up: Vec<RowIds>,
+    /// Of each embedding: its ids in `looked_up`.
+    embeddings: Vec<usize>,
     /// Of each feature without embedding: its ids.
     ids: Vec<RowIds>,
     /// The rows that the batch reads of each table.
@@ -90,8 +94,8 @@ impl Columns {
                 feature.deep = None;
             }
         }
-        for lookup in &lookups {
-            embed(lookup, &lookups, &mut features)?;
+        for place in 0..lookups.len() {
+            embed(place, &lookups, &mut features)?;
         }
         if let Some(feature) = features.iter().find(|feature| {
             matches!(feature.kind, FeatureKind::Dynamic { .. }) && feature.deep.is_none()
@@ -107,6 +111,7 @@ impl Columns {
             features,
             columns,
             tables: Vec::new(),
+            looked_up: Vec::new(),
             lookups: Vec::new(),
             ids: Vec::new(),
         };
@@ -165,7 +170,12 @@ impl Columns {
             });
             self.tables.len() - 1
         });
-        self.lookups.push((ids, table));
+        let known = self.looked_up.iter().position(|known| *known == ids);
+        let place = known.unwrap_or_else(|| {
+            self.looked_up.push(ids);
+            self.looked_up.len() - 1
+        });
+        self.lookups.push((place, table));
         Ok(())
     }
 
@@ -194,15 +204,16 @@ impl Columns {
     /// Returns the ids of a batch.
     pub(crate) fn lookups(&self, features: &Features) -> Lookups {
         let mut reads = vec![Read::Nothing; self.tables.len()];
-        let embeddings = self.lookups.iter().map(|(ids, table)| {
-            let ids = &features.ids[*ids];
+        for (place, table) in &self.lookups {
+            let ids = &features.ids[self.looked_up[*place]];
             reads[*table] = match &ids.fingerprints {
                 Some(fingerprints) => Read::Ids(Arc::clone(fingerprints)),
                 None => Read::Rows(Arc::clone(&ids.unique)),
             };
-            RowIds::of(ids, features.rows, i64::from)
-        });
-        let embeddings = embeddings.collect();
+        }
+        let looked_up = self.looked_up.iter();
+        let looked_up =
+            looked_up.map(|ids| RowIds::of(&features.ids[*ids], features.rows, i64::from));
         let ids = self.ids.iter().map(|(_, place)| {
             let ids = &features.ids[*place];
             RowIds::of(ids, features.rows, |place| {
@@ -210,7 +221,8 @@ impl Columns {
             })
         });
         Lookups {
-            embeddings,
+            looked_up: looked_up.collect(),
+            embeddings: self.lookups.iter().map(|(place, _)| *place).collect(),
             ids: ids.collect(),
             reads,
         }
@@ -218,18 +230,32 @@ impl Columns {
 }
 
 /// Makes the feature of an embedding one that is looked up.
-fn embed(lookup: &Lookup, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> Result<(), Error> {
+fn embed(place: usize, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> Result<(), Error> {
+    let lookup = &all[place];
     let invalid = |message: &str| {
         let name = &lookup.feature;
         Err(Error::Invalid(format!(
             "the embedding of `{name}` {message}"
         )))
     };
-    let shared = all
+    let is_shared = |table: &str| all.iter().filter(|other| other.table == table).count() > 1;
+    let shared = is_shared(&lookup.table);
+    let of_feature = all[..place]
         .iter()
-        .filter(|other| other.table == lookup.table)
-        .count()
-        > 1;
+        .filter(|other| other.feature == lookup.feature);
+    for other in of_feature {
+        if other.table == lookup.table {
+            return invalid(
+                "is the second of this feature in this table: look the feature up once, and use the vectors twice",
+            );
+        }
+        if shared || is_shared(&other.table) {
+            return invalid(
+                "is the second of this feature, and one of the two shares its table: add the [[feature]] once more, \
+                 under another name",
+            );
+        }
+    }
     let deep = Some(Deep::Embedding(Embedding {
         dimension: lookup.dimension,
         combiner: Combiner::Mean,
@@ -267,11 +293,6 @@ fn embed(lookup: &Lookup, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> 
     };
     if matches!(feature.kind, FeatureKind::Numeric(_)) {
         return invalid("has numbers, which are no ids: bucketize the feature in the job");
-    }
-    if feature.deep.is_some() {
-        return invalid(
-            "is the second of this feature: look the feature up once, and use the vectors twice",
-        );
     }
     feature.wide = false;
     feature.deep = deep;
@@ -313,11 +334,13 @@ impl Lookups {
 
     /// Returns a tuple of values, offsets and weights for each embedding, and for each feature without embedding.
     pub(crate) fn arrays<'p>(&self, python: Python<'p>) -> PyResult<Bound<'p, PyAny>> {
-        let list = |all: &[RowIds]| {
-            let each: PyResult<Vec<_>> = all.iter().map(|ids| ids.arrays(python)).collect();
-            PyList::new(python, each?)
+        let arrays = |all: &[RowIds]| -> PyResult<Vec<Bound<'p, PyAny>>> {
+            all.iter().map(|ids| ids.arrays(python)).collect()
         };
-        let both = (list(&self.embeddings)?, list(&self.ids)?);
+        let looked_up = arrays(&self.looked_up)?;
+        let embeddings = self.embeddings.iter().map(|place| &looked_up[*place]);
+        let embeddings = PyList::new(python, embeddings.collect::<Vec<_>>())?;
+        let both = (embeddings, PyList::new(python, arrays(&self.ids)?)?);
         Ok(both.into_pyobject(python)?.into_any())
     }
 }

@@ -22,8 +22,6 @@ import ledger
 
 DEADLINE_SECS = 120
 """Longest wait for progress, and for the end."""
-STEPS_BETWEEN = 200
-"""Steps of the job between two kills."""
 ROLES = ("worker", "ps", "chief")
 STEP = re.compile(r"training step=(\d+)")
 
@@ -69,9 +67,14 @@ class Cluster:
 
     def kill(self, role: str, draw: random.Random) -> None:
         """Kills a task of a role."""
-        tasks = [pid for pid in _children(self.process.pid) if f"\0--role\0{role}\0" in _command(pid)]
-        assert tasks, f"no {role} runs: " + "".join(self.lines[-20:])
-        os.kill(draw.choice(tasks), signal.SIGKILL)
+        # A task that was killed before may not have been started again.
+        with self.changed:
+            found = self.changed.wait_for(lambda: self._tasks(role), DEADLINE_SECS)
+            assert found, f"no {role} runs: " + "".join(self.lines[-20:])
+        os.kill(draw.choice(found), signal.SIGKILL)
+
+    def _tasks(self, role: str) -> list[int]:
+        return [pid for pid in _children(self.process.pid) if f"\0--role\0{role}\0" in _command(pid)]
 
     def finish(self) -> None:
         """Waits for the end of the job.
@@ -82,14 +85,14 @@ class Cluster:
         assert code == 0, f"`up` ended with {code}: " + "".join(self.lines[-40:])
 
 
-def rounds(job: Path, count: int, draw: random.Random) -> tuple[int, Cluster]:
-    """Runs a job, and kills a worker, a server and the chief in each round. Returns the number of kills."""
+def rounds(job: Path, count: int, steps: int, draw: random.Random) -> int:
+    """Runs a job, and kills a worker, a server and the chief in each round, some steps apart. Returns the number of kills."""
     cluster = Cluster.start(job, workers=2)
     kills = 0
     try:
         for _ in range(count):
             for role in ROLES:
-                cluster.wait_for_steps(STEPS_BETWEEN)
+                cluster.wait_for_steps(steps)
                 cluster.kill(role, draw)
                 kills += 1
         cluster.finish()
@@ -97,7 +100,7 @@ def rounds(job: Path, count: int, draw: random.Random) -> tuple[int, Cluster]:
         if cluster.process.poll() is None:
             cluster.process.terminate()
             cluster.process.wait(DEADLINE_SECS)
-    return kills, cluster
+    return kills
 
 
 def counters(job: Path, output: Path) -> dict[str, ledger.Array]:
@@ -126,6 +129,7 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=10)
     arguments.add_argument("--rows", type=int, default=20_000)
     arguments.add_argument("--epochs", type=int, default=60)
+    arguments.add_argument("--steps-between", type=int, default=1500)
     arguments.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     given = arguments.parse_args()
     book = ledger.Ledger(given.rows, given.epochs)
@@ -133,7 +137,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         job = book.write(Path(folder))
         began = time.monotonic()
-        kills, _ = rounds(job, given.rounds, random.Random(given.seed))
+        kills = rounds(job, given.rounds, given.steps_between, random.Random(given.seed))
         seconds = time.monotonic() - began
         found = counters(job, Path(folder, "export"))
     mistakes = book.mistakes(found)

@@ -14,7 +14,7 @@ SEED = 11
 def test_each_record_counts_once_though_worker_server_and_chief_are_killed(tmp_path: Path) -> None:
     book = ledger.Ledger(rows=6000, epochs=12)
     job = book.write(tmp_path)
-    kills, _ = faults.rounds(job, 1, random.Random(SEED))
+    kills = faults.rounds(job, 1, 200, random.Random(SEED))
     assert kills == 3
     found = faults.counters(job, tmp_path / "export")
     assert book.mistakes(found) == []

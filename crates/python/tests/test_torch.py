@@ -280,6 +280,19 @@ def test_batch_norm_trains_on_a_cluster_and_predicts_with_its_statistics(job: Pa
     assert metrics(ended.stdout)["auc"] > 0.9
 
 
+class Twice(two_tower.Net):
+    """A module that looks a feature up twice in one table."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params)
+        self.again = ty.Embedding("user_id", 4)
+
+
+def test_a_second_lookup_of_a_feature_in_one_table_is_refused(job: Path, capfd: Any) -> None:
+    assert ty.run(Twice, ["train", str(job)]) == 78
+    assert "look the feature up once, and use the vectors twice" in capfd.readouterr().err
+
+
 def test_logits_of_another_width_are_refused_before_training() -> None:
     adapter = Adapter(two_tower.Net, None, json.dumps(SETTINGS))
     with pytest.raises(ValueError, match=r"shape \[2, 3\], as the label needs, given \[2\]"):

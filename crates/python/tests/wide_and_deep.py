@@ -33,7 +33,7 @@ class Net(ty.Module):
         super().__init__()
         deep = {name: ty.Embedding(name, 8, table=f"{SCOPE}/{name}_embedding") for name in BUCKETS}
         wide = {
-            name: ty.Embedding(f"{name}_wide", 1, combiner="sum", stddev=0.0, optimizer=ty.Ftrl(0.05))
+            name: ty.Embedding(name, 1, table=f"{name}_wide", combiner="sum", stddev=0.0, optimizer=ty.Ftrl(0.05))
             for name in BUCKETS
         }
         self.deep = torch.nn.ModuleDict(deep)
@@ -60,10 +60,7 @@ def features(*, premade: bool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"column": "price", "kind": "numeric"}]
     for name, buckets in BUCKETS.items():
         hashed = {"column": name, "kind": "hashed", "buckets": buckets}
-        if premade:
-            found.append({**hashed, "wide": True, "deep": {"embedding": 8}})
-        else:
-            found += [hashed, {**hashed, "name": f"{name}_wide"}]
+        found.append({**hashed, "wide": True, "deep": {"embedding": 8}} if premade else hashed)
     return found
 
 

@@ -217,7 +217,7 @@ class Adapter(adapter.Adapter):
         if not isinstance(self._model, Model):
             raise TypeError(f"a model must be a trainyard.numpy.Model, given a {type(self._model).__name__}")
         tables = {each.described.table: each.described.dimension for each in self._model.embeddings}
-        self._shapes = {name: (-1, dimension) for name, dimension in tables.items()}
+        self._shapes: dict[str, tuple[int, ...]] = {name: (-1, dimension) for name, dimension in tables.items()}
         self._shapes |= {each.name: tuple(each.shape) for each in self._model.variables}
         if len(self._shapes) < len(tables) + len(self._model.variables):
             raise ValueError(f"tables and variables must have different names, given {', '.join(self._shapes)}")
