@@ -25,7 +25,7 @@ class ModeKeys:
 class EstimatorSpec:
     """The results of a `model_fn` for a batch.
 
-    `export_outputs` is not looked at: a model is exported as safetensors, and `serve` answers with `predictions`.
+    `export_outputs` is not looked at: there is no export of a function, and `predict` returns `predictions`.
     """
 
     mode: str
