@@ -124,6 +124,7 @@ pub fn save(model_dir: &Path, step: u64) -> Result<(), trainyard_checkpoint::Err
             cut: Some(format!("{step}-{server}")),
             base,
             secs: 0,
+            ..ShardState::default()
         };
         manifest
             .shards

@@ -9,11 +9,14 @@
 mod bases;
 mod committed;
 mod error;
+mod file_purpose;
 mod flushing;
 mod manifest;
 mod manifest_file;
 mod mapped_values;
 mod origin;
+mod packed_runs;
+mod publication;
 mod quarantine;
 mod reader;
 mod retention;
@@ -25,12 +28,17 @@ mod writer;
 pub use bases::Bases;
 pub use committed::{Found, claim_epoch, claim_epoch_as, is_committed, list};
 pub use error::Error;
+pub use file_purpose::FilePurpose;
 pub use manifest::{
     Dtype, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TensorRecord, differences,
     misfit,
 };
 pub use mapped_values::MappedValues;
 pub use origin::{Origin, OriginLots};
+pub use publication::{
+    Changes, CutKind, Publication, PublishedCut, continues, kind_of, published_cuts,
+    remove_cuts_after, snapshot_names,
+};
 pub use quarantine::{latest, latest_good, set_aside};
 pub use reader::{Checkpoint, PartRead};
 pub use retention::{Keep, Pin, pin, remove_after, retain, sweep, sweep_before};

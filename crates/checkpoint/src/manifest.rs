@@ -107,8 +107,8 @@ impl TensorRecord {
 pub struct HeldRows {
     /// Number of held rows.
     pub rows: usize,
-    /// Name of the tensor in the same file that lists the held rows: `[n, 2]` whole numbers, the first row and one past
-    /// the last row of each run of rows, ascending.
+    /// Name of the tensor in the same file that lists the held rows, ascending: `[n, 2]` whole numbers, the first row and
+    /// one past the last row of each run of rows; or `[n, 1]`, a packed list.
     pub listed_in: String,
 }
 

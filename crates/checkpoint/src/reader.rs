@@ -136,13 +136,26 @@ impl Checkpoint {
     /// # Errors
     /// A file is missing or damaged, or does not match the manifest.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let manifest_path = path.join(MANIFEST);
         let manifest = manifest_file::read(path)?;
+        if let Some(what) = misfit_of_bases(&manifest) {
+            return Err(Error::damaged(&path.join(MANIFEST), what));
+        }
+        Self::open_files(path, manifest)
+    }
+
+    /// Opens a published cut in a folder, as [`Checkpoint::open`] does. The base of an increment is in another folder: of an
+    /// increment, only [`Checkpoint::changes`] may be read.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn open_cut(path: &Path) -> Result<Self, Error> {
+        Self::open_files(path, manifest_file::read(path)?)
+    }
+
+    fn open_files(path: &Path, manifest: Manifest) -> Result<Self, Error> {
+        let manifest_path = path.join(MANIFEST);
         let mut files = BTreeMap::new();
         let storage = Storage::default();
-        if let Some(what) = misfit_of_bases(&manifest) {
-            return Err(Error::damaged(&manifest_path, what));
-        }
         for shard in manifest.files() {
             if !plain(&shard.file) {
                 return Err(Error::damaged(

@@ -5,11 +5,11 @@ use std::ops::Range;
 use trainyard_variable::{Candidate, DynamicRows, FirstRows, Idle};
 
 use crate::manifest::{Dtype, ShardRecord, TensorRecord};
-use crate::{Checkpoint, Error};
+use crate::{Checkpoint, Error, FilePurpose};
 
 /// Name, in the place of a slot name, of the tensor of ids: `[rows]`, ascending.
 pub(crate) const IDS: &str = "ids";
-/// Name of the tensor of pushes and seconds since the last use: `[rows, 2]`.
+/// Name of the tensor of pushes and seconds since the last use: `[rows, 2]`; `[0, 2]` in a file for predictions.
 const IDLE: &str = "idle";
 /// Name of the tensor of ids without a row: id, pushes and seconds since the last occurrence, and occurrence count:
 /// `[candidates, 4]`.
@@ -79,9 +79,16 @@ pub struct TableIncrement {
 
 impl TableView<'_> {
     /// Returns the name, the numbers per row, and the rows of each tensor of whole numbers.
-    pub(crate) fn integers(&self) -> impl Iterator<Item = (&'static str, usize, usize)> {
+    pub(crate) fn integers(
+        &self,
+        purpose: FilePurpose,
+    ) -> impl Iterator<Item = (&'static str, usize, usize)> {
         let (rows, candidates) = self.source.counts();
-        let always = [(IDS, 1, rows), (IDLE, 2, rows), (CANDIDATES, 4, candidates)];
+        let idle = match purpose {
+            FilePurpose::Checkpoint => rows,
+            FilePurpose::Publication => 0,
+        };
+        let always = [(IDS, 1, rows), (IDLE, 2, idle), (CANDIDATES, 4, candidates)];
         let increment = self.increment.as_ref();
         let gone = increment.map(|increment| (GONE, 1, increment.gone.len()));
         always.into_iter().chain(gone)
@@ -89,7 +96,9 @@ impl TableView<'_> {
 
     /// Returns the place of the tensor of ids that are gone, among those of [`TableView::integers`], and the ids.
     pub(crate) fn gone(&self) -> Option<(usize, &[u64])> {
-        let place = self.integers().position(|(name, ..)| name == GONE)?;
+        let place = self
+            .integers(FilePurpose::default())
+            .position(|(name, ..)| name == GONE)?;
         Some((place, &self.increment.as_ref()?.gone))
     }
 
@@ -102,12 +111,13 @@ impl TableView<'_> {
 }
 
 /// Returns the whole numbers of some rows, in the order of the tensors of [`TableView::integers`].
-pub(crate) fn integers_of(lot: &DynamicRows) -> [Vec<u64>; 3] {
-    let idle = lot
-        .idle
-        .iter()
-        .flat_map(|idle| [idle.pushes, idle.secs])
-        .collect();
+pub(crate) fn integers_of(lot: &DynamicRows, purpose: FilePurpose) -> [Vec<u64>; 3] {
+    let idle = match purpose {
+        FilePurpose::Checkpoint => lot.idle.as_slice(),
+        FilePurpose::Publication => &[],
+    };
+    let idle = idle.iter().flat_map(|idle| [idle.pushes, idle.secs]);
+    let idle = idle.collect();
     let candidates = lot.candidates.iter();
     let candidates = candidates
         .flat_map(|known| {
@@ -183,6 +193,21 @@ impl Checkpoint {
             .sum()
     }
 
+    /// Reads the ids that have lost their rows since the cut before, ascending, from a published increment.
+    ///
+    /// # Errors
+    /// A list is damaged, or a file cannot be read.
+    pub(crate) fn gone(&self, variable: &str) -> Result<Vec<u64>, Error> {
+        let mut all = Vec::new();
+        for shard in &self.manifest().shards {
+            if let Some(record) = tensor(shard, variable, Some(GONE)) {
+                all.extend(self.read_integers(shard, record, 0..record.row_end)?);
+            }
+        }
+        all.sort_unstable();
+        Ok(all)
+    }
+
     /// Reads which rows of a base its increment replaces.
     fn replaced(
         &self,
@@ -223,7 +248,9 @@ impl Checkpoint {
         let find = |slot: Option<&str>| {
             let found =
                 tensor(shard, variable, slot).ok_or_else(|| self.lacking(variable, slot))?;
-            if slot != Some(CANDIDATES) && (found.row_begin, found.row_end) != (0, ids.row_end) {
+            let is_left_out = slot == Some(IDLE) && found.row_end == 0;
+            let has_its_own_rows = slot == Some(CANDIDATES) || is_left_out;
+            if !has_its_own_rows && (found.row_begin, found.row_end) != (0, ids.row_end) {
                 let what = format!(
                     "{}: {} rows, expected {}",
                     found.name, found.row_end, ids.row_end
@@ -437,15 +464,17 @@ impl TablePart<'_> {
             )?;
             Ok(out)
         };
-        let idle = checkpoint.read_integers(shard, self.idle, rows.clone())?;
+        let idle = if self.idle.row_end == 0 {
+            // The file is for predictions.
+            vec![Idle::default(); rows.len()]
+        } else {
+            let times = checkpoint.read_integers(shard, self.idle, rows.clone())?;
+            let times = times.as_chunks().0.iter();
+            times.map(|&[pushes, secs]| Idle { pushes, secs }).collect()
+        };
         let mut out = DynamicRows {
             ids,
-            idle: idle
-                .as_chunks()
-                .0
-                .iter()
-                .map(|&[pushes, secs]| Idle { pushes, secs })
-                .collect(),
+            idle,
             values: floats(self.values)?,
             slots: self
                 .slots

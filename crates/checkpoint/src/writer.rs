@@ -13,11 +13,12 @@ use trainyard_variable::FirstRows;
 use crate::committed::{PREFIX, list, state_name, step_folder, write_state_file};
 use crate::flushing::{Flusher, let_go_up_to};
 use crate::manifest_file::MANIFEST;
+use crate::packed_runs::pack;
 use crate::reader::RUNS;
 use crate::table::{IDS, integers_of};
 use crate::{
-    Checkpoint, Dtype, Error, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TableView,
-    TensorRecord, manifest_file,
+    Checkpoint, Dtype, Error, FilePurpose, HeldRows, Manifest, Others, PositionRecord, ShardRecord,
+    TableView, TensorRecord, manifest_file,
 };
 
 /// Bytes of one read while a file is read back.
@@ -146,6 +147,8 @@ pub struct ShardState {
     pub base: Option<String>,
     /// Seconds of training.
     pub secs: i64,
+    /// Purpose of the file.
+    pub purpose: FilePurpose,
 }
 
 /// The tensors of a file, in the order of the file.
@@ -328,18 +331,21 @@ pub fn write_shard(
     let mut integers: Vec<Vec<u64>> = Vec::new();
     for slice in slices {
         if let Some(held) = slice.some_held() {
-            let runs = held.runs();
+            let (list, width) = match state.purpose {
+                FilePurpose::Checkpoint => (held.runs(), 2),
+                FilePurpose::Publication => (pack(&held.rows, slice.rows.start), 1),
+            };
             contents.add(
                 (slice.variable, Some(RUNS), slice.part),
-                0..held.rows.len(),
-                2,
+                0..list.len() / width,
+                width,
                 Dtype::U64,
             );
-            integers.push(runs);
+            integers.push(list);
         }
     }
     for table in tables {
-        for (name, width, rows) in table.integers() {
+        for (name, width, rows) in table.integers(state.purpose) {
             let record = contents.add(
                 (table.variable, Some(name), table.part),
                 0..rows,
@@ -411,14 +417,14 @@ pub fn write_shard(
         .iter()
         .scan(runs, |next, table| {
             let begin = *next;
-            *next += table.integers().count();
+            *next += table.integers(state.purpose).count();
             Some(begin)
         })
         .collect();
     let mut place = runs
         + tables
             .iter()
-            .map(|table| table.integers().count())
+            .map(|table| table.integers(state.purpose).count())
             .sum::<usize>();
     for slice in slices {
         slice.source.read(&mut |values, slots| {
@@ -437,7 +443,7 @@ pub fn write_shard(
             writing.append(integers + place, bytemuck::cast_slice(gone))?;
         }
         table.source.read(&mut |lot| {
-            for (tensor, values) in integers_of(lot).iter().enumerate() {
+            for (tensor, values) in integers_of(lot, state.purpose).iter().enumerate() {
                 writing.append(integers + tensor, bytemuck::cast_slice(values))?;
             }
             for (tensor, values) in std::iter::once(&lot.values).chain(&lot.slots).enumerate() {
@@ -542,18 +548,7 @@ pub fn commit(model_dir: &Path, folder: &Path, manifest: &Manifest) -> Result<Ch
     if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
         return commit_in(&bucket, folder, manifest);
     }
-    for shard in manifest.files() {
-        let path = folder.join(&shard.file);
-        let length = std::fs::metadata(&path)
-            .map_err(Error::io("find", &path))?
-            .len();
-        if length != shard.bytes {
-            return Err(Error::damaged(
-                &path,
-                format!("{length} bytes, expected {}", shard.bytes),
-            ));
-        }
-    }
+    check_files(folder, manifest)?;
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.before_manifest");
     let path = folder.join(MANIFEST);
@@ -596,19 +591,7 @@ fn commit_in(bucket: &Bucket, folder: &Path, manifest: &Manifest) -> Result<Chec
     let own = ModelDir::at(folder)?
         .bucket()
         .ok_or_else(|| Error::damaged(folder, "it is not in the bucket"))?;
-    for shard in &manifest.shards {
-        let length = own.bytes(&shard.file)?;
-        if length != Some(shard.bytes) {
-            let found = length.map_or_else(
-                || "it does not exist".to_owned(),
-                |length| format!("{length} bytes"),
-            );
-            return Err(Error::damaged(
-                &folder.join(&shard.file),
-                format!("{found}, expected {}", shard.bytes),
-            ));
-        }
-    }
+    check_objects(&own, manifest)?;
     refuse_if_deposed(bucket.path(), manifest.cluster_epoch)?;
     #[cfg(feature = "failpoints")]
     fail::fail_point!("chief.ckpt.before_manifest");
@@ -621,6 +604,41 @@ fn commit_in(bucket: &Bucket, folder: &Path, manifest: &Manifest) -> Result<Chec
     let names: Vec<String> = list(bucket.path())?.iter().map(state_name).collect();
     write_state_file(bucket.path(), &names)?;
     Checkpoint::open(folder)
+}
+
+/// Checks the presence and size of every file of a manifest in a local folder.
+pub(crate) fn check_files(folder: &Path, manifest: &Manifest) -> Result<(), Error> {
+    for shard in manifest.files() {
+        let path = folder.join(&shard.file);
+        let length = std::fs::metadata(&path)
+            .map_err(Error::io("find", &path))?
+            .len();
+        if length != shard.bytes {
+            return Err(Error::damaged(
+                &path,
+                format!("{length} bytes, expected {}", shard.bytes),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the presence and size of every file of a manifest in a bucket.
+pub(crate) fn check_objects(own: &Bucket, manifest: &Manifest) -> Result<(), Error> {
+    for shard in &manifest.shards {
+        let length = own.bytes(&shard.file)?;
+        if length != Some(shard.bytes) {
+            let found = length.map_or_else(
+                || "it does not exist".to_owned(),
+                |length| format!("{length} bytes"),
+            );
+            return Err(Error::damaged(
+                &own.path().join(&shard.file),
+                format!("{found}, expected {}", shard.bytes),
+            ));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -652,6 +670,7 @@ mod tests {
             cut: None,
             base: None,
             secs: 0,
+            ..ShardState::default()
         };
         let record = write_shard(folder.path(), &state, &[slice], &[]).expect("it is written");
         read_back(folder.path(), &record).expect("it is as it was written");

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::debug;
 use trainyard_checkpoint::{
-    HeldView, OnLot, OnRows, OtherRows, PositionRecord, ShardRecord, ShardState, SliceSource,
-    SliceView, TableIncrement, TableSource, TableView, read_back, write_shard,
+    FilePurpose, HeldView, OnLot, OnRows, OtherRows, PositionRecord, ShardRecord, ShardState,
+    SliceSource, SliceView, TableIncrement, TableSource, TableView, read_back, write_shard,
 };
 use trainyard_parameter_store::{
     Basis, Identity, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice,
@@ -104,7 +104,13 @@ impl LocalServer {
             |error: trainyard_checkpoint::Error| self.refused(Reason::Storage, chain(&error));
         let global_step = snapshot.global_step;
         let started = Instant::now();
-        let record = self.write(&snapshot, directory).map_err(failed)?;
+        let file_purpose = match purpose {
+            SnapshotPurpose::Checkpoint => FilePurpose::Checkpoint,
+            SnapshotPurpose::Publication => FilePurpose::Publication,
+        };
+        let record = self
+            .write(&snapshot, directory, file_purpose)
+            .map_err(failed)?;
         // As long as a snapshot exists, rows are copied before they change.
         drop(snapshot);
         let written = Instant::now();
@@ -136,6 +142,7 @@ impl LocalServer {
         &self,
         snapshot: &Snapshot,
         directory: &Path,
+        purpose: FilePurpose,
     ) -> Result<ShardRecord, trainyard_checkpoint::Error> {
         let positions = snapshot.positions.iter().cloned();
         let positions = positions
@@ -162,6 +169,7 @@ impl LocalServer {
             cut: snapshot.name.clone(),
             base: snapshot.base.clone(),
             secs: snapshot.secs,
+            purpose,
         };
         let is_increment = snapshot.base.is_some();
         let sources: Vec<Stripes<'_>> = snapshot.slices.iter().map(Stripes).collect();

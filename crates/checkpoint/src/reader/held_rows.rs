@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trainyard_variable::{FirstRows, InitialRows};
 
 use crate::manifest::{Dtype, GENERATOR, Others, ShardRecord, TensorRecord};
+use crate::packed_runs::unpack;
 use crate::{Checkpoint, Error};
 
-/// Name, in the place of a slot name, of the tensor that lists the held rows: `[runs, 2]`, the first row and one past
-/// the last row of each run, ascending.
+/// Name, in the place of a slot name, of the tensor that lists the held rows, ascending: `[runs, 2]`, the first row and one
+/// past the last row of each run; or `[words, 1]`, a packed list.
 pub(crate) const RUNS: &str = "runs";
 
 /// Consecutive held rows: they are adjacent in the variable and in the tensors.
@@ -212,6 +213,35 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// Reads the rows of a variable that a published increment holds. Returns them in the order of the files, with their
+    /// values and the width of a row.
+    ///
+    /// # Errors
+    /// A list of rows is damaged, or a file cannot be read.
+    pub(crate) fn changed_rows(
+        &self,
+        variable: &str,
+    ) -> Result<(Vec<u64>, Vec<f32>, usize), Error> {
+        let mut rows = Vec::new();
+        let mut values = Vec::new();
+        let mut width = 0;
+        for (shard, tensor) in self.tensors_of(variable, None) {
+            width = tensor.width;
+            match &tensor.held {
+                None => rows.extend(tensor.row_begin as u64..tensor.row_end as u64),
+                Some(held) => {
+                    let runs = self.runs(shard, tensor, &held.listed_in)?;
+                    rows.extend(runs.iter().flat_map(|run| run.begin as u64..run.end as u64));
+                }
+            }
+            let begin = values.len();
+            values.resize(begin + tensor.rows_held() * width, 0.0_f32);
+            let out = bytemuck::cast_slice_mut(&mut values[begin..]);
+            self.read_tensor(shard, tensor, 0, out)?;
+        }
+        Ok((rows, values, width))
+    }
+
     fn tensors_of<'a>(
         &'a self,
         variable: &'a str,
@@ -312,24 +342,33 @@ impl Checkpoint {
             .tensors
             .iter()
             .find(|listed| listed.name == list && listed.dtype == Dtype::U64);
-        let Some(record) = listed.filter(|listed| listed.width == 2) else {
+        let Some(record) = listed.filter(|listed| [1, 2].contains(&listed.width)) else {
             return Err(wrong("it must list the rows of ".to_owned() + &tensor.name));
         };
-        let mut bounds = vec![0_u64; 2 * record.rows_held()];
-        self.read_tensor(shard, record, 0, bytemuck::cast_slice_mut(&mut bounds))?;
-        let mut runs = Vec::with_capacity(bounds.len() / 2);
+        let mut list = vec![0_u64; record.width * record.rows_held()];
+        self.read_tensor(shard, record, 0, bytemuck::cast_slice_mut(&mut list))?;
+        let listed: Vec<Range<usize>> = if record.width == 1 {
+            let rows = tensor.row_begin..tensor.row_end;
+            unpack(&list, &rows, tensor.rows_held()).map_err(wrong)?
+        } else {
+            let bounds = list.as_chunks().0.iter();
+            bounds
+                .map(|[from, to]| *from as usize..*to as usize)
+                .collect()
+        };
+        let mut runs = Vec::with_capacity(listed.len());
         let mut end = tensor.row_begin;
         let mut before = 0;
-        for [from, to] in bounds.as_chunks().0 {
+        for Range { start, end: to } in listed {
             let run = Run {
-                begin: *from as usize,
-                end: *to as usize,
+                begin: start,
+                end: to,
                 before,
             };
             if run.begin < end || run.begin >= run.end || run.end > tensor.row_end {
                 let range = tensor.row_begin..tensor.row_end;
                 return Err(wrong(format!(
-                    "runs of rows {range:?} must ascend, given {from}..{to}"
+                    "runs of rows {range:?} must ascend, given {start}..{to}"
                 )));
             }
             end = run.end;
