@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trainyard_checkpoint::{Origin, TensorFiles, misfit};
+use trainyard_checkpoint::{Changes, Checkpoint, Origin, TensorFiles, misfit};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::AnyModel;
 use trainyard_variable::{Access, DynamicRows, InitialRows, Read, Reads, Values, VariableSpec};
@@ -12,6 +12,10 @@ use crate::array::Array;
 
 /// All ids of a dynamic table.
 pub const ALL_IDS: std::ops::Range<u128> = 0..1 << 64;
+
+/// Share of the rows of a variable that may have changed since they were stored, as one in this many. With more of them, the
+/// rows are stored again, together.
+const NEWER_SHARE: usize = 4;
 
 /// The values of all variables of a model.
 #[derive(Debug)]
@@ -38,9 +42,18 @@ impl Gathered {
     }
 }
 
-#[derive(Debug)]
+/// A variable. The versions that follow each other share what has not changed.
+#[derive(Debug, Clone)]
 struct Variable {
     width: usize,
+    stored: Arc<Stored>,
+    /// Rows that have changed since.
+    newer: Arc<Newer>,
+}
+
+/// The values of a variable as they were read.
+#[derive(Debug)]
+struct Stored {
     /// Values of all rows, or of the held rows.
     values: Array<f32>,
     held: Option<Held>,
@@ -88,11 +101,8 @@ impl Parameters {
             let Some(first) = first.filter(|_| spec.access != Access::Whole) else {
                 let mut values = vec![0.0; spec.len()];
                 origin.read_rows(name, 0..spec.rows(), &mut values)?;
-                return Ok(Variable {
-                    width,
-                    values: values.into(),
-                    held: None,
-                });
+                let values = values.into();
+                return Ok(Variable::new(width, Stored { values, held: None }));
             };
             let (rows, values) = if spec.dynamic().is_some() {
                 let lots = origin.lots(name, ALL_IDS)?.collect::<Result<Vec<_>, _>>()?;
@@ -105,17 +115,34 @@ impl Parameters {
                 origin.read_held(name, 0..spec.rows(), &mut values)?;
                 (rows, values)
             };
-            Ok(Variable {
-                width,
-                values: values.into(),
-                held: Some(Held {
-                    rows: rows.into(),
-                    first,
-                }),
-            })
+            let values = values.into();
+            let held = Some(Held {
+                rows: rows.into(),
+                first,
+            });
+            Ok(Variable::new(width, Stored { values, held }))
         });
         Ok(Self {
             variables: read.collect::<Result<_, Diagnostic>>()?,
+            identity: Arc::default(),
+        })
+    }
+
+    /// Returns the parameters after an increment, which has the variables of the model. These parameters do not change.
+    ///
+    /// # Errors
+    /// The increment is damaged, lacks a variable, or cannot be read.
+    pub fn after(&self, increment: &Checkpoint, model: &AnyModel) -> Result<Self, Diagnostic> {
+        let specs = model.variables();
+        if let Some(problem) = misfit(increment.manifest(), specs, &model.optimizers()) {
+            return Err(problem);
+        }
+        let changed = specs.iter().zip(&self.variables).map(|(spec, variable)| {
+            let changes = increment.changes(&spec.name)?;
+            Ok(variable.after(&changes))
+        });
+        Ok(Self {
+            variables: changed.collect::<Result<_, Diagnostic>>()?,
             identity: Arc::default(),
         })
     }
@@ -138,7 +165,7 @@ impl Parameters {
             out.clear();
             match read {
                 Read::Nothing => {}
-                Read::Whole => out.extend_from_slice(&variable.values),
+                Read::Whole => variable.whole(out),
                 Read::Rows(rows) => rows.iter().for_each(|row| variable.row((*row).into(), out)),
                 Read::Ids(ids) => ids.iter().for_each(|id| variable.row(*id, out)),
             }
@@ -147,6 +174,14 @@ impl Parameters {
 }
 
 impl Variable {
+    fn new(width: usize, stored: Stored) -> Self {
+        Self {
+            width,
+            stored: Arc::new(stored),
+            newer: Arc::default(),
+        }
+    }
+
     /// Maps a table of tensor files. Returns nothing for a variable that every step reads whole, and for values that cannot
     /// be mapped.
     fn mapped(files: &TensorFiles, spec: &VariableSpec) -> Result<Option<Self>, Diagnostic> {
@@ -166,29 +201,163 @@ impl Variable {
             };
             held = Some(Held { rows, first });
         }
-        let width = spec.width();
-        Ok(Some(Self {
-            width,
-            values,
-            held,
-        }))
+        Ok(Some(Self::new(spec.width(), Stored { values, held })))
     }
 
     /// Appends the values of a row, or of an id.
     fn row(&self, row: u64, out: &mut Vec<f32>) {
-        let place = match &self.held {
-            None => row as usize,
-            Some(Held { rows, first }) => match rows.binary_search(&row) {
-                Ok(place) => place,
-                Err(_) => {
-                    let begin = out.len();
-                    out.resize(begin + self.width, 0.0);
-                    first.fill(row, &mut out[begin..]);
-                    return;
-                }
-            },
+        let changed = self.newer.find(row);
+        let place = match changed {
+            Some(Some(place)) => {
+                let values = &self.newer.values[place * self.width..][..self.width];
+                return out.extend_from_slice(values);
+            }
+            Some(None) => None,
+            None => self.stored.place(row),
         };
-        out.extend_from_slice(&self.values[place * self.width..][..self.width]);
+        if let Some(place) = place {
+            let values = &self.stored.values[place * self.width..][..self.width];
+            return out.extend_from_slice(values);
+        }
+        let begin = out.len();
+        out.resize(begin + self.width, 0.0);
+        if let Some(held) = &self.stored.held {
+            held.first.fill(row, &mut out[begin..]);
+        }
+    }
+
+    /// Appends the values of all rows of a variable that is read whole.
+    fn whole(&self, out: &mut Vec<f32>) {
+        let begin = out.len();
+        out.extend_from_slice(&self.stored.values);
+        self.newer.write(self.width, &mut out[begin..]);
+    }
+
+    /// Returns the variable after changes.
+    fn after(&self, changes: &Changes) -> Self {
+        if changes.rows.is_empty() && changes.gone.is_empty() {
+            return self.clone();
+        }
+        let newer = self.newer.after(changes, self.width);
+        let stored_rows = self.stored.values.len() / self.width.max(1);
+        if newer.rows.len() <= stored_rows / NEWER_SHARE {
+            return Self {
+                width: self.width,
+                stored: Arc::clone(&self.stored),
+                newer: Arc::new(newer),
+            };
+        }
+        Self::new(self.width, self.stored.after(&newer, self.width))
+    }
+}
+
+impl Stored {
+    /// Returns the place of a row; nothing if it has its initial values.
+    fn place(&self, row: u64) -> Option<usize> {
+        match &self.held {
+            None => Some(row as usize),
+            Some(held) => held.rows.binary_search(&row).ok(),
+        }
+    }
+
+    /// Returns the values with those of changed rows.
+    fn after(&self, newer: &Newer, width: usize) -> Self {
+        let Some(held) = &self.held else {
+            let mut values = self.values.to_vec();
+            newer.write(width, &mut values);
+            return Self {
+                values: values.into(),
+                held: None,
+            };
+        };
+        let mut rows = Vec::with_capacity(held.rows.len() + newer.rows.len());
+        let mut values = Vec::with_capacity(self.values.len() + newer.values.len());
+        let mut place = 0;
+        for (changed, to) in newer.rows.iter().zip(&newer.places) {
+            let end = place + held.rows[place..].partition_point(|row| row < changed);
+            rows.extend_from_slice(&held.rows[place..end]);
+            values.extend_from_slice(&self.values[place * width..end * width]);
+            let was_held = held.rows.get(end) == Some(changed);
+            place = end + usize::from(was_held);
+            if let Some(to) = to {
+                rows.push(*changed);
+                values.extend_from_slice(&newer.values[to * width..][..width]);
+            }
+        }
+        rows.extend_from_slice(&held.rows[place..]);
+        values.extend_from_slice(&self.values[place * width..]);
+        Self {
+            values: values.into(),
+            held: Some(Held {
+                rows: rows.into(),
+                first: held.first.clone(),
+            }),
+        }
+    }
+}
+
+/// Rows that have changed since the values were stored.
+#[derive(Debug, Default)]
+struct Newer {
+    /// Rows or ids, ascending.
+    rows: Vec<u64>,
+    /// Place of each row among the values; nothing if the id has lost its row.
+    places: Vec<Option<usize>>,
+    values: Vec<f32>,
+}
+
+impl Newer {
+    /// Returns the place of a row; nothing if it has not changed, and no place if it is gone.
+    fn find(&self, row: u64) -> Option<Option<usize>> {
+        let at = self.rows.binary_search(&row).ok()?;
+        Some(self.places[at])
+    }
+
+    /// Writes the values of the changed rows into those of all rows.
+    fn write(&self, width: usize, values: &mut [f32]) {
+        for (row, place) in self.rows.iter().zip(&self.places) {
+            let begin = *row as usize * width;
+            if let (Some(place), Some(out)) = (place, values.get_mut(begin..begin + width)) {
+                out.copy_from_slice(&self.values[place * width..][..width]);
+            }
+        }
+    }
+
+    /// Returns these changes and later ones. Ids that are gone may have a row again, so rows come after them.
+    fn after(&self, changes: &Changes, width: usize) -> Self {
+        let most = self.rows.len() + changes.rows.len() + changes.gone.len();
+        let mut all = Self {
+            rows: Vec::with_capacity(most),
+            places: Vec::with_capacity(most),
+            values: Vec::with_capacity(self.values.len() + changes.values.len()),
+        };
+        let mut old = self.rows.iter().zip(&self.places).peekable();
+        let mut new = changes.rows.iter().enumerate().peekable();
+        let mut gone = changes.gone.iter().peekable();
+        loop {
+            let next = [
+                old.peek().map(|(row, _)| **row),
+                new.peek().map(|(_, row)| **row),
+                gone.peek().map(|row| **row),
+            ];
+            let Some(row) = next.into_iter().flatten().min() else {
+                return all;
+            };
+            let mut held = None;
+            if let Some((_, place)) = old.next_if(|(own, _)| **own == row) {
+                held = place.map(|place| &self.values[place * width..][..width]);
+            }
+            if gone.next_if(|own| **own == row).is_some() {
+                held = None;
+            }
+            if let Some((place, _)) = new.next_if(|(_, own)| **own == row) {
+                held = Some(&changes.values[place * width..][..width]);
+            }
+            all.rows.push(row);
+            all.places
+                .push(held.map(|_| all.values.len() / width.max(1)));
+            all.values.extend_from_slice(held.unwrap_or_default());
+        }
     }
 }
 
@@ -312,11 +481,13 @@ mod tests {
     #[test]
     fn what_was_gathered_whole_is_replaced_by_other_reads_and_by_other_parameters() {
         let of = |value: f32| Parameters {
-            variables: vec![Variable {
-                width: 1,
-                values: vec![value, value + 1.0].into(),
-                held: None,
-            }],
+            variables: vec![Variable::new(
+                1,
+                Stored {
+                    values: vec![value, value + 1.0].into(),
+                    held: None,
+                },
+            )],
             identity: Arc::default(),
         };
         let first = of(1.0);
@@ -336,5 +507,78 @@ mod tests {
             parameters.gather(reads, &mut gathered);
             assert_eq!(*gathered.values(), [expected]);
         }
+    }
+
+    /// Rows 0 to 9, of which the even ones are stored, in one of two forms.
+    fn variable(held: Option<Held>) -> Variable {
+        let values = match held {
+            Some(_) => vec![0.0, 2.0, 4.0, 6.0, 8.0],
+            None => (0..10).map(|row| row as f32).collect(),
+        };
+        let values = values.into();
+        Variable::new(1, Stored { values, held })
+    }
+
+    fn ids() -> Held {
+        let spec = VariableSpec {
+            name: "user".into(),
+            shape: vec![10, 1],
+            access: Access::Dynamic(DynamicTable::KEEP_ALL),
+            initializer: Initializer::Constant { value: -1.0 },
+            optimizer_group: "g".into(),
+        };
+        Held {
+            rows: vec![0, 2, 4, 6, 8].into(),
+            first: InitialRows::new(&spec, 7),
+        }
+    }
+
+    fn all(variable: &Variable) -> Vec<f32> {
+        let mut out = Vec::new();
+        (0..10).for_each(|row| variable.row(row, &mut out));
+        out
+    }
+
+    fn changes(rows: &[u64], to: f32, gone: &[u64]) -> Changes {
+        Changes {
+            rows: rows.to_vec(),
+            values: vec![to; rows.len()],
+            gone: gone.to_vec(),
+        }
+    }
+
+    #[test]
+    fn increments_change_rows_forget_ids_and_leave_the_version_before_as_it_was() {
+        let first = variable(Some(ids()));
+        let before = all(&first);
+        assert_eq!(before, [0., -1., 2., -1., 4., -1., 6., -1., 8., -1.]);
+        let one = first.after(&changes(&[3], 30.0, &[]));
+        assert_eq!(one.newer.rows, [3], "few rows lie beside the stored ones");
+        let two = one.after(&changes(&[4, 5], 50.0, &[0, 3, 4]));
+        assert!(two.newer.rows.is_empty(), "many are stored together");
+        let three = two.after(&changes(&[], 0.0, &[5]));
+        let four = three.after(&changes(&[5], 55.0, &[]));
+        assert_eq!(all(&one), [0., -1., 2., 30., 4., -1., 6., -1., 8., -1.]);
+        assert_eq!(all(&two), [-1., -1., 2., -1., 50., 50., 6., -1., 8., -1.]);
+        assert_eq!(all(&three), [-1., -1., 2., -1., 50., -1., 6., -1., 8., -1.]);
+        assert_eq!(all(&four), [-1., -1., 2., -1., 50., 55., 6., -1., 8., -1.]);
+        assert_eq!(all(&first), before);
+    }
+
+    #[test]
+    fn a_variable_that_is_read_whole_has_the_rows_of_increments() {
+        let first = variable(None);
+        let later = first.after(&changes(&[1], 10.0, &[]));
+        let whole = |variable: &Variable| {
+            let mut out = Vec::new();
+            variable.whole(&mut out);
+            out
+        };
+        assert_eq!(later.newer.rows, [1]);
+        assert_eq!(whole(&later), [0., 10., 2., 3., 4., 5., 6., 7., 8., 9.]);
+        let last = later.after(&changes(&[2, 3, 4], 20.0, &[]));
+        assert!(last.newer.rows.is_empty());
+        assert_eq!(whole(&last), all(&last));
+        assert_eq!(all(&last), [0., 10., 20., 20., 20., 5., 6., 7., 8., 9.]);
     }
 }

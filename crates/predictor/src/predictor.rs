@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use trainyard_checkpoint::Origin;
+use trainyard_checkpoint::{Checkpoint, Origin};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Batch;
 use trainyard_model::{AnyModel, Own, Prediction};
@@ -60,6 +60,20 @@ impl Predictor {
             Origin::TensorFlow(_) => {}
         }
         Ok(Self { model, parameters })
+    }
+
+    /// Returns the predictor after a published increment, whose checksums are compared. This predictor does not change, and
+    /// the two share what is equal.
+    ///
+    /// # Errors
+    /// The increment belongs to another model, is damaged, or cannot be read.
+    pub fn after(&self, increment: &Checkpoint) -> Result<Self, Diagnostic> {
+        let parameters = self.parameters.after(increment, &*self.model)?;
+        increment.check_read()?;
+        Ok(Self {
+            model: Arc::clone(&self.model),
+            parameters,
+        })
     }
 
     /// Returns the model.
