@@ -8,6 +8,7 @@ mod known;
 mod model;
 mod optimizer;
 mod parameter_servers;
+mod publish;
 mod row;
 mod run;
 mod see;
@@ -55,6 +56,7 @@ fn rows() -> Vec<Row> {
         train::rows(),
         strategy::rows(),
         parameter_servers::rows(),
+        publish::rows(),
         cluster_file::rows(),
     ];
     sections.into_iter().flatten().collect()
@@ -135,6 +137,11 @@ fn each_key_of_the_strategy_does_something() {
 trial!(each_key_of_the_parameter_servers_does_something);
 fn each_key_of_the_parameter_servers_does_something() {
     Workshop::new().check(&parameter_servers::rows());
+}
+
+trial!(each_key_of_publication_does_something);
+fn each_key_of_publication_does_something() {
+    Workshop::new().check(&publish::rows());
 }
 
 trial!(each_key_of_a_cluster_file_does_something);

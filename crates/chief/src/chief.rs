@@ -34,6 +34,7 @@ use trainyard_trainer::{Hold, JobState, Looked, Mirror, OnStep, Outcome, StatusC
 use evaluated::Evaluated;
 
 use crate::epoch_summary::EpochSummary;
+use crate::publish::{Publisher, PublisherState};
 use crate::report::examples_in;
 use crate::save::Provenance;
 use crate::telemetry::Telemetry;
@@ -254,7 +255,13 @@ async fn from_beginning_to_end(
             config.hold = lead.hold();
             trainer = Some(lead.spawn_trainer(config, training.clone()));
         }
-        match watch::watch(&mut lead, &mut run, &mut trainer, &mut outcome, &stop).await {
+        let publishing = lead.publishing(&run);
+        let watching = watch::watch(&mut lead, &mut run, &mut trainer, &mut outcome, &stop);
+        let seen = tokio::select! {
+            seen = watching => seen,
+            () = publishing => unreachable!("the loop never ends"),
+        };
+        match seen {
             watch::Seen::Lost(what) => {
                 warn!("{what}: restoring every parameter server from the latest checkpoint");
                 // The loop may have to read its input again from an earlier point.
@@ -447,6 +454,32 @@ impl Chief {
         })
     }
 
+    /// Returns the publisher of this term, and the time between its cuts, if the job publishes.
+    fn publisher(&self, run: &Run) -> Option<(Publisher, Duration)> {
+        let every = self.job.publish.every_secs;
+        let publisher = Publisher {
+            model_dir: self.job.model_dir.clone(),
+            shards: self.shards.clone(),
+            plan: self.plan.clone(),
+            identity: self.identity(run),
+            observation: self.observation.clone(),
+            telemetry: run.telemetry.clone(),
+            state: PublisherState::default(),
+        };
+        (every > 0).then_some((publisher, Duration::from_secs(every)))
+    }
+
+    /// Publishes cuts until the future is dropped.
+    fn publishing(&self, run: &Run) -> impl Future<Output = ()> + Send + use<> {
+        let publisher = self.publisher(run);
+        async move {
+            match publisher {
+                Some((publisher, every)) => publisher.run(every).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Returns the callback that receives every step of the chief's own loop.
     fn told_of_steps(&self) -> OnStep {
         let Some(events) = self.events.clone() else {
@@ -542,6 +575,12 @@ impl Chief {
         if let Some(problem) = run.callback_failure.take() {
             self.fail(run, &problem).await;
             return Err(problem);
+        }
+        if let Some((publisher, _)) = self.publisher(run) {
+            match best {
+                Some(step) => publisher.go_back_to(step).await,
+                None => publisher.publish_last().await,
+            }
         }
         if let Some(step) = best {
             run.trained_step = Some(run.global_step);

@@ -11,19 +11,15 @@ use trainyard_cluster_client::{Error, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::absolute;
 use trainyard_parameter_server::{Plan, Saved, SnapshotRequest};
-use trainyard_parameter_store::{Identity, State};
+use trainyard_parameter_store::{Identity, State, Update};
 use trainyard_protocol::Reason;
 use trainyard_runtime::blocking;
 
+use crate::save_together::save_together;
 use crate::telemetry::Telemetry;
 
 /// Longest wait for a server that still writes another checkpoint.
 const SAVE_RETRY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Steps from the present one to the one that is saved, for each attempt. The first attempt saves the present step, in
-/// case no task trains.
-const STEPS_AHEAD: [u64; 8] = [0, 4, 16, 64, 256, 1024, 0, 0];
-/// Time without progress of any server after which training counts as stopped.
-const STANDSTILL_AFTER: Duration = Duration::from_millis(500);
 /// Interval between requests to a server that still writes another checkpoint.
 const SAVE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -69,6 +65,17 @@ pub(crate) enum Cut {
     OnRequest,
     /// All servers take their parts at the same synchronous step.
     AtOneStep,
+}
+
+impl Cut {
+    /// Returns the instant for servers that apply the pushes of a plan.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        if plan.update == Update::Sync && !plan.hybrid {
+            Self::AtOneStep
+        } else {
+            Self::OnRequest
+        }
+    }
 }
 
 /// A checkpoint to be written.
@@ -140,7 +147,13 @@ impl Saver<'_> {
         // The servers may run in other working directories, so they receive the absolute path.
         let shown = &absolute(folder);
         let saved = match cut {
-            Cut::AtOneStep => self.save_together(identity, shown, bases).await,
+            Cut::AtOneStep => {
+                let request = |ps: usize| SnapshotRequest {
+                    base: bases.name_for(ps),
+                    ..SnapshotRequest::default()
+                };
+                save_together(self.shards, identity, shown, request).await
+            }
             Cut::OnRequest => {
                 let shards = self.shards.iter().enumerate();
                 try_join_all(
@@ -213,89 +226,6 @@ impl Saver<'_> {
             unix_secs,
             time: Duration::ZERO,
         })
-    }
-}
-
-impl Saver<'_> {
-    /// Saves the parts of all servers at the same synchronous step: a step that is about to come, or the latest one if
-    /// training stands still.
-    async fn save_together(
-        &self,
-        identity: Identity,
-        folder: &Path,
-        bases: &Bases,
-    ) -> Result<Vec<Saved>, Error> {
-        let mut refused = None;
-        let mut seen = None;
-        for ahead in STEPS_AHEAD {
-            let told = try_join_all(self.shards.iter().map(|shard| shard.status())).await?;
-            let versions = || told.iter().map(|status| status.store.version);
-            let lowest = versions().min().unwrap_or(0);
-            let highest = versions().max().unwrap_or(0);
-            if told.iter().any(|status| status.store.state == State::Empty) {
-                // A server was restarted: there is nothing to save before all are restored.
-                break;
-            }
-            // No server makes progress, perhaps because the last step is over: no later one will come.
-            let still = seen.replace(highest) == Some(highest);
-            let ahead = if still { 0 } else { ahead };
-            if ahead == 0 && lowest != highest {
-                if still {
-                    tokio::time::sleep(STANDSTILL_AFTER).await;
-                }
-                continue;
-            }
-            let version = Some(highest + ahead);
-            let saved = try_join_all(self.shards.iter().enumerate().map(|(ps, shard)| {
-                let base = bases.name_for(ps);
-                shard.save(
-                    identity,
-                    folder,
-                    SnapshotRequest {
-                        version,
-                        base,
-                        ..SnapshotRequest::default()
-                    },
-                )
-            }));
-            let saved = tokio::select! {
-                saved = saved => saved,
-                () = self.standstill(highest + ahead), if ahead > 0 => continue,
-            };
-            match saved {
-                Err(error) if error.reason() == Some(Reason::NotReady) => {
-                    tracing::debug!(%error, version, "a server cannot save that step");
-                    refused = Some(error);
-                }
-                saved => return saved,
-            }
-        }
-        Err(refused.unwrap_or_else(|| Error::Protocol {
-            peer: "the servers".to_owned(),
-            message: "the servers are at different steps, and none of them makes progress"
-                .to_owned(),
-        }))
-    }
-
-    /// Waits until training stands still, while no server has reached a version.
-    async fn standstill(&self, version: u64) {
-        let mut seen = None;
-        loop {
-            let told = try_join_all(self.shards.iter().map(|shard| shard.status())).await;
-            let versions = told.ok().map(|told| {
-                told.iter()
-                    .map(|status| status.store.version)
-                    .collect::<Vec<_>>()
-            });
-            let before = versions
-                .as_ref()
-                .is_some_and(|versions| versions.iter().all(|reached| *reached < version));
-            if before && seen == versions {
-                return;
-            }
-            seen = versions;
-            tokio::time::sleep(STANDSTILL_AFTER).await;
-        }
     }
 }
 

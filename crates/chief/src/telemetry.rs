@@ -6,7 +6,7 @@ use metrics::{
 };
 
 /// Handles of the metrics.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Telemetry {
     pub(crate) checkpoint_seconds: Histogram,
     pub(crate) checkpoints: Counter,
@@ -20,6 +20,11 @@ pub(crate) struct Telemetry {
     pub(crate) global_step: Gauge,
     pub(crate) global_steps_per_second: Gauge,
     pub(crate) epoch: Gauge,
+    pub(crate) cuts: Counter,
+    pub(crate) cut_failures: Counter,
+    pub(crate) cut_bytes: Counter,
+    pub(crate) cut_seconds: Histogram,
+    pub(crate) cut_unix_seconds: Gauge,
 }
 
 impl Telemetry {
@@ -66,6 +71,23 @@ impl Telemetry {
             "trainyard_cluster_epoch",
             "Term of the chief: it grows by one with each chief that begins to lead."
         );
+        describe_counter!("trainyard_published_cuts_total", "Cuts published.");
+        describe_counter!(
+            "trainyard_publish_failures_total",
+            "Cuts that could not be published."
+        );
+        describe_counter!(
+            "trainyard_published_bytes_total",
+            "Bytes of the published cuts."
+        );
+        describe_histogram!(
+            "trainyard_publish_seconds",
+            "Time to write and commit a cut."
+        );
+        describe_gauge!(
+            "trainyard_published_unix_seconds",
+            "Time at which the newest cut was written, in seconds since 1970."
+        );
         Self {
             checkpoint_seconds: histogram!("trainyard_checkpoint_seconds"),
             checkpoints: counter!("trainyard_checkpoints_total"),
@@ -79,6 +101,11 @@ impl Telemetry {
             global_step: gauge!("trainyard_global_step"),
             global_steps_per_second: gauge!("trainyard_global_steps_per_second"),
             epoch: gauge!("trainyard_cluster_epoch"),
+            cuts: counter!("trainyard_published_cuts_total"),
+            cut_failures: counter!("trainyard_publish_failures_total"),
+            cut_bytes: counter!("trainyard_published_bytes_total"),
+            cut_seconds: histogram!("trainyard_publish_seconds"),
+            cut_unix_seconds: gauge!("trainyard_published_unix_seconds"),
         }
     }
 }

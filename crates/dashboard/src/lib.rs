@@ -11,5 +11,5 @@ mod time_series;
 pub use clock::Clock;
 pub use evaluations::evaluations;
 pub use page::{RunPage, missing};
-pub use run_history::{RunHistory, Saved};
+pub use run_history::{Published, RunHistory, Saved};
 pub use summary_writer::SummaryWriter;

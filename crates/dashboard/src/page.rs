@@ -10,7 +10,7 @@ use trainyard_trainer::JobState;
 
 use crate::evaluations::evaluations;
 use crate::history_file::{self, short};
-use crate::run_history::{Observed, Rates, RunHistory, Saved, Server};
+use crate::run_history::{Observed, Published, Publishing, Rates, RunHistory, Saved, Server};
 use trainyard_coordinator::LocalCoordinator;
 use trainyard_coordinator::View;
 
@@ -138,6 +138,7 @@ impl RunPage {
             "tasks": self.tasks(&seen, views),
             "checkpoints": checkpoints(&seen),
             "checkpoint_failures": seen.failures,
+            "published": published(&seen.publishing),
         });
         if let (Value::Object(run), Value::Object(rates)) = (&mut run, rates(&seen.latest)) {
             run.extend(rates);
@@ -254,6 +255,15 @@ fn checkpoints(seen: &Observed) -> Vec<Value> {
         })
     };
     seen.saved.iter().map(one).collect()
+}
+
+/// Returns the published cuts; nothing if there is none.
+fn published(publishing: &Publishing) -> Option<Value> {
+    let one =
+        |cut: &Published| json!({"step": cut.step, "unix_secs": cut.unix_secs, "bytes": cut.bytes});
+    let latest = publishing.latest.as_ref().map(one)?;
+    let base = publishing.base.as_ref().map(one);
+    Some(json!({"cuts": publishing.cuts, "latest": latest, "base": base}))
 }
 
 fn rates(rates: &Rates) -> Value {

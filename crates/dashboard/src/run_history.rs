@@ -120,6 +120,30 @@ pub struct Saved {
     pub seconds: Option<f64>,
 }
 
+/// A published cut of the values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Published {
+    /// Global step.
+    pub step: u64,
+    /// Seconds since 1970.
+    pub unix_secs: f64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// The cut has the values of all rows, and not only changes.
+    pub is_base: bool,
+}
+
+/// The published cuts of this chief.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Publishing {
+    /// Number of cuts.
+    pub cuts: u64,
+    /// The latest cut.
+    pub latest: Option<Published>,
+    /// The latest cut with the values of all rows.
+    pub base: Option<Published>,
+}
+
 #[derive(Debug)]
 struct State {
     global_step: u64,
@@ -131,6 +155,7 @@ struct State {
     servers: Vec<Server>,
     saved: VecDeque<Saved>,
     failures: u64,
+    publishing: Publishing,
 }
 
 /// The history of a run. Clones share it.
@@ -152,6 +177,8 @@ pub struct Observed {
     pub saved: Vec<Saved>,
     /// Checkpoints that could not be written.
     pub failures: u64,
+    /// Published cuts.
+    pub publishing: Publishing,
 }
 
 /// The curves of the run, and those of its tasks.
@@ -179,6 +206,7 @@ impl RunHistory {
             servers: servers.into_iter().map(server).collect(),
             saved: VecDeque::new(),
             failures: 0,
+            publishing: Publishing::default(),
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -207,6 +235,16 @@ impl RunHistory {
             state.saved.pop_front();
         }
         state.saved.push_back(saved);
+    }
+
+    /// Records a published cut.
+    pub fn published(&self, cut: Published) {
+        let mut state = self.state.lock();
+        state.publishing.cuts += 1;
+        state.publishing.latest = Some(cut);
+        if cut.is_base {
+            state.publishing.base = Some(cut);
+        }
     }
 
     /// Records a checkpoint that could not be written.
@@ -306,6 +344,7 @@ impl RunHistory {
             servers: state.servers.clone(),
             saved: state.saved.iter().copied().collect(),
             failures: state.failures,
+            publishing: state.publishing,
         }
     }
 

@@ -592,7 +592,10 @@ impl ParameterService for Service {
         };
         let saved = self
             .change(async {
-                self.hear_chief(ChiefCall::SaveShard);
+                // A chief that publishes goes on asking for the status.
+                if at.purpose == SnapshotPurpose::Checkpoint {
+                    self.hear_chief(ChiefCall::SaveShard);
+                }
                 self.shard.save(identity, directory, at).await
             })
             .await?;

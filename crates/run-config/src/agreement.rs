@@ -9,7 +9,7 @@ use crate::Job;
 
 /// Keys that may differ between tasks, with all keys below them: paths on a host, settings that affect only how a host
 /// does its part, and keys that a single role reads.
-const MAY_DIFFER: [&str; 19] = [
+const MAY_DIFFER: [&str; 20] = [
     "path",
     // The cluster id in the directory shows whether all tasks use the same one.
     "model_dir",
@@ -29,6 +29,7 @@ const MAY_DIFFER: [&str; 19] = [
     "run.save_summary_steps",
     "run.summary_histograms",
     "strategy.chief_trains",
+    "publish",
     // The evaluator decides these settings.
     "eval",
     "evaluation",

@@ -7,7 +7,7 @@ use trainyard_diagnostic::Document;
 
 use crate::{
     EvalSpec, EvaluationConfig, ExporterConfig, FeatureConfig, InputConfig, ModelConfig,
-    ParameterServersConfig, RunConfig, StrategyConfig, TrainSpec,
+    ParameterServersConfig, PublishConfig, RunConfig, StrategyConfig, TrainSpec,
 };
 
 /// One training run.
@@ -41,6 +41,8 @@ pub struct Job {
     pub strategy: StrategyConfig,
     /// Durability and memory of parameter servers.
     pub parameter_servers: ParameterServersConfig,
+    /// Publication of the values of a running job.
+    pub publish: PublishConfig,
     /// The job file with the changes of `--set`.
     #[serde(skip)]
     pub(crate) written: Written,

@@ -6,7 +6,7 @@ use crate::section::evaluation::evaluation_keys;
 use crate::section::exporter::ExporterKeys;
 use crate::section::input::InputKeys;
 use crate::section::strategy::StrategyKeys;
-use crate::{EvalSpec, ParameterServersConfig, RunConfig, TrainSpec};
+use crate::{EvalSpec, ParameterServersConfig, PublishConfig, RunConfig, TrainSpec};
 
 section! {
     /// Keys at the top of a job file.
@@ -91,6 +91,12 @@ pub fn keys() -> Vec<Key> {
             OF_ITS_KEYS,
             Takes::Table(ParameterServersConfig::keys()),
             "durability, memory and guard of parameter servers",
+        ),
+        table(
+            "publish",
+            OF_ITS_KEYS,
+            Takes::Table(PublishConfig::keys()),
+            "publication of the values of a running job",
         ),
     ]);
     keys

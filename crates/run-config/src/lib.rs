@@ -32,6 +32,7 @@ pub use section::evaluation::EvaluationConfig;
 pub use section::exporter::{ExportForm, ExportFormat, ExporterConfig, ExporterKind};
 pub use section::input::{InputConfig, InputPart, LabelConfig};
 pub use section::parameter_servers::{GuardSection, ParameterServersConfig};
+pub use section::publish::PublishConfig;
 pub use section::run::RunConfig;
 pub use section::strategy::{Replication, StrategyConfig, StrategyKind, UpdateSection};
 pub use section::train::{EarlyStoppingConfig, TrainSpec, WarmStartConfig};

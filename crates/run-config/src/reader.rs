@@ -82,6 +82,7 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     let strategy = section::strategy::read(root.section_or_empty("strategy"));
     let parameter_servers =
         section::parameter_servers::read(root.section_or_empty("parameter_servers"));
+    let publish = section::publish::read(root.section_or_empty("publish"));
     let mut model = model;
     if let (Some(model), Some(input)) = (&mut model, &input) {
         section::model::settle(&root, model, input);
@@ -147,6 +148,7 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         exporters: exporters?,
         strategy: strategy?,
         parameter_servers: parameter_servers?,
+        publish: publish?,
         written: Written::default(),
     })
 }

@@ -9,6 +9,7 @@ mod learning_rate;
 pub(crate) mod model;
 mod optimizer;
 pub(crate) mod parameter_servers;
+pub(crate) mod publish;
 pub(crate) mod run;
 pub(crate) mod strategy;
 pub(crate) mod train;

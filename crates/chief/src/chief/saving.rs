@@ -11,7 +11,7 @@ use tracing::{debug, error, warn};
 use trainyard_checkpoint::Keep;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_store::{State, Update};
+use trainyard_parameter_store::State;
 use trainyard_runtime::blocking;
 
 use super::watch::{SAVE_RETRY_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL, close_sessions, status};
@@ -24,12 +24,7 @@ const LAST_SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 impl Chief {
     /// Writes a checkpoint, unless the latest one holds the present values of all servers.
     pub(super) async fn save(&self, run: &mut Run) -> Result<(), Diagnostic> {
-        let cut = if self.plan.update == Update::Sync && !self.plan.hybrid {
-            Cut::AtOneStep
-        } else {
-            Cut::OnRequest
-        };
-        self.save_as(run, cut).await
+        self.save_as(run, Cut::of(&self.plan)).await
     }
 
     /// Writes a checkpoint while no task trains. The servers need not save a common step, whatever the update mode was

@@ -190,6 +190,12 @@ function showRun(run) {
     ["checkpoint age", newest ? duration(run.unix_secs - newest.unix_secs) : "–"],
     ["running for", duration(run.unix_secs - job.started_unix_secs)],
   ];
+  if (run.published) {
+    const { cuts, latest, base } = run.published;
+    tiles.push(["published: age", duration(run.unix_secs - latest.unix_secs)], ["published: step", number(latest.step)]);
+    tiles.push(["published: cuts", number(cuts)], ["published: bytes of the latest", bytes(latest.bytes)]);
+    if (base) tiles.push(["published: age of the base", duration(run.unix_secs - base.unix_secs)]);
+  }
   if (run.checkpoint_failures) tiles.push(["checkpoints failed", number(run.checkpoint_failures)]);
   byId("tiles").replaceChildren(...tiles.map(([name, value]) => {
     const tile = element("div", "tile");

@@ -291,6 +291,7 @@ fn tables() -> Vec<Table> {
         of_keys_by_kind(STRATEGY, "key of a partitioner", &partitioners),
         section("### `[parameter_servers]`", "parameter_servers"),
         section("### `[parameter_servers.guard]`", "parameter_servers.guard"),
+        section("### `[publish]`", "publish"),
     ]
 }
 

@@ -72,6 +72,7 @@ kind = "best"
 partitioner = { kind = "min_size" }
 [parameter_servers]
 [parameter_servers.guard]
+[publish]
 "#;
 /// Kinds of the features of that job, in its order.
 const FEATURES: [&str; 7] = [
@@ -204,7 +205,7 @@ fn of_section<'a>(rows: &'a [Row], section: &str) -> Vec<&'a Row> {
 }
 
 /// Sections with a table of keys of their own, and its heading.
-const SECTIONS: [(&str, &str); 10] = [
+const SECTIONS: [(&str, &str); 11] = [
     ("", "Top level"),
     ("run", "`[run]` (TensorFlow's `RunConfig`)"),
     ("input", "`[input]`"),
@@ -215,6 +216,7 @@ const SECTIONS: [(&str, &str); 10] = [
     ("strategy", "`[strategy]`"),
     ("parameter_servers", "`[parameter_servers]`"),
     ("parameter_servers.guard", "`[parameter_servers.guard]`"),
+    ("publish", "`[publish]`"),
 ];
 /// Sections with a common table, in which the name of the section precedes the key.
 const TOGETHER: [&str; 4] = ["train", "eval", "evaluation", "exporter"];
@@ -234,6 +236,7 @@ const TABLES: [(&str, &[&str]); 4] = [
             "exporter",
             "strategy",
             "parameter_servers",
+            "publish",
         ],
     ),
     ("input", &["train", "eval", "label"]),

@@ -1,0 +1,250 @@
+//! Publication: at intervals, every server writes the values that have changed, and the chief commits the cut.
+//!
+//! Training does not wait for it. A cut that fails is abandoned: the next one has its changes, too.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tracing::{debug, info, warn};
+use trainyard_checkpoint::{CutKind, Manifest, Publication, abandon, kind_of, remove_cuts_after};
+use trainyard_cluster_client::{Error, ServerClient};
+use trainyard_dashboard::{Published, RunHistory};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::absolute;
+use trainyard_parameter_server::{Plan, Saved, SnapshotPurpose, SnapshotRequest};
+use trainyard_parameter_store::Identity;
+use trainyard_runtime::blocking;
+
+use crate::save::Cut;
+use crate::save_together::save_together;
+use crate::telemetry::Telemetry;
+
+/// Longest wait for the last cut of a job. Then readers take the last checkpoint.
+const LAST_CUT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval between attempts at the last cut. A server may still write a cut that was given up.
+const LAST_CUT_RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Writer of cuts during one term of a chief.
+pub(crate) struct Publisher {
+    pub(crate) model_dir: PathBuf,
+    pub(crate) shards: Vec<Arc<dyn ServerClient>>,
+    pub(crate) plan: Plan,
+    pub(crate) identity: Identity,
+    pub(crate) observation: RunHistory,
+    pub(crate) telemetry: Telemetry,
+    pub(crate) state: PublisherState,
+}
+
+/// What a publisher knows of the cuts.
+#[derive(Debug, Default)]
+pub(crate) struct PublisherState {
+    /// Absent before the first cut, and after a failure.
+    publication: Option<Publication>,
+    /// Version of each server in the latest cut of this publisher.
+    versions: Option<Vec<u64>>,
+}
+
+impl Publisher {
+    /// Publishes a cut every so often, until the future is dropped.
+    pub(crate) async fn run(mut self, every: Duration) {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = None::<String>;
+        loop {
+            ticks.tick().await;
+            match self.publish().await {
+                Ok(()) => told = None,
+                Err(problem) => {
+                    let line = problem.log_line();
+                    if told.as_ref() != Some(&line) {
+                        warn!("{line}");
+                        told = Some(line);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Publishes the last cut of a job, which has the values of the last checkpoint.
+    pub(crate) async fn publish_last(mut self) {
+        let mut problem = None;
+        let attempts = async {
+            while let Err(refused) = self.publish().await {
+                problem = Some(refused);
+                sleep(LAST_CUT_RETRY_INTERVAL).await;
+            }
+        };
+        if tokio::time::timeout(LAST_CUT_TIMEOUT, attempts)
+            .await
+            .is_ok()
+        {
+            return;
+        }
+        let why = problem.map_or_else(String::new, |problem| format!(": {}", problem.log_line()));
+        warn!(
+            "the last cut could not be published within {} s, so readers take the last checkpoint{why}",
+            LAST_CUT_TIMEOUT.as_secs()
+        );
+    }
+
+    /// Removes the cuts of later steps than the one with which the job ends.
+    pub(crate) async fn go_back_to(self, step: u64) {
+        let removed = in_background(move || remove_cuts_after(&self.model_dir, step)).await;
+        if let Err(problem) = removed {
+            warn!(
+                "cuts after step {step}, with which the job ends, remain: {}",
+                problem.log_line()
+            );
+        }
+    }
+
+    /// Publishes a cut, unless the latest one of this publisher has the present values.
+    async fn publish(&mut self) -> Result<(), Diagnostic> {
+        let told = try_join_all(self.shards.iter().map(|shard| shard.status()));
+        let told = told.await.map_err(|error| failed(&error))?;
+        let versions: Vec<u64> = told.iter().map(|status| status.store.version).collect();
+        if self.state.versions.as_ref() == Some(&versions) {
+            return Ok(());
+        }
+        let outcome = self.publish_changes().await;
+        if outcome.is_err() {
+            self.state = PublisherState::default();
+            self.telemetry.cut_failures.increment(1);
+        }
+        outcome
+    }
+
+    async fn publish_changes(&mut self) -> Result<(), Diagnostic> {
+        let started = Instant::now();
+        let mut publication = match self.state.publication.take() {
+            Some(publication) => publication,
+            None => {
+                let model_dir = self.model_dir.clone();
+                let epoch = self.identity.epoch;
+                in_background(move || Publication::open(&model_dir, epoch)).await?
+            }
+        };
+        let continued = publication.continued();
+        let continued = continued.filter(|names| names.len() == self.shards.len());
+        let mut snapshots = continued.map(<[_]>::to_vec);
+        let manifest = loop {
+            let kind = match snapshots {
+                Some(_) => CutKind::Increment,
+                None => CutKind::Base,
+            };
+            let folder = publication.begin(kind)?;
+            let written = self.write(&folder, snapshots.as_deref()).await;
+            let manifest = match written {
+                Ok(manifest) if kind_of(&manifest) == Some(kind) => manifest,
+                // A server that was restarted does not know the cut before, and gives all rows: so must the others.
+                Ok(_) if kind == CutKind::Increment => {
+                    debug!("a server does not know the latest cut: the next one is a base");
+                    give_up(folder).await;
+                    snapshots = None;
+                    continue;
+                }
+                Ok(_) => {
+                    give_up(folder).await;
+                    let message = "a server gave changes, and all rows were asked for";
+                    return Err(Diagnostic::error(Code::E3003, message)
+                        .help("run servers and chief of the same release"));
+                }
+                Err(problem) => {
+                    give_up(folder).await;
+                    return Err(problem);
+                }
+            };
+            let commit = move || {
+                let committed = publication.commit(&folder, &manifest);
+                committed.map(|_| (publication, manifest))
+            };
+            let (returned, manifest) = in_background(commit).await?;
+            publication = returned;
+            break manifest;
+        };
+        self.state.publication = Some(publication);
+        self.observe(&manifest, started.elapsed());
+        self.state.versions = Some(manifest.shards.iter().map(|shard| shard.version).collect());
+        Ok(())
+    }
+
+    /// Lets every server write its part of a cut. Returns the manifest.
+    async fn write(
+        &self,
+        folder: &Path,
+        snapshots: Option<&[Option<String>]>,
+    ) -> Result<Manifest, Diagnostic> {
+        // The servers may run in other working directories, so they receive the absolute path.
+        let folder = &absolute(folder);
+        let request = |ps: usize| SnapshotRequest {
+            version: None,
+            base: snapshots.and_then(|names| names.get(ps)?.clone()),
+            purpose: SnapshotPurpose::Publication,
+        };
+        let saved: Result<Vec<Saved>, Error> = match Cut::of(&self.plan) {
+            Cut::AtOneStep => save_together(&self.shards, self.identity, folder, request).await,
+            Cut::OnRequest => {
+                let shards = self.shards.iter().enumerate();
+                try_join_all(
+                    shards.map(|(ps, shard)| shard.save(self.identity, folder, request(ps))),
+                )
+                .await
+            }
+        };
+        let saved = saved.map_err(|error| failed(&error))?;
+        let manifest = self.plan.manifest(&self.identity, &saved);
+        manifest.map_err(|(place, error)| {
+            let message = format!("ps:{place} reported a part that the chief cannot read: {error}");
+            Diagnostic::error(Code::E3003, message)
+        })
+    }
+
+    fn observe(&self, manifest: &Manifest, took: Duration) {
+        let step = manifest.global_step;
+        let bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
+        let is_base = kind_of(manifest) == Some(CutKind::Base);
+        self.telemetry.cuts.increment(1);
+        self.telemetry.cut_bytes.increment(bytes);
+        self.telemetry.cut_seconds.record(took);
+        self.telemetry
+            .cut_unix_seconds
+            .set(manifest.created_unix_secs as f64);
+        self.observation.published(Published {
+            step,
+            unix_secs: manifest.created_unix_secs as f64,
+            bytes,
+            is_base,
+        });
+        let seconds = format!("{:.3}", took.as_secs_f64());
+        if is_base {
+            info!(step, bytes, seconds, "a base is published");
+        } else {
+            debug!(step, bytes, seconds, "an increment is published");
+        }
+    }
+}
+
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, trainyard_checkpoint::Error> + Send + 'static,
+) -> Result<T, Diagnostic> {
+    let done = blocking(work).await.map_err(|panic| {
+        let message = format!("the cut could not be committed: {panic}");
+        Diagnostic::error(Code::E9001, message)
+    })?;
+    Ok(done?)
+}
+
+/// Removes the files of a cut that is not committed.
+async fn give_up(folder: PathBuf) {
+    // Errors are ignored: the next chief, or the next base, removes what remains.
+    drop(blocking(move || abandon(&folder)).await);
+}
+
+fn failed(error: &Error) -> Diagnostic {
+    let message = format!("the values could not be published: {error}");
+    Diagnostic::error(Code::E3003, message)
+        .help("check that the servers run, and model_dir; the next cut has these changes, too")
+}
