@@ -5,7 +5,9 @@ pub(crate) mod client;
 mod clients;
 mod equality;
 mod exports;
+mod killed_tasks;
 mod load;
+mod published;
 mod security;
 mod versions;
 
@@ -34,8 +36,13 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server on a free port.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_in(arguments, &[])
+    }
+
+    /// Starts a server with these variables in its environment.
+    fn start_in(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
-        let mut program = Program::start("trainyard", &arguments, &[]);
+        let mut program = Program::start("trainyard", &arguments, environment);
         let line = program.wait_for("predictions are served", LIMIT);
         let address = line
             .rsplit_once("address=")

@@ -28,7 +28,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
 }
 
 /// Flips a bit of each value in the largest file of a folder: variables lie beside what only training needs.
-fn damage(folder: &Path) {
+pub(crate) fn damage(folder: &Path) {
     let files = std::fs::read_dir(folder).expect("a folder");
     let files = files.map(|entry| entry.expect("an entry").path());
     let largest = files

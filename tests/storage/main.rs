@@ -6,7 +6,7 @@ mod crashes;
 mod door;
 mod gcs;
 mod model_dir;
-mod server;
+pub(crate) mod server;
 
 use std::path::Path;
 

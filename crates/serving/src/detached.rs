@@ -40,7 +40,7 @@ impl DetachedModel {
         let columns = NamedColumns::new(predictor.model().serving_schema(), options);
         let signature = Signature::of(&predictor, &columns)
             .map_err(|error| Diagnostic::error(Code::E9001, error.to_string()))?;
-        let telemetry = Arc::new(VersionTelemetry::new(NAME, 1));
+        let telemetry = Arc::new(VersionTelemetry::new(NAME, "1".to_owned()));
         let queue = Queue::new(
             Arc::new(predictor),
             BatchLimits::default(),

@@ -7,9 +7,11 @@
 mod arguments;
 mod batching;
 mod config;
+mod cuts;
 mod detached;
 mod error;
 mod exports;
+mod following;
 mod http_server;
 mod inference;
 mod json;

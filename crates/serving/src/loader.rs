@@ -1,29 +1,31 @@
-//! Loader of a model: follows the checkpoints of its model directory, or its exports.
+//! Loader of a model: follows the published cuts and the checkpoints of its model directory, or its exports.
 //!
-//! A new checkpoint is read beside the version that answers, checked by its checksums and by one prediction, and then
-//! replaces that version. A checkpoint that fails is refused, and the version that answers stays.
+//! New values are read beside the version that answers, checked by their checksums and by one prediction, and then replace
+//! that version. A checkpoint or cut that fails is refused, and the version that answers stays.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use metrics::{counter, gauge};
 use tokio::time::{Instant, sleep};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use trainyard_checkpoint::{Checkpoint, Found, Origin, is_committed, list, pin};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::NamedColumns;
 use trainyard_model::{AnyModel, Build, inline_options};
-use trainyard_model_dir::Interval;
+use trainyard_model_dir::{Interval, JobState};
 use trainyard_predictor::Predictor;
 use trainyard_run_config::Job;
 use trainyard_runtime::blocking;
 
 use crate::batching::{BatchLimits, Pool, Queue};
 use crate::config::ModelConfig;
+use crate::cuts::{Cut, Cuts};
 use crate::exports::{self, Export};
+use crate::following::{Current, Following, Source, Training, Unverified};
 use crate::models::{ServedModel, Version};
 use crate::signature::Signature;
 use crate::telemetry::VersionTelemetry;
@@ -33,6 +35,9 @@ const POLL_INTERVAL: Interval = Interval {
     folder: Duration::from_millis(500),
     bucket: Duration::from_secs(5),
 };
+
+/// Interval between updates of the age while the loader looks at a model directory.
+const AGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Loader of one model.
 pub(crate) struct Loader {
@@ -44,33 +49,10 @@ pub(crate) struct Loader {
     pub(crate) pool: Arc<Pool>,
 }
 
-/// What a loader knows of its model.
-#[derive(Default)]
-struct Following {
-    /// Job and model, once the job file is there.
-    model: Option<(Arc<Job>, Arc<AnyModel>)>,
-    /// The checkpoint that answers: term and step.
-    current: Option<(u64, u64)>,
-    /// The export that answers.
-    export: Option<PathBuf>,
-    /// The checkpoint or export that was refused last, which is not tried again.
-    refused: Option<PathBuf>,
-    /// An export that answers, and whose checksums have not been compared yet.
-    unverified: Option<Unverified>,
-    /// The last problem that was logged.
-    told: Option<String>,
-}
-
-/// An export that answers already.
-struct Unverified {
-    version: u64,
-    path: PathBuf,
-    origin: Arc<Origin>,
-}
-
-/// A checkpoint in memory or a mapped export, which has predicted a row.
+/// A checkpoint or a published cut in memory or a mapped export, which has predicted a row.
 struct Loaded {
-    found: Found,
+    step: u64,
+    source: Source,
     predictor: Arc<Predictor>,
     columns: NamedColumns,
     signature: Signature,
@@ -86,6 +68,7 @@ impl Loader {
         let name = self.config.name.clone();
         counter!("trainyard_serving_versions_refused_total", "model" => name.clone()).absolute(0);
         counter!("trainyard_serving_looks_failed_total", "model" => name.clone()).absolute(0);
+        counter!("trainyard_serving_cuts_applied_total", "model" => name.clone()).absolute(0);
         while !stop.is_cancelled() {
             let build = self.build;
             let config = self.config.clone();
@@ -94,7 +77,15 @@ impl Loader {
                 let outcome = look(&config, build, &served, &mut following);
                 (outcome, following)
             });
-            let Ok((outcome, returned)) = looked.await else {
+            let mut looked = pin!(looked);
+            let looked = loop {
+                tokio::select! {
+                    looked = &mut looked => break looked,
+                    // A store that is away may hold up the look for a minute.
+                    () = sleep(AGE_INTERVAL) => self.tell_age(),
+                }
+            };
+            let Ok((outcome, returned)) = looked else {
                 warn!(model = %name, "the model is not followed any more: its loader has failed");
                 return;
             };
@@ -104,23 +95,31 @@ impl Loader {
                 Ok(None) => {}
                 Err(problem) => self.tell(&problem, &mut following),
             }
-            if let Some(version) = self.served.newest() {
-                let age = version.written.elapsed().unwrap_or_default();
-                gauge!("trainyard_serving_model_age_seconds", "model" => name.clone())
-                    .set(age.as_secs_f64());
-            }
+            self.tell_age();
             changed();
+            let model = following.model.as_ref();
+            let folder = model.map_or(&self.config.path, |(job, _)| &job.model_dir);
             tokio::select! {
-                () = sleep(POLL_INTERVAL.of(&self.config.path)) => {}
+                () = sleep(POLL_INTERVAL.of(folder)) => {}
                 () = stop.cancelled() => {}
             }
+        }
+    }
+
+    /// Sets the age of the values that answer.
+    fn tell_age(&self) {
+        if let Some(version) = self.served.newest() {
+            let age = version.written.elapsed().unwrap_or_default();
+            let name = self.config.name.clone();
+            gauge!("trainyard_serving_model_age_seconds", "model" => name).set(age.as_secs_f64());
         }
     }
 
     /// Lets a version answer.
     fn swap(&self, loaded: Loaded) {
         let Loaded {
-            found,
+            step,
+            source,
             predictor,
             columns,
             signature,
@@ -128,7 +127,12 @@ impl Loader {
             took,
         } = loaded;
         let name = &self.config.name;
-        let telemetry = Arc::new(VersionTelemetry::new(name, found.step));
+        // Cuts come every few seconds, and each value of a label stays in memory.
+        let label = match source {
+            Source::PublishedCut => "published".to_owned(),
+            Source::Checkpoint | Source::Export => step.to_string(),
+        };
+        let telemetry = Arc::new(VersionTelemetry::new(name, label));
         let queue = Queue::new(
             predictor,
             self.limits,
@@ -136,7 +140,7 @@ impl Loader {
             Arc::clone(&telemetry),
         );
         let version = Version {
-            number: found.step,
+            number: step,
             written,
             columns,
             signature,
@@ -144,9 +148,18 @@ impl Loader {
             telemetry,
         };
         self.served.add(version, self.config.versions_keep);
-        gauge!("trainyard_serving_model_version", "model" => name.clone()).set(found.step as f64);
+        gauge!("trainyard_serving_model_version", "model" => name.clone()).set(step as f64);
         let seconds = took.as_secs_f64();
-        info!(model = %name, version = found.step, seconds, "the version answers");
+        match source {
+            Source::PublishedCut => {
+                counter!("trainyard_serving_cuts_applied_total", "model" => name.clone())
+                    .increment(1);
+                debug!(model = %name, version = step, seconds, "the cut answers");
+            }
+            Source::Checkpoint | Source::Export => {
+                info!(model = %name, version = step, seconds, "the version answers");
+            }
+        }
     }
 
     /// Logs a problem once, and shows it in the status of the model.
@@ -205,7 +218,7 @@ impl From<Diagnostic> for Refusal {
     }
 }
 
-/// Looks for a newer checkpoint or export, and loads it.
+/// Looks for newer values, and loads them.
 fn look(
     config: &ModelConfig,
     build: Build,
@@ -239,17 +252,52 @@ fn look(
             (job, model)
         }
     };
+    if has_ended(&job) {
+        following.cuts = Cuts::default();
+        return look_at_checkpoints(&job, model, following, Training::HasEnded);
+    }
+    let cut = following.cuts.look(&job.model_dir, &model);
+    let cut = cut.and_then(|cut| match cut {
+        Some(cut) => shown(config, &job, following, cut),
+        None => Ok(None),
+    });
+    // Cuts come more often than checkpoints.
+    if matches!(cut, Ok(Some(_))) || following.cuts.are_fresh() {
+        return Ok(cut?);
+    }
+    let loaded = look_at_checkpoints(&job, model, following, Training::GoesOn)?;
+    match (loaded, cut) {
+        (None, cut) => Ok(cut?),
+        (loaded, Ok(_)) => Ok(loaded),
+        (loaded, Err(problem)) => {
+            warn!(model = %config.name, "{}", problem.log_line());
+            Ok(loaded)
+        }
+    }
+}
+
+/// Looks for a newer checkpoint, and loads it.
+fn look_at_checkpoints(
+    job: &Job,
+    model: Arc<AnyModel>,
+    following: &mut Following,
+    training: Training,
+) -> Result<Option<Loaded>, Refusal> {
     let found = list(&job.model_dir).map_err(Diagnostic::from)?;
     let Some(newest) = found.into_iter().next_back() else {
         return Ok(None);
     };
-    let identity = (newest.epoch, newest.step);
-    if following.current >= Some(identity) || following.refused.as_ref() == Some(&newest.path) {
+    let is_refused = following.refused.as_ref() == Some(&newest.path);
+    if is_refused || !following.takes_checkpoint(&newest, training) {
         return Ok(None);
     }
-    match load(&job, model, &newest) {
+    match load(job, model, &newest) {
         Ok(loaded) => {
-            following.current = Some(identity);
+            following.current = Some(Current {
+                epoch: newest.epoch,
+                step: newest.step,
+                source: Source::Checkpoint,
+            });
             Ok(Some(loaded))
         }
         // The chief has removed the checkpoint before it saw the pin. A newer one is there.
@@ -293,13 +341,13 @@ fn look_at_export(
             path: export.path.clone(),
             origin: Arc::clone(&opened.files),
         });
-        let found = Found {
+        let loaded = Loaded {
             step: version,
-            epoch: 0,
-            path: export.path.clone(),
+            source: Source::Export,
+            written: opened.written,
+            took: began.elapsed(),
+            ..predicted(&opened.job, Arc::new(opened.predictor))?
         };
-        let predictor = Arc::new(opened.predictor);
-        let loaded = ready(&opened.job, predictor, (found, opened.written), began)?;
         Ok((loaded, unverified))
     };
     match open() {
@@ -319,6 +367,45 @@ fn look_at_export(
     }
 }
 
+/// Returns whether a job has ended. Then its last checkpoint answers, and its cuts are not read.
+fn has_ended(job: &Job) -> bool {
+    // A marker that cannot be read is like that of a job that trains: cuts and checkpoints are followed.
+    let state = JobState::read(&job.model_dir).ok().flatten();
+    state.is_some_and(|state| state.is_finished())
+}
+
+/// Returns the version of a cut; nothing if training has gone back behind the version that answers.
+fn shown(
+    config: &ModelConfig,
+    job: &Job,
+    following: &mut Following,
+    cut: Cut,
+) -> Result<Option<Loaded>, Diagnostic> {
+    let step = cut.step;
+    if !following.takes_cut(step) {
+        if !following.is_ahead {
+            let model = &config.name;
+            info!(%model, step, "training has gone back: the answers stay until it has caught up");
+        }
+        following.is_ahead = true;
+        return Ok(None);
+    }
+    let loaded = predicted(job, cut.predictor)?;
+    following.is_ahead = false;
+    following.current = Some(Current {
+        epoch: cut.epoch,
+        step,
+        source: Source::PublishedCut,
+    });
+    Ok(Some(Loaded {
+        step,
+        source: Source::PublishedCut,
+        written: cut.written,
+        took: cut.took,
+        ..loaded
+    }))
+}
+
 /// Reads a checkpoint, compares its checksums, and predicts a row.
 fn load(job: &Job, model: Arc<AnyModel>, found: &Found) -> Result<Loaded, Diagnostic> {
     let began = Instant::now();
@@ -326,29 +413,29 @@ fn load(job: &Job, model: Arc<AnyModel>, found: &Found) -> Result<Loaded, Diagno
     let _pin = pin(&found.path, &pin_owner()).ok();
     let checkpoint = Arc::new(Checkpoint::open(&found.path)?);
     let created = checkpoint.manifest().created_unix_secs;
-    let written = SystemTime::UNIX_EPOCH + Duration::from_secs(created);
     let predictor = Arc::new(Predictor::open(&Origin::Own(checkpoint), model)?);
-    ready(job, predictor, (found.clone(), written), began)
+    Ok(Loaded {
+        step: found.step,
+        written: SystemTime::UNIX_EPOCH + Duration::from_secs(created),
+        took: began.elapsed(),
+        ..predicted(job, predictor)?
+    })
 }
 
-/// Predicts a row.
-fn ready(
-    job: &Job,
-    predictor: Arc<Predictor>,
-    (found, written): (Found, SystemTime),
-    began: Instant,
-) -> Result<Loaded, Diagnostic> {
+/// Predicts a row, which checks the model and gives its signature.
+fn predicted(job: &Job, predictor: Arc<Predictor>) -> Result<Loaded, Diagnostic> {
     let options = inline_options(job, None);
     let columns = NamedColumns::new(predictor.model().serving_schema(), &options);
     let signature = Signature::of(&predictor, &columns)
         .map_err(|error| Diagnostic::error(Code::E9001, error.to_string()))?;
     Ok(Loaded {
-        found,
+        step: 0,
+        source: Source::Checkpoint,
         predictor,
         columns,
         signature,
-        written,
-        took: began.elapsed(),
+        written: SystemTime::UNIX_EPOCH,
+        took: Duration::ZERO,
     })
 }
 

@@ -60,6 +60,10 @@ pub(crate) fn describe() {
         "trainyard_serving_queue_requests",
         "Requests that wait for their prediction, by model."
     );
+    describe_counter!(
+        "trainyard_serving_cuts_applied_total",
+        "Published cuts that have answered, by model."
+    );
     describe_gauge!(
         "trainyard_serving_model_version",
         "Newest version that answers, by model."
@@ -105,7 +109,8 @@ struct ProtocolTelemetry {
 }
 
 impl VersionTelemetry {
-    pub(crate) fn new(model: &str, version: u64) -> Self {
+    /// Returns the metrics of a version, by the value of its label.
+    pub(crate) fn new(model: &str, version: String) -> Self {
         let model = model.to_owned();
         let protocols = Protocol::ALL.map(|protocol| ProtocolTelemetry {
             protocol,
@@ -113,7 +118,7 @@ impl VersionTelemetry {
             seconds: histogram!(
                 "trainyard_serving_request_seconds",
                 "model" => model.clone(),
-                "version" => version.to_string(),
+                "version" => version.clone(),
                 "protocol" => protocol.label()
             ),
         });

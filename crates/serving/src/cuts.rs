@@ -1,0 +1,139 @@
+//! Published cuts of a model: a base is read, and increments are applied to it in memory.
+//!
+//! Each cut becomes a predictor of its own beside the one that answers, so rows and dense values of a cut are shown together.
+//! A cut that cannot be read leaves the one before, until the next base. Numbers of cuts only rise.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+use trainyard_checkpoint::{
+    Checkpoint, CutKind, Origin, PublishedCut, continues, is_committed, kind_of, published_cuts,
+    snapshot_names,
+};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::AnyModel;
+use trainyard_predictor::Predictor;
+
+/// Time without a new cut after which a newer checkpoint answers.
+const FRESH_FOR: Duration = Duration::from_secs(30);
+
+/// The cuts of a model that have been read.
+#[derive(Default)]
+pub(crate) struct Cuts {
+    /// The latest cut; absent before the first base.
+    latest: Option<Cut>,
+    /// The highest number of a cut that was read, or could not be.
+    number: u64,
+    /// A cut is missing or damaged: the next base is awaited.
+    is_broken: bool,
+    /// Time at which the latest cut was read; absent if it was old then.
+    at: Option<Instant>,
+}
+
+/// A cut in memory.
+#[derive(Clone)]
+pub(crate) struct Cut {
+    /// Term of the chief that published it.
+    pub(crate) epoch: u64,
+    /// Global step.
+    pub(crate) step: u64,
+    /// Time at which it was written.
+    pub(crate) written: SystemTime,
+    /// Time that reading took.
+    pub(crate) took: Duration,
+    pub(crate) predictor: Arc<Predictor>,
+    /// Snapshots of the servers, by which the next increment continues it.
+    snapshots: Vec<Option<String>>,
+}
+
+impl Cuts {
+    /// Returns whether a cut has been read lately.
+    pub(crate) fn are_fresh(&self) -> bool {
+        self.at.is_some_and(|at| at.elapsed() < FRESH_FOR)
+    }
+
+    /// Reads the cuts that have been published since the last look. Returns the newest one, if there is a new one.
+    ///
+    /// # Errors
+    /// A cut is damaged, or cannot be read. Those before it have been read.
+    pub(crate) fn look(
+        &mut self,
+        model_dir: &Path,
+        model: &Arc<AnyModel>,
+    ) -> Result<Option<Cut>, Diagnostic> {
+        let mut cuts = published_cuts(model_dir, self.number)?;
+        if self.latest.is_none() || self.is_broken {
+            // What comes before the newest base is not needed.
+            let base = cuts.iter().rposition(|cut| cut.kind == CutKind::Base);
+            cuts.drain(..base.unwrap_or(0));
+        }
+        let mut newest = None;
+        for (place, cut) in cuts.iter().enumerate() {
+            let is_last = place + 1 == cuts.len();
+            match self.read(cut, model) {
+                Ok(Some(read)) => {
+                    self.number = cut.number;
+                    self.is_broken = false;
+                    let age = read.written.elapsed().unwrap_or_default();
+                    self.at = (age < FRESH_FOR).then(Instant::now);
+                    self.latest = Some(read.clone());
+                    newest = Some(read);
+                }
+                // An increment that does not continue the latest cut.
+                Ok(None) => {
+                    self.number = cut.number;
+                    self.is_broken = true;
+                }
+                Err(problem) => match is_committed(&cut.path) {
+                    // It is being written, was abandoned, or was removed because newer ones are there.
+                    Ok(false) if is_last => break,
+                    Ok(false) => self.number = cut.number,
+                    Ok(true) if newest.is_none() && is_damage(&problem) => {
+                        self.number = cut.number;
+                        self.is_broken = true;
+                        return Err(problem);
+                    }
+                    Ok(true) if is_damage(&problem) => {
+                        // The cuts before it are shown first. The next look meets it again.
+                        break;
+                    }
+                    _ if newest.is_some() => break,
+                    _ => return Err(problem),
+                },
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Reads a cut; nothing if it does not continue the latest one.
+    fn read(&self, cut: &PublishedCut, model: &Arc<AnyModel>) -> Result<Option<Cut>, Diagnostic> {
+        let began = Instant::now();
+        let opened = Checkpoint::open_cut(&cut.path)?;
+        let manifest = opened.manifest().clone();
+        let predictor = match (kind_of(&manifest), &self.latest) {
+            (Some(CutKind::Base), _) => {
+                let origin = Origin::Own(Arc::new(opened));
+                Predictor::open(&origin, Arc::clone(model))?
+            }
+            (Some(CutKind::Increment), Some(latest)) if continues(&manifest, &latest.snapshots) => {
+                latest.predictor.after(&opened)?
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Cut {
+            epoch: manifest.cluster_epoch,
+            step: manifest.global_step,
+            written: SystemTime::UNIX_EPOCH + Duration::from_secs(manifest.created_unix_secs),
+            took: began.elapsed(),
+            predictor: Arc::new(predictor),
+            snapshots: snapshot_names(&manifest),
+        }))
+    }
+}
+
+/// Returns whether a cut is damaged or of another model. Otherwise the store is away, and comes back.
+fn is_damage(problem: &Diagnostic) -> bool {
+    [Code::E3001, Code::E3002, Code::E9001].contains(&problem.code)
+}

@@ -1,0 +1,141 @@
+//! The state of a loader: which values answer, and which ones may follow them. Answers do not go back while a job trains.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use trainyard_checkpoint::{Found, Origin};
+use trainyard_model::AnyModel;
+use trainyard_run_config::Job;
+
+use crate::cuts::Cuts;
+
+/// What a loader knows of its model.
+#[derive(Default)]
+pub(crate) struct Following {
+    /// Job and model, once the job file is there.
+    pub(crate) model: Option<(Arc<Job>, Arc<AnyModel>)>,
+    /// The values of a checkpoint or cut that answer.
+    pub(crate) current: Option<Current>,
+    /// The published cuts.
+    pub(crate) cuts: Cuts,
+    /// The export that answers.
+    pub(crate) export: Option<PathBuf>,
+    /// The checkpoint or export that was refused last, which is not tried again.
+    pub(crate) refused: Option<PathBuf>,
+    /// An export that answers, and whose checksums have not been compared yet.
+    pub(crate) unverified: Option<Unverified>,
+    /// Training has gone back behind the version that answers, which was logged.
+    pub(crate) is_ahead: bool,
+    /// The last problem that was logged.
+    pub(crate) told: Option<String>,
+}
+
+/// An export that answers already.
+pub(crate) struct Unverified {
+    pub(crate) version: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) origin: Arc<Origin>,
+}
+
+/// The values of a checkpoint or cut that answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Current {
+    /// Term of the chief that wrote them.
+    pub(crate) epoch: u64,
+    /// Global step.
+    pub(crate) step: u64,
+    pub(crate) source: Source,
+}
+
+/// Files from which values were read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Checkpoint,
+    PublishedCut,
+    Export,
+}
+
+/// State of the training of a model.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Training {
+    /// It goes on, or may go on.
+    GoesOn,
+    HasEnded,
+}
+
+impl Following {
+    /// Returns whether a cut answers instead of the present values. Servers that were restored from a checkpoint publish
+    /// lower steps in a later term, and answers do not go back.
+    pub(crate) fn takes_cut(&self, step: u64) -> bool {
+        self.current.is_none_or(|current| current.step <= step)
+    }
+
+    /// Returns whether a checkpoint answers instead of the present values. The last checkpoint of a job that has ended may
+    /// be of a lower step: that of the best evaluation.
+    pub(crate) fn takes_checkpoint(&self, found: &Found, training: Training) -> bool {
+        let Some(current) = self.current else {
+            return true;
+        };
+        let present = (current.epoch, current.step);
+        let identity = (found.epoch, found.step);
+        match (current.source, training) {
+            (Source::PublishedCut, Training::HasEnded) => true,
+            (Source::PublishedCut, Training::GoesOn) => current.step < found.step,
+            (_, Training::HasEnded) => present != identity,
+            (_, Training::GoesOn) => present < identity,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answering(epoch: u64, step: u64, source: Source) -> Following {
+        Following {
+            current: Some(Current {
+                epoch,
+                step,
+                source,
+            }),
+            ..Following::default()
+        }
+    }
+
+    fn checkpoint(epoch: u64, step: u64) -> Found {
+        Found {
+            step,
+            epoch,
+            path: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn cuts_of_servers_that_were_restored_do_not_answer_before_they_have_caught_up() {
+        assert!(Following::default().takes_cut(0));
+        let following = answering(1, 500, Source::PublishedCut);
+        assert!(!following.takes_cut(400));
+        assert!(following.takes_cut(500));
+        assert!(!following.takes_checkpoint(&checkpoint(2, 450), Training::GoesOn));
+        assert!(following.takes_checkpoint(&checkpoint(1, 501), Training::GoesOn));
+    }
+
+    #[test]
+    fn the_last_checkpoint_of_a_job_that_has_ended_answers_whatever_its_step_is() {
+        let following = answering(1, 500, Source::PublishedCut);
+        for step in [400, 500] {
+            let last = checkpoint(1, step);
+            assert!(following.takes_checkpoint(&last, Training::HasEnded));
+            assert!(!following.takes_checkpoint(&last, Training::GoesOn));
+        }
+        let following = answering(1, 400, Source::Checkpoint);
+        assert!(!following.takes_checkpoint(&checkpoint(1, 400), Training::HasEnded));
+    }
+
+    #[test]
+    fn a_checkpoint_of_a_later_term_answers_after_one_of_an_earlier_term() {
+        let following = answering(1, 500, Source::Checkpoint);
+        assert!(following.takes_checkpoint(&checkpoint(2, 100), Training::GoesOn));
+        assert!(!following.takes_checkpoint(&checkpoint(1, 100), Training::GoesOn));
+    }
+}
