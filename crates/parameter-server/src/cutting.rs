@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use trainyard_parameter_store::Snapshot;
+
 use crate::LocalServer;
 use crate::background::in_background;
-use crate::journal::LogJournal;
+use crate::journal::{BegunCut, LogJournal};
 use crate::log_cut::{DueCut, file};
 
 impl LocalServer {
@@ -26,6 +28,12 @@ impl LocalServer {
         in_background("log-cut", work).await?
     }
 
+    /// Waits until the snapshot that is being written is written.
+    #[cfg(feature = "testing")]
+    pub async fn settle(&self) {
+        drop(self.snapshot_turn.lock().await);
+    }
+
     /// As [`LocalServer::cut_log`], on this thread.
     pub(crate) fn cut_log_now(
         &self,
@@ -43,29 +51,63 @@ impl LocalServer {
             journal.lose_cut();
             return Ok(None);
         };
-        let written = file::write(
-            journal.cut_folders(),
-            begun.origin,
-            &begun.head,
-            &snapshot,
-            cut.bytes,
-        );
-        // As long as a snapshot exists, rows are copied before they change.
-        drop(snapshot);
-        match written {
-            Ok(bytes) => {
-                let held = journal.hold_cut(&begun, bytes);
-                held.map_err(|error| error.to_string())?;
-                Ok(Some(bytes))
-            }
-            Err(error) => {
-                journal.lose_cut();
-                let folder = journal.folder().display();
-                let segment = begun.head.segment;
-                Err(format!(
-                    "cannot write the cut at segment {segment} of the log in {folder}: {error}"
-                ))
-            }
+        write_cut(journal, &begun, snapshot, cut.bytes).map(Some)
+    }
+
+    /// Makes a cut of a backup's log at the begin of `segment`, where its primary has cut its own log. Takes the snapshot before it
+    /// returns; the future writes it, and returns the bytes that were written. `memory_bytes` of the log may lie in shared memory.
+    /// `None` if an earlier snapshot is in progress: the log is cut the next time.
+    pub fn follow_cut(
+        &self,
+        journal: &Arc<LogJournal>,
+        segment: u64,
+        memory_bytes: u64,
+    ) -> Option<impl Future<Output = Result<u64, String>> + Send + use<>> {
+        let turn = Arc::clone(&self.snapshot_turn).try_lock_owned().ok()?;
+        let cut = journal.next_cut(memory_bytes, self.store().log_cut_bytes());
+        let begun = journal.begin_cut(segment, cut.rows);
+        let Ok(snapshot) = self.store().log_snapshot(cut.rows) else {
+            journal.withdraw_cut();
+            return None;
+        };
+        let journal = Arc::clone(journal);
+        let work = move || {
+            let _turn = turn;
+            write_cut(&journal, &begun, snapshot, cut.bytes)
+        };
+        Some(async move { in_background("log-cut", work).await? })
+    }
+}
+
+/// Writes a cut of about `bytes` bytes, and gives up the log before it. Returns the bytes that were written.
+fn write_cut(
+    journal: &LogJournal,
+    begun: &BegunCut,
+    snapshot: Snapshot,
+    bytes: u64,
+) -> Result<u64, String> {
+    let written = file::write(
+        journal.cut_folders(),
+        begun.origin,
+        &begun.head,
+        &snapshot,
+        bytes,
+    );
+    // As long as a snapshot exists, rows are copied before they change.
+    drop(snapshot);
+    match written {
+        Ok(bytes) => {
+            let held = journal.hold_cut(begun, bytes);
+            held.map_err(|error| error.to_string())?;
+            Ok(bytes)
+        }
+        Err(error) => {
+            journal.lose_cut();
+            let folder = journal.folder().display();
+            let segment = begun.head.segment;
+            Err(format!(
+                "cannot write the cut at segment {segment} of the log in {folder}: {error}"
+            ))
         }
     }
 }

@@ -9,11 +9,14 @@ use trainyard_parameter_store::{
     AppendRecord, Change, CutPurpose, Journal, LogCut, LogCutBytes, StoreMetadata,
 };
 use trainyard_protocol::v1;
-use trainyard_write_ahead_log::{EarlierSegments, Entry, Error, Log, Origin};
+use trainyard_write_ahead_log::{EarlierSegments, Entry, Error, Log, Origin, SegmentHeader};
 
+use crate::log_cut::file::CutFile;
 use crate::log_cut::folders::CutFolders;
+use crate::log_cut::transfer::{ReceivedCut, SentCut};
 use crate::log_cut::{CutChain, DueCut};
 use crate::record::{self, Head, LogState};
+use crate::recovery::Problem;
 use crate::replication_log::{NotCommitted, ReplicationLog, SegmentStart};
 
 /// Writes the changes of a store to a log.
@@ -37,6 +40,8 @@ pub struct LogJournal {
     /// Length of the log when it was looked at last.
     looked_bytes: AtomicU64,
     cut_folders: CutFolders,
+    /// Held while files are removed, and while the log is closed, so that a closed log removes nothing.
+    removing: Mutex<()>,
 }
 
 /// A cut of the log, from its snapshot until it is written.
@@ -95,13 +100,17 @@ impl LogJournal {
             covered_bytes: AtomicU64::new(0),
             log_cut: Mutex::default(),
             looked_bytes: AtomicU64::new(0),
+            removing: Mutex::default(),
         }
     }
 
     /// Closes this journal and returns a new one for the same log, which begins with a new segment. Later changes of
     /// the old store are neither written nor acknowledged.
     pub fn succeed(&self, owner: u128) -> Self {
-        self.replication_log.close();
+        {
+            let _removing = locked(&self.removing);
+            self.replication_log.close();
+        }
         Self::of(
             Arc::clone(&self.log),
             owner,
@@ -127,15 +136,14 @@ impl LogJournal {
         *locked(&self.staged) = prepare;
     }
 
-    /// Begins a segment of the primary's log, for the state at `version` after so many `changes`. A `log_state` is
-    /// given if the segment replaces everything before it.
+    /// Begins a segment of the primary's log, with the records of its head, of which `first` is the first. A `log_state` is given if
+    /// the segment replaces everything before it. Returns the number of the segment in this log; 0 = the log is closed.
     pub fn follow(
         &self,
+        first: &v1::LoggedHead,
         log_state: Option<LogState>,
-        version: u64,
-        changes: u64,
         head: Vec<Entry>,
-    ) {
+    ) -> u64 {
         let mut own = locked(&self.log_state);
         let earlier = if log_state.is_some() {
             EarlierSegments::Obsolete
@@ -143,16 +151,61 @@ impl LogJournal {
             EarlierSegments::Kept
         };
         if let Some(log_state) = log_state {
-            *own = log_state;
+            *own = LogState {
+                chain: CutChain::new(first.seconds),
+                ..log_state
+            };
         }
         let start = SegmentStart {
             origin: self.origin(own.prepared_epoch),
             earlier,
         };
-        let number = self.replication_log.follow(&self.log, start, changes, head);
-        if earlier == EarlierSegments::Kept && number > 0 {
-            own.cuts.push((number, version));
+        let number = self
+            .replication_log
+            .follow(&self.log, start, first.changes, head);
+        if earlier == EarlierSegments::Kept && !first.log_cut && number > 0 {
+            own.add_checkpoint(v1::CutCheckpoint {
+                segment: number,
+                version: first.version,
+                seconds: first.seconds,
+            });
         }
+        number
+    }
+
+    /// Begins to receive the cut from which a segment of this log goes on.
+    ///
+    /// # Errors
+    /// The file of the cut cannot be written.
+    pub fn receive_cut(&self, segment: u64) -> Result<ReceivedCut, Error> {
+        let prepared_epoch = locked(&self.log_state).prepared_epoch;
+        let begun = ReceivedCut::begin(&self.cut_folders, self.origin(prepared_epoch), segment);
+        begun.map_err(|error| self.cut_error("write a cut of", error))
+    }
+
+    /// Takes over a cut that has been received, and returns its file.
+    ///
+    /// # Errors
+    /// The file cannot be written or read.
+    pub fn take_received(&self, cut: ReceivedCut) -> Result<CutFile, Problem> {
+        let finished = cut.finish();
+        let (head, bytes, origin) =
+            finished.map_err(|error| self.cut_error("write a cut of", error))?;
+        locked(&self.log_state).chain.hold(&head, bytes);
+        let file = CutFile::open(&self.cut_folders, origin, head.segment)?;
+        file.ok_or_else(|| {
+            let folder = self.folder().display();
+            let segment = head.segment;
+            Problem::Damaged(format!("{folder}: the cut at segment {segment} is missing"))
+        })
+    }
+
+    /// Returns the whole cut from which a segment goes on, to send it; `None` if there is none.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub fn sent_cut(&self, segment: &SegmentHeader) -> Result<Option<SentCut>, Problem> {
+        SentCut::open(&self.cut_folders, segment.origin, segment.number)
     }
 
     /// Appends a record of the primary's log.
@@ -165,6 +218,7 @@ impl LogJournal {
         let mut own = locked(&self.log_state);
         *own = LogState {
             cuts: std::mem::take(&mut own.cuts),
+            chain: std::mem::take(&mut own.chain),
             ..log_state.clone()
         };
     }
@@ -239,7 +293,7 @@ impl LogJournal {
         self.replication_log.forget();
         self.log.clear()?;
         let cleared = self.cut_folders.clear();
-        cleared.map_err(|error| self.cut_error(error))
+        cleared.map_err(|error| self.cut_error("remove a cut of", error))
     }
 
     /// Returns the cut of the log that is due, if the log is longer than its memory is worth. `memory_bytes` of it may lie in
@@ -266,6 +320,25 @@ impl LogJournal {
         locked(&self.log_state)
             .chain
             .due(log_bytes, memory_bytes, bytes)
+    }
+
+    /// Returns the next cut of the log, of which `memory_bytes` may lie in shared memory. `bytes` are those that a cut would write.
+    pub(crate) fn next_cut(&self, memory_bytes: u64, bytes: LogCutBytes) -> DueCut {
+        locked(&self.log_state).chain.next(memory_bytes, bytes)
+    }
+
+    /// Begins a cut of the log at a segment that has been begun.
+    pub(crate) fn begin_cut(&self, segment: u64, cut: LogCut) -> BegunCut {
+        let log_state = locked(&self.log_state);
+        let begun = BegunCut {
+            origin: self.origin(log_state.prepared_epoch),
+            head: log_state.chain.head(segment, cut, &log_state.prepare),
+        };
+        *locked(&self.log_cut) = Some(LogCutRequest {
+            cut,
+            begun: Some(begun.clone()),
+        });
+        begun
     }
 
     /// Prepares for the snapshot of a cut of the log.
@@ -295,6 +368,10 @@ impl LogJournal {
     /// A file cannot be removed.
     pub(crate) fn hold_cut(&self, cut: &BegunCut, bytes: u64) -> Result<(), Error> {
         self.withdraw_cut();
+        let _removing = locked(&self.removing);
+        if self.replication_log.is_closed() {
+            return Ok(());
+        }
         let is_current = {
             let mut log_state = locked(&self.log_state);
             let is_current = log_state.prepared_epoch == cut.origin.prepared_epoch;
@@ -320,12 +397,12 @@ impl LogJournal {
     fn remove_cuts(&self) -> Result<(), Error> {
         let needed = locked(&self.log_state).chain.clone();
         let removed = self.cut_folders.remove(|segment| needed.needs(segment));
-        removed.map_err(|error| self.cut_error(error))
+        removed.map_err(|error| self.cut_error("remove a cut of", error))
     }
 
-    fn cut_error(&self, source: std::io::Error) -> Error {
+    fn cut_error(&self, doing: &'static str, source: std::io::Error) -> Error {
         Error::Io {
-            doing: "remove a cut of",
+            doing,
             path: self.folder().to_owned(),
             source: Arc::new(source),
         }
@@ -513,8 +590,7 @@ impl Journal for LogJournal {
             }
             None => {
                 self.covered_bytes.store(bytes, Ordering::Relaxed);
-                log_state.cuts.push((number, metadata.version));
-                log_state.chain.add_checkpoint(v1::CutCheckpoint {
+                log_state.add_checkpoint(v1::CutCheckpoint {
                     segment: number,
                     version: metadata.version,
                     seconds: metadata.secs,

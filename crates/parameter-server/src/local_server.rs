@@ -30,8 +30,9 @@ pub struct LocalServer {
     pub(crate) place: Arc<Mutex<(usize, usize)>>,
     incarnation: u64,
     pub(crate) cluster_fingerprint: u64,
-    /// Start of the clock of this process. It is monotonic, so that changes of the system time do not matter.
-    started: Instant,
+    /// Start of the clock of this process. It is monotonic, so that changes of the system time do not matter. `None` if the clock is
+    /// stopped.
+    started: Option<Instant>,
     /// Seconds of training before this process started.
     trained_secs: Arc<AtomicU64>,
     pub(crate) store: Arc<Store>,
@@ -48,7 +49,7 @@ impl LocalServer {
     pub fn new(ps: usize, num_ps: usize, incarnation: u64, cluster_fingerprint: u64) -> Self {
         let store = Arc::new(Store::new(ps));
         let name = format!("ps:{ps}");
-        let started = Instant::now();
+        let started = Some(Instant::now());
         let changed = watch::Sender::new(());
         let place = Arc::new(Mutex::new((ps, num_ps)));
         let trained_secs = Arc::default();
@@ -68,9 +69,19 @@ impl LocalServer {
 
     /// Sets the clock of the store, which has none of its own.
     pub(crate) fn tell_time(&self) {
+        let Some(started) = self.started else { return };
         let trained = self.trained_secs.load(Ordering::Relaxed);
         self.store
-            .set_clock(trained.saturating_add(self.started.elapsed().as_secs()));
+            .set_clock(trained.saturating_add(started.elapsed().as_secs()));
+    }
+
+    /// Stops the clock, so that the same work leads to the same times. Whoever stops it sets the clock of the store.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn stop_clock(self) -> Self {
+        Self {
+            started: None,
+            ..self
+        }
     }
 
     /// Continues the training time from the store's clock.

@@ -9,11 +9,13 @@
 
 pub(crate) mod file;
 pub(crate) mod folders;
+pub mod transfer;
 
 use trainyard_parameter_store::{LogCut, LogCutBytes};
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::Origin;
 
+use crate::replay::of_whole_cut;
 use file::{CutError, CutFile};
 use folders::CutFolders;
 
@@ -86,6 +88,15 @@ impl CutChain {
     ) -> Option<DueCut> {
         let cheap_log = cheap_log_bytes(memory_bytes);
         let dear_log = counted_memory_bytes(memory_bytes) / DEAR_LOG_DIVISOR;
+        let next = self.next(memory_bytes, cut);
+        let is_due = (log_bytes >= cheap_log && next.bytes <= log_bytes / CHEAP_CUT_DIVISOR)
+            || (log_bytes >= dear_log && next.bytes <= log_bytes / DEAR_CUT_DIVISOR);
+        is_due.then_some(next)
+    }
+
+    /// Returns the next cut, for a log of which `memory_bytes` may lie in memory.
+    pub(crate) fn next(&self, memory_bytes: u64, cut: LogCutBytes) -> DueCut {
+        let cheap_log = cheap_log_bytes(memory_bytes);
         let increments = self
             .held
             .iter()
@@ -94,15 +105,17 @@ impl CutChain {
         // Increments with more bytes than the whole are replaced by it: so at most twice the bytes of increments are
         // written, and a recovery reads at most twice the whole.
         let is_whole = self.lacks_one || increments + cut.increment > cut.whole.max(cheap_log);
-        let bytes = if is_whole { cut.whole } else { cut.increment };
-        let is_due = (log_bytes >= cheap_log && bytes <= log_bytes / CHEAP_CUT_DIVISOR)
-            || (log_bytes >= dear_log && bytes <= log_bytes / DEAR_CUT_DIVISOR);
-        let rows = if is_whole {
-            LogCut::Whole
+        if is_whole {
+            DueCut {
+                rows: LogCut::Whole,
+                bytes: cut.whole,
+            }
         } else {
-            LogCut::Increment
-        };
-        is_due.then_some(DueCut { rows, bytes })
+            DueCut {
+                rows: LogCut::Increment,
+                bytes: cut.increment,
+            }
+        }
     }
 
     /// Returns the head of a cut at a segment. `prepare` is the request that prepared the store.
@@ -235,11 +248,7 @@ pub(crate) fn find<E: From<CutError>>(
         );
         start.cuts.insert(0, cut);
         if head.whole {
-            break Some(v1::PrepareRequest {
-                checkpoint: String::new(),
-                warm_start: String::new(),
-                ..prepare.clone()
-            });
+            break Some(of_whole_cut(prepare));
         }
         let mut checkpoint = None;
         for of in head.checkpoints.iter().rev() {

@@ -204,7 +204,7 @@ pub struct Worker<'a> {
 impl<'a> Worker<'a> {
     /// Returns the worker of a new store, prepared and open.
     pub fn new(model_dir: &'a Path, update: Update, journal: Option<&Arc<LogJournal>>) -> Self {
-        let shard = LocalServer::new(0, 2, 1, 1);
+        let shard = LocalServer::new(0, 2, 1, 1).stop_clock();
         let request = request(update);
         if let Some(journal) = journal {
             journal.stage(CLUSTER, request.clone());

@@ -23,7 +23,8 @@ use crate::wire::{
 /// Kinds of records.
 pub const HEAD: u16 = 1;
 pub(crate) const CHANGE: u16 = 2;
-pub(crate) const PUSH: u16 = 3;
+/// Kind of the record of a push.
+pub const PUSH: u16 = 3;
 /// Micro-batch of the synchronous step in progress; follows a head.
 pub(crate) const PART: u16 = 4;
 /// Values before the latest synchronous step; follows a head and its micro-batches.
@@ -154,6 +155,14 @@ pub struct LogState {
     pub cuts: Vec<(u64, u64)>,
     /// Cuts of the log.
     pub chain: CutChain,
+}
+
+impl LogState {
+    /// Records a cut for a checkpoint.
+    pub(crate) fn add_checkpoint(&mut self, cut: v1::CutCheckpoint) {
+        self.cuts.push((cut.segment, cut.version));
+        self.chain.add_checkpoint(cut);
+    }
 }
 
 /// The contents of a segment's head.

@@ -120,6 +120,32 @@ pub fn base(
     }))
 }
 
+/// Returns the request that prepares a store for a whole cut, which has all values.
+pub fn of_whole_cut(prepare: &v1::PrepareRequest) -> v1::PrepareRequest {
+    v1::PrepareRequest {
+        checkpoint: String::new(),
+        warm_start: String::new(),
+        ..prepare.clone()
+    }
+}
+
+/// Returns the state of a log at the head of a segment. `prepare` is the request that prepares the store for it.
+pub fn log_state_of(
+    head: &v1::LoggedHead,
+    prepared_epoch: u64,
+    prepare: v1::PrepareRequest,
+) -> LogState {
+    LogState {
+        prepare,
+        epoch: head.cluster_epoch,
+        open: head.open,
+        restarts: head.restarts,
+        prepared_epoch,
+        cuts: Vec::new(),
+        chain: CutChain::default(),
+    }
+}
+
 /// Returns whether a path on this machine is a folder. A path that cannot be checked is an error, because it may be
 /// one.
 fn is_folder(path: &Path) -> Result<bool, Error> {
@@ -153,6 +179,22 @@ impl Replay {
         Self::prepare_with(shard, source, head, metadata, prepare, Vec::new())
     }
 
+    /// As [`Replay::prepare`], from a whole cut of the log.
+    ///
+    /// # Errors
+    /// The store cannot hold what the head and the cut say.
+    pub fn prepare_from(
+        shard: &LocalServer,
+        source: Source,
+        head: &v1::LoggedHead,
+        metadata: &StoreMetadata,
+        cut: CutFile,
+    ) -> Result<Self, String> {
+        let prepare = head.prepare.as_ref().map(of_whole_cut);
+        let prepare = prepare.ok_or("a head without the request that prepared the store")?;
+        Self::prepare_with(shard, source, head, metadata, &prepare, vec![cut])
+    }
+
     /// As [`Replay::prepare`]. The rows of `cuts` are laid over the values that `prepare` gives.
     ///
     /// # Errors
@@ -178,15 +220,7 @@ impl Replay {
             epoch: head.cluster_epoch,
         };
         store.claim(&claim).map_err(|error| error.to_string())?;
-        let log_state = LogState {
-            prepare: prepare.clone(),
-            epoch: head.cluster_epoch,
-            open: head.open,
-            restarts: head.restarts,
-            prepared_epoch,
-            cuts: Vec::new(),
-            chain: CutChain::default(),
-        };
+        let log_state = log_state_of(head, prepared_epoch, prepare.clone());
         let shard = shard.clone();
         let changes = head.changes;
         let replay = Self {

@@ -1,30 +1,52 @@
-//! The cutter of a server's log: it cuts the log when the log is long.
+//! The cutter of a server's logs: it cuts a log when the log is long.
+
+use std::collections::BTreeMap;
 
 use metrics::counter;
+use tokio::task::JoinHandle;
 use tracing::{info, warn};
 use trainyard_daemon::Context;
 
-use crate::replication::Replicas;
+use crate::replication::{Replica, Replicas};
 
-/// Cuts a server's log when it is long, so that it fits shared memory.
+/// Cuts the logs of a server's primaries when they are long, so that they fit shared memory. A backup cuts its log where its primary
+/// has cut its own.
 #[derive(Debug, Default)]
 pub(crate) struct LogCutter {
+    shards: BTreeMap<usize, ShardCutter>,
+}
+
+/// Cuts the log of one shard.
+#[derive(Debug, Default)]
+struct ShardCutter {
     /// The cut that is being written.
-    cut: Option<tokio::task::JoinHandle<Result<Option<u64>, String>>>,
+    cut: Option<JoinHandle<Outcome>>,
     /// The latest cut could not be written.
     has_failed: bool,
 }
 
+/// Bytes that were written; `None` if the log could not be cut at this moment.
+type Outcome = Result<Option<u64>, String>;
+
 impl LogCutter {
-    /// Begins a cut that is due, if none is in progress. The log of a server with a backup is not cut, because the backup
-    /// continues from a checkpoint.
+    /// Begins the cuts that are due.
     pub(crate) async fn look(&mut self, context: &Context, replicas: &Replicas) {
+        for replica in replicas.iter() {
+            let shard = self.shards.entry(replica.shard()).or_default();
+            shard.look(context, replica).await;
+        }
+    }
+}
+
+impl ShardCutter {
+    /// Begins a cut that is due, if none is in progress.
+    async fn look(&mut self, context: &Context, replica: &Replica) {
         if let Some(cut) = self.cut.take_if(|cut| cut.is_finished()) {
             self.end(cut.await.unwrap_or_else(|panic| Err(panic.to_string())));
         }
-        let Some(replica) = replicas.single().filter(|_| self.cut.is_none()) else {
+        if self.cut.is_some() || !replica.is_primary() {
             return;
-        };
+        }
         let Some(journal) = replica.journal() else {
             return;
         };
@@ -38,21 +60,37 @@ impl LogCutter {
         ));
     }
 
-    fn end(&mut self, outcome: Result<Option<u64>, String>) {
+    fn end(&mut self, outcome: Outcome) {
         match outcome {
             Ok(None) => {}
             Ok(Some(bytes)) => {
-                counter!("trainyard_ps_log_cut_bytes_total").increment(bytes);
-                counter!("trainyard_ps_log_cuts_total").increment(1);
+                count(bytes);
                 if std::mem::take(&mut self.has_failed) {
                     info!("the log of this parameter server is cut again");
                 }
             }
             Err(problem) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
-                    warn!(%problem, "the log of this parameter server cannot be cut: it grows until it can, or until a checkpoint");
+                    tell(&problem);
                 }
             }
         }
     }
+}
+
+/// Records the end of a cut of a backup's log.
+pub(crate) fn record(outcome: &Result<u64, String>) {
+    match outcome {
+        Ok(bytes) => count(*bytes),
+        Err(problem) => tell(problem),
+    }
+}
+
+fn count(bytes: u64) {
+    counter!("trainyard_ps_log_cut_bytes_total").increment(bytes);
+    counter!("trainyard_ps_log_cuts_total").increment(1);
+}
+
+fn tell(problem: &str) {
+    warn!(%problem, "the log of this parameter server cannot be cut: it grows until it can, or until a checkpoint");
 }

@@ -17,11 +17,11 @@ use trainyard_write_ahead_log::{Next, Origin, Reader, Record, RecordWriter, Segm
 use super::folders::{CutFolders, CutPlace, UnfinishedCut};
 
 /// Kinds of records.
-const HEAD: u16 = 1;
+pub(super) const HEAD: u16 = 1;
 const ROWS: u16 = 2;
 const TABLE: u16 = 3;
 const TABLE_ROWS: u16 = 4;
-const END: u16 = 5;
+pub(super) const END: u16 = 5;
 
 /// Bytes of a read or write.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -36,7 +36,7 @@ pub(crate) enum CutError {
 }
 
 /// Returns a message, preceded by its length.
-fn front(message: &impl prost::Message) -> Vec<u8> {
+pub(super) fn front(message: &impl prost::Message) -> Vec<u8> {
     let mut front = Vec::with_capacity(4 + message.encoded_len());
     front.extend((message.encoded_len() as u32).to_le_bytes());
     // A vector grows as it is written to.
@@ -85,18 +85,7 @@ fn write_to(
     }
     head.version = snapshot.version;
     head.seconds = snapshot.secs;
-    let header = SegmentHeader {
-        origin,
-        number: head.segment,
-        boot: boot(),
-        part: 0,
-        previous_bytes: 0,
-    };
-    let out = BufWriter::with_capacity(BUFFER_BYTES, file);
-    let mut out = Cut {
-        out: RecordWriter::new(out, &header)?,
-        records: 0,
-    };
+    let mut out = Cut::begin(file, origin, head.segment)?;
     out.add(HEAD, &head, &[])?;
     for slice in &snapshot.slices {
         out.add_slice(slice)?;
@@ -106,19 +95,47 @@ fn write_to(
     }
     let records = out.records;
     out.add(END, &v1::CutEnd { records }, &[])?;
-    let (out, bytes) = out.out.finish()?;
-    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.finish(bytes)?;
-    Ok(bytes)
+    out.finish()
 }
 
 /// A file that is being written.
-struct Cut {
+#[derive(Debug)]
+pub(super) struct Cut {
     out: RecordWriter<BufWriter<UnfinishedCut>>,
     records: u64,
 }
 
 impl Cut {
+    /// Begins the file of the cut from which a segment goes on.
+    pub(super) fn begin(file: UnfinishedCut, origin: Origin, segment: u64) -> io::Result<Self> {
+        let header = SegmentHeader {
+            origin,
+            number: segment,
+            boot: boot(),
+            part: 0,
+            previous_bytes: 0,
+        };
+        let out = BufWriter::with_capacity(BUFFER_BYTES, file);
+        Ok(Self {
+            out: RecordWriter::new(out, &header)?,
+            records: 0,
+        })
+    }
+
+    /// Ends the file, and gives it its name. Returns its size in bytes.
+    pub(super) fn finish(self) -> io::Result<u64> {
+        let (out, bytes) = self.out.finish()?;
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.finish(bytes)?;
+        Ok(bytes)
+    }
+
+    /// Adds the body of a record.
+    pub(super) fn add_body(&mut self, kind: u16, body: &[u8]) -> io::Result<()> {
+        self.records += 1;
+        self.out.write(kind, &[body])
+    }
+
     fn add(
         &mut self,
         kind: u16,
@@ -200,7 +217,7 @@ impl Cut {
 
 /// A cut that is being read.
 #[derive(Debug)]
-pub(crate) struct CutFile {
+pub struct CutFile {
     path: PathBuf,
     /// Size of the file.
     pub(crate) bytes: u64,
@@ -329,7 +346,8 @@ impl CutFile {
         CutError::Damaged(format!("{}: {what}", self.path.display()))
     }
 
-    fn next(&mut self) -> Result<Record, CutError> {
+    /// Reads the next record behind the head.
+    pub(super) fn next(&mut self) -> Result<Record, CutError> {
         match self.reader.read()? {
             Next::Record(record) => Ok(record),
             Next::End => Err(self.damaged("it ends before its end".to_owned())),

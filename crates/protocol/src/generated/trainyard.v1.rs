@@ -3802,7 +3802,7 @@ pub struct ShippedRecord {
 pub struct ShippedSegment {
     #[prost(fixed64, tag = "1")]
     pub prepared_epoch: u64,
-    /// the segment replaces everything before it
+    /// the segment replaces everything before it; if it goes on from a cut of the log, the cut follows
     #[prost(bool, tag = "2")]
     pub alone: bool,
     #[prost(message, repeated, tag = "3")]
@@ -3810,7 +3810,7 @@ pub struct ShippedSegment {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ShippedItem {
-    #[prost(oneof = "shipped_item::Item", tags = "1, 2")]
+    #[prost(oneof = "shipped_item::Item", tags = "1, 2, 3")]
     pub item: ::core::option::Option<shipped_item::Item>,
 }
 /// Nested message and enum types in `ShippedItem`.
@@ -3821,6 +3821,9 @@ pub mod shipped_item {
         Record(super::ShippedRecord),
         #[prost(message, tag = "2")]
         Segment(super::ShippedSegment),
+        /// of the cut of the log from which the segment before it goes on
+        #[prost(message, tag = "3")]
+        Cut(super::ShippedRecord),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

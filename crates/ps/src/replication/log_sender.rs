@@ -12,15 +12,17 @@ use tracing::{debug, info, warn};
 use trainyard_cluster_client::channel_over;
 use trainyard_model_dir::{known_cluster_id, prepared_epoch};
 use trainyard_parameter_server::journal::LogJournal;
-use trainyard_parameter_server::recovery::Expected;
+use trainyard_parameter_server::log_cut::DueCut;
+use trainyard_parameter_server::recovery::{Expected, Problem};
 use trainyard_parameter_server::replication_log::Subscription;
+use trainyard_parameter_store::LogCut;
 use trainyard_protocol::v1::replica_service_client::ReplicaServiceClient;
 use trainyard_protocol::{Reason, Refusal, convert, limits, root_cause, v1};
 use trainyard_runtime::blocking;
 
 use crate::replication::replica::Replica;
 use crate::replication::replica_role::Term;
-use crate::replication::shipping::{item_to_wire, send_log};
+use crate::replication::shipping::{has_start, item_to_wire, send_log};
 
 /// Interval between attempts to reach the backup.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
@@ -153,6 +155,33 @@ impl SendLoop {
         }
     }
 
+    /// Cuts the log if its begin was given up for cuts of which none is whole, so that the backup can begin.
+    async fn make_start(&self, journal: &Arc<LogJournal>) -> Result<(), Status> {
+        let internal = |problem: String| Status::internal(problem);
+        let replica = Arc::clone(&self.replica);
+        let of = Arc::clone(journal);
+        let has_start = blocking(move || {
+            of.write()?;
+            has_start(&of, expected(&replica)?)
+        });
+        let has_start = has_start
+            .await
+            .map_err(|panic| internal(panic.to_string()))?;
+        if has_start.map_err(|problem: Problem| internal(problem.to_string()))? {
+            return Ok(());
+        }
+        let shard = self.replica.store();
+        let cut = DueCut {
+            rows: LogCut::Whole,
+            bytes: shard.store().log_cut_bytes().whole,
+        };
+        let written = shard.cut_log(Arc::clone(journal), cut).await;
+        written
+            .map_err(internal)?
+            .map(drop)
+            .ok_or_else(|| Status::unavailable("another snapshot of the store is in progress"))
+    }
+
     /// Sends until an error occurs.
     async fn send(
         &self,
@@ -186,6 +215,11 @@ impl SendLoop {
         let answer = answer.map_err(|_| Status::unavailable("it does not answer"))??;
         let mut replies = answer.into_inner();
         self.set(v1::LinkState::Behind);
+        // No file goes until the log has been sent.
+        let pause = journal.pause_retiring();
+        let pause =
+            pause.ok_or_else(|| Status::unavailable("a part of the log is being removed"))?;
+        self.make_start(journal).await?;
         // The subscription has every change from here on. Earlier changes are in the files.
         let held = HeldSubscription {
             subscription: journal.replication_log().subscribe(),
@@ -199,18 +233,11 @@ impl SendLoop {
         let log = {
             let replica = Arc::clone(&self.replica);
             let lots = outgoing.clone();
-            let pause = journal.pause_retiring();
+            let journal = Arc::clone(journal);
             blocking(move || {
                 let _pause = pause;
-                let context = replica.context();
-                let expected = Expected {
-                    model_dir: &context.job.model_dir,
-                    owner: known_cluster_id(&context.job.model_dir)?,
-                    prepared_epoch: prepared_epoch(&context.job.model_dir)?,
-                    task: replica.task(),
-                };
                 let send = |request| lots.blocking_send(request).is_ok();
-                send_log(replica.folder(), expected, subscription.changes, send)
+                send_log(&journal, expected(&replica)?, subscription.changes, send)
             })
         };
         // If the backup ends the stream meanwhile, its status is the reason.
@@ -265,6 +292,17 @@ impl SendLoop {
             }
         }
     }
+}
+
+/// Returns the expected origin of a replica's log.
+fn expected(replica: &Replica) -> Result<Expected<'_>, Problem> {
+    let model_dir = &replica.context().job.model_dir;
+    Ok(Expected {
+        model_dir,
+        owner: known_cluster_id(model_dir)?,
+        prepared_epoch: prepared_epoch(model_dir)?,
+        task: replica.task(),
+    })
 }
 
 /// Returns the reason for the end of a stream.

@@ -12,19 +12,23 @@ use trainyard_daemon::Context;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_server::LocalServer;
 use trainyard_parameter_server::journal::LogJournal;
+use trainyard_parameter_server::log_cut::transfer::{Received, ReceivedCut};
 use trainyard_parameter_server::record::LogState;
 use trainyard_parameter_server::record::head;
-use trainyard_parameter_server::replay::{Replay, Source, base, complete};
-use trainyard_parameter_store::Journal;
+use trainyard_parameter_server::replay::{
+    Replay, Source, base, complete, log_state_of, of_whole_cut,
+};
+use trainyard_parameter_store::{Journal, StoreMetadata};
 use trainyard_protocol::v1;
 use trainyard_runtime::blocking;
 use trainyard_write_ahead_log::Log;
 
 use crate::durable::{cannot, log_of, open_folder, open_log_at};
+use crate::log_cutter;
 use crate::machine::memory_bytes;
 use crate::replication::log_sender::LogSender;
 use crate::replication::replica_role::{Order, Refused, Role, RoleState, Step, Term};
-use crate::replication::shipping::entry_from_wire;
+use crate::replication::shipping::{entry_from_wire, kind_of};
 use crate::service::Service;
 
 /// Timeout for the backup to confirm the changes that were acknowledged without it.
@@ -54,9 +58,27 @@ pub(crate) struct Replica {
     /// Absent if the log has been read.
     pending: Mutex<Option<PendingJournal>>,
     log_sender: Mutex<Option<LogSender>>,
-    /// Serializes changes of the role. Holds the replay while the replica follows a primary.
-    turn: tokio::sync::Mutex<Option<Replay>>,
+    /// Serializes changes of the role. Holds what the replica has of the primary that it follows.
+    turn: tokio::sync::Mutex<Option<Following>>,
     failure: Mutex<Option<Diagnostic>>,
+}
+
+/// What a backup has of its primary's store.
+#[derive(Debug)]
+enum Following {
+    /// A part of the cut that the log goes on from.
+    Receiving(Box<Receiving>),
+    /// The store.
+    Replaying(Replay),
+}
+
+/// A store whose cut is being received.
+#[derive(Debug)]
+struct Receiving {
+    cut: ReceivedCut,
+    source: Source,
+    first: v1::LoggedHead,
+    metadata: StoreMetadata,
 }
 
 /// No holder of these locks panics in the middle of a change, so a poisoned lock is safe to use.
@@ -115,10 +137,6 @@ impl Replica {
 
     pub(crate) fn context(&self) -> &Context {
         &self.context
-    }
-
-    pub(crate) fn folder(&self) -> &std::path::Path {
-        &self.folder
     }
 
     /// Returns the server of the other replica, and its address; `None` if there is no other one.
@@ -327,7 +345,7 @@ impl Replica {
     }
 
     /// Turns a backup into the primary, with the store that it has replayed.
-    async fn promote(&self, replay: Option<Replay>) {
+    async fn promote(&self, following: Option<Following>) {
         let Holding {
             shard,
             journal,
@@ -336,7 +354,7 @@ impl Replica {
         let Some(journal) = journal else { return };
         shard.go_on();
         self.bound_memory(&shard);
-        if let Some(replay) = replay {
+        if let Some(Following::Replaying(replay)) = following {
             journal.resume(&replay.log_state);
             shard
                 .store()
@@ -442,6 +460,12 @@ impl Replica {
             return Err(Refused::Superseded);
         }
         if in_sync {
+            if let Some(Following::Receiving(_)) = &*turn {
+                error!(shard = %self.task(), "the primary has not sent the whole cut of its log: it sends its log again");
+                locked(&self.role).mark_out_of_sync(stream);
+                *turn = None;
+                return Err(Refused::Superseded);
+            }
             locked(&self.role).mark_in_sync(stream);
             let version = self.store().store().status().version;
             info!(shard = %self.task(), version, "this backup has everything that its primary had");
@@ -452,7 +476,7 @@ impl Replica {
     async fn take_items(
         &self,
         cluster: u128,
-        turn: &mut Option<Replay>,
+        turn: &mut Option<Following>,
         items: Vec<v1::ShippedItem>,
         confirm: &mut impl FnMut(usize),
     ) -> Result<(), String> {
@@ -468,15 +492,48 @@ impl Replica {
                     self.write()?;
                     confirm(1);
                 }
+                Item::Cut(record) => self.receive(turn, record).await?,
             }
         }
         self.take_records(turn, records, confirm).await
     }
 
+    /// Takes a record of the cut that the log goes on from. With the last one, prepares the store.
+    async fn receive(
+        &self,
+        turn: &mut Option<Following>,
+        record: v1::ShippedRecord,
+    ) -> Result<(), String> {
+        let Some(Following::Receiving(mut receiving)) = turn.take() else {
+            return Err("a record of a cut that no segment goes on from".to_owned());
+        };
+        let kind = kind_of(&record)?;
+        if receiving.cut.add(kind, &record.body)? == Received::Part {
+            *turn = Some(Following::Receiving(receiving));
+            return Ok(());
+        }
+        let Holding { shard, journal, .. } = self.holding();
+        let journal = journal.ok_or("there is no log")?;
+        let work = move || {
+            let Receiving {
+                cut,
+                source,
+                first,
+                metadata,
+            } = *receiving;
+            let cut = journal.take_received(cut);
+            let cut = cut.map_err(|problem| problem.to_string())?;
+            Replay::prepare_from(&shard, source, &first, &metadata, cut)
+        };
+        let replay = blocking(work).await.map_err(|panic| panic.to_string())??;
+        *turn = Some(Following::Replaying(replay));
+        Ok(())
+    }
+
     /// Writes changes to the log, in one write, and replays them.
     async fn take_records(
         &self,
-        turn: &mut Option<Replay>,
+        turn: &mut Option<Following>,
         records: Vec<v1::ShippedRecord>,
         confirm: &mut impl FnMut(usize),
     ) -> Result<(), String> {
@@ -484,7 +541,9 @@ impl Replica {
             return Ok(());
         }
         let journal = self.journal().ok_or("there is no log")?;
-        let replay = turn.as_mut().ok_or("a change without a store")?;
+        let Some(Following::Replaying(replay)) = turn else {
+            return Err("a change without a store".to_owned());
+        };
         let mut written = Vec::with_capacity(records.len());
         for record in records {
             let number = record.number;
@@ -512,7 +571,7 @@ impl Replica {
     async fn begin(
         &self,
         cluster: u128,
-        turn: &mut Option<Replay>,
+        turn: &mut Option<Following>,
         segment: v1::ShippedSegment,
     ) -> Result<(), String> {
         let v1::ShippedSegment {
@@ -521,18 +580,21 @@ impl Replica {
             head: records,
         } = segment;
         let mut records = records.into_iter();
-        let first = records.next().ok_or("a segment without a head")?;
-        let (told, mut metadata) = head(first.body.clone())?;
-        let mut entries = vec![entry_from_wire(first)?.1];
+        let record = records.next().ok_or("a segment without a head")?;
+        let (first, mut metadata) = head(record.body.clone())?;
+        let mut entries = vec![entry_from_wire(record)?.1];
         for (place, record) in records.enumerate() {
             let body = record.body.clone();
             let (kind, entry) = entry_from_wire(record)?;
-            complete(&mut metadata, &told, place as u32, kind, &body)?;
+            complete(&mut metadata, &first, place as u32, kind, &body)?;
             entries.push(entry);
         }
         if !alone {
             let journal = self.journal().ok_or("there is no log")?;
-            journal.follow(None, told.version, told.changes, entries);
+            let number = journal.follow(&first, None, entries);
+            if first.log_cut && number > 0 {
+                self.cut_log(&journal, number);
+            }
             return Ok(());
         }
         *turn = None;
@@ -546,19 +608,41 @@ impl Replica {
             shard: self.shard,
             prepared_epoch,
         };
+        if first.log_cut {
+            let prepare = first.prepare.as_ref().map(of_whole_cut);
+            let prepare = prepare.ok_or("a head without the request that prepared the store")?;
+            let log_state = log_state_of(&first, prepared_epoch, prepare);
+            let number = journal.follow(&first, Some(log_state), entries);
+            let cut = journal.receive_cut(number);
+            *turn = Some(Following::Receiving(Box::new(Receiving {
+                cut: cut.map_err(|error| error.to_string())?,
+                source,
+                first,
+                metadata,
+            })));
+            return Ok(());
+        }
         let folder = self.context.job.model_dir.clone();
-        let version = told.version;
-        let changes = told.changes;
         let work = move || {
-            let prepare = base(&told, prepared_epoch, &folder)
+            let prepare = base(&first, prepared_epoch, &folder)
                 .map_err(|error| error.to_string())?
-                .ok_or_else(|| format!("no checkpoint of version {} is there", told.version))?;
-            Replay::prepare(&shard, source, &told, &metadata, &prepare)
+                .ok_or_else(|| format!("no checkpoint of version {} is there", first.version))?;
+            let replay = Replay::prepare(&shard, source, &first, &metadata, &prepare)?;
+            Ok::<_, String>((replay, first))
         };
-        let replay = blocking(work).await.map_err(|panic| panic.to_string())??;
-        journal.follow(Some(replay.log_state.clone()), version, changes, entries);
-        *turn = Some(replay);
+        let (replay, first) = blocking(work).await.map_err(|panic| panic.to_string())??;
+        journal.follow(&first, Some(replay.log_state.clone()), entries);
+        *turn = Some(Following::Replaying(replay));
         Ok(())
+    }
+
+    /// Cuts the log of this backup at the begin of a segment, where the primary has cut its own. Training goes on meanwhile.
+    fn cut_log(&self, journal: &Arc<LogJournal>, segment: u64) {
+        let memory_bytes = self.context.job.parameter_servers.shared_memory_bytes_max;
+        let cut = self.store().follow_cut(journal, segment, memory_bytes);
+        if let Some(cut) = cut {
+            tokio::spawn(async move { log_cutter::record(&cut.await) });
+        }
     }
 
     /// Removes the log of a job that has ended.

@@ -1,10 +1,12 @@
 //! The messages from a primary to its backup: the log so far, from its files, and new changes.
 
-use std::path::Path;
-
 use bytes::{Bytes, BytesMut};
-use trainyard_parameter_server::record::{HEAD, head};
-use trainyard_parameter_server::recovery::{Expected, Position, Problem, begin, damaged, io};
+use trainyard_parameter_server::journal::LogJournal;
+use trainyard_parameter_server::log_cut::transfer::SentCut;
+use trainyard_parameter_server::record::{HEAD, PUSH, head};
+use trainyard_parameter_server::recovery::{
+    Begun, Expected, Position, Problem, begin, damaged, io,
+};
 use trainyard_parameter_server::replay::{base, is_change};
 use trainyard_parameter_server::replication_log::Item;
 use trainyard_protocol::{limits, v1};
@@ -56,20 +58,30 @@ pub(crate) fn item_to_wire(item: &Item) -> v1::ShippedItem {
     v1::ShippedItem { item: Some(item) }
 }
 
+/// Returns the kind of a record.
+///
+/// # Errors
+/// The kind is invalid.
+pub(crate) fn kind_of(record: &v1::ShippedRecord) -> Result<u16, String> {
+    u16::try_from(record.kind).map_err(|_| format!("the kind of a record is {}", record.kind))
+}
+
 /// Converts a message to an entry of a log and its kind.
 ///
 /// # Errors
 /// The kind is invalid, or the body is too long.
 pub(crate) fn entry_from_wire(record: v1::ShippedRecord) -> Result<(u16, Entry), String> {
-    let kind = u16::try_from(record.kind)
-        .map_err(|_| format!("the kind of a record is {}", record.kind))?;
+    let kind = kind_of(&record)?;
     if record.body.len() > trainyard_write_ahead_log::BODY_BYTES_MAX {
         return Err(format!("a record has {} bytes", record.body.len()));
     }
-    Ok((
-        kind,
-        Entry::new(kind, vec![record.body]).numbered(record.number),
-    ))
+    let parts = vec![record.body];
+    // As in the log of the primary: the values of a push have no digest.
+    let entry = match kind {
+        PUSH => Entry::unchecked(kind, parts),
+        _ => Entry::new(kind, parts),
+    };
+    Ok((kind, entry.numbered(record.number)))
 }
 
 /// Collects items into messages of a good size.
@@ -98,48 +110,82 @@ impl<F: FnMut(v1::FollowRequest) -> bool> Batches<F> {
     }
 }
 
-/// Sends the log of a folder from the newest segment whose checkpoint has been committed, up to its `changes`-th
-/// change. The log may grow meanwhile. Sends nothing if there is no log. Returns `false` if the receiver is gone.
+/// The place in a log from which a backup can begin.
+struct Start {
+    /// Place of the segment in the log.
+    place: usize,
+    begun: Begun,
+    /// The cut from which the segment goes on; `None` = a checkpoint, or what the store was prepared with.
+    cut: Option<SentCut>,
+}
+
+/// Finds the newest segment that goes on from a committed checkpoint, from the values that the store was prepared with, or from
+/// a whole cut.
+fn find_start(
+    journal: &LogJournal,
+    segments: &[SegmentFile],
+    expected: Expected<'_>,
+) -> Result<Option<Start>, Problem> {
+    for (place, segment) in segments.iter().enumerate().rev() {
+        let Some(begun) = begin(segment, Position::of(place, segments.len()), expected)? else {
+            continue;
+        };
+        if begun.head.log_cut {
+            let cut = journal.sent_cut(&begun.header)?;
+            if cut.is_some() {
+                return Ok(Some(Start { place, begun, cut }));
+            }
+            continue;
+        }
+        let prepared_epoch = begun.header.origin.prepared_epoch;
+        if base(&begun.head, prepared_epoch, expected.model_dir)?.is_some() {
+            let cut = None;
+            return Ok(Some(Start { place, begun, cut }));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns whether a backup can begin from the log as it is. If not, the log must be cut before: the cut is then whole.
+///
+/// # Errors
+/// The log cannot be read.
+pub(crate) fn has_start(journal: &LogJournal, expected: Expected<'_>) -> Result<bool, Problem> {
+    let segments = SegmentFile::all(journal.folder())?;
+    Ok(segments.is_empty() || find_start(journal, &segments, expected)?.is_some())
+}
+
+/// Sends the log from the newest segment from which a backup can begin, up to its `changes`-th change. The log may grow meanwhile.
+/// Sends nothing if there is no log. Returns `false` if the receiver is gone.
 ///
 /// # Errors
 /// The log cannot be read, or does not hold so many changes.
 pub(crate) fn send_log(
-    folder: &Path,
+    journal: &LogJournal,
     expected: Expected<'_>,
     changes: u64,
     send: impl FnMut(v1::FollowRequest) -> bool,
 ) -> Result<bool, Problem> {
     use v1::shipped_item::Item as Wire;
-    let segments = SegmentFile::all(folder)?;
-    let mut begun = None;
-    for (place, segment) in segments.iter().enumerate().rev() {
-        let Some(found) = begin(segment, Position::of(place, segments.len()), expected)? else {
-            continue;
-        };
-        if base(
-            &found.head,
-            found.header.origin.prepared_epoch,
-            expected.model_dir,
-        )?
-        .is_some()
-        {
-            begun = Some((place, found));
-            break;
-        }
-    }
+    let segments = SegmentFile::all(journal.folder())?;
     let missing = |known: u64| {
         Problem::Damaged(format!(
             "{}: the log has {known} changes, {changes} have been made",
-            folder.display()
+            journal.folder().display()
         ))
     };
-    let Some((place, found)) = begun else {
+    let Some(start) = find_start(journal, &segments, expected)? else {
         return if segments.is_empty() && changes == 0 {
             Ok(true)
         } else {
             Err(missing(0))
         };
     };
+    let Start {
+        place,
+        begun: found,
+        cut,
+    } = start;
     let prepared_epoch = found.header.origin.prepared_epoch;
     let mut known = found.head.changes;
     let mut lots = Batches {
@@ -162,6 +208,18 @@ pub(crate) fn send_log(
     let (first, bytes) = segment(EarlierSegments::Obsolete, found.records);
     if !lots.add(first, bytes) {
         return Ok(false);
+    }
+    for record in cut.into_iter().flatten() {
+        let (kind, body) = record?;
+        let bytes = body.len();
+        let record = v1::ShippedRecord {
+            kind: kind.into(),
+            number: 0,
+            body,
+        };
+        if !lots.add(Wire::Cut(record), bytes) {
+            return Ok(false);
+        }
     }
     let mut reader = Some(found.reader);
     for file in &segments[place..] {

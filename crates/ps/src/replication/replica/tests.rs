@@ -6,19 +6,22 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use trainyard_cluster_spec::{ClusterSpec, Role as TaskRole, Task};
 use trainyard_daemon::{Context, LogFormat};
+use trainyard_parameter_server::LocalServer;
 use trainyard_parameter_server::journal::LogJournal;
+use trainyard_parameter_server::log_cut::DueCut;
 use trainyard_parameter_server::random_work::{
-    Act, CLUSTER, SERVER, Worker, acts, image, open_log, updates, without_log,
+    Act, CLUSTER, Image, SERVER, Worker, acts, image, open_log, updates, without_log,
 };
-use trainyard_parameter_server::recovery::Expected;
+use trainyard_parameter_server::recovery::{Expected, recover};
 use trainyard_parameter_server::replication_log::Subscription;
-use trainyard_parameter_store::Update;
+use trainyard_parameter_store::{LogCut, Update};
 use trainyard_protocol::v1;
 use trainyard_run_config::Job;
 
 use super::Replica;
+use crate::durable::{log_of, open_folder};
 use crate::replication::replica_role::{Order, Refused, Role, Term};
-use crate::replication::shipping::{item_to_wire, send_log};
+use crate::replication::shipping::{has_start, item_to_wire, send_log};
 
 const FIRST: Term = Term {
     epoch: 1,
@@ -72,21 +75,51 @@ fn backup(folder: &Path) -> Arc<Replica> {
     ))
 }
 
-/// Returns the requests of a primary: its log up to the subscription, and the items queued after it.
-fn sent(
-    journal: &LogJournal,
-    path: &Path,
-    model_dir: &Path,
-    from: Subscription,
-) -> Vec<v1::FollowRequest> {
-    let expected = Expected {
+fn expected(model_dir: &Path) -> Expected<'_> {
+    Expected {
         model_dir,
         owner: Some(CLUSTER),
         prepared_epoch: 1,
         task: SERVER,
-    };
+    }
+}
+
+/// Subscribes a backup. If it cannot begin from the log as it is, the log is cut.
+async fn subscribe(
+    worker: &Worker<'_>,
+    journal: &Arc<LogJournal>,
+    model_dir: &Path,
+) -> Subscription {
+    journal.write().expect("there is room");
+    if !has_start(journal, expected(model_dir)).expect("the log is sound") {
+        cut_log(worker, journal, LogCut::Whole).await;
+    }
+    let from = journal.replication_log().subscribe();
+    journal.write().expect("there is room");
+    from
+}
+
+/// Cuts the log of the primary. Some cuts fit into shared memory.
+async fn cut_log(worker: &Worker<'_>, journal: &Arc<LogJournal>, rows: LogCut) {
+    let cut = DueCut { rows, bytes: 6000 };
+    let written = worker.shard.cut_log(Arc::clone(journal), cut).await;
+    assert!(written.expect("there is room").is_some());
+}
+
+/// Does one piece of work, and cuts the log in the way that `kind` says.
+async fn act(worker: &mut Worker<'_>, journal: &Arc<LogJournal>, act: &Act, kind: u8) {
+    tokio::task::block_in_place(|| worker.act(act));
+    match kind {
+        0..=1 => cut_log(worker, journal, LogCut::Increment).await,
+        2 => cut_log(worker, journal, LogCut::Whole).await,
+        _ => {}
+    }
+}
+
+/// Returns the requests of a primary: its log up to the subscription, and the items queued after it.
+fn sent(journal: &LogJournal, model_dir: &Path, from: Subscription) -> Vec<v1::FollowRequest> {
     let mut requests = Vec::new();
-    let all = send_log(path, expected, from.changes, |request| {
+    let all = send_log(journal, expected(model_dir), from.changes, |request| {
         requests.push(request);
         true
     });
@@ -126,38 +159,43 @@ proptest! {
 
     #[test]
     fn a_backup_that_begins_at_any_moment_is_the_store_that_its_primary_is(
-        update in updates(), acts in acts(), first in any::<prop::sample::Index>(), again in any::<prop::sample::Index>(),
+        update in updates(),
+        acts in acts(),
+        cuts in prop::collection::vec(0_u8..20, 64),
+        first in any::<prop::sample::Index>(),
+        again in any::<prop::sample::Index>(),
     ) {
         let scratch = tempfile::tempdir().expect("a folder");
         let model_dir = scratch.path().join("model");
-        let path = scratch.path().join("log");
-        let journal = open_log(&path);
+        let journal = open_log(&scratch.path().join("log"));
         let mut worker = Worker::new(&model_dir, update, Some(&journal));
-        let (before, behind) = acts.split_at(first.index(acts.len()));
+        let work: Vec<(&Act, u8)> = acts.iter().zip(cuts).collect();
+        let (before, behind) = work.split_at(first.index(work.len()));
         let (between, behind) = behind.split_at(again.index(behind.len()));
-        run(async {
+        let expected = image(&without_log(update, &acts));
+        let secs = run(async {
             let replica = backup(scratch.path());
             replica.set_role(CLUSTER, FIRST, Order::Backup).await.expect("it is idle");
-            // The second stream replaces the first.
-            for acts in [before, between] {
-                tokio::task::block_in_place(|| acts.iter().for_each(|act| worker.act(act)));
+            // The second stream replaces the first, and a third one the second.
+            for work in [before, between] {
+                for (piece, kind) in work {
+                    act(&mut worker, &journal, piece, *kind).await;
+                }
                 let stream = replica.handshake(CLUSTER, FIRST).await.expect("it is a backup");
-                let from = journal.replication_log().subscribe();
-                journal.write().expect("there is room");
-                for request in sent(&journal, &path, &model_dir, from) {
+                let from = subscribe(&worker, &journal, &model_dir).await;
+                for request in sent(&journal, &model_dir, from) {
                     replica.take(CLUSTER, stream, request, |_| ()).await.expect("it fits");
                 }
                 assert_eq!(replica.role(), Role::Backup { in_sync: true });
             }
             let stream = replica.handshake(CLUSTER, FIRST).await.expect("it is a backup");
-            let from = journal.replication_log().subscribe();
-            journal.write().expect("there is room");
-            for request in sent(&journal, &path, &model_dir, from) {
+            let from = subscribe(&worker, &journal, &model_dir).await;
+            for request in sent(&journal, &model_dir, from) {
                 replica.take(CLUSTER, stream, request, |_| ()).await.expect("it fits");
             }
             let mut confirmed = 0;
-            for act in behind {
-                tokio::task::block_in_place(|| worker.act(act));
+            for (piece, kind) in behind {
+                act(&mut worker, &journal, piece, *kind).await;
                 if let Some(request) = queued(&journal, from) {
                     replica.take(CLUSTER, stream, request, |items| confirmed += items).await.expect("it fits");
                 }
@@ -171,24 +209,42 @@ proptest! {
             assert_eq!(late, Err(Refused::Deposed { by: SECOND }));
             let kept = replica.journal().expect("it keeps a log");
             kept.commit().await.expect("there is nobody to wait for");
-            // The backup's own log leads to the same store.
             let shard = replica.store();
+            // A cut may still be written, and there is one snapshot at a time.
+            shard.settle().await;
             shard.store().set_clock(worker.secs);
-            let expected = image(&without_log(update, &acts));
-            let mut found = image(&shard);
-            // The image took a snapshot, which begins a new segment. The state is not compared.
-            found.status.state = expected.status.state;
-            assert_eq!(found, expected);
+            assert_eq!(settled(image(&shard), &expected), expected);
+            worker.secs
         });
+        // The backup's own log leads to the same store.
+        let shard = recovered(scratch.path());
+        shard.store().set_clock(secs);
+        assert_eq!(settled(image(&shard), &expected), expected);
     }
+}
+
+/// Returns an image without what taking one changes: a snapshot begins a new segment.
+fn settled(mut found: Image, expected: &Image) -> Image {
+    found.status.state = expected.status.state;
+    found
+}
+
+/// Returns the store that the log of the backup leads to.
+fn recovered(folder: &Path) -> LocalServer {
+    let context = context(folder);
+    let shard = LocalServer::new(0, 2, 2, 1);
+    let log = open_folder(&context, &log_of(&context, 0)).expect("it is free");
+    let model_dir = folder.join("model");
+    let found = recover(&shard, &log, expected(&model_dir));
+    assert!(found.expect("the log is sound").is_some());
+    shard
 }
 
 #[test]
 fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
     let scratch = tempfile::tempdir().expect("a folder");
     let model_dir = scratch.path().join("model");
-    let path = scratch.path().join("log");
-    let journal = open_log(&path);
+    let journal = open_log(&scratch.path().join("log"));
     let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
     run(async {
         let replica = backup(scratch.path());
@@ -200,9 +256,8 @@ fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
             .handshake(CLUSTER, FIRST)
             .await
             .expect("it is a backup");
-        let from = journal.replication_log().subscribe();
-        journal.write().expect("there is room");
-        for request in sent(&journal, &path, &model_dir, from) {
+        let from = subscribe(&worker, &journal, &model_dir).await;
+        for request in sent(&journal, &model_dir, from) {
             replica
                 .take(CLUSTER, stream, request, |_| ())
                 .await
