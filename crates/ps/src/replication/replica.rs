@@ -67,9 +67,9 @@ pub(crate) struct Replica {
 #[derive(Debug)]
 enum Following {
     /// A part of the cut that the log goes on from.
-    Receiving(Receiving),
+    Receiving(Box<Receiving>),
     /// The store.
-    Replaying(Replay),
+    Replaying(Box<Replay>),
 }
 
 /// A store whose cut is being received.
@@ -520,13 +520,13 @@ impl Replica {
                 source,
                 first,
                 metadata,
-            } = receiving;
+            } = *receiving;
             let cut = journal.take_received(cut);
             let cut = cut.map_err(|problem| problem.to_string())?;
             Replay::prepare_from(&shard, source, &first, &metadata, cut)
         };
         let replay = blocking(work).await.map_err(|panic| panic.to_string())??;
-        *turn = Some(Following::Replaying(replay));
+        *turn = Some(Following::Replaying(Box::new(replay)));
         let version = self.store().store().status().version;
         info!(shard = %self.task(), version, "this backup begins from a cut of its primary's log");
         Ok(())
@@ -616,12 +616,12 @@ impl Replica {
             let log_state = log_state_of(&first, prepared_epoch, prepare);
             let number = journal.follow(&first, Some(log_state), entries);
             let cut = journal.receive_cut(number);
-            *turn = Some(Following::Receiving(Receiving {
+            *turn = Some(Following::Receiving(Box::new(Receiving {
                 cut: cut.map_err(|error| error.to_string())?,
                 source,
                 first,
                 metadata,
-            }));
+            })));
             return Ok(());
         }
         let folder = self.context.job.model_dir.clone();
@@ -634,7 +634,7 @@ impl Replica {
         };
         let (replay, first) = blocking(work).await.map_err(|panic| panic.to_string())??;
         journal.follow(&first, Some(replay.log_state.clone()), entries);
-        *turn = Some(Following::Replaying(replay));
+        *turn = Some(Following::Replaying(Box::new(replay)));
         Ok(())
     }
 
