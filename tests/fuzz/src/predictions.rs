@@ -61,7 +61,7 @@ wide = true
 [[feature]]
 column = "kind"
 kind = "vocabulary"
-vocabulary = ["a", "b"]
+values = ["a", "b"]
 wide = true
 [[feature]]
 column = "hour"
