@@ -72,6 +72,8 @@ wide = true
 [model]
 kind = "dnn_linear_combined_classifier"
 hidden_units = [2]
+[train]
+max_steps = 1
 "#;
 
 /// Answers the rest of the bytes as a body, at the target that the first one chooses.
