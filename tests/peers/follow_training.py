@@ -63,7 +63,8 @@ class Run:
 
     def step(self):
         run = ask(self.page + "/api/v1/run")
-        return run["global_step"] if run else None
+        # A chief that has started says 0 until it has asked the servers.
+        return run["global_step"] or None if run else None
 
     def wait_for_steps(self):
         until = time.monotonic() + READY_SECONDS
