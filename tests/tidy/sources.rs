@@ -149,6 +149,7 @@ fn generated_types_stay_behind_their_doors() {
         "journal",
         "log_cut",
         "log_cut/file",
+        "log_cut/transfer",
         "prepare_request",
         "random_work",
         "record",

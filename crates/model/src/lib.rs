@@ -21,6 +21,7 @@ mod model;
 mod onnx;
 mod onnx_limits;
 mod saved_model;
+mod scores;
 mod table;
 mod tower;
 
@@ -34,6 +35,7 @@ pub use head::{Head, HeadMetrics};
 pub use input_fn::{Part, Shard, inline_options, input_options};
 pub use input_layer::InputLayer;
 pub use linear::{LinearModel, VariableScope};
-pub use model::{GradientHook, HookedGradients, Model, Outcome, Prediction, Scores};
+pub use model::{GradientHook, HookedGradients, Model, Outcome, Prediction};
 pub use onnx::{ExportOnnx, GraphInput, GraphRow, HashedColumns, OnnxModel, Source};
 pub use saved_model::{SavedModel, StoredValues};
+pub use scores::Scores;

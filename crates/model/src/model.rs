@@ -8,10 +8,7 @@ use trainyard_input::{Batch, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
 
-use crate::{Callbacks, Error};
-
-/// Metric values by TensorFlow's names.
-pub type Scores = BTreeMap<String, f64>;
+use crate::{Callbacks, Error, Scores};
 
 /// One value of a prediction.
 #[derive(Debug, Clone, PartialEq)]

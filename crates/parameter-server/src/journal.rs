@@ -13,10 +13,9 @@ use trainyard_write_ahead_log::{EarlierSegments, Entry, Error, Log, Origin, Segm
 
 use crate::log_cut::file::CutFile;
 use crate::log_cut::folders::CutFolders;
-use crate::log_cut::transfer::{ReceivedCut, SentCut};
+use crate::log_cut::transfer::{CutError, ReceivedCut, SentCut};
 use crate::log_cut::{CutChain, DueCut};
 use crate::record::{self, Head, LogState};
-use crate::recovery::Problem;
 use crate::replication_log::{NotCommitted, ReplicationLog, SegmentStart};
 
 /// Writes the changes of a store to a log.
@@ -187,16 +186,14 @@ impl LogJournal {
     ///
     /// # Errors
     /// The file cannot be written or read.
-    pub fn take_received(&self, cut: ReceivedCut) -> Result<CutFile, Problem> {
-        let finished = cut.finish();
-        let (head, bytes, origin) =
-            finished.map_err(|error| self.cut_error("write a cut of", error))?;
+    pub fn take_received(&self, cut: ReceivedCut) -> Result<CutFile, CutError> {
+        let (head, bytes, origin) = cut.finish()?;
         locked(&self.log_state).chain.hold(&head, bytes);
         let file = CutFile::open(&self.cut_folders, origin, head.segment)?;
         file.ok_or_else(|| {
             let folder = self.folder().display();
             let segment = head.segment;
-            Problem::Damaged(format!("{folder}: the cut at segment {segment} is missing"))
+            CutError::Damaged(format!("{folder}: the cut at segment {segment} is missing"))
         })
     }
 
@@ -204,7 +201,7 @@ impl LogJournal {
     ///
     /// # Errors
     /// The file cannot be read, or is damaged.
-    pub fn sent_cut(&self, segment: &SegmentHeader) -> Result<Option<SentCut>, Problem> {
+    pub fn sent_cut(&self, segment: &SegmentHeader) -> Result<Option<SentCut>, CutError> {
         SentCut::open(&self.cut_folders, segment.origin, segment.number)
     }
 

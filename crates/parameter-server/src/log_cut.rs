@@ -15,7 +15,6 @@ use trainyard_parameter_store::{LogCut, LogCutBytes};
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::Origin;
 
-use crate::replay::of_whole_cut;
 use file::{CutError, CutFile};
 use folders::CutFolders;
 
@@ -274,6 +273,15 @@ pub(crate) fn find<E: From<CutError>>(
     let Some(found) = found else { return Ok(None) };
     start.prepare = found;
     Ok(Some(start))
+}
+
+/// Returns the request that prepares a store for a whole cut, which has all values.
+pub fn of_whole_cut(prepare: &v1::PrepareRequest) -> v1::PrepareRequest {
+    v1::PrepareRequest {
+        checkpoint: String::new(),
+        warm_start: String::new(),
+        ..prepare.clone()
+    }
 }
 
 /// What a chain may begin with.

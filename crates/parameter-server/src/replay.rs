@@ -16,8 +16,8 @@ use trainyard_protocol::{convert, v1};
 
 use crate::LocalServer;
 use crate::journal::committed;
-use crate::log_cut::CutChain;
 use crate::log_cut::file::CutFile;
+use crate::log_cut::{CutChain, of_whole_cut};
 use crate::plan_of;
 use crate::record::LogState;
 use crate::record::{self, CHANGE, HEAD, PART, PUSH, REPLACED, step_of};
@@ -118,15 +118,6 @@ pub fn base(
         warm_start: String::new(),
         ..prepare
     }))
-}
-
-/// Returns the request that prepares a store for a whole cut, which has all values.
-pub fn of_whole_cut(prepare: &v1::PrepareRequest) -> v1::PrepareRequest {
-    v1::PrepareRequest {
-        checkpoint: String::new(),
-        warm_start: String::new(),
-        ..prepare.clone()
-    }
 }
 
 /// Returns the state of a log at the head of a segment. `prepare` is the request that prepares the store for it.

@@ -8,6 +8,7 @@
 mod answer;
 mod durable;
 mod ending;
+mod log_cut_telemetry;
 mod log_cutter;
 mod machine;
 mod preparation;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use metrics::counter;
 use tokio::task::JoinHandle;
-use tracing::{info, warn};
+use tracing::info;
 use trainyard_daemon::Context;
 
+use crate::log_cut_telemetry;
 use crate::replication::{Replica, Replicas};
 
 /// Cuts the logs of a server's primaries when they are long, so that they fit shared memory. A backup cuts its log where its primary
@@ -64,33 +64,16 @@ impl ShardCutter {
         match outcome {
             Ok(None) => {}
             Ok(Some(bytes)) => {
-                count(bytes);
+                log_cut_telemetry::count(bytes);
                 if std::mem::take(&mut self.has_failed) {
                     info!("the log of this parameter server is cut again");
                 }
             }
             Err(problem) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
-                    tell(&problem);
+                    log_cut_telemetry::tell(&problem);
                 }
             }
         }
     }
-}
-
-/// Records the end of a cut of a backup's log.
-pub(crate) fn record(outcome: &Result<u64, String>) {
-    match outcome {
-        Ok(bytes) => count(*bytes),
-        Err(problem) => tell(problem),
-    }
-}
-
-fn count(bytes: u64) {
-    counter!("trainyard_ps_log_cut_bytes_total").increment(bytes);
-    counter!("trainyard_ps_log_cuts_total").increment(1);
-}
-
-fn tell(problem: &str) {
-    warn!(%problem, "the log of this parameter server cannot be cut: it grows until it can, or until a checkpoint");
 }

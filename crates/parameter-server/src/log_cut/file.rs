@@ -28,9 +28,11 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// Reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CutError {
+pub enum CutError {
+    /// The file cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The file is damaged.
     #[error("{0}")]
     Damaged(String),
 }

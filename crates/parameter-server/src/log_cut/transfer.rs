@@ -7,10 +7,9 @@ use prost::Message as _;
 use trainyard_protocol::v1;
 use trainyard_write_ahead_log::Origin;
 
-pub use super::file::CutFile;
 use super::file::{Cut, END, HEAD, front};
+pub use super::file::{CutError, CutFile};
 use super::folders::{CutFolders, CutPlace};
-use crate::recovery::Problem;
 
 /// A cut that is being sent.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ impl SentCut {
         folders: &CutFolders,
         origin: Origin,
         segment: u64,
-    ) -> Result<Option<Self>, Problem> {
+    ) -> Result<Option<Self>, CutError> {
         let cut = CutFile::open(folders, origin, segment)?;
         let whole = cut.filter(|cut| cut.head.whole);
         Ok(whole.map(|file| Self {
@@ -47,7 +46,7 @@ impl SentCut {
 }
 
 impl Iterator for SentCut {
-    type Item = Result<(u16, Bytes), Problem>;
+    type Item = Result<(u16, Bytes), CutError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.state {
@@ -60,7 +59,7 @@ impl Iterator for SentCut {
                     Ok(record) => record,
                     Err(error) => {
                         self.state = Sent::Everything;
-                        return Some(Err(error.into()));
+                        return Some(Err(error));
                     }
                 };
                 if record.kind == END {

@@ -12,19 +12,18 @@ use trainyard_daemon::Context;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_server::LocalServer;
 use trainyard_parameter_server::journal::LogJournal;
+use trainyard_parameter_server::log_cut::of_whole_cut;
 use trainyard_parameter_server::log_cut::transfer::{Received, ReceivedCut};
 use trainyard_parameter_server::record::LogState;
 use trainyard_parameter_server::record::head;
-use trainyard_parameter_server::replay::{
-    Replay, Source, base, complete, log_state_of, of_whole_cut,
-};
+use trainyard_parameter_server::replay::{Replay, Source, base, complete, log_state_of};
 use trainyard_parameter_store::{Journal, StoreMetadata};
 use trainyard_protocol::v1;
 use trainyard_runtime::blocking;
 use trainyard_write_ahead_log::Log;
 
 use crate::durable::{cannot, log_of, open_folder, open_log_at};
-use crate::log_cutter;
+use crate::log_cut_telemetry;
 use crate::machine::memory_bytes;
 use crate::replication::log_sender::LogSender;
 use crate::replication::replica_role::{Order, Refused, Role, RoleState, Step, Term};
@@ -643,7 +642,7 @@ impl Replica {
         let memory_bytes = self.context.job.parameter_servers.shared_memory_bytes_max;
         let cut = self.store().follow_cut(journal, segment, memory_bytes);
         if let Some(cut) = cut {
-            tokio::spawn(async move { log_cutter::record(&cut.await) });
+            tokio::spawn(async move { log_cut_telemetry::record(&cut.await) });
         }
     }
 
