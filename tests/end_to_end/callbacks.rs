@@ -92,7 +92,9 @@ fn callbacks_receive_the_steps_checkpoints_and_evaluations_of_a_job() {
     let result = folder.path().join("model/eval/result.json");
     let text = std::fs::read_to_string(result).expect("a result");
     let result: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(result["metrics"]["auc"].as_f64(), Some(*auc));
+    let written = result["metrics"]["auc"].as_f64().expect("a number");
+    // The last bit of a number may differ after it was read.
+    assert!((written - auc).abs() < 1e-12, "{written}, {auc}");
 }
 
 trial!(a_callback_ends_a_job_that_is_done_then);
@@ -100,7 +102,8 @@ fn a_callback_ends_a_job_that_is_done_then() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), 600, "");
     let text = std::fs::read_to_string(&job).expect("the job");
-    std::fs::write(&job, text.replace("epochs = 2\n", "")).expect("the job is written");
+    std::fs::write(&job, text.replace("epochs = 2\n", "epochs = 1000\n"))
+        .expect("the job is written");
     let recorder = Recorder {
         ends_at: Some(30),
         ..Recorder::default()
