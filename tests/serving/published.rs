@@ -124,6 +124,20 @@ pub(crate) fn assert_answer_of_last_checkpoint(job: &str, last: &Last<'_>) {
     assert_eq!(answer(&server, last.request), last.answer);
 }
 
+/// Asserts that a server that has followed a job ends with the answer of its last checkpoint, which has this step.
+fn assert_ends_with_last_checkpoint(server: Server, job: &str, model_dir: &Path, step: u64) {
+    wait_for("the last step", || (version(&server) == step).then_some(()));
+    let followed = answer(&server, ROW);
+    drop(server);
+    let last = Last {
+        model_dir,
+        step,
+        request: ROW,
+        answer: &followed,
+    };
+    assert_answer_of_last_checkpoint(job, &last);
+}
+
 trial!(answers_follow_training_and_end_with_those_of_the_last_checkpoint);
 fn answers_follow_training_and_end_with_those_of_the_last_checkpoint() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -137,18 +151,7 @@ fn answers_follow_training_and_end_with_those_of_the_last_checkpoint() {
         (answer(&server, ROW) != first).then_some(())
     });
     let last = stop(training, &model_dir);
-    wait_for("the last step", || (version(&server) == last).then_some(()));
-    let followed = answer(&server, ROW);
-    drop(server);
-    assert_answer_of_last_checkpoint(
-        &job,
-        &Last {
-            model_dir: &model_dir,
-            step: last,
-            request: ROW,
-            answer: &followed,
-        },
-    );
+    assert_ends_with_last_checkpoint(server, &job, &model_dir, last);
 }
 
 trial!(a_damaged_increment_is_refused_and_what_is_trained_later_answers);
@@ -177,18 +180,7 @@ fn a_damaged_increment_is_refused_and_what_is_trained_later_answers() {
     let training = train(&job);
     wait_for("later steps", || (version(&server) > last).then_some(()));
     let last = stop(training, &model_dir);
-    wait_for("the last step", || (version(&server) == last).then_some(()));
-    let followed = answer(&server, ROW);
-    drop(server);
-    assert_answer_of_last_checkpoint(
-        &job,
-        &Last {
-            model_dir: &model_dir,
-            step: last,
-            request: ROW,
-            answer: &followed,
-        },
-    );
+    assert_ends_with_last_checkpoint(server, &job, &model_dir, last);
 }
 
 trial!(a_job_that_ends_early_is_answered_from_its_best_checkpoint);
@@ -207,20 +199,9 @@ fn a_job_that_ends_early_is_answered_from_its_best_checkpoint() {
     run(&["train", &job, "--log-level", "error"]);
     let (phase, best) = state_of(&model_dir);
     assert_eq!(phase, "done");
-    wait_for("the best step", || (version(&server) == best).then_some(()));
-    let followed = answer(&server, ROW);
-    drop(server);
     let is_later = |cut: &PathBuf| step_of(cut) > best;
     assert!(!cuts(&model_dir).iter().any(is_later), "later cuts remain");
-    assert_answer_of_last_checkpoint(
-        &job,
-        &Last {
-            model_dir: &model_dir,
-            step: best,
-            request: ROW,
-            answer: &followed,
-        },
-    );
+    assert_ends_with_last_checkpoint(server, &job, &model_dir, best);
 }
 
 /// Returns the number and the name of the newest cut in a bucket.

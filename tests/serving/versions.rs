@@ -13,6 +13,12 @@ fn logistic(server: &Server, path: &str) -> String {
     answer["predictions"][0]["logistic"].to_string()
 }
 
+/// Trains a job up to a step.
+fn train_to(job: &str, step: u64) {
+    let end = format!("train.max_steps={step}");
+    run(&["train", job, "--set", &end, "--log-level", "error"]);
+}
+
 /// Copies a folder.
 pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
@@ -56,14 +62,7 @@ fn a_new_checkpoint_answers_and_a_damaged_one_is_refused() {
     server.wait_for_version("model", 20);
     let path = "/v1/models/model:predict";
     let first = logistic(&server, path);
-    run(&[
-        "train",
-        &job,
-        "--set",
-        "train.max_steps=60",
-        "--log-level",
-        "error",
-    ]);
+    train_to(&job, 60);
     server.wait_for_version("model", 60);
     let second = logistic(&server, path);
     assert_ne!(first, second);
@@ -118,14 +117,7 @@ fn a_version_whose_files_are_deleted_goes_on_answering_until_the_next_one() {
         "{status}"
     );
     std::fs::rename(&elsewhere, &model_dir).expect("its place is free");
-    run(&[
-        "train",
-        &job,
-        "--set",
-        "train.max_steps=60",
-        "--log-level",
-        "error",
-    ]);
+    train_to(&job, 60);
     server.wait_for_version("job", 60);
     assert_ne!(logistic(&server, path), first);
 }

@@ -23,7 +23,7 @@ const TEMPORARY: &str = "tmp.";
 const INCREMENTS_MAX: usize = 60;
 /// Numbers of cuts in each term of a chief. The numbers of a term begin above those of all terms before, so they rise even
 /// if cuts were removed.
-const NUMBERS_OF_A_TERM: u64 = 1_000_000;
+const CUT_NUMBERS_PER_TERM: u64 = 1_000_000;
 
 /// Kind of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,7 +146,7 @@ impl Publication {
         Ok(Self {
             model_dir: model_dir.to_owned(),
             folder,
-            number: newest.max(epoch.saturating_mul(NUMBERS_OF_A_TERM)),
+            number: newest.max(epoch.saturating_mul(CUT_NUMBERS_PER_TERM)),
             latest: newest_chain(&cuts)?,
         })
     }
@@ -364,9 +364,9 @@ mod tests {
     use super::*;
     use crate::{FilePurpose, HeldView, InMemory, OtherRows, ShardState, SliceView, write_shard};
 
-    const ROWS: usize = 100;
+    const TABLE_ROWS: usize = 100;
     /// Global step of each cut.
-    const STEP: u64 = 5;
+    const CUT_STEP: u64 = 5;
 
     /// Publishes a cut of one server with some rows of the variable `table`; all rows if `base` is absent.
     fn publish(
@@ -380,19 +380,19 @@ mod tests {
             None => CutKind::Base,
         };
         let folder = publication.begin(kind).expect("a folder");
-        let values = [row as f32; 2 * ROWS];
+        let values = [row as f32; 2 * TABLE_ROWS];
         let held = HeldView {
             rows: std::iter::once(row..row + 1).collect(),
             others: OtherRows::Base,
         };
         let source = InMemory {
-            values: &values[..if base.is_some() { 2 } else { 2 * ROWS }],
+            values: &values[..if base.is_some() { 2 } else { 2 * TABLE_ROWS }],
             slots: Vec::new(),
         };
         let slice = SliceView {
             variable: "table",
             part: 0,
-            rows: 0..ROWS,
+            rows: 0..TABLE_ROWS,
             width: 2,
             slot_names: Vec::new(),
             held: base.map(|_| held),
@@ -408,7 +408,7 @@ mod tests {
         let shard = write_shard(&folder, &state, &[slice], &[]).expect("a file");
         let variable = VariableSpec {
             name: "table".to_owned(),
-            shape: vec![ROWS, 2],
+            shape: vec![TABLE_ROWS, 2],
             access: Access::Rows,
             initializer: Initializer::Zeros,
             optimizer_group: "g".to_owned(),
@@ -417,7 +417,7 @@ mod tests {
             num_ps: 1,
             shards: vec![shard],
             variables: vec![variable],
-            ..Manifest::new("c".to_owned(), 1, STEP, 0)
+            ..Manifest::new("c".to_owned(), 1, CUT_STEP, 0)
         };
         publication
             .commit(&folder, &manifest)
@@ -471,9 +471,9 @@ mod tests {
         let mut first = Publication::open(folder.path(), 1).expect("it opens");
         publish(&mut first, "a", None, 0);
         publish(&mut first, "b", Some("a"), 3);
-        remove_cuts_after(folder.path(), STEP).expect("the cuts");
+        remove_cuts_after(folder.path(), CUT_STEP).expect("the cuts");
         assert_eq!(names_of(folder.path()).len(), 2, "they are of that step");
-        remove_cuts_after(folder.path(), STEP - 1).expect("the cuts");
+        remove_cuts_after(folder.path(), CUT_STEP - 1).expect("the cuts");
         assert!(names_of(folder.path()).is_empty());
         let mut later = Publication::open(folder.path(), 2).expect("it opens");
         publish(&mut later, "c", None, 0);

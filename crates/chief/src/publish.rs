@@ -38,7 +38,7 @@ pub(crate) struct Publisher {
     pub(crate) state: PublisherState,
 }
 
-/// What a publisher knows of the cuts.
+/// Progress of a publisher: the cuts that it has written.
 #[derive(Debug, Default)]
 pub(crate) struct PublisherState {
     /// Absent before the first cut, and after a failure.

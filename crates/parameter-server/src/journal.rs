@@ -326,16 +326,19 @@ impl LogJournal {
 
     /// Begins a cut of the log at a segment that has been begun.
     pub(crate) fn begin_cut(&self, segment: u64, cut: LogCut) -> BegunCut {
-        let log_state = locked(&self.log_state);
-        let begun = BegunCut {
-            origin: self.origin(log_state.prepared_epoch),
-            head: log_state.chain.head(segment, cut, &log_state.prepare),
-        };
+        let begun = self.begun_at(&locked(&self.log_state), segment, cut);
         *locked(&self.log_cut) = Some(LogCutRequest {
             cut,
             begun: Some(begun.clone()),
         });
         begun
+    }
+
+    fn begun_at(&self, log_state: &LogState, segment: u64, cut: LogCut) -> BegunCut {
+        BegunCut {
+            origin: self.origin(log_state.prepared_epoch),
+            head: log_state.chain.head(segment, cut, &log_state.prepare),
+        }
     }
 
     /// Prepares for the snapshot of a cut of the log.
@@ -577,12 +580,8 @@ impl Journal for LogJournal {
         match log_cut {
             _ if number == 0 => {}
             Some(cut) => {
-                let head = log_state.chain.head(number, cut, &log_state.prepare);
                 if let Some(request) = &mut *locked(&self.log_cut) {
-                    request.begun = Some(BegunCut {
-                        origin: start.origin,
-                        head,
-                    });
+                    request.begun = Some(self.begun_at(&log_state, number, cut));
                 }
             }
             None => {

@@ -36,7 +36,7 @@ impl ClientTokens {
     /// Checks the header `authorization` of a request.
     ///
     /// # Errors
-    /// It holds no token of a client.
+    /// The header holds no token of a client.
     pub(crate) fn check(&self, header: Option<&[u8]>) -> Result<(), &'static str> {
         let header = header.ok_or(
             "the request has no token: send the header `authorization: Bearer TOKEN` with a token of the server's file",

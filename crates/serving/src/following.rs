@@ -9,7 +9,7 @@ use trainyard_run_config::Job;
 
 use crate::cuts::Cuts;
 
-/// What a loader knows of its model.
+/// State of a loader that follows its model.
 #[derive(Default)]
 pub(crate) struct Following {
     /// Job and model, once the job file is there.

@@ -199,7 +199,7 @@ struct Refusal {
     diagnostic: Diagnostic,
 }
 
-/// Whether a version that is refused answers.
+/// Part of a refused version in the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// It has not answered.

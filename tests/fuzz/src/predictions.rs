@@ -16,7 +16,7 @@ use trainyard_serving::DetachedModel;
 
 use crate::scratch::folder;
 
-/// Where a body goes to.
+/// Protocol that reads a body.
 const TARGETS: [&str; 12] = [
     "/v1/models/model:predict",
     "/v1/models/model:classify",

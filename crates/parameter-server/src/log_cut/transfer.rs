@@ -83,7 +83,7 @@ pub struct ReceivedCut {
     segment: u64,
 }
 
-/// What has been received of a cut.
+/// The part of a cut that has been received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     /// Records are missing.

@@ -18,8 +18,8 @@ const START_DELAY: Duration = Duration::from_millis(200);
 /// Longest delay of a request whose connection waited for the answer before. A request that is later is not sent.
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// Pause of a connection that was lost.
-const PAUSE_BEFORE_RECONNECT: Duration = Duration::from_millis(100);
+/// Delay before a lost connection is made again.
+const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
 /// Stack of a thread, in bytes. There may be thousands.
 const STACK_BYTES: usize = 256 << 10;
@@ -115,7 +115,7 @@ impl Load {
 
     fn call(&self, connection: &mut Option<Connection>, request: &Bytes) -> Ending {
         let lost = |error: std::io::Error| {
-            thread::sleep(PAUSE_BEFORE_RECONNECT);
+            thread::sleep(RECONNECT_DELAY);
             Ending::Failed(error.to_string())
         };
         let open = match connection {
