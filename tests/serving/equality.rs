@@ -130,7 +130,7 @@ fn instances(data: &str, inputs: &[(String, bool)]) -> Vec<String> {
 }
 
 /// Returns a value whose numbers are the bits of their floats: two texts may say one number.
-fn bits(value: &Value) -> Value {
+pub(crate) fn bits(value: &Value) -> Value {
     match value {
         Value::Number(number) => {
             let number = number.as_f64().expect("a number") as f32;

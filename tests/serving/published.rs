@@ -8,6 +8,7 @@ use serde_json::Value;
 use trainyard_tests::{Link, Program, Proxy, free_ports, metric};
 
 use crate::serving::client::{get, post};
+use crate::serving::equality::bits;
 use crate::serving::versions::damage;
 use crate::serving::{LIMIT, Server, run};
 use crate::storage::server::Server as Store;
@@ -124,9 +125,45 @@ pub(crate) fn assert_answer_of_last_checkpoint(job: &str, last: &Last<'_>) {
     assert_eq!(answer(&server, last.request), last.answer);
 }
 
-/// Asserts that a server that has followed a job ends with the answer of its last checkpoint, which has this step.
+/// Returns the predictions of a server for the records of a file of `write_job`, in which numbers are bits.
+fn served_predictions(server: &Server, records: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(records).expect("the records");
+    let mut rows = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    assert_eq!(rows.next().expect("a header"), ["x", "z", "word", "y"]);
+    let instances = rows.map(|cells| {
+        let [x, z, word, _] = cells[..] else {
+            panic!("{cells:?}")
+        };
+        format!(r#"{{"x": {x}, "z": {z}, "word": "{word}"}}"#)
+    });
+    let instances: Vec<String> = instances.collect();
+    let request = format!(r#"{{"instances": [{}]}}"#, instances.join(","));
+    let (status, answer) = post(&server.address, PATH, &request);
+    assert_eq!(status, 200, "{answer}");
+    let predictions = answer["predictions"].as_array().expect("predictions");
+    predictions.iter().map(bits).collect()
+}
+
+/// Returns the predictions that `trainyard predict` writes with the last checkpoint for the records of a file, in which
+/// numbers are bits.
+fn written_predictions(job: &str, records: &Path) -> Vec<Value> {
+    let out = records.with_extension("predictions");
+    let input = records.to_string_lossy();
+    let output = out.to_string_lossy();
+    run(&["predict", job, "--input", &input, "--output", &output]);
+    let text = std::fs::read_to_string(&out).expect("predictions");
+    let line = |line: &str| serde_json::from_str(line).expect("a line is JSON");
+    text.lines().map(|text| bits(&line(text))).collect()
+}
+
+/// Asserts that a server that has followed a job ends with the answers of its last checkpoint, which has this step: those of
+/// `trainyard predict`, and those of a server that has read no cut.
 fn assert_ends_with_last_checkpoint(server: Server, job: &str, model_dir: &Path, step: u64) {
     wait_for("the last step", || (version(&server) == step).then_some(()));
+    let records = model_dir.with_file_name("eval.csv");
+    let expected = written_predictions(job, &records);
+    assert!(expected.len() > 50, "{}", expected.len());
+    assert_eq!(served_predictions(&server, &records), expected);
     let followed = answer(&server, ROW);
     drop(server);
     let last = Last {
