@@ -37,7 +37,7 @@ pub use mapped_values::MappedValues;
 pub use origin::{Origin, OriginLots};
 pub use publication::{
     Changes, CutKind, Publication, PublishedCut, continues, kind_of, published_cuts,
-    remove_cuts_after, snapshot_names,
+    remove_cuts_after, snapshot_names, stand_for, stands_for,
 };
 pub use quarantine::{latest, latest_good, set_aside};
 pub use reader::{Checkpoint, PartRead};

@@ -3,7 +3,8 @@
 //! The folder `publish` of a model directory holds one folder for each cut. A *base* has the values of all rows, an
 //! *increment* the values of the rows that have changed since the cut before. Each has one file per parameter server, and a
 //! manifest that is written last. A folder appears by one rename; in a bucket, its manifest makes it a cut. The files name
-//! the snapshots of the servers, so a reader knows whether an increment continues the cut that it holds.
+//! the snapshots of the servers, so a reader knows whether an increment continues the cut that it holds. A base that follows
+//! increments has the names of the cut before, so a reader of that cut goes on with what follows the base.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,9 @@ const FOLDER: &str = "publish";
 const TEMPORARY: &str = "tmp.";
 /// Most increments over one base. A reader that could not read one waits for the next base.
 const INCREMENTS_MAX: usize = 60;
+/// Fewest increments over one base, so that bases add at most a quarter to what is written if each increment is as long as a
+/// base.
+const INCREMENTS_MIN: usize = 4;
 /// Numbers of cuts in each term of a chief. The numbers of a term begin above those of all terms before, so they rise even
 /// if cuts were removed.
 const CUT_NUMBERS_PER_TERM: u64 = 1_000_000;
@@ -55,6 +59,16 @@ pub struct PublishedCut {
     pub path: PathBuf,
 }
 
+impl PublishedCut {
+    /// Reads the manifest.
+    ///
+    /// # Errors
+    /// It is absent, because the cut is being written or was abandoned; it is damaged, or cannot be read.
+    pub fn manifest(&self) -> Result<Manifest, Error> {
+        manifest_file::read(&self.path)
+    }
+}
+
 /// Returns the cuts of a model directory with a number above `after`, ascending. In a bucket, some of them may lack their
 /// manifest: they are being written, or were abandoned.
 ///
@@ -84,6 +98,23 @@ pub fn snapshot_names(manifest: &Manifest) -> Vec<Option<String>> {
     let mut shards: Vec<_> = manifest.shards.iter().collect();
     shards.sort_by_key(|shard| shard.ps);
     shards.iter().map(|shard| shard.cut.clone()).collect()
+}
+
+/// Lets a base stand for an earlier cut of the same servers: what continues that cut, continues the base, too. The values of
+/// the base are those of the cut or later ones, and an increment has every row that has changed since the cut.
+pub fn stand_for(base: &mut Manifest, snapshots: &[Option<String>]) {
+    for shard in &mut base.shards {
+        if let Some(snapshot) = snapshots.get(shard.ps) {
+            shard.cut.clone_from(snapshot);
+        }
+    }
+}
+
+/// Returns whether a cut is a base that stands for the cut with these snapshots. Its reader needs only what follows.
+pub fn stands_for(manifest: &Manifest, snapshots: &[Option<String>]) -> bool {
+    kind_of(manifest) == Some(CutKind::Base)
+        && snapshots.iter().all(Option::is_some)
+        && snapshot_names(manifest) == snapshots
 }
 
 /// Returns whether a cut has the changes since the cut with these snapshots.
@@ -151,12 +182,20 @@ impl Publication {
         })
     }
 
-    /// Returns the snapshots that an increment continues, one for each server; nothing if the next cut must be a base:
-    /// there is none, or the increments over the latest one have become longer than that base.
+    /// Returns the snapshots that an increment continues, one for each server; nothing if the next cut must be a base,
+    /// because there is none.
     pub fn continued(&self) -> Option<&[Option<String>]> {
         let latest = self.latest.as_ref()?;
-        let is_short = latest.increment_bytes <= latest.base_bytes;
-        (is_short && latest.increments < INCREMENTS_MAX).then_some(&latest.snapshots)
+        Some(&latest.snapshots)
+    }
+
+    /// Returns whether a base is due for new readers: the increments over the latest one are many, or have become longer
+    /// than that base.
+    pub fn is_base_due(&self) -> bool {
+        self.latest.as_ref().is_none_or(|latest| {
+            let is_long = latest.increment_bytes > latest.base_bytes;
+            (is_long && latest.increments >= INCREMENTS_MIN) || latest.increments >= INCREMENTS_MAX
+        })
     }
 
     /// Begins a cut. Returns the folder for the files of the servers.
@@ -463,6 +502,36 @@ mod tests {
         std::fs::remove_dir_all(&increment).expect("it is removed");
         let broken = Publication::open(folder.path(), 0).expect("it opens");
         assert_eq!(broken.continued(), None, "an increment is missing");
+    }
+
+    #[test]
+    fn a_base_that_stands_for_a_cut_is_due_once_increments_are_longer_and_goes_on_from_that_cut() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut cuts = Publication::open(folder.path(), 0).expect("it opens");
+        assert!(cuts.is_base_due());
+        publish(&mut cuts, "0", None, 0);
+        let mut increments = 0;
+        while !cuts.is_base_due() {
+            let before = increments.to_string();
+            increments += 1;
+            publish(&mut cuts, &increments.to_string(), Some(&before), 3);
+        }
+        // An increment has one row of a hundred, and the head of a file.
+        let expected = INCREMENTS_MIN..INCREMENTS_MAX;
+        assert!(expected.contains(&increments), "{increments} increments");
+        let latest = vec![Some(increments.to_string())];
+        assert_eq!(cuts.continued(), Some(&latest[..]));
+        let published = published_cuts(folder.path(), 0).expect("the cuts");
+        let mut base = published[0].manifest().expect("a manifest");
+        assert!(!stands_for(&base, &latest));
+        stand_for(&mut base, &latest);
+        assert!(stands_for(&base, &latest));
+        assert!(!stands_for(&base, &[None]), "a cut without a name");
+        publish(&mut cuts, &increments.to_string(), None, 0);
+        assert!(!cuts.is_base_due());
+        assert_eq!(cuts.continued(), Some(&latest[..]));
+        let later = Publication::open(folder.path(), 0).expect("it opens");
+        assert_eq!(later.continued(), Some(&latest[..]));
     }
 
     #[test]

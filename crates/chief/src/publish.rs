@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info, warn};
-use trainyard_checkpoint::{CutKind, Manifest, Publication, abandon, kind_of, remove_cuts_after};
+use trainyard_checkpoint::{
+    CutKind, Manifest, Publication, abandon, kind_of, remove_cuts_after, stand_for,
+};
 use trainyard_cluster_client::{Error, ServerClient};
 use trainyard_dashboard::{Published, RunHistory};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -45,6 +47,13 @@ pub(crate) struct PublisherState {
     publication: Option<Publication>,
     /// Version of each server in the latest cut of this publisher.
     versions: Option<Vec<u64>>,
+}
+
+/// A cut that is written, and not committed.
+struct WrittenCut {
+    folder: PathBuf,
+    manifest: Manifest,
+    began: Instant,
 }
 
 impl Publisher {
@@ -117,8 +126,9 @@ impl Publisher {
         outcome
     }
 
+    /// Publishes the changes since the latest cut. If a base is due, it comes first and stands for that cut, so readers of the
+    /// latest cut go on with the changes. If there is no latest cut, or a server does not know it, a base is published alone.
     async fn publish_changes(&mut self) -> Result<(), Diagnostic> {
-        let started = Instant::now();
         let mut publication = match self.state.publication.take() {
             Some(publication) => publication,
             None => {
@@ -129,50 +139,102 @@ impl Publisher {
         };
         let continued = publication.continued();
         let continued = continued.filter(|names| names.len() == self.shards.len());
-        let mut snapshots = continued.map(<[_]>::to_vec);
-        let manifest = loop {
-            let kind = match snapshots {
-                Some(_) => CutKind::Increment,
-                None => CutKind::Base,
-            };
-            let folder = publication.begin(kind)?;
-            let written = self.write(&folder, snapshots.as_deref()).await;
-            let manifest = match written {
-                Ok(manifest) if kind_of(&manifest) == Some(kind) => manifest,
-                // A server that was restarted does not know the cut before, and gives all rows: so must the others.
-                Ok(_) if kind == CutKind::Increment => {
-                    debug!("a server does not know the latest cut: the next one is a base");
-                    give_up(folder).await;
-                    snapshots = None;
-                    continue;
-                }
-                Ok(_) => {
-                    give_up(folder).await;
-                    let message = "a server gave changes, and all rows were asked for";
-                    return Err(Diagnostic::error(Code::E3003, message)
-                        .help("run servers and chief of the same release"));
-                }
-                Err(problem) => {
-                    give_up(folder).await;
-                    return Err(problem);
-                }
-            };
-            let commit = move || {
-                let committed = publication.commit(&folder, &manifest);
-                committed.map(|_| (publication, manifest))
-            };
-            let (returned, manifest) = in_background(commit).await?;
-            publication = returned;
-            break manifest;
+        let continued = continued.map(<[_]>::to_vec);
+        if let Some(latest) = &continued
+            && publication.is_base_due()
+        {
+            let mut base = self.write_base(&mut publication).await?;
+            stand_for(&mut base.manifest, latest);
+            (publication, _) = self.commit(publication, base).await?;
+        }
+        let increment = match &continued {
+            Some(latest) => self.write_increment(&mut publication, latest).await?,
+            None => None,
         };
+        let cut = match increment {
+            Some(increment) => increment,
+            None => self.write_base(&mut publication).await?,
+        };
+        let (publication, manifest) = self.commit(publication, cut).await?;
         self.state.publication = Some(publication);
-        self.observe(&manifest, started.elapsed());
         self.state.versions = Some(manifest.shards.iter().map(|shard| shard.version).collect());
         Ok(())
     }
 
-    /// Lets every server write its part of a cut. Returns the manifest.
+    /// Lets every server write the changes since the cut with these snapshots; nothing if a server does not know that cut, as
+    /// after its restart, and gave all rows.
+    async fn write_increment(
+        &self,
+        publication: &mut Publication,
+        latest: &[Option<String>],
+    ) -> Result<Option<WrittenCut>, Diagnostic> {
+        let written = self
+            .write(publication, CutKind::Increment, Some(latest))
+            .await?;
+        if kind_of(&written.manifest) == Some(CutKind::Increment) {
+            return Ok(Some(written));
+        }
+        debug!("a server does not know the latest cut: the next one is a base");
+        give_up(written.folder).await;
+        Ok(None)
+    }
+
+    /// Lets every server write all rows.
+    async fn write_base(&self, publication: &mut Publication) -> Result<WrittenCut, Diagnostic> {
+        let written = self.write(publication, CutKind::Base, None).await?;
+        if kind_of(&written.manifest) == Some(CutKind::Base) {
+            return Ok(written);
+        }
+        give_up(written.folder).await;
+        let message = "a server gave changes, and all rows were asked for";
+        Err(Diagnostic::error(Code::E3003, message)
+            .help("run servers and chief of the same release"))
+    }
+
+    /// Lets every server write its part of a cut into a new folder.
     async fn write(
+        &self,
+        publication: &mut Publication,
+        kind: CutKind,
+        snapshots: Option<&[Option<String>]>,
+    ) -> Result<WrittenCut, Diagnostic> {
+        let began = Instant::now();
+        let folder = publication.begin(kind)?;
+        match self.write_parts(&folder, snapshots).await {
+            Ok(manifest) => Ok(WrittenCut {
+                folder,
+                manifest,
+                began,
+            }),
+            Err(problem) => {
+                give_up(folder).await;
+                Err(problem)
+            }
+        }
+    }
+
+    /// Makes a cut visible.
+    async fn commit(
+        &self,
+        mut publication: Publication,
+        cut: WrittenCut,
+    ) -> Result<(Publication, Manifest), Diagnostic> {
+        let WrittenCut {
+            folder,
+            manifest,
+            began,
+        } = cut;
+        let commit = move || {
+            let committed = publication.commit(&folder, &manifest);
+            committed.map(|_| (publication, manifest))
+        };
+        let (publication, manifest) = in_background(commit).await?;
+        self.observe(&manifest, began.elapsed());
+        Ok((publication, manifest))
+    }
+
+    /// Lets every server write its part of a cut. Returns the manifest.
+    async fn write_parts(
         &self,
         folder: &Path,
         snapshots: Option<&[Option<String>]>,

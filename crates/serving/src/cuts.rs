@@ -10,11 +10,14 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use trainyard_checkpoint::{
     Checkpoint, CutKind, Origin, PublishedCut, continues, is_committed, kind_of, published_cuts,
-    snapshot_names,
+    snapshot_names, stands_for,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
 use trainyard_predictor::Predictor;
+
+#[cfg(test)]
+mod tests;
 
 /// Time without a new cut after which a newer checkpoint answers.
 const FRESH_FOR: Duration = Duration::from_secs(30);
@@ -48,6 +51,16 @@ pub(crate) struct Cut {
     snapshots: Vec<Option<String>>,
 }
 
+/// What came of reading a cut.
+enum Read {
+    /// The values of the cut.
+    Values(Cut),
+    /// The cut is a base that stands for the latest cut, whose values are held. Its files were not read.
+    Held,
+    /// The cut is an increment that does not continue the latest cut.
+    Apart,
+}
+
 impl Cuts {
     /// Returns whether a cut has been read lately.
     pub(crate) fn are_fresh(&self) -> bool {
@@ -73,7 +86,7 @@ impl Cuts {
         for (place, cut) in cuts.iter().enumerate() {
             let is_last = place + 1 == cuts.len();
             match self.read(cut, model) {
-                Ok(Some(read)) => {
+                Ok(Read::Values(read)) => {
                     self.number = cut.number;
                     self.is_broken = false;
                     let age = read.written.elapsed().unwrap_or_default();
@@ -81,8 +94,11 @@ impl Cuts {
                     self.latest = Some(read.clone());
                     newest = Some(read);
                 }
-                // An increment that does not continue the latest cut.
-                Ok(None) => {
+                Ok(Read::Held) => {
+                    self.number = cut.number;
+                    self.is_broken = false;
+                }
+                Ok(Read::Apart) => {
                     self.number = cut.number;
                     self.is_broken = true;
                 }
@@ -107,9 +123,15 @@ impl Cuts {
         Ok(newest)
     }
 
-    /// Reads a cut; nothing if it does not continue the latest one.
-    fn read(&self, cut: &PublishedCut, model: &Arc<AnyModel>) -> Result<Option<Cut>, Diagnostic> {
+    /// Reads a cut.
+    fn read(&self, cut: &PublishedCut, model: &Arc<AnyModel>) -> Result<Read, Diagnostic> {
         let began = Instant::now();
+        if cut.kind == CutKind::Base
+            && let Some(latest) = &self.latest
+            && stands_for(&cut.manifest()?, &latest.snapshots)
+        {
+            return Ok(Read::Held);
+        }
         let opened = Checkpoint::open_cut(&cut.path)?;
         let manifest = opened.manifest().clone();
         let predictor = match (kind_of(&manifest), &self.latest) {
@@ -120,9 +142,9 @@ impl Cuts {
             (Some(CutKind::Increment), Some(latest)) if continues(&manifest, &latest.snapshots) => {
                 latest.predictor.after(&opened)?
             }
-            _ => return Ok(None),
+            _ => return Ok(Read::Apart),
         };
-        Ok(Some(Cut {
+        Ok(Read::Values(Cut {
             epoch: manifest.cluster_epoch,
             step: manifest.global_step,
             written: SystemTime::UNIX_EPOCH + Duration::from_secs(manifest.created_unix_secs),
