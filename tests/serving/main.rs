@@ -9,6 +9,7 @@ mod killed_tasks;
 mod load;
 mod published;
 mod security;
+mod several_servers;
 mod versions;
 
 use std::path::Path;
