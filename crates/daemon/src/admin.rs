@@ -80,14 +80,16 @@ pub(crate) async fn serve(
             continue;
         };
         let service = TowerToHyperService::new(routes.clone());
-        pending_handshakes.spawn(async move {
-            let mut server = http1::Builder::new();
-            server
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT);
-            // Errors are ignored: the peer has closed the connection, or hyper has already replied.
-            drop(server.serve_connection(TokioIo::new(stream), service).await);
-        });
+        pending_handshakes
+            .spawn(async move {
+                let mut server = http1::Builder::new();
+                server
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD_TIMEOUT);
+                // Errors are ignored: the peer has closed the connection, or hyper has already replied.
+                drop(server.serve_connection(TokioIo::new(stream), service).await);
+            })
+            .await;
     }
 }
 

@@ -74,37 +74,39 @@ pub(crate) fn accept(
             let security = Arc::clone(&security);
             let permits = Arc::clone(&permits);
             let refusals = Arc::clone(&refusals);
-            pending_handshakes.spawn(async move {
-                let refuse = |error: io::Error| {
-                    counter!("trainyard_connections_refused_total").increment(1);
-                    if let Some(unsaid) = refusals.may() {
-                        tracing::warn!(peer = %address, unsaid, "connection refused: {error}");
+            pending_handshakes
+                .spawn(async move {
+                    let refuse = |error: io::Error| {
+                        counter!("trainyard_connections_refused_total").increment(1);
+                        if let Some(unsaid) = refusals.may() {
+                            tracing::warn!(peer = %address, unsaid, "connection refused: {error}");
+                        }
+                    };
+                    let (stream, peer) = match introduced(&security, stream, first_bytes).await {
+                        Ok(Some(introduced)) => introduced,
+                        Ok(None) => return,
+                        Err(error) => return refuse(error),
+                    };
+                    match permits.try_acquire_owned() {
+                        Ok(permit) => {
+                            let met = ConnectionInfo {
+                                peer,
+                                address: address.to_string().into(),
+                            };
+                            let connection = LimitedConnection {
+                                stream,
+                                preface: PREFACE,
+                                met,
+                                _permit: permit,
+                            };
+                            drop(sender.send(Ok(connection)).await);
+                        }
+                        Err(_) => refuse(io::Error::other(format!(
+                            "{most} connections are open, which is the limit"
+                        ))),
                     }
-                };
-                let (stream, peer) = match introduced(&security, stream, first_bytes).await {
-                    Ok(Some(introduced)) => introduced,
-                    Ok(None) => return,
-                    Err(error) => return refuse(error),
-                };
-                match permits.try_acquire_owned() {
-                    Ok(permit) => {
-                        let met = ConnectionInfo {
-                            peer,
-                            address: address.to_string().into(),
-                        };
-                        let connection = LimitedConnection {
-                            stream,
-                            preface: PREFACE,
-                            met,
-                            _permit: permit,
-                        };
-                        drop(sender.send(Ok(connection)).await);
-                    }
-                    Err(_) => refuse(io::Error::other(format!(
-                        "{most} connections are open, which is the limit"
-                    ))),
-                }
-            });
+                })
+                .await;
         }
     });
     ReceiverStream::new(receiver)

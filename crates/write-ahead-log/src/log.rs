@@ -149,11 +149,13 @@ impl Log {
         Ok(())
     }
 
-    /// Removes the segments before `number`, which are no longer needed.
+    /// Removes the segments before `number`, which are no longer needed. Writes what is queued first: the log goes on from
+    /// segment `number`, so its head must outlive the process before the others go.
     ///
     /// # Errors
-    /// A segment cannot be removed. The log remains usable.
+    /// A segment cannot be removed: the log remains usable. Or the log has failed: no segment is removed.
     pub fn retire(&self, number: u64) -> Result<(), Error> {
+        self.commit(self.end())?;
         loop {
             let retired = {
                 let mut writer = self.writer.lock();

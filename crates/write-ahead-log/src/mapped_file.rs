@@ -19,7 +19,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     pub(crate) path: PathBuf,
-    file: File,
+    /// Lasts without the file descriptor, which is closed: a log may have hundreds of files.
     map: MmapMut,
 }
 
@@ -36,7 +36,6 @@ impl MappedFile {
         match made {
             Ok(map) => Ok(Self {
                 path: path.to_owned(),
-                file,
                 map,
             }),
             Err(error) => {
@@ -56,7 +55,6 @@ impl MappedFile {
         let map = reserve(&file, bytes).and_then(|()| map(&file));
         Ok(Self {
             path: path.to_owned(),
-            file,
             map: map.map_err(Error::io("write", path))?,
         })
     }
@@ -105,7 +103,8 @@ impl MappedFile {
     pub(crate) fn finish(self, bytes: u64) {
         drop(self.map);
         // A file that is too long is read as well.
-        let _ = self.file.set_len(bytes);
+        let file = File::options().write(true).open(&self.path);
+        let _ = file.and_then(|file| file.set_len(bytes));
     }
 }
 

@@ -324,6 +324,24 @@ fn all_bodies(folder: &std::path::Path) -> Vec<Bytes> {
 }
 
 #[test]
+fn segments_are_removed_only_when_the_one_that_goes_on_is_written() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let path = scratch.path().join("ps-0");
+    let log = Log::open(Folder::open(&path).expect("it is free"), None).expect("it opens");
+    log.begin(ORIGIN, [entry(0, 0, b"head")], EarlierSegments::Obsolete);
+    log.commit(log.end()).expect("it is written");
+    let second = log.begin(ORIGIN, [entry(0, 0, b"head again")], EarlierSegments::Kept);
+    log.retire(second).expect("removed");
+    drop(log);
+    let folder = Folder::open(&path).expect("it is free");
+    let segments = folder.segments().expect("readable");
+    let numbers: Vec<u64> = segments.iter().map(|segment| segment.number).collect();
+    assert_eq!(numbers, [second]);
+    let (records, _, _) = read(&std::fs::read(segments[0].path()).expect("readable"));
+    assert_eq!(records[0].body, "head again");
+}
+
+#[test]
 fn a_log_lies_in_shared_memory_as_far_as_there_is_room_and_uses_its_files_again() {
     const FILE: usize = 8 << 20;
     let scratch = tempfile::tempdir().expect("a folder");

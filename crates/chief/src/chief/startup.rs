@@ -130,12 +130,13 @@ async fn open(
     lead.plan.settings = settings(&lead.plan, &run.provenance.input);
     // A server that has recovered from its log may hold values that the others do not have.
     let prepared_epoch = prepared_epoch(&lead.job.model_dir)?;
-    let running = start == Start::OfProcess
-        && servers.iter().all(|server| {
-            matches!(server.store.state, State::Open | State::Draining)
-                && server.store.layout_fingerprint == lead.plan.fingerprint
-                && server.store.prepared_epoch == prepared_epoch
-        });
+    let fingerprint = lead.plan.fingerprint;
+    let holds_values = |server: &ServerStatus| {
+        matches!(server.store.state, State::Open | State::Draining)
+            && server.store.layout_fingerprint == fingerprint
+            && server.store.prepared_epoch == prepared_epoch
+    };
+    let running = start == Start::OfProcess && servers.iter().all(holds_values);
     let changed =
         |server: &ServerStatus| server.settings != 0 && server.settings != lead.plan.settings;
     if running && servers.iter().any(changed) {
@@ -172,6 +173,9 @@ async fn open(
             "taking over a job that is running"
         );
     } else {
+        if start == Start::OfProcess {
+            warn_of_lost_values(servers, holds_values);
+        }
         prepare(lead, run).await?;
     }
     let start = GroupStart {
@@ -235,6 +239,21 @@ async fn open(
         "training is open"
     );
     Ok(())
+}
+
+/// Warns if some servers hold the values of the job and others do not: the steps since the latest checkpoint are repeated.
+fn warn_of_lost_values(servers: &[ServerStatus], holds_values: impl Fn(&ServerStatus) -> bool) {
+    let lost = servers.iter().enumerate();
+    let lost: Vec<String> = lost
+        .filter(|(_, server)| !holds_values(server))
+        .map(|(index, _)| format!("ps:{index}"))
+        .collect();
+    if lost.len() < servers.len() {
+        warn!(
+            lost = lost.join(" "),
+            "parameter servers have lost the values of the job: all go back to the latest checkpoint"
+        );
+    }
 }
 
 /// Returns the manifest of the latest checkpoint that can be read.

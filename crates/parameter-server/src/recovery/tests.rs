@@ -176,11 +176,13 @@ proptest! {
         let journal = open_log(&path);
         let mut worker = Worker::new(&model_dir, update, Some(&journal));
         let work = |worker: &mut Worker<'_>, journal: &LogJournal, acts: &[Act], cuts: &[u8]| {
+            block_on(journal.commit()).expect("it is written");
             for (act, kind) in acts.iter().zip(cuts.iter().cycle()) {
                 worker.act(act);
+                // After a cut the process may die before anything else is written.
+                block_on(journal.commit()).expect("it is written");
                 cut_log(&worker.shard, journal, *kind, &model_dir);
             }
-            block_on(journal.commit()).expect("it is written");
         };
         let place = first.index(acts.len());
         let (before, behind) = acts.split_at(place);
