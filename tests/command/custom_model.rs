@@ -82,3 +82,34 @@ fn the_premade_models_refuse_a_job_of_a_custom_one() {
         "{log}"
     );
 }
+
+trial!(a_key_of_the_programs_own_of_another_type_is_told_with_its_line);
+fn a_key_of_the_programs_own_of_another_type_is_told_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let mlp = Path::new(env!("CARGO_BIN_EXE_custom-mlp"));
+    let text = std::fs::read_to_string(job()).unwrap();
+    let wrong = folder.path().join("job.toml");
+    std::fs::write(&wrong, text.replace("units = 16", "units = \"many\"")).unwrap();
+    let output = Command::new(mlp).arg("check").arg(&wrong).output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(78), "{log}");
+    for part in ["E1002", "job.toml:", "units = \"many\"", "expected usize"] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+}
+
+#[path = "../../crates/trainyard/examples/train-and-evaluate.rs"]
+mod as_a_value;
+
+/// The rest of the example.
+const _: fn() -> std::process::ExitCode = as_a_value::main;
+
+trial!(a_job_is_trained_evaluated_and_predicted_by_calls);
+fn a_job_is_trained_evaluated_and_predicted_by_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let iris = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/iris.toml");
+    let told = as_a_value::run(&iris, &folder.path().to_string_lossy()).unwrap();
+    assert!(told.starts_with("step 300, accuracy 0.9"), "{told}");
+    assert!(told.ends_with(", 30 records"), "{told}");
+    assert!(folder.path().join("eval/metrics.jsonl").is_file());
+}

@@ -59,7 +59,8 @@ impl Known {
             | Takes::Numbers
             | Takes::Text
             | Takes::Texts
-            | Takes::TextTable => drop(self.keys.insert(name.to_owned())),
+            | Takes::TextTable
+            | Takes::AnyTable => drop(self.keys.insert(name.to_owned())),
         }
     }
 

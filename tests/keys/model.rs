@@ -16,6 +16,29 @@ const TRAIN_CUSTOM: How = How {
     },
 };
 
+/// Trains the tutorial's model by hand.
+const TRAIN_MLP: How = How {
+    name: "custom mlp",
+    run: |site| {
+        let job = site.job().to_string_lossy().into_owned();
+        let mlp = env!("CARGO_BIN_EXE_custom-mlp");
+        let ended = trainyard_tests::Program::start(mlp, &["train", &job], &[])
+            .wait(crate::keys::site::LIMIT);
+        site.ran(ended.code, ended.output)
+    },
+};
+
+const MLP: [(&str, &str); 2] = [
+    (
+        "model",
+        "{ kind = \"custom_classifier\", params = { units = 3 } }",
+    ),
+    (
+        "feature",
+        "[{ columns = [\"x\", \"z\"], kind = \"numeric\" }]",
+    ),
+];
+
 const CUSTOM: [(&str, &str); 6] = [
     (
         "model",
@@ -153,6 +176,10 @@ fn of_parts() -> Vec<Row> {
             .by(TRAIN_CUSTOM)
             .over(&CUSTOM)
             .to("{ kind = \"sgd\", learning_rate = 0.5 }"),
+        row("model.params")
+            .by(TRAIN_MLP)
+            .over(&MLP)
+            .to("{ units = 4 }"),
         row("model.defaults").to("\"tensorflow1\""),
         row("model.defaults").to("\"tensorflow2\""),
         row("model.defaults")

@@ -264,7 +264,12 @@ fn outdated(workspace: &str) -> Vec<String> {
         let missing = locked
             .iter()
             .filter(|dependency| dependency.starts_with("trainyard-"))
-            .filter(|dependency| !required.contains_key(dependency.as_str()));
+            .filter(|dependency| !required.contains_key(dependency.as_str()))
+            // Only those of the workspace's own members are locked.
+            .filter(|dependency| {
+                let of_tests = manifest.get("dev-dependencies");
+                folder != workspace || of_tests.is_none_or(|of| of.get(dependency).is_none())
+            });
         offenders.extend(missing.map(|dependency| format!("{name} is locked with {dependency}")));
     }
     offenders

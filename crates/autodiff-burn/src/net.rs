@@ -21,13 +21,13 @@ pub trait BurnNet: Module + Sync + 'static {
     /// The job describes a network that cannot be built.
     fn build(job: &Job, device: &Device) -> Result<Self, Error>;
 
-    /// Returns the features whose values are a row of the input, in that order; the job's by default. They are numeric;
-    /// class numbers among them can go through burn's `Embedding` in the forward pass.
+    /// Returns the features whose values are a row of the input, in that order; the job's by default. A feature with
+    /// `deep = { embedding = 16 }` is a vector of 16 values from a table on the parameter servers.
     fn features(job: &Job) -> Vec<FeatureConfig> {
         job.features.clone()
     }
 
-    /// Computes the logits, `[rows, units]`, of an input of `[rows, features]`. Units are 1 for two classes and for
+    /// Computes the logits, `[rows, units]`, of an input of `[rows, width]`. Units are 1 for two classes and for
     /// regression, else the number of classes.
     fn forward(&self, input: Tensor<2>) -> Tensor<2>;
 

@@ -5,16 +5,21 @@ use std::collections::HashMap;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Gradients as Graph, Tensor, TensorData};
 use trainyard_model::Error;
-use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
-
-/// Optimizer group of every parameter.
-pub(crate) const GROUP: &str = "burn";
+use trainyard_variable::Initializer;
 
 /// The variables of a module's parameters.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parameters {
-    pub(crate) specs: Vec<VariableSpec>,
+    pub(crate) specs: Vec<Spec>,
     places: HashMap<ParamId, usize>,
+}
+
+/// A parameter as a variable.
+#[derive(Debug, Clone)]
+pub(crate) struct Spec {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) initializer: Initializer,
 }
 
 /// One parameter as a walk finds it.
@@ -92,12 +97,10 @@ impl Parameters {
                 }
             };
             out.places.insert(id, out.specs.len());
-            out.specs.push(VariableSpec {
+            out.specs.push(Spec {
                 name,
                 shape,
-                access: Access::Whole,
                 initializer,
-                optimizer_group: GROUP.to_owned(),
             });
         }
         if out.specs.is_empty() {
@@ -109,20 +112,15 @@ impl Parameters {
     }
 
     /// Returns the module with these values for parameters.
-    pub(crate) fn load<M: Module>(&self, module: M, values: &Values) -> M {
+    pub(crate) fn load<M: Module>(&self, module: M, values: &[Vec<f32>]) -> M {
         module.map(&mut Loader {
             places: &self.places,
             values,
         })
     }
 
-    /// Copies the gradients of a module's parameters out; 0 where the loss does not depend on one.
-    pub(crate) fn gradients<M: Module>(&self, module: &M, graph: Graph, out: &mut Gradients) {
-        out.resize_with(self.specs.len(), Vec::new);
-        for (gradient, spec) in out.iter_mut().zip(&self.specs) {
-            gradient.clear();
-            gradient.resize(spec.len(), 0.0);
-        }
+    /// Adds the gradients of a module's parameters to `out`; nothing where the loss does not depend on one.
+    pub(crate) fn gradients<M: Module>(&self, module: &M, graph: &mut Graph, out: &mut [Vec<f32>]) {
         module.visit(&mut Collector {
             places: &self.places,
             graph,
@@ -199,7 +197,7 @@ impl ModuleVisitor for Walker {
 
 struct Loader<'a> {
     places: &'a HashMap<ParamId, usize>,
-    values: &'a Values,
+    values: &'a [Vec<f32>],
 }
 
 impl ModuleMapper for Loader<'_> {
@@ -220,8 +218,8 @@ impl ModuleMapper for Loader<'_> {
 
 struct Collector<'a> {
     places: &'a HashMap<ParamId, usize>,
-    graph: Graph,
-    out: &'a mut Gradients,
+    graph: &'a mut Graph,
+    out: &'a mut [Vec<f32>],
 }
 
 impl ModuleVisitor for Collector<'_> {
@@ -229,7 +227,7 @@ impl ModuleVisitor for Collector<'_> {
         let Some(&place) = self.places.get(&param.id) else {
             return;
         };
-        let Some(gradient) = param.val().grad_remove(&mut self.graph) else {
+        let Some(gradient) = param.val().grad_remove(self.graph) else {
             return;
         };
         // Added, not written: a shared parameter is met once for each layer that uses it.

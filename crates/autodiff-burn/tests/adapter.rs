@@ -15,12 +15,12 @@ use burn::nn::{
 };
 use burn::tensor::activation::tanh;
 use burn::tensor::{Device, Tensor};
-use trainyard_autodiff_burn::{
-    BurnFeatures, BurnModel, BurnNet, Error, FeatureConfig, Initializer, Job,
-};
-use trainyard_input::{Batch, Column, Position};
-use trainyard_model::{Model, Prediction};
-use trainyard_variable::Values;
+use trainyard::{Estimator, train_and_evaluate};
+use trainyard_autodiff_burn::{BurnModel, BurnNet, Error, FeatureConfig, Initializer, Job};
+use trainyard_feature_column::Features;
+use trainyard_input::{Batch, Bytes, Column, Position};
+use trainyard_model::{Example, Model, Prediction};
+use trainyard_variable::{Read, Values};
 
 fn job(kind: &str, more: &str) -> Job {
     let text = format!(
@@ -103,14 +103,18 @@ fn first_values<M: Model>(model: &M, seed: u64) -> Values {
     model.variables().iter().map(fill).collect()
 }
 
-fn example(rows: usize, columns: usize, labels: &[f32]) -> BurnFeatures {
-    BurnFeatures {
-        rows,
-        numbers: (0..rows * columns)
-            .map(|place| (place as f32 * 0.83).sin())
-            .collect(),
+fn example(rows: usize, columns: usize, labels: &[f32]) -> Example {
+    let numbers = (0..rows * columns).map(|place| (place as f32 * 0.83).sin());
+    Example {
+        columns: Features {
+            rows,
+            numbers: numbers.collect(),
+            ids: Vec::new(),
+        },
         labels: Some(labels.to_vec()),
         weights: Some((0..rows).map(|row| 0.5 + row as f32).collect()),
+        groups: None,
+        position: Position::default(),
     }
 }
 
@@ -133,7 +137,8 @@ fn gradients_agree_with_finite_differences() {
             .for_each(|(place, value)| {
                 *value += 0.1 * (place as f32).cos();
             });
-        let (mut gradients, mut scratch) = (Vec::new(), Vec::new());
+        let mut gradients = Vec::new();
+        let mut scratch = Default::default();
         let outcome = model
             .train(&features, &values, &mut gradients, &mut scratch)
             .unwrap();
@@ -224,26 +229,6 @@ fn two_processes_have_the_same_variables_and_first_values() {
     assert_eq!(first, second);
 }
 
-#[test]
-fn a_row_of_the_input_is_in_the_order_of_the_features() {
-    let model = BurnModel::<Small>::from_job(&job("custom_regressor", "")).unwrap();
-    // Feature `x8` is the first one: its column holds 0 and 100.
-    let column = |field: &trainyard_input::Field| {
-        let place = 8.0 - field.name[1..].parse::<f32>().unwrap();
-        Column::floats(vec![place, 100.0 + place])
-    };
-    let columns = model.serving_schema().fields.iter().map(column).collect();
-    let batch = Batch {
-        rows: 2,
-        columns,
-        position: Position::default(),
-    };
-    let features = model.features(&batch).unwrap();
-    let expected: Vec<f32> = (0..9).chain(100..109).map(|value| value as f32).collect();
-    assert_eq!(features.numbers, expected);
-    assert!(features.labels.is_none());
-}
-
 /// A network whose training is random.
 #[derive(Module, Debug)]
 struct Dropping {
@@ -280,7 +265,7 @@ fn dropout_acts_in_training_alone() {
         first_values(&model, 1),
     );
     assert_eq!(values[1], [0.25], "the network's own first value");
-    let predict = || model.predict(&features, &values, &mut Vec::new());
+    let predict = || model.predict(&features, &values, &mut Default::default());
     let predicted = || match &predict().unwrap()[0]["predictions"] {
         Prediction::Floats(values) => values.clone(),
         other => panic!("{other:?}"),
@@ -288,7 +273,7 @@ fn dropout_acts_in_training_alone() {
     assert_eq!(predicted(), predicted());
     let loss = || {
         model
-            .train(&features, &values, &mut Vec::new(), &mut Vec::new())
+            .train(&features, &values, &mut Vec::new(), &mut Default::default())
             .unwrap()
             .loss
     };
@@ -336,5 +321,113 @@ fn logits_that_do_not_fit_the_label_are_told_before_training() {
     let told = BurnModel::<Dropping>::from_job(&job("custom_classifier", "n_classes = 5"))
         .unwrap_err()
         .to_string();
-    assert!(told.contains("[1, 1]") && told.contains("[1, 5]"), "{told}");
+    assert!(told.contains("1 rows of 5 values, returned 1"), "{told}");
+}
+
+#[path = "../examples/click-tower.rs"]
+mod click_tower;
+
+/// The rest of the example.
+const _: fn() -> std::process::ExitCode = click_tower::main;
+
+/// Writes clicks that depend on user, item and price, and returns the example's job over them.
+fn clicks(folder: &Path) -> Job {
+    let taste = |id: usize| ((id * 7919) % 13) as f32 / 6.0 - 1.0;
+    for (name, count, begin) in [("train.csv", 3000, 0), ("eval.csv", 600, 50_000)] {
+        let mut text = "user,item,price,clicked\n".to_owned();
+        for row in begin..begin + count {
+            let user = row * 31 % 61;
+            let item = row * 17 % 43;
+            let price = (row * 13 % 100) as f32 / 100.0;
+            let clicked = i32::from(taste(user) + taste(item) + price > 0.5);
+            text.push_str(&format!("u{user},i{item},{price},{clicked}\n"));
+        }
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let example = include_str!("../examples/click-tower.toml");
+    let text = example.replace("runs/clicks/", &format!("{}/", folder.display()));
+    let model_dir = format!("model_dir={}", folder.join("model").display());
+    Job::parse(Path::new("click-tower.toml"), &text, &[model_dir]).unwrap()
+}
+
+#[test]
+fn a_module_learns_through_embeddings_on_the_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = clicks(folder.path());
+    let model = BurnModel::<click_tower::ClickTower>::from_job(&job).unwrap();
+    let variables = model.variables();
+    let dynamic = variables.iter().filter(|spec| spec.dynamic().is_some());
+    assert_eq!(dynamic.count(), 2, "the tables of user and item");
+    let estimator = Estimator::new(job, BurnModel::<click_tower::ClickTower>::from_job);
+    let report = train_and_evaluate(&estimator).unwrap().unwrap();
+    assert_eq!(report.global_step, 400);
+    assert!(report.eval["auc"] > 0.95, "{:?}", report.eval);
+    let scores = estimator.evaluate().unwrap();
+    assert_eq!(scores["auc"], report.eval["auc"]);
+}
+
+#[test]
+fn the_gradient_of_embedded_rows_agrees_with_finite_differences() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = BurnModel::<click_tower::ClickTower>::from_job(&clicks(folder.path())).unwrap();
+    let column = |field: &trainyard_input::Field| match field.name.as_str() {
+        "user" => texts(&["a", "b", "a"]),
+        "item" => texts(&["i", "j", "k"]),
+        "price" => Column::floats(vec![0.1, 0.9, 0.4]),
+        _ => Column::floats(vec![1.0, 0.0, 1.0]),
+    };
+    let batch = Batch {
+        rows: 3,
+        columns: model.schema().fields.iter().map(column).collect(),
+        position: Position::default(),
+    };
+    let features = model.features(&batch).unwrap();
+    let lengths = model.reads(&features).into_iter().zip(model.variables());
+    let mut values: Values = lengths
+        .map(|(read, spec)| {
+            let length = match read {
+                Read::Whole => spec.len(),
+                Read::Rows(rows) => rows.len() * spec.width(),
+                Read::Ids(ids) => ids.len() * spec.width(),
+                Read::Nothing => 0,
+            };
+            let value = |place: usize| 0.5 * (place as f32 * 1.7 + spec.width() as f32).sin();
+            (0..length).map(value).collect()
+        })
+        .collect();
+    assert_eq!([values[0].len(), values[1].len()], [3 * 8, 2 * 8]);
+    let mut scratch = Default::default();
+    let mut gradients = Vec::new();
+    model
+        .train(&features, &values, &mut gradients, &mut scratch)
+        .unwrap();
+    let mut telling = 0;
+    for table in 0..2 {
+        for place in 0..values[table].len() {
+            let before = values[table][place];
+            let mut loss_at = |value: f32| {
+                values[table][place] = value;
+                let mut unused = Vec::new();
+                model
+                    .train(&features, &values, &mut unused, &mut scratch)
+                    .unwrap()
+                    .loss
+            };
+            let numeric = (loss_at(before + 5e-3) - loss_at(before - 5e-3)) / 1e-2;
+            values[table][place] = before;
+            let given = f64::from(gradients[table][place]);
+            assert!(
+                (numeric - given).abs() < 1e-3,
+                "{table} {place}: {numeric} {given}"
+            );
+            telling += usize::from(given.abs() > 5e-3);
+        }
+    }
+    assert!(telling > 10, "only {telling} gradients tell");
+}
+
+fn texts(cells: &[&str]) -> Column {
+    let mut texts = Bytes::default();
+    cells.iter().for_each(|cell| texts.push(cell.as_bytes()));
+    Column::bytes(texts)
 }

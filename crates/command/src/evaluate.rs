@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use trainyard_checkpoint::Origin;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_evaluator::{evaluate as score, warn_of_one_class};
-use trainyard_model::{Build, Part, Shard, input_options};
+use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
 use trainyard_predictor::Parameters;
-use trainyard_run_config::EvaluationConfig;
+use trainyard_run_config::{EvaluationConfig, Job};
 
 use crate::arguments::{Format, JobArguments, Source};
 use crate::output::{Sink, table};
@@ -37,22 +38,7 @@ pub(crate) fn evaluate(arguments: &Evaluate, build: Build) -> Result<(), Vec<Dia
     let work = || {
         let model = build(&job)?;
         let origin = origin(&job, arguments.step, &arguments.source)?;
-        warn_of_other_job(&job, origin.job(), &OF_SCORES);
-        let parameters = Parameters::read(&origin, &*model)?;
-        let score = |part: Part, steps: Option<u64>| {
-            let input = input_options(&job, part, Shard::WHOLE, None)?;
-            score(&*model, &parameters, input, steps, || {})
-        };
-        let mut scores = score(Part::Eval, job.eval.steps)?;
-        warn_of_one_class(&scores);
-        for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
-            let further = score(Part::Evaluation(place), *steps)?;
-            scores.extend(
-                further
-                    .into_iter()
-                    .map(|(metric, value)| (format!("{name}/{metric}"), value)),
-            );
-        }
+        let scores = scores(&job, &*model, &origin)?;
         let at = match (origin.global_step(), &arguments.source.from) {
             (Some(step), Some(from)) => format!("at step {step}, of {}", from.display()),
             (Some(step), None) => format!("at step {step}"),
@@ -70,4 +56,25 @@ pub(crate) fn evaluate(arguments: &Evaluate, build: Build) -> Result<(), Vec<Dia
         out.finish()
     };
     work().map_err(|problem| vec![problem])
+}
+
+/// Evaluates values on the job's evaluation inputs.
+pub(crate) fn scores(job: &Job, model: &AnyModel, origin: &Origin) -> Result<Scores, Diagnostic> {
+    warn_of_other_job(job, origin.job(), &OF_SCORES);
+    let parameters = Parameters::read(origin, model)?;
+    let score = |part: Part, steps: Option<u64>| {
+        let input = input_options(job, part, Shard::WHOLE, None)?;
+        score(model, &parameters, input, steps, || {})
+    };
+    let mut scores = score(Part::Eval, job.eval.steps)?;
+    warn_of_one_class(&scores);
+    for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
+        let further = score(Part::Evaluation(place), *steps)?;
+        scores.extend(
+            further
+                .into_iter()
+                .map(|(metric, value)| (format!("{name}/{metric}"), value)),
+        );
+    }
+    Ok(scores)
 }

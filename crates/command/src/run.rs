@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use tracing::info;
 use trainyard_cluster_spec::Role;
 use trainyard_daemon::{Arguments, Context, finish, start_logging, supervise};
+use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Build;
 
 use crate::arguments::JobArguments;
@@ -63,20 +64,23 @@ pub(crate) fn run(run: &Run, build: Build) -> u8 {
         RoleName::Ps => Role::Ps,
         RoleName::Evaluator => Role::Evaluator,
     });
-    let outcome = Context::from_arguments(role, arguments).and_then(|context| {
-        let supervised = supervise(context, async move |context, stop| {
-            match context.task.role {
-                Role::Chief => trainyard_chief::run(context, build, stop).await,
-                Role::Worker => trainyard_worker::run(context, build, stop).await,
-                Role::Ps => trainyard_ps::run(context, stop).await,
-                Role::Evaluator => {
-                    trainyard_evaluator::run(trainyard_evaluator::Config::of(&context), build, stop)
-                        .await
-                        .map(drop)
-                }
-            }
-        });
-        supervised.map_err(|problem| vec![problem])
-    });
+    let outcome = Context::from_arguments(role, arguments)
+        .and_then(|context| run_task(context, build).map_err(|problem| vec![problem]));
     finish(outcome, arguments.log_format)
+}
+
+/// Runs the task of a context to its end.
+pub(crate) fn run_task(context: Context, build: Build) -> Result<(), Diagnostic> {
+    supervise(context, async move |context, stop| {
+        match context.task.role {
+            Role::Chief => trainyard_chief::run(context, build, stop).await,
+            Role::Worker => trainyard_worker::run(context, build, stop).await,
+            Role::Ps => trainyard_ps::run(context, stop).await,
+            Role::Evaluator => {
+                trainyard_evaluator::run(trainyard_evaluator::Config::of(&context), build, stop)
+                    .await
+                    .map(drop)
+            }
+        }
+    })
 }

@@ -1,6 +1,6 @@
 //! `trainyard train`: chief, parameter store and evaluator in one process, without sockets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,8 +54,51 @@ pub(crate) fn train(arguments: &Train, build: Build, show: Show) -> Result<(), V
         job.input.eval = None;
     }
     report_at_start(&job, arguments.job.log_format);
-    let replicas = replicas(&mut job);
     let mut context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);
+    context.serves_admin = arguments.admin_listen.is_some();
+    context.admin_listen.clone_from(&arguments.admin_listen);
+    let model_dir = context.job.model_dir.clone();
+    let trained = in_one_process(context, build, show).map_err(|problem| vec![problem])?;
+    print(&trained.text(&model_dir)).map_err(|problem| vec![problem])
+}
+
+/// The end of a job in one process.
+pub(crate) struct Trained {
+    ending: Ending,
+    pub(crate) report: Report,
+    /// Steps that were evaluated.
+    evaluated: Vec<u64>,
+}
+
+impl Trained {
+    fn text(&self, model_dir: &Path) -> String {
+        let verb = if self.ending == Ending::Done {
+            "trained to"
+        } else {
+            "stopped at"
+        };
+        let mut text = result_line(verb, &self.report);
+        if !self.report.eval.is_empty() {
+            text.push_str(&format!(
+                "evaluation at step {}:\n{}",
+                self.evaluated.last().unwrap_or(&0),
+                table(&self.report.eval)
+            ));
+        }
+        text.push_str(&format!("model: {}\n", model_dir.display()));
+        text
+    }
+}
+
+/// Trains, evaluates and exports the job of a context that is alone, in this process.
+pub(crate) fn in_one_process(
+    mut context: Context,
+    build: Build,
+    show: Show,
+) -> Result<Trained, Diagnostic> {
+    let mut job = Job::clone(&context.job);
+    let replicas = replicas(&mut job);
+    context.job = Arc::new(job);
     let mut cluster = ClusterSpec::clone(&context.cluster);
     let others = (1..replicas).map(|index| Task {
         role: Role::Worker,
@@ -65,12 +108,12 @@ pub(crate) fn train(arguments: &Train, build: Build, show: Show) -> Result<(), V
         .tasks
         .extend(others.map(|task| (task, "this process".to_owned())));
     context.cluster = Arc::new(cluster);
-    context.serves_admin = arguments.admin_listen.is_some();
-    context.admin_listen.clone_from(&arguments.admin_listen);
-    supervise(context, async move |context, stop| {
-        alone(context, build, show, stop).await
-    })
-    .map_err(|problem| vec![problem])
+    let mut trained = None;
+    supervise(context, async |context, stop| {
+        trained = Some(alone(context, build, show, stop).await?);
+        Ok(())
+    })?;
+    trained.ok_or_else(|| Diagnostic::error(Code::E9001, "training has ended without a result"))
 }
 
 /// Returns the number of replicas that train, and divides the cores among them.
@@ -93,7 +136,7 @@ async fn alone(
     build: Build,
     show: Show,
     stop: CancellationToken,
-) -> Result<(), Diagnostic> {
+) -> Result<Trained, Diagnostic> {
     let job = Arc::clone(&context.job);
     if job.strategy.kind == StrategyKind::Hybrid {
         let message = "strategy `hybrid` needs parameter servers, this is one process";
@@ -173,21 +216,11 @@ async fn alone(
     if let Some(path) = &context.report {
         report.write(path)?;
     }
-    let verb = if ending == Ending::Done {
-        "trained to"
-    } else {
-        "stopped at"
-    };
-    let mut text = result_line(verb, &report);
-    if !report.eval.is_empty() {
-        text.push_str(&format!(
-            "evaluation at step {}:\n{}",
-            evaluation.steps.last().unwrap_or(&0),
-            table(&report.eval)
-        ));
-    }
-    text.push_str(&format!("model: {}\n", job.model_dir.display()));
-    print(&text)
+    Ok(Trained {
+        ending,
+        report,
+        evaluated: evaluation.steps,
+    })
 }
 
 /// Returns whether this process runs the whole job: without `TF_CONFIG`, without a cluster in it, or with a chief as

@@ -85,11 +85,29 @@ impl Context {
         arguments: &Arguments,
         tf_config: Option<&str>,
     ) -> Result<Self, Vec<Diagnostic>> {
+        let job = Job::load(&arguments.job, &arguments.set);
+        Self::of(job, role, arguments, tf_config)
+    }
+
+    /// Reads the cluster from flags or `TF_CONFIG`, for a job that a program has read or changed itself. The arguments
+    /// for the job are not used.
+    ///
+    /// # Errors
+    /// As [`Context::from_arguments`].
+    pub fn of_job(job: Job, arguments: &Arguments) -> Result<Self, Vec<Diagnostic>> {
+        let tf_config = std::env::var(TF_CONFIG).ok();
+        Self::of(Ok(job), None, arguments, tf_config.as_deref())
+    }
+
+    fn of(
+        job: Result<Job, Vec<Diagnostic>>,
+        role: Option<Role>,
+        arguments: &Arguments,
+        tf_config: Option<&str>,
+    ) -> Result<Self, Vec<Diagnostic>> {
         let mut problems = Vec::new();
         let mut keep = |found: Vec<Diagnostic>| problems.extend(found);
-        let job = Job::load(&arguments.job, &arguments.set)
-            .map_err(&mut keep)
-            .ok();
+        let job = job.map_err(&mut keep).ok();
         let place = match (&arguments.cluster, tf_config) {
             (Some(path), _) => ClusterSpec::load(path)
                 .and_then(|cluster| {

@@ -48,6 +48,8 @@ pub enum Takes {
     Table(Vec<Key>),
     /// A table of texts, whose keys the user chooses.
     TextTable,
+    /// A table of any values, whose keys the user chooses.
+    AnyTable,
     /// Tables with these keys.
     Tables(Vec<Key>),
     /// A table whose keys depend on its kind.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use trainyard_feature_column::{FeatureColumns, Features, fingerprint64};
-use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
+use trainyard_feature_column::{FeatureColumns, Features};
+use trainyard_input::{Batch, Position, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{Defaults, Family, Job, ModelConfig, OptimizerSection};
 use trainyard_tensor::{join, multiply, multiply_rows};
@@ -15,6 +15,7 @@ use trainyard_variable::{
 use crate::cross_layer::{self, CrossLayers};
 use crate::factorization::Factorization;
 use crate::onnx_limits::check_exporters;
+use crate::records::{Example, Records};
 use crate::tower::{self, Tower};
 use crate::{
     Error, Head, HeadMetrics, HookedGradients, InputLayer, LinearModel, Model, Outcome, Prediction,
@@ -31,12 +32,7 @@ const INPUT_SCOPE: &str = "dnn/input_from_feature_columns/input_layer";
 /// A premade estimator as a job describes it: baseline, linear, DNN, combined, factorization machine, DeepFM or DCN.
 #[derive(Debug, Clone)]
 pub struct Canned {
-    pub(crate) columns: FeatureColumns,
-    schema: Schema,
-    pub(crate) serving_schema: Schema,
-    label_field: usize,
-    weight_field: Option<usize>,
-    group_field: Option<usize>,
+    pub(crate) records: Records,
     seed: u64,
     pub(crate) variables: Vec<VariableSpec>,
     optimizers: BTreeMap<String, OptimizerConfig>,
@@ -55,21 +51,6 @@ pub(crate) struct Deep {
     pub(crate) factorization: Option<Factorization>,
     pub(crate) cross: Option<CrossLayers>,
     pub(crate) tower: Option<Tower>,
-}
-
-/// A batch of features, prepared for a premade estimator.
-#[derive(Debug, Clone)]
-pub struct Example {
-    /// Numbers and ids.
-    pub columns: Features,
-    /// Labels, if the batch has them.
-    pub labels: Option<Vec<f32>>,
-    /// Weights, if the job names a weight column.
-    pub weights: Option<Vec<f32>>,
-    /// Group of each example, for the group AUC.
-    pub groups: Option<Vec<u64>>,
-    /// Position of the batch, which seeds dropout.
-    pub position: Position,
 }
 
 /// Buffers of a step.
@@ -96,22 +77,14 @@ impl Canned {
         }
         let model = &job.model;
         let head = Head::new(&job.model, &job.input.label);
-        let mut serving_schema = Schema::default();
-        let columns = FeatureColumns::new(&job.features, &mut serving_schema);
-        check_exporters(job, &columns)?;
-        let mut schema = serving_schema.clone();
-        let label_field = head.want(&mut schema);
-        let want =
-            |column: &String, kind: FieldKind, schema: &mut Schema| schema.want(column, kind);
-        let weight = job.input.weight_column.as_ref();
-        let weight_field = weight.map(|column| want(column, FieldKind::FLOAT, &mut schema));
-        let group = job.eval.group_auc_column.as_ref();
-        let group_field = group.map(|column| want(column, FieldKind::BYTES, &mut schema));
+        let records = Records::new(job, &job.features, &head);
+        let columns = &records.columns;
+        check_exporters(job, columns)?;
         let mut variables = Vec::new();
         let mut optimizers = BTreeMap::new();
         let linear = linear(
             model,
-            &columns,
+            columns,
             head.units(),
             &mut variables,
             &mut optimizers,
@@ -119,7 +92,7 @@ impl Canned {
         let deep = if model.kind.has_deep() {
             Some(deep(
                 model,
-                &columns,
+                columns,
                 &head,
                 &mut variables,
                 &mut optimizers,
@@ -156,12 +129,7 @@ impl Canned {
         let description =
             json!({"model": model, "features": job.features, "label": job.input.label});
         Ok(Self {
-            columns,
-            schema,
-            serving_schema,
-            label_field,
-            weight_field,
-            group_field,
+            records,
             seed: job.run.seed,
             variables,
             optimizers,
@@ -175,7 +143,7 @@ impl Canned {
 
     /// Returns the feature columns.
     pub fn columns(&self) -> &FeatureColumns {
-        &self.columns
+        &self.records.columns
     }
 
     /// Computes the logits, `rows x units`, into the scratch. Training passes `gradients`.
@@ -435,47 +403,15 @@ impl Model for Canned {
     }
 
     fn schema(&self) -> &Schema {
-        &self.schema
+        &self.records.schema
     }
 
     fn serving_schema(&self) -> &Schema {
-        &self.serving_schema
+        &self.records.serving_schema
     }
 
     fn features(&self, batch: &Batch) -> Result<Example, Error> {
-        let labelled = batch.columns.len() == self.schema.fields.len()
-            && batch.columns.len() > self.label_field;
-        let labels = labelled
-            .then(|| self.head.labels(batch, self.label_field))
-            .transpose()?;
-        let weights = match self
-            .weight_field
-            .filter(|_| labelled)
-            .map(|field| &batch.columns[field].cells)
-        {
-            Some(Cells::Float(weights)) => Some(weights.clone()),
-            _ => None,
-        };
-        let groups = match self
-            .group_field
-            .filter(|_| labelled)
-            .map(|field| &batch.columns[field].cells)
-        {
-            Some(Cells::Bytes(texts)) => Some(
-                (0..texts.len())
-                    .map(|row| fingerprint64(texts.get(row)))
-                    .collect(),
-            ),
-            _ => None,
-        };
-        let columns = self.columns.transform(batch)?;
-        Ok(Example {
-            columns,
-            labels,
-            weights,
-            groups,
-            position: batch.position,
-        })
+        self.records.read(batch, &self.head)
     }
 
     fn reads(&self, features: &Example) -> Reads {

@@ -1,6 +1,7 @@
 //! Errors of models.
 
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_run_config::ParamError;
 
 /// Reasons for which a batch cannot be used, or a model cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -8,6 +9,9 @@ pub enum Error {
     /// The job describes a model that cannot be built.
     #[error("the model cannot be built: {0}")]
     Invalid(String),
+    /// A key of `[model.params]` is missing, or of another type than the model reads.
+    #[error(transparent)]
+    Param(#[from] ParamError),
     /// A value of a batch cannot be used.
     #[error("column `{column}`: {message}")]
     Value {
@@ -101,6 +105,7 @@ impl From<Error> for Diagnostic {
         let text = error.to_string();
         match error {
             Error::Invalid(_) => Self::error(Code::E1006, text).help("correct the job file"),
+            Error::Param(error) => error.into(),
             Error::Value { .. } => {
                 Self::error(Code::E4004, text).help("correct the data, or the feature or label of the job")
             }

@@ -1,14 +1,15 @@
 //! The input layer: numbers, indicators and embeddings side by side, one row per example
 //! (`tf.compat.v1.feature_column.input_layer`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use trainyard_feature_column::{FeatureColumns, Features};
-use trainyard_run_config::{Combiner, Deep};
+use trainyard_run_config::{Combiner, Deep, FeatureConfig};
 use trainyard_tensor::{VectorColumns, for_rows, gather, join, scatter_add, threads};
 use trainyard_variable::{FROZEN, Gradients, Initializer, Reads, Values, VariableSpec};
 
+use crate::VariableScope;
 use crate::table::{self, access};
 
 /// Rows that are filled piece by piece before the next rows. They are few enough to stay in the first-level cache.
@@ -82,6 +83,94 @@ struct OutputGradient<'a> {
     delta: &'a [f32],
 }
 
+/// A piece, and its names.
+struct NamedPiece {
+    /// Name of the feature.
+    feature: String,
+    /// TensorFlow's name of the column.
+    column: String,
+    piece: Piece,
+    /// Values in a row.
+    size: usize,
+}
+
+/// Returns the pieces of the columns, and adds their tables to `variables`.
+fn pieces(
+    columns: &FeatureColumns,
+    scope: VariableScope<'_>,
+    variables: &mut Vec<VariableSpec>,
+) -> Vec<NamedPiece> {
+    let VariableScope {
+        name: scope,
+        optimizer_group,
+    } = scope;
+    let mut named = Vec::new();
+
+    for column in columns.numeric.iter().filter(|column| column.deep) {
+        named.push(NamedPiece {
+            feature: column.name.clone(),
+            column: column.name.clone(),
+            piece: Piece::Numbers(column.begin, column.width),
+            size: column.width,
+        });
+    }
+    for (place, column) in columns.categorical.iter().enumerate() {
+        match &column.deep {
+            Some(deep @ Deep::Embedding(embedding)) => {
+                let own = format!("{}_embedding", column.name);
+                let shared = embedding.table.as_ref();
+                let table = shared.unwrap_or(&own);
+                let name = format!("{scope}/{table}/embedding_weights");
+                let dimension = embedding.dimension;
+                let group = if embedding.trainable {
+                    optimizer_group
+                } else {
+                    FROZEN
+                };
+                let have = variables.iter().position(|variable| variable.name == name);
+                let variable = have.unwrap_or_else(|| {
+                    variables.push(VariableSpec {
+                        name,
+                        shape: vec![column.buckets as usize, dimension],
+                        access: access(column),
+                        initializer: Initializer::TruncatedNormal {
+                            stddev: 1.0 / (dimension as f32).sqrt(),
+                        },
+                        optimizer_group: group.to_owned(),
+                    });
+                    variables.len() - 1
+                });
+                let lookup = Lookup {
+                    feature: place,
+                    ids: columns.embedding_ids(place),
+                    variable,
+                    dimension,
+                    combiner: embedding.combiner,
+                    max_norm: embedding.max_norm,
+                    trainable: embedding.trainable,
+                };
+                named.push(NamedPiece {
+                    feature: column.name.clone(),
+                    column: deep.column_name(&column.name),
+                    piece: Piece::Embedding(lookup),
+                    size: dimension,
+                });
+            }
+            Some(deep) => {
+                // A bucketized column is dense by itself. All other columns need an indicator around them.
+                named.push(NamedPiece {
+                    feature: column.name.clone(),
+                    column: deep.column_name(&column.name),
+                    piece: Piece::Indicator(place, column.buckets as usize),
+                    size: column.buckets as usize,
+                });
+            }
+            None => {}
+        }
+    }
+    named
+}
+
 impl InputLayer {
     /// Makes the layer, and adds its tables to `variables`. The tables are named
     /// `<scope>/<column>_embedding/embedding_weights` as in TensorFlow, and updated by `optimizer_group`. Vectors start
@@ -92,70 +181,36 @@ impl InputLayer {
         optimizer_group: &str,
         variables: &mut Vec<VariableSpec>,
     ) -> Self {
-        let mut named: Vec<(String, Piece, usize)> = Vec::new();
-        for column in columns.numeric.iter().filter(|column| column.deep) {
-            named.push((
-                column.name.clone(),
-                Piece::Numbers(column.begin, column.width),
-                column.width,
-            ));
-        }
-        for (place, column) in columns.categorical.iter().enumerate() {
-            match &column.deep {
-                Some(deep @ Deep::Embedding(embedding)) => {
-                    let own = format!("{}_embedding", column.name);
-                    let shared = embedding.table.as_ref();
-                    let table = shared.unwrap_or(&own);
-                    let name = format!("{scope}/{table}/embedding_weights");
-                    let dimension = embedding.dimension;
-                    let group = if embedding.trainable {
-                        optimizer_group
-                    } else {
-                        FROZEN
-                    };
-                    let have = variables.iter().position(|variable| variable.name == name);
-                    let variable = have.unwrap_or_else(|| {
-                        variables.push(VariableSpec {
-                            name,
-                            shape: vec![column.buckets as usize, dimension],
-                            access: access(column),
-                            initializer: Initializer::TruncatedNormal {
-                                stddev: 1.0 / (dimension as f32).sqrt(),
-                            },
-                            optimizer_group: group.to_owned(),
-                        });
-                        variables.len() - 1
-                    });
-                    let lookup = Lookup {
-                        feature: place,
-                        ids: columns.embedding_ids(place),
-                        variable,
-                        dimension,
-                        combiner: embedding.combiner,
-                        max_norm: embedding.max_norm,
-                        trainable: embedding.trainable,
-                    };
-                    named.push((
-                        deep.column_name(&column.name),
-                        Piece::Embedding(lookup),
-                        dimension,
-                    ));
-                }
-                Some(deep) => {
-                    // A bucketized column is dense by itself. All other columns need an indicator around them.
-                    named.push((
-                        deep.column_name(&column.name),
-                        Piece::Indicator(place, column.buckets as usize),
-                        column.buckets as usize,
-                    ));
-                }
-                None => {}
-            }
-        }
-        named.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        let scope = VariableScope {
+            name: scope,
+            optimizer_group,
+        };
+        let mut pieces = pieces(columns, scope, variables);
+        pieces.sort_by(|a, b| a.column.cmp(&b.column));
+        Self::of(pieces)
+    }
+
+    /// As [`InputLayer::new`], with the pieces of a row in the order of `features`.
+    pub(crate) fn in_order(
+        columns: &FeatureColumns,
+        features: &[FeatureConfig],
+        scope: VariableScope<'_>,
+        variables: &mut Vec<VariableSpec>,
+    ) -> Self {
+        let ranks: HashMap<&str, usize> = features
+            .iter()
+            .enumerate()
+            .map(|(rank, feature)| (feature.name.as_str(), rank))
+            .collect();
+        let mut pieces = pieces(columns, scope, variables);
+        pieces.sort_by_key(|piece| ranks.get(piece.feature.as_str()).copied());
+        Self::of(pieces)
+    }
+
+    fn of(named: Vec<NamedPiece>) -> Self {
         let mut pieces = Vec::new();
         let mut width = 0;
-        for (_, piece, size) in named {
+        for NamedPiece { piece, size, .. } in named {
             pieces.push((width, piece));
             width += size;
         }

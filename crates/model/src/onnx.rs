@@ -108,9 +108,9 @@ struct Builder<'a> {
 /// # Errors
 /// ONNX cannot express a feature, a variable has another number of values, or the graph is too large for one file.
 fn model(canned: &Canned, values: &Values, hashed: HashedColumns) -> Result<OnnxModel, Error> {
-    refuse_dynamic(&canned.columns, None)?;
+    refuse_dynamic(&canned.records.columns, None)?;
     if hashed == HashedColumns::Refuse {
-        refuse(&canned.columns, None)?;
+        refuse(&canned.records.columns, None)?;
     }
     for (place, spec) in canned.variables.iter().enumerate() {
         let wanted = spec.len();

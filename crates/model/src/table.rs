@@ -50,10 +50,14 @@ pub(crate) fn check_rules(
             _ => ("the optimizer", "use another"),
         };
         let name = &spec.name;
-        let group = &spec.optimizer_group;
+        let section = match spec.optimizer_group.as_str() {
+            part @ ("linear" | "dnn") => format!("{part}_optimizer"),
+            // Custom models have one optimizer.
+            _ => "optimizer".to_owned(),
+        };
         return Err(Error::Invalid(format!(
             "{kind} moves all rows at each step, which the dynamic table `{name}` cannot take: {remedy} in \
-             [model.{group}_optimizer]"
+             [model.{section}]"
         )));
     }
     Ok(())

@@ -22,6 +22,7 @@ class Net(tn.Model):
         self.history = tn.Embedding("history", 3, table="item_id", separator="|")
         self.weights = tn.Variable("weights", [10, 1])
         self.bias = tn.Variable("bias", [1])
+        self.threshold: float = params.get("threshold", 0.0)
         super().__init__([self.user, self.item, self.history], [self.weights, self.bias])
 
     def inputs(self, batch: tn.Batch, values: tn.Values) -> Array:
@@ -46,7 +47,7 @@ class Net(tn.Model):
 
     def metrics(self, logits: Array, labels: Array) -> Mapping[str, metrics.Metric]:
         """Returns a metric of its own."""
-        return {"own_accuracy": metrics.accuracy(labels, logits > 0)}
+        return {"own_accuracy": metrics.accuracy(labels, logits > self.threshold)}
 
 
 if __name__ == "__main__":

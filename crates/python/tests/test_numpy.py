@@ -80,3 +80,14 @@ def test_a_model_by_hand_trains_and_reports_its_own_metric(command: list[str], f
     rows = dict(line.split() for line in ended.stdout.splitlines() if line.startswith("  "))
     assert float(rows["auc"]) > 0.9
     assert float(rows["own_accuracy"]) == pytest.approx(float(rows["accuracy"]), abs=1e-5)
+
+
+def test_keys_of_ones_own_reach_the_model(folder: Path) -> None:
+    job = clicks.write(folder)
+    job["model"]["params"] = {"threshold": 1000.0}
+    Path("job.toml").write_text(toml.dumps(job))
+    ended = ran(sys.executable, linear_by_hand.__file__, "train", "job.toml", folder=folder)
+    assert ended.returncode == 0, ended.stderr
+    rows = dict(line.split() for line in ended.stdout.splitlines() if line.startswith("  "))
+    # No logit reaches the threshold, so that all rows count as negative.
+    assert float(rows["own_accuracy"]) == pytest.approx(1 - float(rows["label/mean"]), abs=1e-5)

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::Combiner;
+use crate::{Combiner, Params};
 
 /// Parts of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -364,6 +364,9 @@ pub struct ModelConfig {
     /// Optimizer of a custom model, if its job names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<OptimizerSection>,
+    /// Keys of a custom model's own.
+    #[serde(skip_serializing_if = "Params::is_empty")]
+    pub params: Params,
 }
 
 /// An optimizer as written: valid keys of a valid kind, without defaults.

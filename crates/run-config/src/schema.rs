@@ -172,6 +172,7 @@ impl Definitions {
             Takes::TextTable => {
                 json!({ "type": "object", "additionalProperties": { "type": "string" } })
             }
+            Takes::AnyTable => json!({ "type": "object" }),
             Takes::Tables(keys) => json!({ "type": "array", "items": self.table(keys) }),
             Takes::TableByKind(kinds) => self.by_kind(kinds),
             Takes::TablesByKind(kinds) => json!({ "type": "array", "items": self.by_kind(kinds) }),

@@ -11,16 +11,20 @@
 //! }
 //! ```
 
-pub use trainyard_command::{main_with, main_with_onnx};
-pub use trainyard_daemon::{ALLOCATOR, Allocator};
+pub use trainyard_chief::Report;
+pub use trainyard_command::{Estimator, main_with, main_with_onnx, train_and_evaluate};
+pub use trainyard_daemon::{ALLOCATOR, Allocator, LogFormat, report};
+pub use trainyard_diagnostic::Diagnostic;
 pub use trainyard_feature_column::{FeatureColumns, Features};
 pub use trainyard_input::{Batch, Column, FieldKind, Fraction, Schema};
 pub use trainyard_model::{
-    AppliedStep, Callbacks, Canned, Error, ExportOnnx, GraphRow, HashedColumns, Head, HeadMetrics,
-    Model, OnnxModel, Outcome, Prediction, Scores, custom_optimizer,
+    AppliedStep, Callbacks, Canned, Dense, Error, ExportOnnx, GraphRow, HashedColumns, Head,
+    HeadMetrics, Mode, Model, Network, NetworkBuilder, NetworkModel, OnnxModel, Outcome, Pass,
+    Prediction, Scores, custom_optimizer,
 };
 pub use trainyard_optimizer::OptimizerConfig;
-pub use trainyard_run_config::{FeatureConfig, Job};
+pub use trainyard_predictor::Predicted;
+pub use trainyard_run_config::{FeatureConfig, Job, ParamError, Params};
 /// Arithmetic on `f32` matrices, as in the premade models.
 pub use trainyard_tensor as tensor;
 pub use trainyard_variable::{Access, Gradients, Initializer, Read, Reads, Values, VariableSpec};

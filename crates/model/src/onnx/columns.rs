@@ -19,7 +19,7 @@ impl Builder<'_> {
         if let Some(have) = self.numbers.get(&feature) {
             return have.clone();
         }
-        let column = &self.canned.columns.numeric[feature];
+        let column = &self.canned.records.columns.numeric[feature];
         let scope = format!("columns/{}", column.name);
         let out = self.normalized(
             &scope,
@@ -200,7 +200,7 @@ impl Builder<'_> {
             return have.clone();
         }
         let canned = self.canned;
-        let column = &canned.columns.categorical[feature];
+        let column = &canned.records.columns.categorical[feature];
         let scope = format!("columns/{}", column.name);
         let field = column
             .field()

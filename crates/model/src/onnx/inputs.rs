@@ -98,7 +98,7 @@ impl Inputs {
             taken: head::OUTPUTS.map(str::to_owned).into(),
             ..Self::default()
         };
-        let columns = &canned.columns;
+        let columns = &canned.records.columns;
         let numeric = columns
             .numeric
             .iter()
@@ -119,7 +119,7 @@ impl Inputs {
             }
             fields.extend(column.weights_field());
         }
-        let schema = &canned.serving_schema.fields;
+        let schema = &canned.records.serving_schema.fields;
         for &field in &fields {
             let twice = fields
                 .iter()

@@ -75,12 +75,15 @@ impl Builder<'_> {
                 Piece::Numbers(begin, _) => self.numbers_at(*begin),
                 Piece::Indicator(feature, _) => {
                     let bag = self.bag(*feature);
-                    self.indicator(&bag, self.canned.columns.categorical[*feature].buckets)
+                    self.indicator(
+                        &bag,
+                        self.canned.records.columns.categorical[*feature].buckets,
+                    )
                 }
                 Piece::Embedding(lookup) => {
                     let bag = self.bag(lookup.feature);
                     let table = self.table(lookup.variable, Some(lookup));
-                    let name = &self.canned.columns.categorical[lookup.feature].name;
+                    let name = &self.canned.records.columns.categorical[lookup.feature].name;
                     let scope = format!("dnn/input_from_feature_columns/{name}");
                     let value = self.embedded(&scope, &bag, lookup.combiner, &table);
                     embeddings.push(value.clone());
@@ -114,7 +117,7 @@ impl Builder<'_> {
 
     /// Returns the numbers of the feature whose first column in a row this is.
     fn numbers_at(&mut self, begin: usize) -> Name {
-        let columns = &self.canned.columns.numeric;
+        let columns = &self.canned.records.columns.numeric;
         let feature = columns.iter().position(|column| column.begin == begin);
         self.numbers(feature.expect("numbers belong to a feature"))
     }

@@ -12,9 +12,9 @@ use crate::{Canned, Error};
 /// Returns the rows of a batch: a list of values for each input of the graph and, under `<feature>/ids`, the ids of
 /// each categorical feature that is not an input.
 pub(super) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Error> {
-    refuse_dynamic(&canned.columns, None)?;
+    refuse_dynamic(&canned.records.columns, None)?;
     let inputs = Inputs::new(canned);
-    let features = canned.columns.transform(batch)?;
+    let features = canned.records.columns.transform(batch)?;
     let row = |row: usize| {
         let mut out = GraphRow::new();
         for (field, input) in &inputs.fields {
@@ -27,7 +27,7 @@ pub(super) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Erro
             let mut found = ids(canned, &features, *feature, row);
             // A missing value keeps its position beside its weight.
             if found.is_empty()
-                && canned.columns.categorical[*feature]
+                && canned.records.columns.categorical[*feature]
                     .weights_field()
                     .is_some()
             {
@@ -35,7 +35,7 @@ pub(super) fn rows(canned: &Canned, batch: &Batch) -> Result<Vec<GraphRow>, Erro
             }
             out.insert(inputs.list[*input].port.name.clone(), json!(found));
         }
-        for (feature, column) in canned.columns.categorical.iter().enumerate() {
+        for (feature, column) in canned.records.columns.categorical.iter().enumerate() {
             let used = column.wide || column.deep.is_some();
             if used && reason(&column.config.kind).is_none() {
                 let key = format!("{}/ids", column.name);
@@ -78,7 +78,7 @@ fn ids(canned: &Canned, features: &Features, feature: usize, row: usize) -> Vec<
     // also wide.
     let own = &features.ids[feature];
     let ids = if own.offsets.is_empty() {
-        &features.ids[canned.columns.embedding_ids(feature)]
+        &features.ids[canned.records.columns.embedding_ids(feature)]
     } else {
         own
     };

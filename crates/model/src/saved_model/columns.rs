@@ -22,7 +22,7 @@ impl Builder<'_> {
             return have.clone();
         }
         let canned = self.canned;
-        let column = &canned.columns.numeric[feature];
+        let column = &canned.records.columns.numeric[feature];
         let fields = [Some(column.field()), column.operand_field()];
         let out = self.normalized(&column.name, fields, &column.numbers);
         self.numbers.insert(feature, out.clone());

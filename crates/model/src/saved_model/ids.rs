@@ -50,7 +50,7 @@ impl Builder<'_> {
             return have.clone();
         }
         let canned = self.canned;
-        let column = &canned.columns.categorical[feature];
+        let column = &canned.records.columns.categorical[feature];
         let scope = self.name(&format!("columns/{}", column.name));
         let mut gaps = false;
         let field = column.field();
@@ -93,7 +93,7 @@ impl Builder<'_> {
         }
         let scope = self.name(&format!(
             "columns/{}/known",
-            self.canned.columns.categorical[feature].name
+            self.canned.records.columns.categorical[feature].name
         ));
         let graph = &mut *self.graph;
         let zero = graph.integer(0);
@@ -212,7 +212,7 @@ impl Builder<'_> {
         }
         let name = format!(
             "vocabularies/{}",
-            self.canned.columns.categorical[feature].name
+            self.canned.records.columns.categorical[feature].name
         );
         let keys_name = format!("{name}/keys");
         let graph = &mut *self.graph;
@@ -261,7 +261,7 @@ impl Builder<'_> {
         for key in keys {
             match key {
                 CrossKey::Ids(name) => {
-                    let columns = &canned.columns.categorical;
+                    let columns = &canned.records.columns.categorical;
                     let feature = columns.iter().position(|column| column.name == *name);
                     let feature = feature.expect("the job was checked: the key is a feature");
                     sparse.push(self.bag_with_gaps(feature).ids);
@@ -294,7 +294,7 @@ impl Builder<'_> {
             FieldKind::Int { fraction, .. } => !text && *fraction == Fraction::Dropped,
             _ => false,
         };
-        let fields = &self.canned.serving_schema.fields;
+        let fields = &self.canned.records.serving_schema.fields;
         let found = fields
             .iter()
             .position(|field| field.name == column && reads(&field.kind));

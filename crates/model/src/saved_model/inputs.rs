@@ -112,8 +112,8 @@ impl<'a> Columns<'a> {
     /// # Errors
     /// Features read a column in two forms that an example cannot have at once.
     pub(super) fn new(canned: &'a Canned) -> Result<Self, Error> {
-        let fields = &canned.serving_schema.fields;
-        let times = canned.columns.numeric.iter();
+        let fields = &canned.records.serving_schema.fields;
+        let times = canned.records.columns.numeric.iter();
         let times: Vec<&str> = times
             .filter(|column| column.numbers.time.is_some())
             .map(|column| column.numbers.column.as_str())
@@ -184,7 +184,7 @@ impl<'a> Columns<'a> {
         let mut by_field = BTreeMap::new();
         for (column, place) in self.list.iter().zip(places) {
             for field in &column.fields {
-                let kind = &self.canned.serving_schema.fields[*field].kind;
+                let kind = &self.canned.records.serving_schema.fields[*field].kind;
                 let name = format!("examples/{}", column.name);
                 let value = match column.form {
                     Form::Ragged => {
@@ -229,7 +229,7 @@ impl<'a> Columns<'a> {
                 _ => input.clone(),
             };
             for field in &column.fields {
-                let kind = &self.canned.serving_schema.fields[*field].kind;
+                let kind = &self.canned.records.serving_schema.fields[*field].kind;
                 let value = match column.form {
                     Form::Fixed(_) => Field::Dense(column.as_kind(graph, &name, &matrix, kind)),
                     Form::Ragged => {

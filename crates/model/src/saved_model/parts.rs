@@ -76,12 +76,12 @@ impl Builder<'_> {
                 Piece::Numbers(begin, _) => self.numbers_at(*begin),
                 Piece::Indicator(feature, _) => {
                     let bag = self.bag(*feature);
-                    let column = &canned.columns.categorical[*feature];
+                    let column = &canned.records.columns.categorical[*feature];
                     self.indicator(&format!("dnn/{}", column.name), &bag, column.buckets)
                 }
                 Piece::Embedding(found) => {
                     let bag = self.bag(found.feature);
-                    let column = &canned.columns.categorical[found.feature];
+                    let column = &canned.records.columns.categorical[found.feature];
                     let lookup = Lookup {
                         name: &format!("dnn/{}", column.name),
                         variable: found.variable,
@@ -108,7 +108,7 @@ impl Builder<'_> {
 
     /// Returns the numbers of the feature whose first column in a row this is.
     fn numbers_at(&mut self, begin: usize) -> Edge {
-        let columns = &self.canned.columns.numeric;
+        let columns = &self.canned.records.columns.numeric;
         let feature = columns.iter().position(|column| column.begin == begin);
         self.numbers(feature.expect("numbers belong to a feature"))
     }

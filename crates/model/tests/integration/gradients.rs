@@ -1,6 +1,6 @@
 //! Gradients compared with finite differences of the loss.
 
-use trainyard_model::{Canned, Model};
+use trainyard_model::Model;
 use trainyard_variable::{MOVING_AVERAGE, Values};
 
 /// Step of the finite differences.
@@ -15,10 +15,10 @@ const TELLING: f64 = 10.0 * ABSOLUTE;
 /// Compares the gradient of every value with the difference quotient of its loss. The loss should be a sum over the
 /// rows: a mean has smaller gradients with the same rounding. Half of all gradients must be telling, and a quarter of
 /// those of each variable.
-pub(crate) fn agree_with_finite_differences(
+pub(crate) fn agree_with_finite_differences<M: Model>(
     what: &str,
-    model: &Canned,
-    features: &<Canned as Model>::Features,
+    model: &M,
+    features: &M::Features,
     values: &mut Values,
 ) {
     let mut gradients = Vec::new();

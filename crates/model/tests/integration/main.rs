@@ -4,5 +4,6 @@ mod canned;
 mod dynamic;
 mod golden;
 mod gradients;
+mod network;
 mod onnx;
 mod threads;

@@ -6,7 +6,9 @@ values that the batch needs. Each framework has its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -14,6 +16,7 @@ import numpy as np
 
 from trainyard.callbacks import Callbacks
 from trainyard.metrics import Sums
+from trainyard.optimizer import Optimizer
 
 Array = np.ndarray[Any, Any]
 Ids = tuple[Array, "Array | None", "Array | None"]
@@ -24,6 +27,11 @@ Shown = tuple[dict[str, tuple[int, int]], list[str]]
 """First column and width of each numeric feature, and the names of the other features that no embedding looks up."""
 Predictions = Union[Array, dict[str, Any]]
 """Logits, from which the head of the job predicts; or flat arrays and lists of texts by their keys."""
+
+
+def params_of(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the argument `params` of a model: the keys of `[model]`, and those of `[model.params]`, which win."""
+    return {**model, **model.get("params", {})}
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,35 @@ class Lookup:
     separator: str | None
     initializer: str
     optimizer: str | None
+
+    @classmethod
+    def of(
+        cls,
+        feature: str,
+        dimension: int,
+        *,
+        table: str | None,
+        optimizer: Optimizer | None,
+        stddev: float | None,
+        rows_max: int,
+        separator: str | None,
+    ) -> Lookup:
+        """Returns the description of an embedding, with the defaults of all frameworks.
+
+        Raises ValueError if the dimension is below 1.
+        """
+        if dimension < 1:
+            raise ValueError(f"dimension must be >= 1, given {dimension}")
+        deviation = 1 / math.sqrt(dimension) if stddev is None else stddev
+        return cls(
+            feature=feature,
+            table=table or feature,
+            dimension=dimension,
+            rows_max=rows_max,
+            separator=separator,
+            initializer=json.dumps({"kind": "truncated_normal", "stddev": deviation}),
+            optimizer=None if optimizer is None else optimizer.to_json(),
+        )
 
 
 @dataclass(frozen=True)

@@ -74,18 +74,15 @@ class Embedding:
         """Describes a lookup, as `trainyard.torch.Embedding` does."""
         if combiner not in COMBINERS:
             raise ValueError(f"combiner must be one of {', '.join(COMBINERS)}, given {combiner!r}")
-        if dimension < 1:
-            raise ValueError(f"dimension must be >= 1, given {dimension}")
-        deviation = 1 / math.sqrt(dimension) if stddev is None else stddev
         self.combiner = combiner
-        self.described = Lookup(
-            feature=feature,
-            table=table or feature,
-            dimension=dimension,
+        self.described = Lookup.of(
+            feature,
+            dimension,
+            table=table,
+            optimizer=optimizer,
+            stddev=stddev,
             rows_max=rows_max,
             separator=separator,
-            initializer=json.dumps({"kind": "truncated_normal", "stddev": deviation}),
-            optimizer=None if optimizer is None else optimizer.to_json(),
         )
 
     def forward(self, batch: Batch, values: Values) -> Array:
@@ -213,7 +210,7 @@ class Adapter(adapter.Adapter):
 
     def __init__(self, build: Build, job: str) -> None:
         """Builds the model of a job, which is JSON."""
-        self._model = build(json.loads(job)["model"])
+        self._model = build(adapter.params_of(json.loads(job)["model"]))
         if not isinstance(self._model, Model):
             raise TypeError(f"a model must be a trainyard.numpy.Model, given a {type(self._model).__name__}")
         tables = {each.described.table: each.described.dimension for each in self._model.embeddings}

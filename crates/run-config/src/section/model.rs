@@ -1,6 +1,6 @@
 //! `[model]`: the premade estimator, its head and its optimizers.
 
-use trainyard_diagnostic::{Bound, Code, Diagnostic, Key, Section, Takes, section};
+use trainyard_diagnostic::{Bound, Code, Diagnostic, Key, Section, Takes, Value, section};
 
 use super::optimizer::{
     read_linear_optimizer, read_optimizer, takes_linear_optimizer, takes_optimizer,
@@ -8,7 +8,7 @@ use super::optimizer::{
 use crate::limit::{Limit, OfSome, of_some, required_by};
 use crate::{
     Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossConfig, LossReduction,
-    ModelConfig, ModelKind, OptimizerSection,
+    ModelConfig, ModelKind, OptimizerSection, Params,
 };
 
 /// Widest hidden layer.
@@ -95,6 +95,9 @@ section! {
         /// optimizer of a custom model
         optimizer: Option<OptimizerSection> = custom(read_optimizer, takes_optimizer, "")
             .optional_or_invalid("Adagrad");
+        /// a table of keys of your own, which a custom model reads: numbers, flags, texts, lists and tables
+        /// ([custom-models.md](custom-models.md#keys-of-your-own))
+        params: Option<Params> = custom(read_params, || Takes::AnyTable, "").or_invalid(Params::default()).said("none");
     }
 }
 
@@ -108,10 +111,13 @@ pub(crate) fn keys() -> Vec<Key> {
 pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     let keys = ModelKeys::read_keys(&section)?;
     let loss = loss(&section, &keys);
-    let optimizer = if keys.kind.is_some_and(ModelKind::is_custom) {
-        CustomModelKeys::read_keys(&section)?.optimizer
+    let custom = if keys.kind.is_some_and(ModelKind::is_custom) {
+        CustomModelKeys::read_keys(&section)?
     } else {
-        None
+        CustomModelKeys {
+            optimizer: None,
+            params: Some(Params::default()),
+        }
     };
     if let Some(kind) = keys.kind {
         check_keys(&section, kind);
@@ -123,7 +129,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         || is_invalid("linear_optimizer", keys.linear_optimizer.is_some())
         || is_invalid("dnn_optimizer", keys.dnn_optimizer.is_some())
         || (keys.kind.is_some_and(ModelKind::is_custom)
-            && is_invalid("optimizer", optimizer.is_some()));
+            && is_invalid("optimizer", custom.optimizer.is_some()));
     let reduction_is_given = section.node("loss_reduction").is_some();
     section.finish();
     if invalid {
@@ -169,8 +175,43 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         sparse_combiner: keys.sparse_combiner?,
         linear_optimizer: keys.linear_optimizer,
         dnn_optimizer: keys.dnn_optimizer,
-        optimizer,
+        optimizer: custom.optimizer,
+        params: custom.params?,
     })
+}
+
+fn read_params(section: &Section<'_>, key: &'static str) -> Option<Params> {
+    let node = section.node(key)?;
+    let Value::Table(table) = &node.value else {
+        let given = node.value.type_name();
+        section.fail(
+            Code::E1002,
+            key,
+            format!("params must be a table, given {given}"),
+        );
+        return None;
+    };
+    if let Some(number) = nonfinite(&node.value) {
+        let message = format!("params must hold finite numbers, given {number}");
+        section.fail(Code::E1002, key, message);
+        return None;
+    }
+    Params::of(table)
+        .inspect_err(|error| section.fail(Code::E1002, key, format!("params: {error}")))
+        .ok()
+}
+
+/// Returns the first number that is infinite or none at all.
+fn nonfinite(value: &Value) -> Option<f64> {
+    match value {
+        Value::Float(number) => (!number.is_finite()).then_some(*number),
+        Value::List(items) => items.iter().find_map(|item| nonfinite(&item.value)),
+        Value::Table(table) => table
+            .entries
+            .iter()
+            .find_map(|(_, _, node)| nonfinite(&node.value)),
+        Value::Text(_) | Value::Integer(_) | Value::Flag(_) => None,
+    }
 }
 
 fn read_dropout(section: &Section<'_>, key: &'static str) -> Option<f32> {
@@ -279,7 +320,10 @@ const OF_SOME_KINDS: [OfSome<ModelKind>; 11] = [
 ];
 
 /// Keys of custom models, which are unknown to others.
-const OF_CUSTOM_MODELS: [OfSome<ModelKind>; 1] = [("optimizer", ModelKind::is_custom)];
+const OF_CUSTOM_MODELS: [OfSome<ModelKind>; 2] = [
+    ("optimizer", ModelKind::is_custom),
+    ("params", ModelKind::is_custom),
+];
 
 /// Keys that some kinds of models require.
 const REQUIRED_BY_KIND: [OfSome<ModelKind>; 2] = [

@@ -959,3 +959,65 @@ fn several_columns_take_a_name_each() {
         );
     }
 }
+
+const OWN: &str = r#"
+model_dir = "runs/own"
+[input]
+label = { column = "y" }
+[input.train]
+files = ["train.csv"]
+[model]
+kind = "custom_regressor"
+[model.params]
+units = 16
+margin = 0.5
+names = ["a", "b"]
+[train]
+max_steps = 10
+"#;
+
+#[test]
+fn keys_of_a_custom_models_own_are_read_by_type() {
+    let params = parse(OWN, &[]).unwrap().model.params;
+    assert_eq!(params.get::<usize>("units").unwrap(), 16);
+    assert_eq!(params.get::<f32>("margin").unwrap(), 0.5);
+    assert_eq!(params.get::<Vec<String>>("names").unwrap(), ["a", "b"]);
+    assert_eq!(params.get_or("units", 3_u8).unwrap(), 16);
+    assert!(params.get_or("deep", true).unwrap());
+    let moved = OWN.replace("units = 16", "\n\nunits = 16");
+    assert_eq!(parse(&moved, &[]).unwrap().model.params, params);
+    let changed = parse(OWN, &["model.params.units=17"]).unwrap();
+    assert_ne!(changed.model.params, params);
+}
+
+#[test]
+fn a_key_of_a_custom_models_own_of_another_type_is_told_with_its_place() {
+    let params = parse(OWN, &[]).unwrap().model.params;
+    let told = |problem: Diagnostic| render_all(&[problem]);
+    let wrong = told(params.get::<bool>("units").unwrap_err().into());
+    assert!(
+        wrong.contains("E1002") && wrong.contains("model.params.units"),
+        "{wrong}"
+    );
+    assert!(wrong.contains("expected a boolean"), "{wrong}");
+    assert!(wrong.contains("job.toml:10:9"), "{wrong}");
+    let missing = told(params.get::<bool>("depth").unwrap_err().into());
+    assert!(
+        missing.contains("E1005") && missing.contains("missing key `depth`"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn params_are_a_table_of_finite_numbers_of_a_custom_model() {
+    let refused = |override_: &str| {
+        let problems = parse(OWN, &[override_]).unwrap_err();
+        render_all(&problems)
+    };
+    assert!(refused("model.params=3").contains("params must be a table, given a whole number"));
+    assert!(
+        refused("model.params.deep=[1.0, [inf]]").contains("must hold finite numbers, given inf")
+    );
+    let premade = refused("model.kind=\"linear_regressor\"");
+    assert!(premade.contains("unknown key `params`"), "{premade}");
+}

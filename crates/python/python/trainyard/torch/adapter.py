@@ -34,7 +34,7 @@ class Adapter(adapter.Adapter):
         threads = settings["run"]["intra_op_parallelism_threads"]
         if threads:
             torch.set_num_threads(threads)
-        self._module = build(settings["model"])
+        self._module = build(adapter.params_of(settings["model"]))
         if not isinstance(self._module, Module):
             raise TypeError(
                 f"a model must be a trainyard.torch.Module, given a {type(self._module).__name__}: derive the class "

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-
 import torch
 
 from trainyard.adapter import Lookup
@@ -51,18 +48,15 @@ class Embedding(torch.nn.Module):
         super().__init__()
         if combiner is not None and combiner not in COMBINERS:
             raise ValueError(f"combiner must be one of {', '.join(COMBINERS)} or None, given {combiner!r}")
-        if dimension < 1:
-            raise ValueError(f"dimension must be >= 1, given {dimension}")
-        deviation = 1 / math.sqrt(dimension) if stddev is None else stddev
         self.combiner = combiner
-        self.described = Lookup(
-            feature=feature,
-            table=table or feature,
-            dimension=dimension,
+        self.described = Lookup.of(
+            feature,
+            dimension,
+            table=table,
+            optimizer=optimizer,
+            stddev=stddev,
             rows_max=rows_max,
             separator=separator,
-            initializer=json.dumps({"kind": "truncated_normal", "stddev": deviation}),
-            optimizer=None if optimizer is None else optimizer.to_json(),
         )
 
     def forward(self, batch: Batch) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
