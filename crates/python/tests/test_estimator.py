@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import random
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import trainyard.data
 import trainyard.estimator as tf_estimator
 from trainyard.estimator import feature_column as fc
+from trainyard.estimator import input as batches_of
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 COLUMNS = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
@@ -76,6 +78,85 @@ def test_batches_in_memory_are_an_input(folder: Path) -> None:
     assert estimator.evaluate(batches)["average_loss"] < 1.0
     row = next(iter(estimator.predict(lambda: {"x": [0.0], "kind": ["a"]})))
     assert row["predictions"].shape == (1,)
+
+
+class Stream:
+    """Batches without an end, which counts those that were taken."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.taken = 0
+
+    def from_step(self, global_step: int) -> Any:
+        """Yields the batches that follow a step."""
+        self.begun.append(global_step)
+        for batch in itertools.count(global_step):
+            self.taken += 1
+            x = np.random.default_rng(batch).normal(size=10)
+            yield {"x": x}, 3 * x + 1
+
+    def from_its_start(self) -> Any:
+        """Yields all batches."""
+        return self.from_step(0)
+
+
+def stream_regressor(model_dir: str) -> tf_estimator.LinearRegressor:
+    """Returns an estimator whose values depend on the order of the batches."""
+    return tf_estimator.LinearRegressor(
+        [fc.numeric_column("x")], model_dir, optimizer=tf_estimator.optimizers.SGD(0.05)
+    )
+
+
+def predicted(estimator: tf_estimator.LinearRegressor) -> list[float]:
+    """Returns predictions, from which the values of the model follow."""
+    rows = estimator.predict(lambda: {"x": [0.0, 1.0]})
+    return [float(row["predictions"][0]) for row in rows]
+
+
+def test_an_endless_generator_is_trained_a_part_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_of, "PART_RECORDS", 100)
+    stream = Stream()
+    stream_regressor("model").train(stream.from_its_start, max_steps=35)
+    # Four parts of ten batches: no more than a part, and the batch that is written, is ahead of training.
+    assert stream.begun == [0] and 35 <= stream.taken <= 41
+    whole = Stream()
+    monkeypatch.setattr(batches_of, "PART_RECORDS", 100_000)
+    limited = lambda: itertools.islice(whole.from_its_start(), 35)  # noqa: E731
+    stream_regressor("whole").train(limited)
+    assert predicted(stream_regressor("model")) == predicted(stream_regressor("whole"))
+
+
+def test_a_generator_goes_on_behind_the_checkpoint_if_it_takes_its_step(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches_of, "PART_RECORDS", 70)
+    whole = Stream()
+    stream_regressor("whole").train(whole.from_step, max_steps=50)
+    resumed = Stream()
+    for end in (30, 50):
+        stream_regressor("resumed").train(resumed.from_step, max_steps=end)
+    assert (whole.begun, resumed.begun) == ([0], [0, 30])
+    assert predicted(stream_regressor("resumed")) == predicted(stream_regressor("whole"))
+    anew = Stream()
+    for end in (30, 50):
+        stream_regressor("anew").train(anew.from_its_start, max_steps=end)
+    assert predicted(stream_regressor("anew")) != predicted(stream_regressor("whole"))
+
+
+def test_train_and_evaluate_takes_an_endless_generator(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_of, "PART_RECORDS", 200)
+    train = tf_estimator.TrainSpec(Stream().from_its_start, max_steps=100)
+    test = tf_estimator.EvalSpec(lambda: itertools.islice(Stream().from_its_start(), 5), steps=None, throttle_secs=0)
+    done = tf_estimator.train_and_evaluate(stream_regressor("model"), train, test)
+    assert done is not None and done[0]["global_step"] == 100 and done[0]["average_loss"] < 0.1
+
+
+def test_endless_batches_of_an_evaluation_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_of, "RECORDS_MAX", 1000)
+    estimator = stream_regressor("model")
+    estimator.train(lambda: itertools.islice(Stream().from_its_start(), 5))
+    with pytest.raises(ValueError, match="at most 1000 records"):
+        estimator.evaluate(Stream().from_its_start)
 
 
 def test_a_tf_config_cluster_runs_the_same_script_on_every_task(iris: Path, folder: Path) -> None:

@@ -9,6 +9,8 @@ from trainyard.adapter import Adapter
 from trainyard.callbacks import Callbacks
 from trainyard.program import Program
 
+__all__ = ["run_command", "run_module", "version", "add_rows"]
+
 def run_command(own: Program, arguments: Sequence[str], callbacks: Callbacks | None = None) -> int: ...
 def run_module(own: Program, arguments: Sequence[str], factory: Callable[[str], Adapter]) -> int: ...
 def add_rows(

@@ -9,8 +9,9 @@ from typing import Any
 
 from trainyard import run
 from trainyard.callbacks import Callback, Callbacks
+from trainyard.data import Reader
 from trainyard.estimator.hooks import callbacks_of
-from trainyard.estimator.input import InputFn, read
+from trainyard.estimator.input import InputFn, parts, read
 from trainyard.estimator.run_config import RunConfig
 from trainyard.program import PACKAGE, ObservedProgram, Runner
 
@@ -48,16 +49,12 @@ class BaseEstimator:
         observed = Callbacks.of(callbacks)
         return PACKAGE if observed is None else ObservedProgram(PACKAGE, observed)
 
-    def job(self, train: InputFn | None, evaluate: InputFn | None, scratch: Path) -> dict[str, Any]:
-        """Returns the job of these inputs. Batches in memory become files in `scratch`.
+    def job(self, train: Reader | None, evaluate: Reader | None) -> dict[str, Any]:
+        """Returns the job of these inputs.
 
         Raises ValueError if the inputs have different columns or labels.
         """
-        readers = {
-            part: read(input_fn, scratch / f"{part}.csv")
-            for part, input_fn in (("train", train), ("eval", evaluate))
-            if input_fn is not None
-        }
+        readers = {part: reader for part, reader in (("train", train), ("eval", evaluate)) if reader is not None}
         shared = [dict(reader.shared) for reader in readers.values()]
         if any(other != shared[0] for other in shared):
             raise ValueError(
@@ -97,12 +94,28 @@ class BaseEstimator:
         if steps is not None and max_steps is not None:
             raise ValueError("steps and max_steps exclude each other, given both")
         runner = self.runner(callbacks_of(hooks, saving_listeners))
-        with tempfile.TemporaryDirectory() as folder:
-            job = self.job(input_fn, None, Path(folder))
-            end = max_steps if steps is None else self._global_step() + steps
-            job["train"] = {"max_steps": end, "warm_start": self.warm_start()}
-            run.train(job, runner=runner)
+        end = max_steps if steps is None else self._global_step() + steps
+        for job in self.jobs(input_fn, None, end):
+            if "ended_early" in run.train(job, runner=runner):
+                break
         return self
+
+    def jobs(self, train: InputFn, evaluate: InputFn | None, max_steps: int | None) -> Iterator[dict[str, Any]]:
+        """Yields the jobs that train an input, each of which must be run before the next.
+
+        Batches are trained a part at a time, until they end, or the job does.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            scored = None if evaluate is None else read(evaluate, Path(folder, "eval.csv"))
+            for reader in parts(train, Path(folder), self._global_step()):
+                job = self.job(reader, scored)
+                job["train"] = {"max_steps": max_steps, "warm_start": self.warm_start()}
+                begun = self._global_step()
+                yield job
+                ended = self._global_step()
+                # A run that adds no step has reached its end before.
+                if ended == begun or (max_steps is not None and ended >= max_steps):
+                    return
 
     def evaluate(
         self,
@@ -116,7 +129,7 @@ class BaseEstimator:
         callbacks_of(hooks)
         _refuse_checkpoint(checkpoint_path)
         with tempfile.TemporaryDirectory() as folder:
-            job = self.job(None, input_fn, Path(folder))
+            job = self.job(None, read(input_fn, Path(folder, "eval.csv")))
             job["eval"] = {"steps": steps}
             return {**run.evaluate(job, runner=self.runner()), "global_step": self._global_step()}
 
@@ -137,7 +150,7 @@ class BaseEstimator:
             raise ValueError("yield_single_examples must be True: predictions come one record at a time")
         wanted = None if predict_keys is None else {predict_keys} if isinstance(predict_keys, str) else set(predict_keys)
         with tempfile.TemporaryDirectory() as folder:
-            job = self.job(None, input_fn, Path(folder))
+            job = self.job(None, read(input_fn, Path(folder, "eval.csv")))
             for row in run.predict(job, runner=self.runner()):
                 chosen_keys = (key for key in row if wanted is None or key in wanted)
                 yield {key: np.asarray(row[key]) for key in chosen_keys}

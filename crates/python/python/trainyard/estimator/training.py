@@ -10,6 +10,7 @@ from typing import Any
 
 from trainyard import run
 from trainyard.estimator.base import BaseEstimator
+from trainyard.estimator.input import read
 from trainyard.estimator.spec import EvalSpec, TrainSpec
 
 
@@ -22,19 +23,26 @@ def train_and_evaluate(
     None.
     """
     runner = estimator.runner([*train_spec.callbacks(), *eval_spec.callbacks()])
-    with tempfile.TemporaryDirectory() as folder:
-        job = estimator.job(train_spec.input_fn, eval_spec.input_fn, Path(folder))
-        job["train"] = {"max_steps": train_spec.max_steps, "warm_start": estimator.warm_start()}
-        job["eval"] = {
+    further = {
+        "eval": {
             "steps": eval_spec.steps,
             "start_delay_secs": eval_spec.start_delay_secs,
             "throttle_secs": eval_spec.throttle_secs,
-        }
-        job["exporter"] = [exporter.keys() for exporter in eval_spec.exporter_list()]
-        if _is_task(os.environ.get("TF_CONFIG")):
-            run.run_task(job, runner)
-            return None
-        report = run.train(job, runner=runner)
+        },
+        "exporter": [exporter.keys() for exporter in eval_spec.exporter_list()],
+    }
+    if _is_task(os.environ.get("TF_CONFIG")):
+        with tempfile.TemporaryDirectory() as folder:
+            scored = read(eval_spec.input_fn, Path(folder, "eval.csv"))
+            job = estimator.job(read(train_spec.input_fn, Path(folder, "train.csv")), scored)
+            job["train"] = {"max_steps": train_spec.max_steps, "warm_start": estimator.warm_start()}
+            run.run_task({**job, **further}, runner)
+        return None
+    report: dict[str, Any] = {"eval": {}, "global_step": 0}
+    for job in estimator.jobs(train_spec.input_fn, eval_spec.input_fn, train_spec.max_steps):
+        report = run.train({**job, **further}, runner=runner)
+        if "ended_early" in report:
+            break
     return {**report["eval"], "global_step": report["global_step"]}, None
 
 
