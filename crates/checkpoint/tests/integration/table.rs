@@ -125,6 +125,87 @@ proptest! {
     }
 }
 
+/// Publishes the values of some ids of a table and those that are gone, divided among servers, and returns the folder.
+fn publish(folder: &Path, ids: &[u64], gone: &[u64], num_ps: usize) -> std::path::PathBuf {
+    let spec = table(100, 3);
+    let layout = Layout::new(
+        std::slice::from_ref(&spec),
+        Partitioner::Fixed { num_shards: 1 },
+        Placement::Greedy,
+        num_ps,
+    );
+    let mut publication = Publication::open(folder, 0).expect("the cuts");
+    let temporary = publication.begin(CutKind::Increment).expect("a folder");
+    let write = |slice: &trainyard_variable::Slice| {
+        let range = slice.ids(spec.rows());
+        let own = |ids: &[u64]| -> Vec<u64> {
+            let own = ids.iter().filter(|id| range.contains(&u128::from(**id)));
+            own.copied().collect()
+        };
+        let state = ShardState {
+            ps: slice.ps,
+            num_ps,
+            cut: Some("b".to_owned()),
+            base: Some("a".to_owned()),
+            purpose: FilePurpose::Publication,
+            ..ShardState::default()
+        };
+        let source = DynamicRows {
+            slots: Vec::new(),
+            candidates: Vec::new(),
+            ..rows(&own(ids))
+        };
+        let increment = TableIncrement {
+            gone: own(gone),
+            rows_in_use: source.ids.len(),
+        };
+        let view = TableView {
+            variable: &spec.name,
+            part: slice.part,
+            width: 3,
+            slot_names: Vec::new(),
+            first: None,
+            source: &source,
+            increment: Some(increment),
+        };
+        write_shard(&temporary, &state, &[], &[view]).expect("a shard is written")
+    };
+    let manifest = Manifest {
+        num_ps,
+        shards: layout.slices.iter().map(write).collect(),
+        variables: vec![spec.clone()],
+        optimizers: optimizers(),
+        ..Manifest::new("c1".into(), 1, 7, 1000)
+    };
+    let path = publication.commit(&temporary, &manifest);
+    path.expect("it is committed")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn a_published_table_has_the_values_and_the_lost_ids_of_all_servers_and_no_idle_times(
+        ids in prop::collection::btree_set(any::<u64>(), 0..40),
+        gone in prop::collection::btree_set(any::<u64>(), 0..20),
+        num_ps in 1_usize..5,
+    ) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let ids: Vec<u64> = ids.into_iter().collect();
+        // Some lost ids have a row again.
+        let gone: Vec<u64> = gone.into_iter().chain(ids.iter().copied().step_by(3)).collect();
+        let gone: std::collections::BTreeSet<u64> = gone.into_iter().collect();
+        let gone: Vec<u64> = gone.into_iter().collect();
+        let path = publish(folder.path(), &ids, &gone, num_ps);
+        let cut = Checkpoint::open_cut(&path).expect("it opens");
+        cut.verify().expect("it is whole");
+        let changes = cut.changes("dnn/user").expect("changes");
+        prop_assert_eq!(changes, Changes { values: rows(&ids).values, rows: ids.clone(), gone });
+        let idle = cut.manifest().shards.iter().flat_map(|shard| &shard.tensors);
+        let mut idle = idle.filter(|tensor| tensor.slot.as_deref() == Some("idle"));
+        prop_assert!(idle.all(|tensor| tensor.rows_held() == 0));
+    }
+}
+
 #[test]
 fn tables_are_readable_by_the_safetensors_library() {
     let folder = tempfile::tempdir().expect("a temporary folder");
