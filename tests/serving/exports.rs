@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
+use trainyard_tests::{Link, Program, Proxy, free_ports, metric};
 
 use crate::serving::client::{get, post};
-use crate::serving::{LIMIT, Server, run, trained};
+use crate::serving::published::{age_of_model, environment_of, wait_for};
+use crate::serving::{LIMIT, Server, published, run, trained};
+use crate::storage::server::Server as Store;
 
 /// Exports the newest checkpoint, and returns the folder.
 fn exported(job: &str) -> PathBuf {
@@ -169,4 +172,55 @@ fn an_export_without_values_or_without_a_job_is_refused_with_the_remedy() {
     let line = server.program.wait_for("no version answers yet", LIMIT);
     assert!(line.contains("holds no model.safetensors"), "{line}");
     assert_eq!(answer(&server, "job").0, 503);
+}
+
+/// Exports the newest checkpoint of a job into a bucket, and returns the second of the export.
+fn export_into_bucket(job: &str, store: &Store) -> u64 {
+    let endpoint = format!("http://{}", store.address);
+    let arguments = ["export", job, "--output", "s3://data/exports"];
+    let ended = Program::start("trainyard", &arguments, &environment_of(&endpoint)).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let path = ended.output.lines().find(|line| line.starts_with("s3://"));
+    version(Path::new(
+        path.unwrap_or_else(|| panic!("no path: {}", ended.output)),
+    ))
+}
+
+/// Returns the number of looks at the model that have failed, which the alert `TrainyardModelUnreachable` reads.
+fn looks_failed(admin: &str) -> Option<f64> {
+    metric(
+        admin,
+        "trainyard_serving_looks_failed_total{model=\"model\"}",
+    )
+}
+
+trial!(an_export_answers_while_its_bucket_is_away_and_failed_looks_are_counted, needs S3);
+fn an_export_answers_while_its_bucket_is_away_and_failed_looks_are_counted() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = trained(folder.path(), 20);
+    let store = Store::start();
+    let first = export_into_bucket(&job, &store);
+    let proxy = Proxy::new(&store.address);
+    let through = format!("http://{}", proxy.address());
+    let admin = format!("127.0.0.1:{}", free_ports(1)[0]);
+    let exports = "s3://data/exports";
+    let arguments = [exports, "--name", "model", "--admin-listen", &admin];
+    let mut server = Server::start_in(&arguments, &environment_of(&through));
+    server.wait_for_version("model", first);
+    let expected = predictions(&server, "model");
+    assert_eq!(looks_failed(&admin), Some(0.0));
+    proxy.set(Link::CUT);
+    let age = wait_for("an age", || age_of_model(&admin));
+    train_to(&job, 40);
+    let second = export_into_bucket(&job, &store);
+    assert!(second > first, "{second} after {first}");
+    let is_counted = || (looks_failed(&admin) > Some(0.0)).then_some(());
+    wait_for("a failed look", is_counted);
+    assert_eq!(published::version(&server), first);
+    assert_eq!(predictions(&server, "model"), expected);
+    assert!(age_of_model(&admin) > Some(age));
+    proxy.heal();
+    proxy.reset();
+    server.wait_for_version("model", second);
+    assert_ne!(predictions(&server, "model"), expected);
 }

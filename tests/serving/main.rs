@@ -7,7 +7,7 @@ mod equality;
 mod exports;
 mod killed_tasks;
 mod load;
-mod published;
+pub(crate) mod published;
 mod security;
 mod several_servers;
 mod versions;

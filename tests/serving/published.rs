@@ -85,7 +85,7 @@ fn step_of(cut: &Path) -> u64 {
 }
 
 /// Waits until `found` finds something.
-fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = found() {
@@ -249,8 +249,17 @@ fn newest_in(store: &Store) -> Option<String> {
     committed.filter_map(number).max()
 }
 
+/// Returns the environment of a program that reaches a store at an endpoint.
+pub(crate) fn environment_of(endpoint: &str) -> [(&'static str, &str); 3] {
+    [
+        ("AWS_ENDPOINT_URL", endpoint),
+        ("AWS_ACCESS_KEY_ID", "test"),
+        ("AWS_SECRET_ACCESS_KEY", "test"),
+    ]
+}
+
 /// Returns the age of the values that answer, in seconds.
-fn age_of_model(admin: &str) -> Option<f64> {
+pub(crate) fn age_of_model(admin: &str) -> Option<f64> {
     metric(
         admin,
         "trainyard_serving_model_age_seconds{model=\"model\"}",
@@ -266,18 +275,10 @@ fn answers_stay_while_a_bucket_is_away_and_follow_it_again() {
     let local = format!("local_dir={:?}", folder.path().join("local"));
     let bucket = "model_dir=\"s3://data/followed\"";
     let settings = ["--set", bucket, "--set", &local, "--log-level", "error"];
-    let there = |address: &str| format!("http://{address}");
-    let environment = |endpoint| {
-        [
-            ("AWS_ENDPOINT_URL", endpoint),
-            ("AWS_ACCESS_KEY_ID", "test"),
-            ("AWS_SECRET_ACCESS_KEY", "test"),
-        ]
-    };
-    let direct = there(&store.address);
+    let direct = format!("http://{}", store.address);
     let arguments = [&["train", &job], &settings[..]].concat();
-    let mut training = Program::start("trainyard", &arguments, &environment(&direct));
-    let through = there(proxy.address());
+    let mut training = Program::start("trainyard", &arguments, &environment_of(&direct));
+    let through = format!("http://{}", proxy.address());
     let admin = format!("127.0.0.1:{}", free_ports(1)[0]);
     let arguments = [
         &job,
@@ -288,7 +289,7 @@ fn answers_stay_while_a_bucket_is_away_and_follow_it_again() {
         "--admin-listen",
         &admin,
     ];
-    let server = Server::start_in(&arguments, &environment(&through));
+    let server = Server::start_in(&arguments, &environment_of(&through));
     wait_for("a version", || (version(&server) > 0).then_some(()));
     proxy.set(Link::CUT);
     let wait_for_cut_after = |before: Option<String>| {

@@ -226,14 +226,21 @@ fn look(
     following: &mut Following,
 ) -> Result<Option<Loaded>, Refusal> {
     if let Some(unverified) = following.unverified.take() {
-        exports::verify(&unverified.origin).map_err(|diagnostic| {
-            following.refused = Some(unverified.path);
-            Refusal {
-                version: Some(unverified.version),
-                standing: Standing::Answers,
-                diagnostic,
+        match exports::verify(&unverified.origin) {
+            Ok(()) => {}
+            Err(problem) if is_of_store(&problem) => {
+                following.unverified = Some(unverified);
+                return Err(problem.into());
             }
-        })?;
+            Err(diagnostic) => {
+                following.refused = Some(unverified.path);
+                return Err(Refusal {
+                    version: Some(unverified.version),
+                    standing: Standing::Answers,
+                    diagnostic,
+                });
+            }
+        }
     }
     if let Some(export) = config.export()? {
         return look_at_export(&export, (config, build), served, following);
@@ -356,6 +363,7 @@ fn look_at_export(
             following.export = Some(export.path.clone());
             Ok(Some(loaded))
         }
+        Err(problem) if is_of_store(&problem) => Err(problem.into()),
         Err(diagnostic) => {
             following.refused = Some(export.path.clone());
             Err(Refusal {
@@ -365,6 +373,11 @@ fn look_at_export(
             })
         }
     }
+}
+
+/// Returns whether a store could not be reached, or has refused the credentials. It comes back, and the export is as it was.
+fn is_of_store(problem: &Diagnostic) -> bool {
+    [Code::E2003, Code::E1202].contains(&problem.code)
 }
 
 /// Returns whether a job has ended. Then its last checkpoint answers, and its cuts are not read.
