@@ -15,7 +15,7 @@ mod trial;
 
 use std::path::Path;
 
-use options::{Options, SEEDS_WITH_LIMIT, SEEDS_WITH_STORE};
+use options::{Options, SEEDS_WITH_BACKUPS, SEEDS_WITH_LIMIT, SEEDS_WITH_STORE};
 use seeds::{SEED, a_third_from, of_file, of_remainder, run_each, run_once};
 use trace::Trace;
 
@@ -81,6 +81,11 @@ fn synchronous_updates_count_once_whatever_befalls_the_cluster() {
 #[test]
 fn updates_count_once_while_the_model_folder_fails_for_seconds() {
     run_each(a_third_from(SEEDS_WITH_STORE));
+}
+
+#[test]
+fn updates_count_once_while_shards_move_between_a_server_and_its_backup() {
+    run_each(a_third_from(SEEDS_WITH_BACKUPS));
 }
 
 #[test]

@@ -54,6 +54,8 @@ const GAP_MS: u64 = 700;
 pub(crate) const SEEDS_WITH_LIMIT: u64 = 1 << 31;
 /// From this seed on the model folder fails, too. What the seeds below stand for stays as it is.
 pub(crate) const SEEDS_WITH_STORE: u64 = 1 << 32;
+/// From this seed on each shard has a backup on the other server.
+pub(crate) const SEEDS_WITH_BACKUPS: u64 = 1 << 33;
 /// Longest time for which it fails at a time.
 const STORE_FAILS_MAX: Duration = Duration::from_secs(5);
 
@@ -114,7 +116,11 @@ impl Options {
             pipeline_depth: if lanes > 1 { 0 } else { job.below(2) },
             durability: {
                 log = job.below(5);
-                if log == 0 { "none" } else { "shared_memory" }
+                match log {
+                    _ if seed >= SEEDS_WITH_BACKUPS => "replica",
+                    0 => "none",
+                    _ => "shared_memory",
+                }
             },
             // With little memory the log lies on the disk, and is cut again and again.
             shared_memory_bytes_max: match log {
@@ -148,7 +154,7 @@ impl Options {
             let steps = out.ledger.steps();
             out.max_steps = Some(1 + stream(5).below(steps - 1));
         }
-        if seed >= SEEDS_WITH_STORE {
+        if (SEEDS_WITH_STORE..SEEDS_WITH_BACKUPS).contains(&seed) {
             out.faults.extend(failures_of_the_store(&mut stream(4)));
             out.faults.sort_by_key(|planned| planned.at);
         }

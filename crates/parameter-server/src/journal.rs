@@ -9,6 +9,7 @@ use trainyard_parameter_store::{
     AppendRecord, Change, CutPurpose, Journal, LogCut, LogCutBytes, StoreMetadata,
 };
 use trainyard_protocol::v1;
+use trainyard_runtime::blocking;
 use trainyard_write_ahead_log::{EarlierSegments, Entry, Error, Log, Origin, SegmentHeader};
 
 use crate::log_cut::file::CutFile;
@@ -232,11 +233,28 @@ impl LogJournal {
     /// Waits until all changes so far are committed: written, and confirmed by the backup if there is one.
     pub async fn commit(&self) -> Result<(), NotCommitted> {
         let items = self.replication_log.end();
-        self.log.commit(self.log.end())?;
+        self.written().await?;
         self.replication_log.commit(items).await
     }
 
-    /// Writes all changes so far.
+    /// Waits until all changes so far are written. Other calls go on while the disk is waited for.
+    pub async fn written(&self) -> Result<(), Error> {
+        let end = self.log.end();
+        if !self.log.may_wait() {
+            return self.log.commit(end);
+        }
+        let log = Arc::clone(&self.log);
+        match blocking(move || log.commit(end)).await {
+            Ok(committed) => committed,
+            Err(panic) => Err(Error::Io {
+                doing: "write",
+                path: self.folder().to_owned(),
+                source: Arc::new(std::io::Error::other(panic.to_string())),
+            }),
+        }
+    }
+
+    /// Writes all changes so far, on this thread.
     pub fn write(&self) -> Result<(), Error> {
         self.log.commit(self.log.end())
     }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -44,6 +44,8 @@ pub struct Log {
     written: AtomicU64,
     /// Bytes in use of all segments.
     bytes: AtomicU64,
+    /// The next write may go to a file on the disk.
+    may_wait: AtomicBool,
     failure: RwLock<Option<Error>>,
     folder: PathBuf,
     cut_memory: Option<CutMemory>,
@@ -64,11 +66,13 @@ impl Log {
             ..Queue::default()
         };
         let bytes = writer.bytes();
+        let may_wait = AtomicBool::new(writer.may_wait());
         Ok(Self {
             queue: Mutex::new(queue),
             writer: Mutex::new(writer),
             written: AtomicU64::new(0),
             bytes: AtomicU64::new(bytes),
+            may_wait,
             failure: RwLock::default(),
             folder: path,
             cut_memory,
@@ -145,8 +149,14 @@ impl Log {
             return Err(error);
         }
         self.bytes.store(writer.bytes(), Ordering::Relaxed);
+        self.may_wait.store(writer.may_wait(), Ordering::Relaxed);
         self.written.store(end, Ordering::Release);
         Ok(())
+    }
+
+    /// Returns whether the next write may wait for the disk. In shared memory, none does.
+    pub fn may_wait(&self) -> bool {
+        self.may_wait.load(Ordering::Relaxed)
     }
 
     /// Removes the segments before `number`, which are no longer needed. Writes what is queued first: the log goes on from

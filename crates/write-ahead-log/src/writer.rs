@@ -198,6 +198,18 @@ impl Writer {
         used.map(|file| file.size).sum::<u64>() + free.map(|(_, file)| file.bytes()).sum::<u64>()
     }
 
+    /// Returns whether the next record may go to the disk: the last file lies there, or there is no memory for another one.
+    pub(crate) fn may_wait(&self) -> bool {
+        let on_disk = |file: &LogFile| file.place == Place::Disk;
+        let Some(memory) = self.folder.memory() else {
+            return true;
+        };
+        let is_free = |(place, _): &(Place, MappedFile)| *place == Place::SharedMemory;
+        self.files.back().is_some_and(on_disk)
+            || (self.memory_bytes() + FILE_BYTES > memory.log_bytes_max()
+                && !self.free.iter().any(is_free))
+    }
+
     /// Returns a file of `size` bytes at least for a new segment.
     fn free_file(&mut self, size: u64) -> Result<(Place, MappedFile), Error> {
         let find = |free: &[(Place, MappedFile)], wanted: Place| {

@@ -17,8 +17,8 @@ use crate::LocalServer;
 use crate::journal::LogJournal;
 use crate::log_cut::DueCut;
 use crate::random_work::{
-    Act, CLUSTER, Image, RandomPush, SERVER, Worker, acts, block_on, image, open_folder, open_log,
-    updates, without_log,
+    Act, CLUSTER, Image, RandomPush, SERVER, Worker, acts, image, open_folder, open_log, updates,
+    without_log,
 };
 
 /// Returns the files of the segments and their bytes in use.
@@ -87,7 +87,7 @@ impl Done {
         let path = scratch.path().join("log");
         let journal = open_log(&path);
         let mut worker = Worker::new(&model_dir, update, Some(&journal));
-        let commit = || block_on(journal.commit()).expect("it is written");
+        let commit = || journal.write().expect("it is written");
         commit();
         let mut lengths = vec![extent(&path)];
         for act in acts {
@@ -176,11 +176,11 @@ proptest! {
         let journal = open_log(&path);
         let mut worker = Worker::new(&model_dir, update, Some(&journal));
         let work = |worker: &mut Worker<'_>, journal: &LogJournal, acts: &[Act], cuts: &[u8]| {
-            block_on(journal.commit()).expect("it is written");
+            journal.write().expect("it is written");
             for (act, kind) in acts.iter().zip(cuts.iter().cycle()) {
                 worker.act(act);
                 // After a cut the process may die before anything else is written.
-                block_on(journal.commit()).expect("it is written");
+                journal.write().expect("it is written");
                 cut_log(&worker.shard, journal, *kind, &model_dir);
             }
         };
@@ -222,7 +222,7 @@ proptest! {
         let mut worker = Worker::new(&model_dir, update, Some(&journal));
         let (before, behind) = acts.split_at(first.index(acts.len()));
         before.iter().for_each(|act| worker.act(act));
-        block_on(journal.commit()).expect("it is written");
+        journal.write().expect("it is written");
         let secs = worker.secs;
         worker.shard = LocalServer::new(0, 2, 2, 1);
         drop(journal);
@@ -236,7 +236,7 @@ proptest! {
         shard.store().set_clock(secs);
         worker.shard = shard;
         behind.iter().for_each(|act| worker.act(act));
-        block_on(journal.commit()).expect("it is written");
+        journal.write().expect("it is written");
         let expected = image(&without_log(update, &acts));
         drop(journal);
         prop_assert_eq!(&image_of_worker(&mut worker), &expected);
@@ -331,7 +331,7 @@ fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
             finite: true,
         }));
         worker.act(&Act::Checkpoint { committed });
-        block_on(journal.commit()).expect("it is written");
+        journal.write().expect("it is written");
         journal.retire(&model_dir).expect("removed");
         extent(&path).len()
     };
@@ -376,7 +376,7 @@ fn a_ticket_beyond_the_last_step_comes_back_from_the_log() {
     worker.act(&reserve(0, false));
     // Other servers have applied this batch, so that it gets a ticket all the same.
     worker.act(&reserve(1, true));
-    block_on(journal.commit()).expect("it is written");
+    journal.write().expect("it is written");
     let tickets = worker.shard.store().metadata().tickets;
     assert_eq!(tickets.len(), 2);
     drop((worker, journal));

@@ -22,7 +22,7 @@ use trainyard_runtime::blocking;
 
 use crate::replication::replica::Replica;
 use crate::replication::replica_role::Term;
-use crate::replication::shipping::{has_start, item_to_wire, send_log};
+use crate::replication::shipping::{LogReader, has_start, item_to_wire};
 
 /// Interval between attempts to reach the backup.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
@@ -157,17 +157,13 @@ impl SendLoop {
 
     /// Cuts the log if its begin was given up for cuts of which none is whole, so that the backup can begin.
     async fn make_start(&self, journal: &Arc<LogJournal>) -> Result<(), Status> {
-        let internal = |problem: String| Status::internal(problem);
         let replica = Arc::clone(&self.replica);
         let of = Arc::clone(journal);
-        let has_start = blocking(move || {
+        let has_start = read(move || {
             of.write()?;
             has_start(&of, expected(&replica)?)
         });
-        let has_start = has_start
-            .await
-            .map_err(|panic| internal(panic.to_string()))?;
-        if has_start.map_err(|problem: Problem| internal(problem.to_string()))? {
+        if has_start.await? {
             return Ok(());
         }
         let shard = self.replica.store();
@@ -177,7 +173,7 @@ impl SendLoop {
         };
         let written = shard.cut_log(Arc::clone(journal), cut).await;
         written
-            .map_err(internal)?
+            .map_err(Status::internal)?
             .map(drop)
             .ok_or_else(|| Status::unavailable("another snapshot of the store is in progress"))
     }
@@ -226,28 +222,20 @@ impl SendLoop {
             journal: Arc::clone(journal),
         };
         let subscription = held.subscription;
-        journal
-            .write()
-            .map_err(|error| Status::internal(error.to_string()))?;
+        let written = journal.written().await;
+        written.map_err(|error| Status::internal(error.to_string()))?;
         let started = Instant::now();
-        let log = {
-            let replica = Arc::clone(&self.replica);
-            let lots = outgoing.clone();
-            let journal = Arc::clone(journal);
-            blocking(move || {
-                let _pause = pause;
-                let send = |request| lots.blocking_send(request).is_ok();
-                send_log(&journal, expected(&replica)?, subscription.changes, send)
-            })
+        let log = async {
+            let _pause = pause;
+            let changes = subscription.changes;
+            send_log(&self.replica, journal, changes, &outgoing).await
         };
         // If the backup ends the stream meanwhile, its status is the reason.
         tokio::select! {
-            sent = log => {
-                let sent = sent.map_err(|panic| Status::internal(panic.to_string()))?;
-                if !sent.map_err(|problem| Status::internal(problem.to_string()))? {
-                    return Err(ended(replies.message().await));
-                }
-            }
+            sent = log => match sent? {
+                Sent::Everything => {}
+                Sent::Part => return Err(ended(replies.message().await)),
+            },
             reply = replies.message() => return Err(ended(reply)),
         }
         let in_sync = v1::FollowRequest {
@@ -292,6 +280,45 @@ impl SendLoop {
             }
         }
     }
+}
+
+/// How far the log of a primary has been sent.
+enum Sent {
+    Everything,
+    /// The stream has ended.
+    Part,
+}
+
+/// Sends the log up to its `changes`-th change.
+async fn send_log(
+    replica: &Arc<Replica>,
+    journal: &Arc<LogJournal>,
+    changes: u64,
+    outgoing: &mpsc::Sender<v1::FollowRequest>,
+) -> Result<Sent, Status> {
+    let of = Arc::clone(replica);
+    let journal = Arc::clone(journal);
+    let open = move || LogReader::open(&journal, expected(&of)?, changes);
+    let mut log = read(open).await?;
+    while let Some(mut reader) = log {
+        let next = move || Ok((reader.next()?, reader));
+        let (request, reader) = read(next).await?;
+        let Some(request) = request else { break };
+        if outgoing.send(request).await.is_err() {
+            return Ok(Sent::Part);
+        }
+        log = Some(reader);
+    }
+    Ok(Sent::Everything)
+}
+
+/// Reads from the log while other calls go on.
+async fn read<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Status> {
+    let read = blocking(work).await;
+    let read = read.map_err(|panic| Status::internal(panic.to_string()))?;
+    read.map_err(|problem| Status::internal(problem.to_string()))
 }
 
 /// Returns the expected origin of a replica's log.

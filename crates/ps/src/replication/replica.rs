@@ -365,7 +365,7 @@ impl Replica {
                 .store()
                 .keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
         }
-        if let Err(error) = journal.write() {
+        if let Err(error) = journal.written().await {
             warn!(%error, "the log cannot be written");
         }
         let version = shard.store().status().version;
@@ -488,7 +488,7 @@ impl Replica {
                     self.take_records(turn, std::mem::take(&mut records), confirm)
                         .await?;
                     self.begin(cluster, turn, segment).await?;
-                    self.write()?;
+                    self.write().await?;
                     confirm(1);
                 }
                 Item::Cut(record) => self.receive(turn, record).await?,
@@ -553,7 +553,7 @@ impl Replica {
             journal.follow_record(entry);
             written.push((kind, number, body));
         }
-        self.write()?;
+        self.write().await?;
         confirm(written.len());
         written
             .into_iter()
@@ -561,9 +561,9 @@ impl Replica {
     }
 
     /// Writes all changes so far to the log.
-    fn write(&self) -> Result<(), String> {
+    async fn write(&self) -> Result<(), String> {
         match self.journal() {
-            Some(journal) => journal.write().map_err(|error| error.to_string()),
+            Some(journal) => journal.written().await.map_err(|error| error.to_string()),
             None => Ok(()),
         }
     }

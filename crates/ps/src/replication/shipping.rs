@@ -1,5 +1,7 @@
 //! The messages from a primary to its backup: the log so far, from its files, and new changes.
 
+use std::collections::VecDeque;
+
 use bytes::{Bytes, BytesMut};
 use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_server::log_cut::transfer::SentCut;
@@ -9,8 +11,9 @@ use trainyard_parameter_server::recovery::{
 };
 use trainyard_parameter_server::replay::{base, is_change};
 use trainyard_parameter_server::replication_log::Item;
+use trainyard_protocol::v1::shipped_item::Item as Shipped;
 use trainyard_protocol::{limits, v1};
-use trainyard_write_ahead_log::{EarlierSegments, Entry, Next, Record, SegmentFile};
+use trainyard_write_ahead_log::{EarlierSegments, Entry, Next, Record, SegmentFile, SegmentReader};
 
 /// Returns the body of an entry in one piece.
 fn whole(entry: &Entry) -> Bytes {
@@ -42,14 +45,13 @@ fn record_to_wire(record: Record) -> v1::ShippedRecord {
 
 /// Converts an item of the replication log to a message.
 pub(crate) fn item_to_wire(item: &Item) -> v1::ShippedItem {
-    use v1::shipped_item::Item as Wire;
     let item = match item {
-        Item::Record(entry) => Wire::Record(entry_to_wire(entry)),
+        Item::Record(entry) => Shipped::Record(entry_to_wire(entry)),
         Item::Segment {
             prepared_epoch,
             earlier,
             head,
-        } => Wire::Segment(v1::ShippedSegment {
+        } => Shipped::Segment(v1::ShippedSegment {
             prepared_epoch: *prepared_epoch,
             alone: *earlier == EarlierSegments::Obsolete,
             head: head.iter().map(entry_to_wire).collect(),
@@ -82,32 +84,6 @@ pub(crate) fn entry_from_wire(record: v1::ShippedRecord) -> Result<(u16, Entry),
         _ => Entry::new(kind, parts),
     };
     Ok((kind, entry.numbered(record.number)))
-}
-
-/// Collects items into messages of a good size.
-struct Batches<F> {
-    items: Vec<v1::ShippedItem>,
-    bytes: usize,
-    send: F,
-}
-
-impl<F: FnMut(v1::FollowRequest) -> bool> Batches<F> {
-    /// Adds an item. Returns `false` if the receiver is gone.
-    fn add(&mut self, item: v1::shipped_item::Item, bytes: usize) -> bool {
-        self.items.push(v1::ShippedItem { item: Some(item) });
-        self.bytes += bytes;
-        self.bytes < limits::SHIPPED_BYTES || self.pass_on()
-    }
-
-    fn pass_on(&mut self) -> bool {
-        self.bytes = 0;
-        let items = std::mem::take(&mut self.items);
-        items.is_empty()
-            || (self.send)(v1::FollowRequest {
-                items,
-                ..v1::FollowRequest::default()
-            })
-    }
 }
 
 /// The place in a log from which a backup can begin.
@@ -155,112 +131,158 @@ pub(crate) fn has_start(journal: &LogJournal, expected: Expected<'_>) -> Result<
     Ok(segments.is_empty() || find_start(journal, &segments, expected)?.is_some())
 }
 
-/// Sends the log from the newest segment from which a backup can begin, up to its `changes`-th change. The log may grow meanwhile.
-/// Sends nothing if there is no log. Returns `false` if the receiver is gone.
-///
-/// # Errors
-/// The log cannot be read, or does not hold so many changes.
-pub(crate) fn send_log(
-    journal: &LogJournal,
-    expected: Expected<'_>,
+/// Reads a log, to send it: from the newest segment from which a backup can begin, up to a change. The log may grow meanwhile.
+pub(crate) struct LogReader {
+    prepared_epoch: u64,
+    /// The log is read up to so many changes.
     changes: u64,
-    send: impl FnMut(v1::FollowRequest) -> bool,
-) -> Result<bool, Problem> {
-    use v1::shipped_item::Item as Wire;
-    let segments = SegmentFile::all(journal.folder())?;
-    let missing = |known: u64| {
-        Problem::Damaged(format!(
-            "{}: the log has {known} changes, {changes} have been made",
-            journal.folder().display()
-        ))
-    };
-    let Some(start) = find_start(journal, &segments, expected)? else {
-        return if segments.is_empty() && changes == 0 {
-            Ok(true)
-        } else {
-            Err(missing(0))
+    /// Changes before the next record.
+    known: u64,
+    state: State,
+    segment: SegmentFile,
+    reader: SegmentReader,
+    later: VecDeque<SegmentFile>,
+}
+
+/// What a [`LogReader`] reads next.
+enum State {
+    /// The head of the first segment.
+    Begin(Vec<Record>, Option<SentCut>),
+    /// The cut that the first segment goes on from.
+    Cut(SentCut),
+    /// The records of segments.
+    Records,
+}
+
+impl LogReader {
+    /// Returns a reader of a log that has so many `changes`; `None` if there is no log.
+    ///
+    /// # Errors
+    /// The log cannot be read, or no backup can begin from it.
+    pub(crate) fn open(
+        journal: &LogJournal,
+        expected: Expected<'_>,
+        changes: u64,
+    ) -> Result<Option<Self>, Problem> {
+        let segments = SegmentFile::all(journal.folder())?;
+        let Some(start) = find_start(journal, &segments, expected)? else {
+            return if segments.is_empty() && changes == 0 {
+                Ok(None)
+            } else {
+                let folder = journal.folder().display();
+                Err(Problem::Damaged(format!(
+                    "{folder}: the log has no changes, {changes} have been made"
+                )))
+            };
         };
-    };
-    let Start {
-        place,
-        begun: found,
-        cut,
-    } = start;
-    let prepared_epoch = found.header.origin.prepared_epoch;
-    let mut known = found.head.changes;
-    let mut lots = Batches {
-        items: Vec::new(),
-        bytes: 0,
-        send,
-    };
-    let segment = |earlier, records: Vec<Record>| {
-        let bytes = records.iter().map(|record| record.body.len()).sum();
-        let head = records.into_iter().map(record_to_wire).collect();
-        (
-            Wire::Segment(v1::ShippedSegment {
-                prepared_epoch,
-                alone: earlier == EarlierSegments::Obsolete,
-                head,
-            }),
-            bytes,
-        )
-    };
-    let (first, bytes) = segment(EarlierSegments::Obsolete, found.records);
-    if !lots.add(first, bytes) {
-        return Ok(false);
+        let Start { place, begun, cut } = start;
+        let later = segments.into_iter().skip(place + 1).collect();
+        Ok(Some(Self {
+            prepared_epoch: begun.header.origin.prepared_epoch,
+            changes,
+            known: begun.head.changes,
+            state: State::Begin(begun.records, cut),
+            segment: begun.file,
+            reader: begun.reader,
+            later,
+        }))
     }
-    for record in cut.into_iter().flatten() {
-        let (kind, body) = record?;
-        let bytes = body.len();
-        let record = v1::ShippedRecord {
-            kind: kind.into(),
-            number: 0,
-            body,
-        };
-        if !lots.add(Wire::Cut(record), bytes) {
-            return Ok(false);
+
+    /// Returns the next message, of a good size; `None` at the end.
+    ///
+    /// # Errors
+    /// The log cannot be read, or does not hold so many changes.
+    pub(crate) fn next(&mut self) -> Result<Option<v1::FollowRequest>, Problem> {
+        let mut items = Vec::new();
+        let mut bytes = 0;
+        while bytes < limits::SHIPPED_BYTES
+            && let Some(item) = self.next_item()?
+        {
+            bytes += shipped_bytes(&item);
+            items.push(v1::ShippedItem { item: Some(item) });
+        }
+        Ok((!items.is_empty()).then(|| v1::FollowRequest {
+            items,
+            ..v1::FollowRequest::default()
+        }))
+    }
+
+    fn next_item(&mut self) -> Result<Option<Shipped>, Problem> {
+        match std::mem::replace(&mut self.state, State::Records) {
+            State::Begin(head, cut) => {
+                self.state = cut.map_or(State::Records, State::Cut);
+                Ok(Some(self.shipped_segment(EarlierSegments::Obsolete, head)))
+            }
+            State::Cut(mut cut) => {
+                let Some(record) = cut.next() else {
+                    return self.next_item();
+                };
+                self.state = State::Cut(cut);
+                let (kind, body) = record?;
+                Ok(Some(Shipped::Cut(v1::ShippedRecord {
+                    kind: kind.into(),
+                    number: 0,
+                    body,
+                })))
+            }
+            State::Records => self.next_of_segments(),
         }
     }
-    let mut reader = Some(found.reader);
-    for file in &segments[place..] {
-        let mut reader = match reader.take() {
-            Some(reader) => reader,
-            None => file.read()?,
-        };
-        // Records of a head, and the number of its records that are still missing.
+
+    fn next_of_segments(&mut self) -> Result<Option<Shipped>, Problem> {
+        // Records of the head of a segment, and the number of its records that are still missing.
         let mut beginning = Vec::new();
         let mut rest = 0;
-        while known < changes || rest > 0 {
-            let record = match reader.read().map_err(io(file))? {
+        while self.known < self.changes || rest > 0 {
+            let record = match self.reader.read().map_err(io(&self.segment))? {
                 Next::Record(record) => record,
-                Next::End => break,
-                Next::Bad(bad) => return Err(damaged(file, bad.place, bad.fault)),
-            };
-            if record.kind == HEAD {
-                let (head, _) =
-                    head(record.body.clone()).map_err(|what| damaged(file, record.place, what))?;
-                rest = 1 + head.parts + u32::from(head.replaced);
-            }
-            let goes = if rest > 0 {
-                beginning.push(record);
-                rest -= 1;
-                if rest > 0 {
+                Next::End => {
+                    let Some(segment) = self.later.pop_front() else {
+                        let known = self.known;
+                        let changes = self.changes;
+                        return Err(damaged(
+                            &self.segment,
+                            self.reader.place(),
+                            format_args!("the log has {known} changes, {changes} have been made"),
+                        ));
+                    };
+                    self.reader = segment.read()?;
+                    self.segment = segment;
                     continue;
                 }
-                let (item, bytes) = segment(EarlierSegments::Kept, std::mem::take(&mut beginning));
-                lots.add(item, bytes)
-            } else {
-                known += u64::from(is_change(record.kind));
-                let bytes = record.body.len();
-                lots.add(Wire::Record(record_to_wire(record)), bytes)
+                Next::Bad(bad) => return Err(damaged(&self.segment, bad.place, bad.fault)),
             };
-            if !goes {
-                return Ok(false);
+            if record.kind == HEAD {
+                let head = head(record.body.clone());
+                let (head, _) = head.map_err(|what| damaged(&self.segment, record.place, what))?;
+                rest = 1 + head.parts + u32::from(head.replaced);
             }
+            if rest > 0 {
+                beginning.push(record);
+                rest -= 1;
+                if rest == 0 {
+                    return Ok(Some(self.shipped_segment(EarlierSegments::Kept, beginning)));
+                }
+                continue;
+            }
+            self.known += u64::from(is_change(record.kind));
+            return Ok(Some(Shipped::Record(record_to_wire(record))));
         }
+        Ok(None)
     }
-    if known < changes {
-        return Err(missing(known));
+
+    fn shipped_segment(&self, earlier: EarlierSegments, head: Vec<Record>) -> Shipped {
+        Shipped::Segment(v1::ShippedSegment {
+            prepared_epoch: self.prepared_epoch,
+            alone: earlier == EarlierSegments::Obsolete,
+            head: head.into_iter().map(record_to_wire).collect(),
+        })
     }
-    Ok(lots.pass_on())
+}
+
+fn shipped_bytes(item: &Shipped) -> usize {
+    match item {
+        Shipped::Record(record) | Shipped::Cut(record) => record.body.len(),
+        Shipped::Segment(segment) => segment.head.iter().map(|record| record.body.len()).sum(),
+    }
 }

@@ -21,7 +21,7 @@ use trainyard_run_config::Job;
 use super::Replica;
 use crate::durable::{log_of, open_folder};
 use crate::replication::replica_role::{Order, Refused, Role, Term};
-use crate::replication::shipping::{has_start, item_to_wire, send_log};
+use crate::replication::shipping::{LogReader, has_start, item_to_wire};
 
 const FIRST: Term = Term {
     epoch: 1,
@@ -118,12 +118,10 @@ async fn act(worker: &mut Worker<'_>, journal: &Arc<LogJournal>, act: &Act, kind
 
 /// Returns the requests of a primary: its log up to the subscription, and the items queued after it.
 fn sent(journal: &LogJournal, model_dir: &Path, from: Subscription) -> Vec<v1::FollowRequest> {
-    let mut requests = Vec::new();
-    let all = send_log(journal, expected(model_dir), from.changes, |request| {
-        requests.push(request);
-        true
-    });
-    assert!(all.expect("the log is sound"));
+    let log = LogReader::open(journal, expected(model_dir), from.changes);
+    let mut log = log.expect("the log is sound");
+    let next = || log.as_mut()?.next().expect("the log is sound");
+    let mut requests: Vec<_> = std::iter::from_fn(next).collect();
     requests.push(v1::FollowRequest {
         in_sync: true,
         ..v1::FollowRequest::default()
