@@ -252,9 +252,42 @@ fn a_server_that_does_not_know_the_published_cut_gives_all_rows() {
     let base = |basis| store.snapshot(&chief(1), basis).unwrap().base;
     assert_eq!(base(basis("a", Some("of another life"))), None);
     assert_eq!(base(basis("b", Some("a"))), Some("a".to_owned()));
-    // The cut `b` was lost, and so was `c`.
+    // The cut `b` was lost, or its name comes later.
     assert_eq!(base(basis("c", Some("a"))), Some("a".to_owned()));
-    assert_eq!(base(basis("d", Some("b"))), None);
+    assert_eq!(base(basis("d", Some("b"))), Some("b".to_owned()));
+    assert_eq!(base(basis("e", Some("a"))), None);
+}
+
+#[test]
+fn a_base_for_new_readers_does_not_break_the_chain_of_the_others() {
+    let store = store();
+    push(&store, 1, &[3], &[4]);
+    let cut = |name: &str, since: Option<&str>| {
+        let basis = Basis::Publication {
+            name: name.to_owned(),
+            since: since.map(str::to_owned),
+        };
+        store.snapshot(&chief(1), basis).unwrap()
+    };
+    let mut reader = Reader::default();
+    reader.apply(&cut("a", None));
+    push(&store, 2, &[5], &[6]);
+    reader.apply(&cut("b", Some("a")));
+    push(&store, 3, &[7], &[8]);
+    let mut new = Reader::default();
+    new.apply(&cut("base", None));
+    push(&store, 4, &[9], &[4, 10]);
+    // A snapshot is read once, so each reader has its own.
+    let next = |name: &str| {
+        let next = cut(name, Some("b"));
+        assert_eq!(next.base.as_deref(), Some("b"));
+        next
+    };
+    reader.apply(&next("c"));
+    new.apply(&next("d"));
+    let expected = now(&store);
+    reader.check(&expected, "c, after b");
+    new.check(&expected, "c, after the base");
 }
 
 #[test]
