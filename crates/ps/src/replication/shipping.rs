@@ -144,7 +144,7 @@ pub(crate) struct LogReader {
     later: VecDeque<SegmentFile>,
 }
 
-/// What a [`LogReader`] reads next.
+/// Progress of a [`LogReader`]: the part of the log that it reads next.
 enum State {
     /// The head of the first segment.
     Begin(Vec<Record>, Option<SentCut>),
