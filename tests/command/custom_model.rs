@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use trainyard_tests::program;
+use trainyard_tests::{Program, free_ports, program};
 
 /// Longest time for a small job.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -112,4 +112,44 @@ fn a_job_is_trained_evaluated_and_predicted_by_calls() {
     assert!(told.starts_with("step 300, accuracy 0.9"), "{told}");
     assert!(told.ends_with(", 30 records"), "{told}");
     assert!(folder.path().join("eval/metrics.jsonl").is_file());
+}
+
+trial!(calls_of_one_program_are_the_tasks_that_tf_config_names);
+fn calls_of_one_program_are_the_tasks_that_tf_config_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let addresses: Vec<String> = free_ports(4)
+        .iter()
+        .map(|port| format!("127.0.0.1:{port}"))
+        .collect();
+    let cluster = serde_json::json!({
+        "chief": &addresses[..1], "worker": &addresses[1..2], "ps": &addresses[2..],
+    });
+    let iris = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/iris.toml");
+    let start = |role: &str, index: usize| {
+        let config =
+            serde_json::json!({"cluster": cluster, "task": {"type": role, "index": index}});
+        Program::start_in(
+            folder.path(),
+            "train-and-evaluate",
+            &[iris.to_str().unwrap()],
+            &[("TF_CONFIG", &config.to_string())],
+        )
+    };
+    let tasks = [
+        ("ps", 0),
+        ("ps", 1),
+        ("chief", 0),
+        ("worker", 0),
+        ("evaluator", 0),
+    ];
+    for task in tasks.map(|(role, index)| start(role, index)) {
+        let ended = task.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+        let told = "this process was a task of a cluster";
+        assert!(ended.output.contains(told), "{}", ended.output);
+    }
+    let scores = folder.path().join("runs/as-a-value/eval/metrics.jsonl");
+    let scores = std::fs::read_to_string(scores).unwrap();
+    let last: serde_json::Value = serde_json::from_str(scores.lines().last().unwrap()).unwrap();
+    assert_eq!(last["global_step"], 300, "{scores}");
 }

@@ -7,7 +7,7 @@ use clap::Parser;
 use trainyard_checkpoint::Origin;
 use trainyard_chief::Report;
 use trainyard_daemon::{Arguments, Context, LogFormat};
-use trainyard_diagnostic::Diagnostic;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Build, Error, Model, Part, Scores, Shard, any_of, input_options};
 use trainyard_predictor::{Predicted, Predictor};
 use trainyard_run_config::Job;
@@ -118,8 +118,11 @@ pub fn train_and_evaluate(estimator: &Estimator) -> Result<Option<Report>, Vec<D
     }
     let job = estimator.job.clone();
     let path = job.path.clone().into_os_string();
-    let TaskArguments { arguments } =
-        TaskArguments::parse_from(["estimator".into(), "--job".into(), path]);
+    let arguments = TaskArguments::try_parse_from(["estimator".into(), "--job".into(), path]);
+    let TaskArguments { arguments } = arguments.map_err(|error| {
+        let message = format!("a variable of the environment cannot be used: {error}");
+        vec![Diagnostic::error(Code::E1002, message)]
+    })?;
     let context = Context::of_job(job, &arguments)?;
     run_task(context, estimator.build).map_err(|problem| vec![problem])?;
     Ok(None)

@@ -1,7 +1,7 @@
 //! A dense layer for networks (`tf.keras.layers.Dense` without activation).
 
 use trainyard_tensor::{
-    add_bias, add_column_sums, multiply, multiply_first_transposed, multiply_rows,
+    add_bias, add_column_sums, add_first_transposed, multiply, multiply_rows,
     multiply_second_transposed,
 };
 use trainyard_variable::{Gradients, Initializer};
@@ -44,7 +44,8 @@ impl Dense {
         y
     }
 
-    /// Writes the gradients of kernel and bias, and returns the gradient of `x`, given the gradient of the output.
+    /// Adds the gradients of kernel and bias, and returns the gradient of `x`, given the gradient of the output. A network
+    /// may use a layer more than once: it calls this for each use.
     pub fn backward(
         &self,
         pass: &Pass<'_>,
@@ -53,7 +54,7 @@ impl Dense {
         gradients: &mut Gradients,
     ) -> Vec<f32> {
         let kernel = &mut gradients[self.kernel];
-        multiply_first_transposed(x, of_output, kernel, [self.inputs, pass.rows, self.units]);
+        add_first_transposed(x, of_output, kernel, [self.inputs, pass.rows, self.units]);
         add_column_sums(of_output, &mut gradients[self.bias]);
         let mut of_input = vec![0.0; pass.rows * self.inputs];
         let sizes = [pass.rows, self.units, self.inputs];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numpy::PyArray1;
-use pyo3::types::{PyAny, PyList};
+use pyo3::types::PyAny;
 use pyo3::{Bound, FromPyObject, IntoPyObject as _, PyResult, Python};
 use trainyard_feature_column::{Categorical, FeatureColumns, Features, Ids};
 use trainyard_input::{Batch, Schema};
@@ -13,6 +13,8 @@ use trainyard_run_config::{
     Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, Job,
 };
 use trainyard_variable::{Access, DynamicTable, Read, Reads};
+
+use crate::matrices::{Matrix, MatrixLookups};
 
 /// An embedding of the module: a feature, and the table in which its ids are looked up.
 #[derive(Debug, Clone, FromPyObject)]
@@ -31,6 +33,8 @@ pub(crate) struct Lookup {
     pub(crate) initializer: String,
     /// Optimizer of the table, as JSON; absent = the job's.
     pub(crate) optimizer: Option<String>,
+    /// The vectors of a row are combined to one.
+    pub(crate) combined: bool,
 }
 
 /// A table of embeddings.
@@ -50,21 +54,30 @@ pub(crate) struct Columns {
     columns: FeatureColumns,
     /// The tables, in the order of their variables.
     pub(crate) tables: Vec<Table>,
-    /// Indices of the ids that are looked up, each once: several tables may be looked up by one feature.
-    looked_up: Vec<usize>,
-    /// Place in `looked_up`, and index of the table, of each lookup.
-    lookups: Vec<(usize, usize)>,
+    /// The lookup of each embedding.
+    lookups: Vec<TableLookup>,
+    /// The tables by their dimensions.
+    pub(crate) matrices: Vec<Matrix>,
     /// Names and indices of the features whose ids the module reads itself.
     ids: Vec<(String, usize)>,
+}
+
+/// The ids of an embedding, and their table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableLookup {
+    /// Index of the ids among those of a batch.
+    pub(crate) ids: usize,
+    /// Index of the table among the variables.
+    pub(crate) table: usize,
+    /// The vectors of a row are combined to one.
+    pub(crate) combined: bool,
 }
 
 /// The ids of a batch.
 #[derive(Debug)]
 pub(crate) struct Lookups {
-    /// The places of ids among the rows that the batch reads.
-    looked_up: Vec<RowIds>,
-    /// Of each embedding: its ids in `looked_up`.
-    embeddings: Vec<usize>,
+    /// The lookups in each matrix.
+    matrices: Vec<MatrixLookups>,
     /// Of each feature without embedding: its ids.
     ids: Vec<RowIds>,
     /// The rows that the batch reads of each table.
@@ -73,7 +86,7 @@ pub(crate) struct Lookups {
 
 /// Integers by row.
 #[derive(Debug)]
-struct RowIds {
+pub(crate) struct RowIds {
     values: Vec<i64>,
     /// First value of each row, and the number of values; absent = one value per row.
     offsets: Option<Vec<i64>>,
@@ -111,13 +124,15 @@ impl Columns {
             features,
             columns,
             tables: Vec::new(),
-            looked_up: Vec::new(),
             lookups: Vec::new(),
+            matrices: Vec::new(),
             ids: Vec::new(),
         };
         for lookup in lookups {
             out.add(lookup)?;
         }
+        let dimensions = out.tables.iter().map(|table| table.lookup.dimension);
+        out.matrices = Matrix::of_tables(dimensions);
         let bare = out.columns.categorical.iter().enumerate();
         out.ids = bare
             .filter(|(_, column)| column.deep.is_none())
@@ -162,6 +177,7 @@ impl Columns {
                 )));
             }
         }
+        let combined = lookup.combined;
         let table = table.unwrap_or_else(|| {
             self.tables.push(Table {
                 lookup,
@@ -170,12 +186,11 @@ impl Columns {
             });
             self.tables.len() - 1
         });
-        let known = self.looked_up.iter().position(|known| *known == ids);
-        let place = known.unwrap_or_else(|| {
-            self.looked_up.push(ids);
-            self.looked_up.len() - 1
+        self.lookups.push(TableLookup {
+            ids,
+            table,
+            combined,
         });
-        self.lookups.push((place, table));
         Ok(())
     }
 
@@ -204,16 +219,16 @@ impl Columns {
     /// Returns the ids of a batch.
     pub(crate) fn lookups(&self, features: &Features) -> Lookups {
         let mut reads = vec![Read::Nothing; self.tables.len()];
-        for (place, table) in &self.lookups {
-            let ids = &features.ids[self.looked_up[*place]];
-            reads[*table] = match &ids.fingerprints {
-                Some(fingerprints) => Read::Ids(Arc::clone(fingerprints)),
-                None => Read::Rows(Arc::clone(&ids.unique)),
+        let mut rows_read = vec![0; self.tables.len()];
+        for lookup in &self.lookups {
+            let ids = &features.ids[lookup.ids];
+            (rows_read[lookup.table], reads[lookup.table]) = match &ids.fingerprints {
+                Some(ids) => (ids.len(), Read::Ids(Arc::clone(ids))),
+                None => (ids.unique.len(), Read::Rows(Arc::clone(&ids.unique))),
             };
         }
-        let looked_up = self.looked_up.iter();
-        let looked_up =
-            looked_up.map(|ids| RowIds::of(&features.ids[*ids], features.rows, i64::from));
+        let matrices = self.matrices.iter();
+        let matrices = matrices.map(|matrix| matrix.lookups(&self.lookups, features, &rows_read));
         let ids = self.ids.iter().map(|(_, place)| {
             let ids = &features.ids[*place];
             RowIds::of(ids, features.rows, |place| {
@@ -221,8 +236,7 @@ impl Columns {
             })
         });
         Lookups {
-            looked_up: looked_up.collect(),
-            embeddings: self.lookups.iter().map(|(place, _)| *place).collect(),
+            matrices: matrices.collect(),
             ids: ids.collect(),
             reads,
         }
@@ -300,7 +314,7 @@ fn embed(place: usize, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> Res
 }
 
 impl RowIds {
-    fn of(ids: &Ids, rows: usize, value: impl Fn(u32) -> i64) -> Self {
+    pub(crate) fn of(ids: &Ids, rows: usize, value: impl Fn(u32) -> i64) -> Self {
         let one_of_each = ids.one_of_each(0..rows).is_some();
         Self {
             values: ids.index.iter().map(|place| value(*place)).collect(),
@@ -314,7 +328,7 @@ impl RowIds {
         }
     }
 
-    fn arrays<'p>(&self, python: Python<'p>) -> PyResult<Bound<'p, PyAny>> {
+    pub(crate) fn arrays<'p>(&self, python: Python<'p>) -> PyResult<Bound<'p, PyAny>> {
         let values = PyArray1::from_slice(python, &self.values);
         let offsets = self.offsets.as_ref();
         let offsets = offsets.map(|offsets| PyArray1::from_slice(python, offsets));
@@ -332,15 +346,17 @@ impl Lookups {
         }
     }
 
-    /// Returns a tuple of values, offsets and weights for each embedding, and for each feature without embedding.
-    pub(crate) fn arrays<'p>(&self, python: Python<'p>) -> PyResult<Bound<'p, PyAny>> {
-        let arrays = |all: &[RowIds]| -> PyResult<Vec<Bound<'p, PyAny>>> {
-            all.iter().map(|ids| ids.arrays(python)).collect()
-        };
-        let looked_up = arrays(&self.looked_up)?;
-        let embeddings = self.embeddings.iter().map(|place| &looked_up[*place]);
-        let embeddings = PyList::new(python, embeddings.collect::<Vec<_>>())?;
-        let both = (embeddings, PyList::new(python, arrays(&self.ids)?)?);
-        Ok(both.into_pyobject(python)?.into_any())
+    /// Returns the lookups in each matrix, and a tuple of values, offsets and weights for each feature without
+    /// embedding.
+    pub(crate) fn arrays<'p>(
+        &self,
+        python: Python<'p>,
+    ) -> PyResult<(Vec<Bound<'p, PyAny>>, Vec<Bound<'p, PyAny>>)> {
+        let matrices = self.matrices.iter().map(|lookups| lookups.arrays(python));
+        let ids = self.ids.iter().map(|ids| ids.arrays(python));
+        Ok((
+            matrices.collect::<PyResult<_>>()?,
+            ids.collect::<PyResult<_>>()?,
+        ))
     }
 }

@@ -5,6 +5,7 @@ mod callbacks;
 mod columns;
 mod command;
 mod failure;
+mod matrices;
 mod model;
 mod predictions;
 mod rows;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use numpy::{PyArray1, PyArrayMethods as _};
+use pyo3::exceptions::PyValueError;
 use pyo3::types::{PyAnyMethods as _, PyDict, PyList, PyListMethods as _};
 use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python};
 use serde_json::json;
@@ -126,13 +127,55 @@ impl PythonModel {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns rows, numbers and lookups of a batch, as the package expects them.
+    /// Returns rows, numbers, lookups and other ids of a batch, as the package expects them.
     fn batch<'p>(&self, python: Python<'p>, features: &Features) -> PyResult<Bound<'p, PyAny>> {
         use pyo3::IntoPyObject as _;
         let numbers = PyArray1::from_slice(python, &features.numbers);
-        let lookups = features.lookups.arrays(python)?;
-        let batch = (features.rows, numbers, lookups).into_pyobject(python)?;
+        let (matrices, ids) = features.lookups.arrays(python)?;
+        let batch = (features.rows, numbers, matrices, ids).into_pyobject(python)?;
         Ok(batch.into_any())
+    }
+
+    /// Returns the values of a step: an array for each matrix, and then for each parameter. They are copies, so that the
+    /// user's code may keep them.
+    fn values<'p>(&self, python: Python<'p>, values: &Values) -> PyResult<Bound<'p, PyList>> {
+        let matrices = self.columns.matrices.iter();
+        let matrices = matrices.map(|matrix| matrix.array(python, values));
+        let parameters = values[self.columns.tables.len()..].iter();
+        let parameters = parameters.map(|values| PyArray1::from_slice(python, values));
+        PyList::new(python, matrices.chain(parameters).collect::<Vec<_>>())
+    }
+
+    /// Copies the gradients of a step: an array for each matrix, and then for each parameter.
+    fn copy_gradients(
+        &self,
+        found: &Bound<'_, PyList>,
+        values: &Values,
+        gradients: &mut Gradients,
+    ) -> PyResult<()> {
+        let arrays = found
+            .iter()
+            .map(|found| Ok(found.cast_into::<PyArray1<f32>>()?.try_readonly()?));
+        let arrays = arrays.collect::<PyResult<Vec<_>>>()?;
+        let matrices = &self.columns.matrices;
+        let first = self.columns.tables.len();
+        let wanted = matrices.len() + values.len() - first;
+        if arrays.len() != wanted {
+            return Err(PyValueError::new_err(format!(
+                "a step must return {wanted} gradients, returned {}",
+                arrays.len()
+            )));
+        }
+        gradients.resize_with(values.len(), Vec::new);
+        let (of_matrices, of_parameters) = arrays.split_at(matrices.len());
+        for (matrix, found) in matrices.iter().zip(of_matrices) {
+            matrix.copy_gradient(found.as_slice()?, values, gradients)?;
+        }
+        for (gradient, found) in gradients[first..].iter_mut().zip(of_parameters) {
+            gradient.clear();
+            gradient.extend_from_slice(found.as_slice()?);
+        }
+        Ok(())
     }
 
     fn failed(&self, python: Python<'_>, error: PyErr, features: &Features) -> Error {
@@ -214,7 +257,8 @@ impl Model for PythonModel {
             let mut step = || {
                 let module = module.bind(python);
                 let batch = self.batch(python, features)?;
-                let values = self.variables.arrays(python, values)?;
+                let read = values;
+                let values = self.values(python, read)?;
                 let weights = features.weights.as_deref();
                 let (loss, found) = match self.loss {
                     Loss::Module => {
@@ -233,7 +277,7 @@ impl Model for PythonModel {
                         (loss, found)
                     }
                 };
-                copy_gradients(&found, gradients)?;
+                self.copy_gradients(&found, read, gradients)?;
                 Ok(loss)
             };
             step().map_err(|error| self.failed(python, error, features))
@@ -264,7 +308,7 @@ impl Model for PythonModel {
             let mut evaluate = || {
                 let module = module.bind(python);
                 let batch = self.batch(python, features)?;
-                let values = self.variables.arrays(python, values)?;
+                let values = self.values(python, values)?;
                 let labels = PyArray1::from_slice(python, labels);
                 let weights = weights.map(|weights| PyArray1::from_slice(python, weights));
                 let sums = match own.take() {
@@ -304,7 +348,7 @@ impl Model for PythonModel {
         Python::attach(|python| {
             let predict = || {
                 let batch = self.batch(python, features)?;
-                let values = self.variables.arrays(python, values)?;
+                let values = self.values(python, values)?;
                 let found = module
                     .bind(python)
                     .call_method1("predict", (batch, values))?;
@@ -326,15 +370,4 @@ impl Model for PythonModel {
     fn callbacks(&self) -> Option<&dyn Callbacks> {
         self.callbacks.as_ref().map(|own| own as &dyn Callbacks)
     }
-}
-
-/// Copies the gradients of a step, one array per variable.
-fn copy_gradients(found: &Bound<'_, PyList>, gradients: &mut Gradients) -> PyResult<()> {
-    gradients.resize_with(found.len(), Vec::new);
-    for (found, gradient) in found.iter().zip(gradients) {
-        let found = found.cast_into::<PyArray1<f32>>()?.try_readonly()?;
-        gradient.clear();
-        gradient.extend_from_slice(found.as_slice()?);
-    }
-    Ok(())
 }

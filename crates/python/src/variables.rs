@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use numpy::PyArray1;
-use pyo3::types::PyList;
-use pyo3::{Bound, FromPyObject, PyResult, Python};
+use pyo3::FromPyObject;
 use trainyard_model::{Error, custom_optimizer};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::Job;
-use trainyard_variable::{Access, Initializer, MOVING_AVERAGE, Values, VariableSpec};
+use trainyard_variable::{Access, Initializer, MOVING_AVERAGE, VariableSpec};
 
 use crate::columns::Columns;
 
@@ -86,19 +84,6 @@ impl Variables {
             });
         }
         Ok(Self { specs, optimizers })
-    }
-
-    /// Returns the values of a step, one array per variable. The arrays are copies, so that the user's code may keep
-    /// them.
-    pub(crate) fn arrays<'p>(
-        &self,
-        python: Python<'p>,
-        values: &Values,
-    ) -> PyResult<Bound<'p, PyList>> {
-        let arrays = values
-            .iter()
-            .map(|values| PyArray1::from_slice(python, values));
-        PyList::new(python, arrays.collect::<Vec<_>>())
     }
 }
 

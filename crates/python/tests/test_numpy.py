@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import batches
 import clicks
 import linear_by_hand
 import numpy as np
@@ -29,16 +30,15 @@ def adapter() -> tn.Adapter:
     return found
 
 
-def ids(values: list[int], offsets: list[int] | None = None) -> Any:
-    """Returns ids by row, as the native part passes them."""
-    return np.array(values, dtype=np.int64), None if offsets is None else np.array(offsets, dtype=np.int64), None
+SIZES = [5 * 3, 10, 1]
+"""The vectors of a user, three items and a row without id, and the variables."""
 
 
 def test_gradients_agree_with_finite_differences() -> None:
     model = adapter()
     draw = np.random.default_rng(5)
-    values = [draw.normal(size=size).astype(np.float32) for size in (3, 9, 10, 1)]
-    batch = (2, np.array([0.2, 0.9], dtype=np.float32), ([ids([0, 0]), ids([0, 1]), ids([2, 1, 0], [0, 2, 3])], []))
+    values = [draw.normal(size=size).astype(np.float32) for size in SIZES]
+    batch = batches.clicks([0.2, 0.9])
     delta = np.array([0.7, -0.4], dtype=np.float32)
 
     def product(moved: list[Array]) -> float:
@@ -46,7 +46,7 @@ def test_gradients_agree_with_finite_differences() -> None:
 
     product(values)
     gradients = model.backward(delta)
-    assert [gradient.size for gradient in gradients] == [3, 9, 10, 1]
+    assert [gradient.size for gradient in gradients] == SIZES
     for variable, gradient in enumerate(gradients):
         for place in range(gradient.size):
             sides = []
@@ -64,9 +64,7 @@ def test_mistakes_of_a_gradient_are_named() -> None:
 
     model = tn.Adapter(Wrong, SETTINGS)
     model.parameters(({"price": (0, 1)}, []), 1)
-    values = [np.zeros(size, dtype=np.float32) for size in (3, 9, 10, 1)]
-    batch = (2, np.zeros(2, dtype=np.float32), ([ids([0, 0]), ids([0, 1]), ids([0, 0])], []))
-    model.forward(batch, values)
+    model.forward(batches.clicks([0.0, 0.0]), [np.zeros(size, dtype=np.float32) for size in SIZES])
     with pytest.raises(ValueError, match=r"gradient of `bias` must have the shape \[1\], given \[2, 1\]"):
         model.backward(np.zeros(2, dtype=np.float32))
 

@@ -12,18 +12,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import batches
 import clicks
 import numpy as np
 import pytest
+from batches import ids, places
 
 import trainyard
+import trainyard.metrics
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+import other_device
 import two_tower
 
 import trainyard.torch as ty
 from trainyard import toml
+from trainyard.adapter import Ids
 from trainyard.torch.adapter import Adapter
 from trainyard.torch.tables import Tables
 
@@ -103,25 +108,13 @@ def test_an_interrupt_ends_a_module_with_a_checkpoint(job: Path) -> None:
     assert time.monotonic() - begun < 5
 
 
-Ids = tuple[np.ndarray[Any, Any], "np.ndarray[Any, Any] | None", "np.ndarray[Any, Any] | None"]
-
-
-def ids(values: list[int], offsets: list[int] | None = None, weights: list[float] | None = None) -> Ids:
-    """Returns ids by row, as the native part passes them."""
-    whole = None if offsets is None else np.array(offsets, dtype=np.int64)
-    parts = None if weights is None else np.array(weights, dtype=np.float32)
-    return np.array(values, dtype=np.int64), whole, parts
-
-
 def step(loss: Any) -> Callable[[list[np.ndarray[Any, Any]]], tuple[float, list[np.ndarray[Any, Any]]]]:
     """Returns a step of the module over a small batch, with its own loss."""
     adapter = Adapter(two_tower.Net, loss, json.dumps(SETTINGS))
     adapter.tables()
     adapter.parameters(({"price": (0, 1)}, []), 1)
-    numbers = np.array([0.2, 0.9], dtype=np.float32)
-    batch = (2, numbers, ([ids([0, 0]), ids([0, 1]), ids([2, 1, 0], [0, 2, 3])], []))
     labels = np.array([0, 1], dtype=np.float32)
-    return lambda values: adapter.train(batch, values, labels, None)
+    return lambda values: adapter.train(batches.clicks([0.2, 0.9]), values, labels, None)
 
 
 def drawn(sizes: list[int]) -> list[np.ndarray[Any, Any]]:
@@ -130,8 +123,8 @@ def drawn(sizes: list[int]) -> list[np.ndarray[Any, Any]]:
     return [draw.normal(size=size).astype(np.float32) for size in sizes]
 
 
-# A user's vector, three items' vectors, and the parameters of two layers over 13 numbers.
-SIZES = [4, 12, 8 * 13, 8, 8, 1]
+# The vectors of a user, three items and a row without id, and the parameters of two layers over 13 numbers.
+SIZES = [5 * 4, 8 * 13, 8, 8, 1]
 
 
 def test_gradients_agree_with_finite_differences() -> None:
@@ -139,7 +132,7 @@ def test_gradients_agree_with_finite_differences() -> None:
     values = drawn(SIZES)
     gradients = train(values)[1]
     assert [gradient.size for gradient in gradients] == SIZES
-    for variable, place in [(0, 1), (1, 2), (1, 6), (1, 9), (2, 20), (3, 4), (5, 0)]:
+    for variable, place in [(0, 1), (0, 6), (0, 10), (0, 13), (1, 20), (2, 4), (4, 0)]:
 
         def loss_at(offset: float, variable: int = variable, place: int = place) -> float:
             moved = [value.copy() for value in values]
@@ -151,12 +144,14 @@ def test_gradients_agree_with_finite_differences() -> None:
 
 
 TABLE = np.array([[1.0, 2.0], [3.0, 5.0], [7.0, 11.0]], dtype=np.float32)
+CPU = torch.device("cpu")
 
 
 def looked_up(embedding: ty.Embedding, rows: int, found: Ids) -> Any:
     """Returns what an embedding looks up in TABLE."""
-    tables = Tables([embedding])
-    loaded = tables.load([TABLE.reshape(-1).copy()], [found], rows)
+    tables = Tables([embedding], CPU)
+    matrix = np.concatenate([TABLE.reshape(-1), np.zeros(2, dtype=np.float32)])
+    loaded = tables.load([matrix], [([0], [], places(), [(0, found)])], rows)
     return embedding(ty.Batch(rows, {}, {}, loaded))
 
 
@@ -187,27 +182,23 @@ def test_without_a_combiner_rows_are_padded_and_masked() -> None:
 def test_embeddings_of_one_dimension_are_looked_up_together_with_the_gradients_of_single_lookups() -> None:
     draw = np.random.default_rng(4)
     embeddings = [ty.Embedding(name, 3, table=table) for name, table in [("a", "t"), ("b", "u"), ("c", "t"), ("d", "u")]]
-    values = [draw.normal(size=size).astype(np.float32) for size in (12, 6)]
-    # The second row has no id of the last embedding.
-    lookups = [ids([0, 3, 1, 3]), ids([1, 1, 0, 1]), ids([2, 0, 2, 2]), ids([1, 0, 1], [0, 1, 1, 2, 3])]
+    # Four rows of a table, two of the other one, and the row of 0, which the second row of the last embedding has.
+    matrix = np.append(draw.normal(size=6 * 3), np.zeros(3)).astype(np.float32)
+    lines = [[0, 3, 1, 3], [5, 5, 4, 5], [2, 0, 2, 2], [5, 6, 4, 5]]
     factors = torch.tensor(draw.normal(size=(4, 4, 3)), dtype=torch.float32)
 
-    tables = Tables(embeddings)
-    loaded = tables.load(values, lookups, 4)
+    loaded = Tables(embeddings, CPU).load([matrix], [([0, 4], [0, 1, 2, 3], places(*lines), [])], 4)
     batch = ty.Batch(4, {}, {}, loaded)
     together = [embedding(batch) for embedding in embeddings]
     sum((factor * part).sum() for factor, part in zip(factors, together)).backward()
-    gradients = tables.gradients(loaded, values)
 
-    leaves = [torch.tensor(each.reshape(-1, 3), requires_grad=True) for each in values]
-    single = [torch.nn.functional.embedding(torch.tensor(found[0]), leaves[table]) for found, table in zip(lookups, (0, 1, 0, 1))]
-    single[3] = torch.cat([single[3][:1], torch.zeros(1, 3), single[3][1:]])
+    leaf = torch.tensor(matrix.reshape(-1, 3), requires_grad=True)
+    single = [torch.nn.functional.embedding(torch.tensor(line), leaf) for line in lines]
     sum((factor * part).sum() for factor, part in zip(factors, single)).backward()
     for one, other in zip(together, single):
         assert torch.equal(one, other)
-    for gradient, leaf in zip(gradients, leaves):
-        assert leaf.grad is not None
-        assert gradient == pytest.approx(leaf.grad.reshape(-1).numpy(), abs=1e-6)
+    assert leaf.grad is not None
+    assert loaded.gradients()[0] == pytest.approx(leaf.grad.reshape(-1).numpy(), abs=1e-6)
 
 
 class Normed(two_tower.Net):
@@ -230,13 +221,11 @@ def test_a_step_moves_the_statistics_of_batch_norm_on_the_servers() -> None:
     assert moving == {"norm/running_mean", "norm/running_var"}
     assert json.loads(described["norm/running_var"].initializer) == {"kind": "constant", "value": 1.0}
     assert "scale" not in described
-    sizes = [4, 12, *(int(np.prod(each.shape)) for each in described.values())]
+    sizes = [SIZES[0], *(int(np.prod(each.shape)) for each in described.values())]
     values = drawn(sizes)
     values[-2][:] = 0.5
     values[-1][:] = 2.0
-    numbers = np.array([0.2, 0.8], dtype=np.float32)
-    batch = (2, numbers, ([ids([0, 0]), ids([0, 1]), ids([2, 1, 0], [0, 2, 3])], []))
-    gradients = adapter.train(batch, values, np.array([0, 1], dtype=np.float32), None)[1]
+    gradients = adapter.train(batches.clicks([0.2, 0.8]), values, np.array([0, 1], dtype=np.float32), None)[1]
     # The momentum is 0.1. The mean of the batch is 0.5, and its unbiased variance 0.18.
     assert gradients[-2] == pytest.approx([0.0], abs=1e-6)
     assert gradients[-1] == pytest.approx([2.0 - (0.9 * 2.0 + 0.1 * 0.18)], abs=1e-6)
@@ -258,9 +247,8 @@ class Counting(two_tower.Net):
 def test_a_constant_that_a_step_changes_is_refused_with_a_remedy() -> None:
     adapter = Adapter(Counting, torch.nn.BCEWithLogitsLoss(reduction="none"), json.dumps(SETTINGS))
     adapter.parameters(({"price": (0, 1)}, []), 1)
-    batch = (2, np.zeros(2, dtype=np.float32), ([ids([0, 0]), ids([0, 1]), ids([2, 1, 0], [0, 2, 3])], []))
     with pytest.raises(ValueError, match="changed the buffer `seen`.*is_moving_average"):
-        adapter.train(batch, drawn(SIZES), np.zeros(2, dtype=np.float32), None)
+        adapter.train(batches.clicks([0.0, 0.0]), drawn(SIZES), np.zeros(2, dtype=np.float32), None)
 
 
 def test_batch_norm_trains_on_a_cluster_and_predicts_with_its_statistics(job: Path) -> None:
@@ -277,6 +265,88 @@ def test_batch_norm_trains_on_a_cluster_and_predicts_with_its_statistics(job: Pa
     ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECS, check=False)
     assert ended.returncode == 0, ended.stderr
     # With the initial statistics, mean 0 and variance 1, the module would be another one.
+    assert metrics(ended.stdout)["auc"] > 0.9
+
+
+class Elsewhere(ty.Module):
+    """A module that uses all that a batch has."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__()
+        self.user = ty.Embedding("user_id", 3)
+        self.item = ty.Embedding("item_id", 3)
+        self.history = ty.Embedding("history", 3, table="item_id", combiner=None)
+        self.mean = ty.Embedding("history", 3, table="mean")
+        self.norm = torch.nn.BatchNorm1d(13)
+        self.logit = torch.nn.Linear(13, 1)
+        self.days = torch.nn.Embedding(7, 1)
+
+    def forward(self, batch: ty.Batch) -> torch.Tensor:
+        vectors, mask = self.history(batch)
+        past = (vectors * mask.unsqueeze(2)).sum(1)
+        parts = [self.user(batch), self.item(batch), past, self.mean(batch), batch["price"]]
+        return self.logit(self.norm(torch.cat(parts, 1))) + self.days(batch["day"])
+
+    def metrics(self, logits: torch.Tensor, labels: torch.Tensor) -> Any:
+        return {"distance": trainyard.metrics.mean_absolute_error(labels, logits)}
+
+
+def results_on(device: str, loss: Any) -> list[Any]:
+    """Returns what steps, an evaluation and a prediction of a module return on a device."""
+    adapter = Adapter(lambda params: Elsewhere(params).to(device), loss, json.dumps(SETTINGS))
+    described = adapter.parameters(({"price": (0, 1)}, ["day"]), 1)
+    values = drawn([7 * 3, *(int(np.prod(each.shape)) for each in described)])
+    values[-1] = np.abs(values[-1])
+    copied = lambda: [value.copy() for value in values]
+    history = ids([3, 2, 1], [0, 2, 3])
+    weighted = ids([5, 4, 5], [0, 2, 3], [0.5, 2.0, 1.0])
+    lookups = ([0, 1, 4], [0, 1], places([0, 0], [1, 2]), [(2, history), (3, weighted)])
+    batch = (2, np.array([0.2, 0.9], dtype=np.float32), [lookups], [ids([6, 2])])
+    labels = np.array([0, 1], dtype=np.float32)
+    if adapter.has_loss:
+        found = [adapter.train(batch, copied(), labels, np.array([1.0, 3.0], dtype=np.float32))]
+    else:
+        found = [adapter.forward(batch, copied()).copy(), adapter.backward(np.array([0.7, -0.4], dtype=np.float32))]
+    return [*found, adapter.evaluate(batch, copied(), labels, None, adapter.metrics()), adapter.predict(batch, copied())]
+
+
+@pytest.mark.parametrize("loss", [None, torch.nn.BCEWithLogitsLoss(reduction="none")])
+def test_a_module_on_another_device_has_the_results_of_the_cpu(loss: Any) -> None:
+    with other_device.OtherDevice():
+        elsewhere = results_on(other_device.NAME, loss)
+    here = results_on("cpu", loss)
+    flat = [torch.utils._pytree.tree_flatten(each)[0] for each in (elsewhere, here)]
+    assert len(flat[0]) == len(flat[1])
+    for one, other in zip(*flat, strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
+
+
+def test_a_module_on_two_devices_is_refused() -> None:
+    def parted(params: Any) -> ty.Module:
+        module = Elsewhere(params)
+        module.logit.to(other_device.NAME)
+        return module
+
+    with other_device.OtherDevice(), pytest.raises(ValueError, match="on one device, given .* on cpu, meta"):
+        Adapter(parted, None, json.dumps(SETTINGS))
+
+
+def test_a_module_that_was_moved_trains_on_processes(job: Path) -> None:
+    program = job.parent / "moved.py"
+    program.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import torch, two_tower, trainyard.torch as ty\n"
+        "def build(params):\n"
+        "    return two_tower.Net(params).to('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "if __name__ == '__main__':\n"
+        "    ty.main(build, loss=torch.nn.BCEWithLogitsLoss(reduction='none'))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program), "train", str(job)],
+        capture_output=True, text=True, timeout=DEADLINE_SECS, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
     assert metrics(ended.stdout)["auc"] > 0.9
 
 

@@ -42,6 +42,20 @@ pub fn multiply_first_transposed(a: &[f32], b: &[f32], out: &mut [f32], [m, k, n
     );
 }
 
+/// Adds `a[k,m]ᵀ b[k,n]` to `out[m,n]`: the gradient of a kernel that a network may use more than once.
+///
+/// # Panics
+/// A buffer is not as long as its dimensions say.
+pub fn add_first_transposed(a: &[f32], b: &[f32], out: &mut [f32], [m, k, n]: [usize; 3]) {
+    matmul(
+        1.0,
+        view(a, k, m).reversed_axes(),
+        view(b, k, n),
+        1.0,
+        view_mut(out, m, n),
+    );
+}
+
 /// Computes `out[m,n] = a[m,k] b[n,k]ᵀ`: the gradient of a layer's input.
 ///
 /// # Panics
@@ -162,6 +176,8 @@ mod tests {
         assert_eq!(out, [0.5, 7.0, 2.0, 16.0]);
         multiply_first_transposed(&a, &b, &mut out, [2, 3, 2]);
         assert_eq!(out, [0.5, 11.0, 1.0, 14.0]);
+        add_first_transposed(&a, &b, &mut out, [2, 3, 2]);
+        assert_eq!(out, [1.0, 22.0, 2.0, 28.0]);
         multiply_second_transposed(&a, &b, &mut out, [2, 3, 2]);
         assert_eq!(out, [-2.0, 6.0, -2.0, 16.5]);
         out = [9.0; 4];

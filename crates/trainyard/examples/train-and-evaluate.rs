@@ -1,6 +1,8 @@
 //! A job as a value: trains, evaluates and predicts by calls instead of a command line.
 //!
 //! `cargo run -p trainyard --example train-and-evaluate`
+//!
+//! With `TF_CONFIG`, the process is the task that it names.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,7 +12,9 @@ use trainyard::{Canned, Diagnostic, Estimator, Job, LogFormat, report, train_and
 
 /// Prints the results, or the problems.
 pub(crate) fn main() -> ExitCode {
-    match run(Path::new("configs/iris.toml"), "runs/as-a-value") {
+    let job = std::env::args_os().nth(1);
+    let job = job.unwrap_or_else(|| "configs/iris.toml".into());
+    match run(Path::new(&job), "runs/as-a-value") {
         Ok(text) => {
             println!("{text}");
             ExitCode::SUCCESS

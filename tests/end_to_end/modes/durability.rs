@@ -279,7 +279,7 @@ fn a_server_whose_log_cannot_be_written_ends_with_a_reason() {
     std::fs::remove_dir_all(trial.cluster.model_dir().join("wal")).expect("removed");
     let ended = tasks.servers.remove(0).wait(LIMIT);
     assert_eq!(ended.code, 74, "{}", ended.output);
-    let message = "error[E3007]: the log of this parameter server failed: cannot create";
+    let message = "error[E3007]: the log of this parameter server failed: cannot ";
     assert!(
         ended.output.contains(message) && ended.output.contains("wal/ps-0/"),
         "{}",

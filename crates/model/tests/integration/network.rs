@@ -160,6 +160,51 @@ fn gradients_of_layers_and_of_embedded_rows_agree_with_finite_differences() {
     gradients::agree_with_finite_differences("tanh", &model, &features, &mut values);
 }
 
+/// Uses a layer from its input to its input twice, and then adds up.
+#[derive(Debug)]
+struct Twice(Dense);
+
+impl Network for Twice {
+    /// The output of the first use.
+    type Activations = Vec<f32>;
+
+    fn build(_job: &Job, builder: &mut NetworkBuilder) -> Result<Self, Error> {
+        let width = builder.width();
+        Ok(Self(Dense::new(builder, "layer", [width, width])))
+    }
+
+    fn forward(&self, pass: &Pass<'_>, first: &mut Vec<f32>) -> Vec<f32> {
+        *first = self.0.forward(pass, pass.input);
+        let second = self.0.forward(pass, first);
+        let rows = second.chunks_exact(pass.input.len() / pass.rows);
+        rows.map(|row| row.iter().sum()).collect()
+    }
+
+    fn backward(
+        &self,
+        pass: &Pass<'_>,
+        first: &mut Vec<f32>,
+        of_logits: &[f32],
+        gradients: &mut Gradients,
+    ) -> Vec<f32> {
+        let width = pass.input.len() / pass.rows;
+        let of_rows = of_logits
+            .iter()
+            .flat_map(|of_row| std::iter::repeat_n(*of_row, width));
+        let of_second: Vec<f32> = of_rows.collect();
+        let of_first = self.0.backward(pass, first, &of_second, gradients);
+        self.0.backward(pass, pass.input, &of_first, gradients)
+    }
+}
+
+#[test]
+fn a_layer_that_is_used_twice_has_the_gradients_of_both_uses() {
+    let model = NetworkModel::<Twice>::from_job(&job("", "")).unwrap();
+    let features = model.features(&batch(&model)).unwrap();
+    let mut values = values(&model, &features);
+    gradients::agree_with_finite_differences("twice", &model, &features, &mut values);
+}
+
 /// Returns its input as logits.
 #[derive(Debug)]
 struct Copied;

@@ -21,8 +21,12 @@ from trainyard.optimizer import Optimizer
 Array = np.ndarray[Any, Any]
 Ids = tuple[Array, "Array | None", "Array | None"]
 """Values, offsets of rows, weights. Without offsets, each row has one value; without weights, all are 1."""
-Input = tuple[int, Array, tuple[list[Ids], list[Ids]]]
-"""Rows, numbers, and the ids of embeddings and of other features. The ids of an embedding are places in its table."""
+MatrixLookups = tuple[list[int], list[int], Array, list[tuple[int, Ids]]]
+"""The lookups of a batch in a matrix: the first row of each table; the embeddings that have at most one id in each row,
+without weight; a row of the matrix for each of them and each row of the batch; the other embeddings, with rows of the
+matrix as ids."""
+Input = tuple[int, Array, list[MatrixLookups], list[Ids]]
+"""Rows, numbers, the lookups in each matrix, and the ids of features without embedding."""
 Shown = tuple[dict[str, tuple[int, int]], list[str]]
 """First column and width of each numeric feature, and the names of the other features that no embedding looks up."""
 Predictions = Union[Array, dict[str, Any]]
@@ -45,6 +49,8 @@ class Lookup:
     separator: str | None
     initializer: str
     optimizer: str | None
+    combined: bool
+    """The vectors of a row are combined to one."""
 
     @classmethod
     def of(
@@ -57,6 +63,7 @@ class Lookup:
         stddev: float | None,
         rows_max: int,
         separator: str | None,
+        combined: bool = True,
     ) -> Lookup:
         """Returns the description of an embedding, with the defaults of all frameworks.
 
@@ -73,7 +80,40 @@ class Lookup:
             separator=separator,
             initializer=json.dumps({"kind": "truncated_normal", "stddev": deviation}),
             optimizer=None if optimizer is None else optimizer.to_json(),
+            combined=combined,
         )
+
+
+class Matrices:
+    """The matrices of a model: all tables of one dimension are one, in the order in which dimensions first occur.
+
+    The rows that a batch names lie behind each other, and behind them is a row of 0, the vector of a row without id.
+    """
+
+    def __init__(self, lookups: Sequence[Lookup]) -> None:
+        """Groups the tables of embeddings."""
+        self._lookups = list(lookups)
+        self.tables: dict[int, list[str]] = {}
+        """The tables of each dimension."""
+        for lookup in lookups:
+            tables = self.tables.setdefault(lookup.dimension, [])
+            if lookup.table not in tables:
+                tables.append(lookup.table)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def zeros(self, rows: int) -> tuple[list[Array], list[MatrixLookups]]:
+        """Returns matrices of 0, and lookups in which each row of a batch has one id."""
+        values, lookups = [], []
+        for dimension, tables in self.tables.items():
+            own = [place for place, lookup in enumerate(self._lookups) if lookup.dimension == dimension]
+            single = [place for place in own if self._lookups[place].combined]
+            ids: Ids = (np.zeros(rows, dtype=np.int64), None, None)
+            others = [(place, ids) for place in own if not self._lookups[place].combined]
+            values.append(np.zeros((len(tables) + 1) * dimension, dtype=np.float32))
+            lookups.append((list(range(len(tables))), single, np.zeros(len(single) * rows, dtype=np.int64), others))
+        return values, lookups
 
 
 @dataclass(frozen=True)
@@ -91,8 +131,7 @@ class Parameter:
 class Adapter:
     """A model in a process of a job.
 
-    The values of a step, and its gradients, are flat arrays: one for each table, then one for each parameter. The array
-    of a table holds the rows that the batch names.
+    The values of a step, and its gradients, are flat arrays: one for each matrix of tables, then one for each parameter.
     """
 
     callbacks: Callbacks | None = None
@@ -116,13 +155,13 @@ class Adapter:
         raise NotImplementedError
 
     def backward(self, delta: Array) -> list[Array]:
-        """Returns the gradient of each variable, given that of the logits."""
+        """Returns the gradient of each matrix and parameter, given that of the logits."""
         raise NotImplementedError
 
     def train(
         self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None
     ) -> tuple[float, list[Array]]:
-        """Returns the model's own loss, and the gradient of each variable. Called if the model computes the loss."""
+        """Returns the model's own loss, and the gradient of each matrix and parameter. Called if the model computes the loss."""
         raise NotImplementedError
 
     def metrics(self) -> Sums:

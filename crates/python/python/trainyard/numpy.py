@@ -24,7 +24,7 @@ from typing import Any, NoReturn, Union
 import numpy as np
 
 from trainyard import _native, adapter
-from trainyard.adapter import Array, Ids, Input, Lookup, Parameter, Predictions, Shown
+from trainyard.adapter import Array, Ids, Input, Lookup, Matrices, MatrixLookups, Parameter, Predictions, Shown
 from trainyard.callbacks import Callback, Callbacks
 from trainyard.metrics import Metric, Sums
 from trainyard.optimizer import SGD, Adagrad, Adam, Ftrl, Optimizer
@@ -130,12 +130,13 @@ class Values(Mapping[str, Array]):
 class Batch(Mapping[str, Array]):
     """The features of a batch: `batch["price"]` are numbers, `[rows, width]`."""
 
-    def __init__(self, rows: int, numbers: Mapping[str, Array], ids: Mapping[str, Ids], lookups: Mapping[int, Ids]) -> None:
+    def __init__(
+        self, rows: int, numbers: Mapping[str, Array], ids: Mapping[str, Ids], places: Mapping[int, Places]
+    ) -> None:
         self.rows = rows
         self._numbers = numbers
         self._ids = ids
-        self._lookups = lookups
-        self._places: dict[int, Places] = {}
+        self._places = places
 
     def __getitem__(self, feature: str) -> Array:
         if feature in self._numbers:
@@ -161,10 +162,7 @@ class Batch(Mapping[str, Array]):
 
     def places(self, embedding: Embedding) -> Places:
         """Returns the ids of an embedding. Their shares are those of `tf.nn.safe_embedding_lookup_sparse`."""
-        key = id(embedding)
-        if key not in self._places:
-            self._places[key] = _places(self._lookups[key], self.rows, embedding.combiner)
-        return self._places[key]
+        return self._places[id(embedding)]
 
     def __iter__(self) -> Iterator[str]:
         yield from self._numbers
@@ -213,11 +211,12 @@ class Adapter(adapter.Adapter):
         self._model = build(adapter.params_of(json.loads(job)["model"]))
         if not isinstance(self._model, Model):
             raise TypeError(f"a model must be a trainyard.numpy.Model, given a {type(self._model).__name__}")
-        tables = {each.described.table: each.described.dimension for each in self._model.embeddings}
-        self._shapes: dict[str, tuple[int, ...]] = {name: (-1, dimension) for name, dimension in tables.items()}
-        self._shapes |= {each.name: tuple(each.shape) for each in self._model.variables}
-        if len(self._shapes) < len(tables) + len(self._model.variables):
-            raise ValueError(f"tables and variables must have different names, given {', '.join(self._shapes)}")
+        self._matrices = Matrices(self.tables())
+        self._shapes = {each.name: tuple(each.shape) for each in self._model.variables}
+        tables = [name for tables in self._matrices.tables.values() for name in tables]
+        self._names = [*tables, *self._shapes]
+        if len(set(self._names)) < len(tables) + len(self._model.variables):
+            raise ValueError(f"tables and variables must have different names, given {', '.join(self._names)}")
         self._numbers: dict[str, tuple[int, int]] = {}
         self._ids: list[str] = []
         self._units = 1
@@ -237,10 +236,11 @@ class Adapter(adapter.Adapter):
         self._numbers, self._ids = shown
         self._units = units
         width = max((begin + count for begin, count in self._numbers.values()), default=0)
-        ids: Ids = (np.zeros(BUILD_ROWS, dtype=np.int64), None, None)
-        lookups = ([ids] * len(self._model.embeddings), [ids] * len(self._ids))
-        values = [np.zeros(abs(math.prod(shape)), dtype=np.float32) for shape in self._shapes.values()]
-        self._logits((BUILD_ROWS, np.zeros(BUILD_ROWS * width, dtype=np.float32), lookups), values)
+        numbers = np.zeros(BUILD_ROWS * width, dtype=np.float32)
+        matrices, lookups = self._matrices.zeros(BUILD_ROWS)
+        ids: list[Ids] = [(np.zeros(BUILD_ROWS, dtype=np.int64), None, None) for _ in self._ids]
+        variables = [np.zeros(math.prod(shape), dtype=np.float32) for shape in self._shapes.values()]
+        self._logits((BUILD_ROWS, numbers, lookups, ids), [*matrices, *variables])
         return [each.described() for each in self._model.variables]
 
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
@@ -248,7 +248,7 @@ class Adapter(adapter.Adapter):
         return self._logits(features, values).reshape(-1)
 
     def backward(self, delta: Array) -> list[Array]:
-        """Returns the gradient of each variable, given that of the logits."""
+        """Returns the gradient of each matrix and variable, given that of the logits."""
         if self._kept is None:
             raise RuntimeError("backward follows forward")
         batch, values, shape = self._kept
@@ -257,7 +257,7 @@ class Adapter(adapter.Adapter):
     def train(
         self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None
     ) -> tuple[float, list[Array]]:
-        """Returns the model's own loss, and the gradient of each variable."""
+        """Returns the model's own loss, and the gradient of each matrix and variable."""
         batch, named = self._named(features, values)
         loss, gradients = self._model.loss(batch, named, labels, weights)
         return float(loss), self._listed(gradients, named)
@@ -284,27 +284,52 @@ class Adapter(adapter.Adapter):
         return logits
 
     def _named(self, features: Input, values: Sequence[Array]) -> tuple[Batch, Values]:
-        rows, numbers, (lookups, ids) = features
+        rows, numbers, lookups, ids = features
         matrix = numbers.reshape(rows, -1) if numbers.size else np.zeros((rows, 0), dtype=np.float32)
         columns = {name: matrix[:, begin : begin + width] for name, (begin, width) in self._numbers.items()}
-        found = {id(embedding): each for embedding, each in zip(self._model.embeddings, lookups, strict=True)}
-        batch = Batch(rows, columns, dict(zip(self._ids, ids, strict=True)), found)
-        shaped = zip(self._shapes.items(), values, strict=True)
-        return batch, Values({name: array.reshape(shape) for (name, shape), array in shaped})
+        places: dict[int, Places] = {}
+        named: dict[str, Array] = {}
+        for (dimension, tables), array, of_matrix in zip(self._matrices.tables.items(), values, lookups):
+            vectors = array.reshape(-1, dimension)
+            starts = dict(zip(tables, of_matrix[0], strict=True))
+            for name, begin, end in zip(tables, of_matrix[0], [*of_matrix[0][1:], len(vectors) - 1], strict=True):
+                named[name] = vectors[begin:end]
+            for embedding, found in self._placed(of_matrix, rows, empty=len(vectors) - 1):
+                start = starts[embedding.described.table]
+                places[id(embedding)] = Places(found.ids - start, found.rows, found.shares)
+        variables = zip(self._shapes.items(), values[len(self._matrices) :], strict=True)
+        named |= {name: array.reshape(shape) for (name, shape), array in variables}
+        return Batch(rows, columns, dict(zip(self._ids, ids, strict=True)), places), Values(named)
+
+    def _placed(self, lookups: MatrixLookups, rows: int, empty: int) -> Iterator[tuple[Embedding, Places]]:
+        """Yields embeddings of a matrix with their ids, which are rows of the matrix."""
+        _, single, lines, others = lookups
+        for place, line in zip(single, lines.reshape(len(single), rows), strict=True):
+            filled = np.flatnonzero(line != empty)
+            yield self._model.embeddings[place], Places(line[filled], filled, np.ones(len(filled), dtype=np.float32))
+        for place, ids in others:
+            embedding = self._model.embeddings[place]
+            yield embedding, _places(ids, rows, embedding.combiner)
 
     def _listed(self, gradients: Mapping[str, Array], values: Values) -> list[Array]:
-        """Returns gradients in the order of the variables."""
-        unknown = [name for name in gradients if name not in self._shapes]
+        """Returns gradients in the order of matrices and variables."""
+        unknown = [name for name in gradients if name not in self._names]
         if unknown:
-            raise ValueError(f"`{unknown[0]}` is neither a table nor a variable: the model has {', '.join(self._shapes)}")
+            raise ValueError(f"`{unknown[0]}` is neither a table nor a variable: the model has {', '.join(self._names)}")
         listed = []
-        for name in self._shapes:
-            like = values[name]
-            gradient = np.ascontiguousarray(gradients.get(name, np.zeros_like(like)), dtype=np.float32)
-            if gradient.shape != like.shape:
-                raise ValueError(f"the gradient of `{name}` must have the shape {list(like.shape)}, given {list(gradient.shape)}")
-            listed.append(gradient.reshape(-1))
-        return listed
+        for dimension, tables in self._matrices.tables.items():
+            of_tables = [_gradient_of(name, gradients, values) for name in tables]
+            listed.append(np.concatenate([*of_tables, np.zeros(dimension, dtype=np.float32)]))
+        return listed + [_gradient_of(name, gradients, values) for name in self._shapes]
+
+
+def _gradient_of(name: str, gradients: Mapping[str, Array], values: Values) -> Array:
+    """Returns the gradient of a table or variable as a flat array, 0 if it is missing."""
+    like = values[name]
+    gradient = np.ascontiguousarray(gradients.get(name, np.zeros_like(like)), dtype=np.float32)
+    if gradient.shape != like.shape:
+        raise ValueError(f"the gradient of `{name}` must have the shape {list(like.shape)}, given {list(gradient.shape)}")
+    return gradient.reshape(-1)
 
 
 def main(model: Build, *, callbacks: Sequence[Callback] = ()) -> NoReturn:

@@ -43,9 +43,9 @@ class Adapter(adapter.Adapter):
         self._loss = loss
         self._sums = settings["model"]["loss_reduction"] == "sum"
         self._head = settings["model"]["head"]
-        self._tables = Tables(self._embeddings())
+        self._device = self._module.device()
+        self._tables = Tables(self._embeddings(), self._device)
         self._loaded: LoadedTables | None = None
-        self._values: Sequence[Array] = []
         self._numbers: dict[str, tuple[int, int]] = {}
         self._ids: list[str] = []
         self._units = 1
@@ -69,15 +69,14 @@ class Adapter(adapter.Adapter):
         self._numbers, self._ids = shown
         self._units = units
         width = max((begin + count for begin, count in self._numbers.values()), default=0)
-        ids: Ids = (np.zeros(BUILD_ROWS, dtype=np.int64), None, None)
-        lookups = ([ids] * len(self._embeddings()), [ids] * len(self._ids))
-        values = [np.zeros(dimension, dtype=np.float32) for dimension in self._tables.dimensions]
         numbers = np.zeros(BUILD_ROWS * width, dtype=np.float32)
-        batch = self._batch((BUILD_ROWS, numbers, lookups), values)
+        values, lookups = self._tables.matrices.zeros(BUILD_ROWS)
+        ids: list[Ids] = [(np.zeros(BUILD_ROWS, dtype=np.int64), None, None) for _ in self._ids]
+        batch = self._batch((BUILD_ROWS, numbers, lookups, ids), values)
         self._module.eval()
         with torch.no_grad():
             self._build(batch)
-        self._parameters = Parameters(self._module)
+        self._parameters = Parameters(self._module, self._device)
         return self._parameters.described
 
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
@@ -86,17 +85,17 @@ class Adapter(adapter.Adapter):
         return _array(self._logits)
 
     def backward(self, delta: Array) -> list[Array]:
-        """Returns the gradient of each variable, given that of the logits."""
+        """Returns the gradient of each matrix and parameter, given that of the logits."""
         logits, self._logits = self._logits, None
         if logits is None:
             raise RuntimeError("backward follows forward")
-        logits.backward(torch.from_numpy(delta).view(logits.shape))
+        logits.backward(self._tensor(delta).view(logits.shape))
         return self._gradients()
 
     def train(
         self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None
     ) -> tuple[float, list[Array]]:
-        """Returns the module's own loss, and the gradient of each variable."""
+        """Returns the module's own loss, and the gradient of each matrix and parameter."""
         if self._loss is None:
             raise RuntimeError("the module has no loss of its own")
         logits = self._trained(features, values)
@@ -140,7 +139,7 @@ class Adapter(adapter.Adapter):
 
     def _labels(self, labels: Array) -> torch.Tensor:
         """Returns labels as a tensor: whole numbers if they are one of several classes."""
-        wanted = torch.from_numpy(labels)
+        wanted = self._tensor(labels)
         return wanted.long() if self._head == MULTI_CLASS else wanted
 
     def _descended(self, loss: torch.Tensor) -> tuple[float, list[Array]]:
@@ -158,7 +157,7 @@ class Adapter(adapter.Adapter):
         if losses.shape[0] != rows:
             raise ValueError(f"the loss must give a value for each of {rows} rows, given the shape {list(losses.shape)}")
         if weights is not None:
-            losses = losses * torch.from_numpy(weights).view(rows, *[1] * (losses.dim() - 1))
+            losses = losses * self._tensor(weights).view(rows, *[1] * (losses.dim() - 1))
         return losses.sum() if self._sums else losses.sum() / losses.numel()
 
     def _checked(self, logits: Any, rows: int) -> torch.Tensor:
@@ -178,20 +177,23 @@ class Adapter(adapter.Adapter):
         self._parameters.load(values[len(self._tables) :])
         return self._batch(features, values[: len(self._tables)])
 
-    def _batch(self, features: Input, tables: Sequence[Array]) -> Batch:
-        rows, numbers, (lookups, ids) = features
-        matrix = torch.from_numpy(numbers).view(rows, numbers.size // max(rows, 1))
+    def _batch(self, features: Input, matrices: Sequence[Array]) -> Batch:
+        rows, numbers, lookups, ids = features
+        matrix = self._tensor(numbers).view(rows, numbers.size // max(rows, 1))
         columns = {name: matrix[:, begin : begin + width] for name, (begin, width) in self._numbers.items()}
-        self._values = tables
-        self._loaded = self._tables.load(tables, lookups, rows)
-        others = {name: row_ids(each) for name, each in zip(self._ids, ids, strict=True)}
+        self._loaded = self._tables.load(matrices, lookups, rows)
+        others = {name: row_ids(each, self._device) for name, each in zip(self._ids, ids, strict=True)}
         return Batch(rows, columns, others, self._loaded)
 
     def _gradients(self) -> list[Array]:
         if self._parameters is None or self._loaded is None:
             raise RuntimeError("the columns of the module are not known")
-        return self._tables.gradients(self._loaded, self._values) + self._parameters.gradients()
+        return self._loaded.gradients() + self._parameters.gradients()
+
+    def _tensor(self, array: Array) -> torch.Tensor:
+        """Returns an array as a tensor on the module's device. On the CPU, both have one memory."""
+        return torch.from_numpy(array).to(self._device)
 
 
 def _array(logits: torch.Tensor) -> Array:
-    return logits.detach().contiguous().view(-1).numpy()  # type: ignore[no-any-return]
+    return logits.detach().cpu().contiguous().view(-1).numpy()  # type: ignore[no-any-return]

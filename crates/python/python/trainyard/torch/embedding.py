@@ -57,6 +57,7 @@ class Embedding(torch.nn.Module):
             stddev=stddev,
             rows_max=rows_max,
             separator=separator,
+            combined=combiner is not None,
         )
 
     def forward(self, batch: Batch) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
@@ -83,7 +84,7 @@ def _combined(vectors: torch.Tensor, ids: RowIds, rows: int, combiner: str) -> t
     owners = row_of_id(ids, rows)
     weights = vectors.new_ones(len(ids.values)) if ids.weights is None else ids.weights
     if combiner != "sum":
-        weights = torch.where(weights > 0, weights, torch.zeros_like(weights))
+        weights = torch.where(torch.gt(weights, 0), weights, torch.zeros_like(weights))
         of_row = vectors.new_zeros(rows)
         of_row.index_add_(0, owners, weights if combiner == "mean" else weights * weights)
         divisor = of_row if combiner == "mean" else of_row.sqrt()
@@ -94,20 +95,19 @@ def _combined(vectors: torch.Tensor, ids: RowIds, rows: int, combiner: str) -> t
 def _padded(vectors: torch.Tensor, ids: RowIds, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the vectors of each row, filled up with 0, and a mask that is true at vectors."""
     if ids.offsets is None:
-        return vectors.unsqueeze(1), torch.ones(rows, 1, dtype=torch.bool)
+        return vectors.unsqueeze(1), torch.ones(rows, 1, dtype=torch.bool, device=vectors.device)
     owners = row_of_id(ids, rows)
     counts = ids.offsets[1:] - ids.offsets[:-1]
     length = max(int(counts.max()) if rows else 0, 1)
-    column = torch.arange(len(ids.values)) - ids.offsets[:-1][owners]
+    column = torch.arange(len(ids.values), device=vectors.device) - ids.offsets[:-1][owners]
     # Each vector has a place of its own, so that the sums are the vectors.
     out = summed(vectors, owners * length + column, rows * length).view(rows, length, vectors.shape[1])
-    mask = torch.zeros(rows, length, dtype=torch.bool)
+    mask = torch.zeros(rows, length, dtype=torch.bool, device=vectors.device)
     mask[owners, column] = True
     return out, mask
 
 
 def row_of_id(ids: RowIds, rows: int) -> torch.Tensor:
     """Returns the row to which each id belongs."""
-    if ids.offsets is None:
-        return torch.arange(rows)
-    return torch.repeat_interleave(torch.arange(rows), ids.offsets[1:] - ids.offsets[:-1])
+    of_rows = torch.arange(rows, device=ids.values.device)
+    return of_rows if ids.offsets is None else torch.repeat_interleave(of_rows, ids.offsets[1:] - ids.offsets[:-1])

@@ -129,8 +129,10 @@ class Layers(Module):
         """Returns how often each id is in each row, or the sum of its weights."""
         width = buckets(column)
         ids = features.ids(self._feature(column, f"{column.name}_indicator"))
-        weights = torch.ones(len(ids.values)) if ids.weights is None else ids.weights
-        places = row_of_id(ids, features.rows) * width + ids.values
+        weights = ids.weights
+        if weights is None:
+            weights = torch.ones(len(ids.values), device=ids.values.device)
+        places = row_of_id(ids, features.rows).mul(width).add(ids.values)
         return summed(weights.unsqueeze(1), places, features.rows * width).view(features.rows, width)
 
     def _embedded(self, features: Batch, column: DeepColumn) -> torch.Tensor:

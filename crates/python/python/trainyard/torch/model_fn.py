@@ -164,4 +164,4 @@ class FunctionAdapter(Adapter):
 def _flat(values: torch.Tensor) -> Array:
     """Returns a tensor as a flat array of 32-bit floats, or of integers."""
     kept = values.float() if values.is_floating_point() else values.long()
-    return kept.detach().contiguous().view(-1).numpy()  # type: ignore[no-any-return]
+    return kept.detach().cpu().contiguous().view(-1).numpy()  # type: ignore[no-any-return]

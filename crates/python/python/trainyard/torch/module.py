@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -11,14 +11,33 @@ from trainyard.metrics import Metric
 from trainyard.optimizer import Optimizer
 
 _Normalization = torch.nn.modules.batchnorm._NormBase
+_Self = TypeVar("_Self", bound="Module")
 
 
 class Module(torch.nn.Module):
     """A `torch.nn.Module` whose parameters and tables lie on the parameter servers.
 
     A subclass takes the keys of the job's `[model]` as its only argument, and its `forward` takes a `Batch` and returns
-    logits: `[rows]`, or `[rows, units]`.
+    logits: `[rows]`, or `[rows, units]`. It computes on the device to which `to` has moved it.
     """
+
+    _moved = torch.empty(0)
+    """An empty tensor that moves with the module, which may have embeddings alone."""
+
+    def _apply(self: _Self, move: Any, *arguments: Any) -> _Self:
+        self._moved = move(self._moved)
+        return super()._apply(move, *arguments)  # type: ignore[no-untyped-call]
+
+    def device(self) -> torch.device:
+        """Returns the device on which the module computes.
+
+        Raises ValueError if its parameters and buffers are on several devices.
+        """
+        devices = {each.device for each in [*self.parameters(), *self.buffers()]}
+        if len(devices) > 1:
+            names = ", ".join(sorted(str(device) for device in devices))
+            raise ValueError(f"the module must be on one device, given parameters and buffers on {names}")
+        return devices.pop() if devices else self._moved.device
 
     def initializer(self, name: str, shape: tuple[int, ...]) -> Mapping[str, Any] | None:
         """Returns the initial values of a parameter, or None for those that PyTorch would draw.

@@ -18,8 +18,8 @@ from trainyard.torch.module import Module, _Normalization
 class Parameters:
     """The trained parameters of a module, in the order of `named_parameters()`, and then its moving averages."""
 
-    def __init__(self, module: Module) -> None:
-        """Lists the parameters.
+    def __init__(self, module: Module, device: torch.device) -> None:
+        """Lists the parameters of a module that computes on `device`.
 
         Raises ValueError if the module keeps values that would stay in one process.
         """
@@ -32,6 +32,7 @@ class Parameters:
             if parameter.dtype != torch.float32:
                 raise ValueError(f"the parameter `{name}` must be float32, given {parameter.dtype}")
         named = dict(module.named_parameters())
+        self._device = device
         self._parameters = list(named.values())
         self._shapes = [tuple(parameter.shape) for parameter in self._parameters]
         self._moving = [
@@ -52,10 +53,10 @@ class Parameters:
         self.described += [each.described(module) for each in self._moving]
 
     def load(self, values: Sequence[Array]) -> None:
-        """Sets the parameters. The module uses the memory of the arrays."""
+        """Sets the parameters. A module on the CPU uses the memory of the arrays."""
         count = len(self._parameters)
         for parameter, shape, array in zip(self._parameters, self._shapes, values[:count], strict=True):
-            parameter.data = torch.from_numpy(array).view(shape)
+            parameter.data = torch.from_numpy(array).view(shape).to(self._device)
             parameter.grad = None
         for average, array in zip(self._moving, values[count:], strict=True):
             average.load(array)
@@ -104,13 +105,14 @@ class _MovingAverage:
         )
 
     def load(self, values: Array) -> None:
-        """Sets the buffer. The module changes the memory of the array."""
+        """Sets the buffer. A module on the CPU changes the memory of the array."""
         self.before = values.copy()
-        setattr(self.owner, self.attribute, torch.from_numpy(values).view(self.buffer.shape))
+        before = self.buffer
+        setattr(self.owner, self.attribute, torch.from_numpy(values).view(before.shape).to(before.device))
 
     def fall(self) -> Array:
         """Returns by how much the step has lowered the values."""
-        return self.before - self.buffer.detach().contiguous().view(-1).numpy()
+        return self.before - flat(self.buffer, self.buffer)
 
 
 class _Constant:
@@ -137,7 +139,7 @@ def flat(gradient: torch.Tensor | None, like: torch.Tensor) -> Array:
         return np.zeros(like.numel(), dtype=np.float32)
     if gradient.is_sparse:
         gradient = gradient.to_dense()
-    return gradient.detach().contiguous().view(-1).numpy()
+    return gradient.detach().cpu().contiguous().view(-1).numpy()
 
 
 def _check_normalizations(module: Module) -> None:

@@ -50,7 +50,10 @@ def summed(rows: torch.Tensor, places: torch.Tensor, count: int) -> torch.Tensor
 
 def _added(rows: torch.Tensor, places: torch.Tensor, count: int) -> torch.Tensor:
     width = rows.shape[1]
-    sums = torch.zeros(count, width)
+    if rows.device.type != "cpu":
+        # The order of additions is not determined, unless `torch.use_deterministic_algorithms` asks for it.
+        return torch.zeros(count, width, device=rows.device).index_add_(0, places, rows.detach())
+    sums = torch.zeros(count, width, device="cpu")
     flat = rows.detach().contiguous().view(-1)
     _native.add_rows(places.contiguous().numpy(), flat.numpy(), sums.view(-1).numpy(), width)
     return sums
