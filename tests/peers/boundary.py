@@ -15,7 +15,10 @@ from torch import nn
 import torch_task
 import trainyard.torch as ty
 from trainyard import toml
+from trainyard.program import ModelProgram, this_program
+from trainyard.torch import tables
 from trainyard.torch.adapter import Adapter
+from trainyard.torch.rows import looked_up_together
 
 WARMUP_STEPS = 50
 
@@ -24,7 +27,7 @@ class Measured(Adapter):
     """An adapter that measures its steps."""
 
     def __init__(self, build, loss, job):
-        super().__init__(build, loss, job)
+        super().__init__(build, lambda *arguments: self._timed(lambda: loss(*arguments)), job)
         self.steps = []
         self._of_torch = 0.0
 
@@ -42,6 +45,7 @@ class Measured(Adapter):
         return found
 
     def _trained(self, features, values):
+        tables.looked_up_together = lambda *arguments: self._timed(lambda: looked_up_together(*arguments))
         batch = self._loaded_batch(features, values)
         self._set_training(True)
         return self._checked(self._timed(lambda: self._module(batch)), features[0])
@@ -66,8 +70,6 @@ def main():
     arguments.add_argument("--steps", type=int, default=600)
     given = arguments.parse_args()
     Measured.limit = given.steps
-    from trainyard.program import ModelProgram, this_program
-
     with tempfile.TemporaryDirectory() as folder:
         job = torch_task.job(given.batch_size, folder)
         job["train"]["max_steps"] = given.steps

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use numpy::{PyArray1, PyArrayMethods as _};
+use numpy::{PyArray1, PyArrayDyn, PyArrayMethods as _};
 use pyo3::exceptions::PyValueError;
 use pyo3::types::{PyAnyMethods as _, PyDict, PyList, PyListMethods as _};
 use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python};
@@ -155,7 +155,7 @@ impl PythonModel {
     ) -> PyResult<()> {
         let arrays = found
             .iter()
-            .map(|found| Ok(found.cast_into::<PyArray1<f32>>()?.try_readonly()?));
+            .map(|found| Ok(found.cast_into::<PyArrayDyn<f32>>()?.try_readonly()?));
         let arrays = arrays.collect::<PyResult<Vec<_>>>()?;
         let matrices = &self.columns.matrices;
         let first = self.columns.tables.len();

@@ -131,7 +131,8 @@ class Parameter:
 class Adapter:
     """A model in a process of a job.
 
-    The values of a step, and its gradients, are flat arrays: one for each matrix of tables, then one for each parameter.
+    The values of a step are flat arrays: one for each matrix of tables, then one for each parameter. So are its gradients,
+    which may have other shapes.
     """
 
     callbacks: Callbacks | None = None

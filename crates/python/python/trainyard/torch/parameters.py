@@ -68,7 +68,7 @@ class Parameters:
         """
         for constant in self._constants:
             constant.check()
-        gradients = [flat(parameter.grad, parameter) for parameter in self._parameters]
+        gradients = [exported(parameter.grad, parameter) for parameter in self._parameters]
         return gradients + [average.fall() for average in self._moving]
 
 
@@ -112,7 +112,7 @@ class _MovingAverage:
 
     def fall(self) -> Array:
         """Returns by how much the step has lowered the values."""
-        return self.before - flat(self.buffer, self.buffer)
+        return self.before - exported(self.buffer, self.buffer).reshape(-1)
 
 
 class _Constant:
@@ -133,13 +133,13 @@ class _Constant:
             )
 
 
-def flat(gradient: torch.Tensor | None, like: torch.Tensor) -> Array:
-    """Returns a gradient as a flat array, zeros if there is none."""
+def exported(gradient: torch.Tensor | None, like: torch.Tensor) -> Array:
+    """Returns a gradient as an array, on the CPU in the memory that PyTorch wrote it to; zeros if there is none."""
     if gradient is None:
         return np.zeros(like.numel(), dtype=np.float32)
     if gradient.is_sparse:
         gradient = gradient.to_dense()
-    return gradient.detach().cpu().contiguous().view(-1).numpy()
+    return gradient.detach().cpu().contiguous().numpy()
 
 
 def _check_normalizations(module: Module) -> None:

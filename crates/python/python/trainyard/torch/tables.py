@@ -13,8 +13,8 @@ import torch
 from trainyard.adapter import Array, Ids, Matrices, MatrixLookups
 from trainyard.torch.batch import RowIds
 from trainyard.torch.embedding import Embedding
-from trainyard.torch.parameters import flat
-from trainyard.torch.rows import looked_up
+from trainyard.torch.parameters import exported
+from trainyard.torch.rows import looked_up, looked_up_together
 
 
 class Tables:
@@ -29,61 +29,45 @@ class Tables:
     def __len__(self) -> int:
         return len(self.matrices)
 
-    def load(self, values: Sequence[Array], lookups: Sequence[MatrixLookups], rows: int) -> LoadedTables:
+    def load(self, values: Sequence[Array], lookups: Sequence[MatrixLookups]) -> LoadedTables:
         """Returns the rows of a batch, with the lookups of the embeddings."""
         matrices = [
             torch.from_numpy(array).view(-1, dimension).to(self._device).requires_grad_()
             for dimension, array in zip(self.matrices.tables, values, strict=True)
         ]
-        return LoadedTables(matrices, lookups, rows, self._place)
+        return LoadedTables(matrices, lookups, self._place)
 
 
 class LoadedTables:
     """The rows of a batch, one matrix for each dimension. Its last row is 0."""
 
     def __init__(
-        self, matrices: list[torch.Tensor], lookups: Sequence[MatrixLookups], rows: int, place: dict[int, int]
+        self, matrices: list[torch.Tensor], lookups: Sequence[MatrixLookups], place: dict[int, int]
     ) -> None:
         self._matrices = matrices
-        self._rows = rows
         self._place = place
-        self._single: dict[int, tuple[int, MatrixLookups]] = {}
-        self._others: dict[int, tuple[int, Ids]] = {}
         self._found: dict[int, torch.Tensor] = {}
-        for matrix, of_matrix in enumerate(lookups):
-            _, single, _, others = of_matrix
-            for embedding in single:
-                self._single[embedding] = (matrix, of_matrix)
+        self._others: dict[int, tuple[torch.Tensor, Ids]] = {}
+        for matrix, (_, single, places, others) in zip(matrices, lookups, strict=True):
+            if single:
+                found = looked_up_together(matrix, torch.from_numpy(places).to(matrix.device), len(single))
+                self._found.update(zip(single, found, strict=True))
             for embedding, ids in others:
                 self._others[embedding] = (matrix, ids)
 
     def of_rows(self, embedding: torch.nn.Module) -> torch.Tensor | None:
         """Returns `[rows, dimension]` if each row has at most one id, without weight; otherwise None."""
-        place = self._place[id(embedding)]
-        if place not in self._found:
-            if place in self._others:
-                return None
-            self._look_up(*self._single[place])
-        return self._found[place]
+        return self._found.get(self._place[id(embedding)])
 
     def of_ids(self, embedding: torch.nn.Module) -> tuple[torch.Tensor, RowIds]:
         """Returns the vectors of all ids, `[ids, dimension]`, and the rows to which they belong."""
         matrix, ids = self._others[self._place[id(embedding)]]
-        rows = row_ids(ids, self._matrices[matrix].device)
-        return looked_up(self._matrices[matrix], rows.values), rows
+        rows = row_ids(ids, matrix.device)
+        return looked_up(matrix, rows.values), rows
 
     def gradients(self) -> list[Array]:
         """Returns the gradient of each matrix."""
-        return [flat(matrix.grad, matrix) for matrix in self._matrices]
-
-    def _look_up(self, matrix: int, lookups: MatrixLookups) -> None:
-        """Looks the ids of all embeddings of a matrix up at once."""
-        _, single, places, _ = lookups
-        rows = self._matrices[matrix]
-        found = looked_up(rows, torch.from_numpy(places).to(rows.device))
-        # The gradient of all parts is one operation.
-        parts = found.view(len(single), self._rows, rows.shape[1]).unbind(0)
-        self._found.update(zip(single, parts, strict=True))
+        return [exported(matrix.grad, matrix) for matrix in self._matrices]
 
 
 def row_ids(ids: Ids, device: torch.device) -> RowIds:
