@@ -130,7 +130,7 @@ fn calls_of_one_program_are_the_tasks_that_tf_config_names() {
             serde_json::json!({"cluster": cluster, "task": {"type": role, "index": index}});
         Program::start_in(
             folder.path(),
-            "train-and-evaluate",
+            env!("CARGO_BIN_EXE_train-and-evaluate"),
             &[iris.to_str().unwrap()],
             &[("TF_CONFIG", &config.to_string())],
         )

@@ -321,6 +321,28 @@ def test_a_module_on_another_device_has_the_results_of_the_cpu(loss: Any) -> Non
         assert one == pytest.approx(other, abs=1e-6)
 
 
+class Bare(ty.Module):
+    """A module of embeddings alone."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__()
+        self.user = ty.Embedding("user_id", 1)
+
+    def forward(self, batch: ty.Batch) -> torch.Tensor:
+        return self.user(batch)
+
+
+def test_embeddings_alone_move_with_their_module() -> None:
+    lookups = ([0], [0], places([1, 0]), [])
+    batch = (2, np.zeros(0, dtype=np.float32), [lookups], [])
+    with other_device.OtherDevice():
+        adapter = Adapter(lambda params: Bare(params).to(other_device.NAME), None, json.dumps(SETTINGS))
+        assert adapter.parameters(({}, []), 1) == []
+        logits = adapter.forward(batch, [np.array([2.0, 3.0, 0.0], dtype=np.float32)])
+        assert isinstance(adapter._logits, torch.Tensor) and adapter._logits.device.type == other_device.NAME
+    assert logits.tolist() == [3.0, 2.0]
+
+
 def test_a_module_on_two_devices_is_refused() -> None:
     def parted(params: Any) -> ty.Module:
         module = Elsewhere(params)

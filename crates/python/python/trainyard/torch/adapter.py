@@ -14,7 +14,7 @@ from trainyard.adapter import Array, Ids, Input, Lookup, Parameter, Predictions,
 from trainyard.metrics import Sums
 from trainyard.torch.batch import Batch
 from trainyard.torch.embedding import Embedding
-from trainyard.torch.module import Module
+from trainyard.torch.module import Module, device_of
 from trainyard.torch.parameters import Parameters
 from trainyard.torch.tables import LoadedTables, Tables, row_ids
 
@@ -43,7 +43,7 @@ class Adapter(adapter.Adapter):
         self._loss = loss
         self._sums = settings["model"]["loss_reduction"] == "sum"
         self._head = settings["model"]["head"]
-        self._device = self._module.device()
+        self._device = device_of(self._module)
         self._tables = Tables(self._embeddings(), self._device)
         self._loaded: LoadedTables | None = None
         self._numbers: dict[str, int] = {}

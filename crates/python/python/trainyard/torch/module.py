@@ -24,20 +24,9 @@ class Module(torch.nn.Module):
     _moved = torch.empty(0)
     """An empty tensor that moves with the module, which may have embeddings alone."""
 
-    def _apply(self: _Self, move: Any, *arguments: Any) -> _Self:
+    def _apply(self: _Self, move: Any, *arguments: Any, **named: Any) -> _Self:
         self._moved = move(self._moved)
-        return super()._apply(move, *arguments)  # type: ignore[no-untyped-call]
-
-    def device(self) -> torch.device:
-        """Returns the device on which the module computes.
-
-        Raises ValueError if its parameters and buffers are on several devices.
-        """
-        devices = {each.device for each in [*self.parameters(), *self.buffers()]}
-        if len(devices) > 1:
-            names = ", ".join(sorted(str(device) for device in devices))
-            raise ValueError(f"the module must be on one device, given parameters and buffers on {names}")
-        return devices.pop() if devices else self._moved.device
+        return super()._apply(move, *arguments, **named)  # type: ignore[no-untyped-call]
 
     def initializer(self, name: str, shape: tuple[int, ...]) -> Mapping[str, Any] | None:
         """Returns the initial values of a parameter, or None for those that PyTorch would draw.
@@ -64,3 +53,15 @@ class Module(torch.nn.Module):
     def metrics(self, logits: torch.Tensor, labels: torch.Tensor) -> Mapping[str, Metric]:
         """Returns metrics of a batch, besides those of the head: `{"error": trainyard.metrics.mean(...)}`."""
         return {}
+
+
+def device_of(module: Module) -> torch.device:
+    """Returns the device on which a module computes.
+
+    Raises ValueError if its parameters and buffers are on several devices.
+    """
+    devices = {each.device for each in [*module.parameters(), *module.buffers()]}
+    if len(devices) > 1:
+        names = ", ".join(sorted(str(device) for device in devices))
+        raise ValueError(f"the module must be on one device, given parameters and buffers on {names}")
+    return devices.pop() if devices else module._moved.device
