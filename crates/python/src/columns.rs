@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numpy::PyArray1;
-use pyo3::types::PyAny;
+use pyo3::types::{PyAny, PyList};
 use pyo3::{Bound, FromPyObject, IntoPyObject as _, PyResult, Python};
 use trainyard_feature_column::{Categorical, FeatureColumns, Features, Ids};
 use trainyard_input::{Batch, Schema};
@@ -348,15 +348,10 @@ impl Lookups {
 
     /// Returns the lookups in each matrix, and a tuple of values, offsets and weights for each feature without
     /// embedding.
-    pub(crate) fn arrays<'p>(
-        &self,
-        python: Python<'p>,
-    ) -> PyResult<(Vec<Bound<'p, PyAny>>, Vec<Bound<'p, PyAny>>)> {
+    pub(crate) fn arrays<'p>(&self, python: Python<'p>) -> PyResult<[Bound<'p, PyList>; 2]> {
+        let list = |arrays: PyResult<Vec<Bound<'p, PyAny>>>| PyList::new(python, arrays?);
         let matrices = self.matrices.iter().map(|lookups| lookups.arrays(python));
         let ids = self.ids.iter().map(|ids| ids.arrays(python));
-        Ok((
-            matrices.collect::<PyResult<_>>()?,
-            ids.collect::<PyResult<_>>()?,
-        ))
+        Ok([list(matrices.collect())?, list(ids.collect())?])
     }
 }

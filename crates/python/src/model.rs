@@ -131,7 +131,7 @@ impl PythonModel {
     fn batch<'p>(&self, python: Python<'p>, features: &Features) -> PyResult<Bound<'p, PyAny>> {
         use pyo3::IntoPyObject as _;
         let numbers = PyArray1::from_slice(python, &features.numbers);
-        let (matrices, ids) = features.lookups.arrays(python)?;
+        let [matrices, ids] = features.lookups.arrays(python)?;
         let batch = (features.rows, numbers, matrices, ids).into_pyobject(python)?;
         Ok(batch.into_any())
     }
