@@ -24,7 +24,7 @@ class Module(torch.nn.Module):
     _moved = torch.empty(0)
     """An empty tensor that moves with the module, which may have embeddings alone."""
 
-    def _apply(self: _Self, move: Any, *arguments: Any, **named: Any) -> _Self:
+    def _apply(self: _Self, move: Any, *arguments: Any, **named: Any) -> _Self:  # type: ignore[override]
         self._moved = move(self._moved)
         return super()._apply(move, *arguments, **named)  # type: ignore[no-untyped-call]
 
