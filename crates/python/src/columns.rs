@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use numpy::PyArray1;
 use pyo3::types::{PyAny, PyList};
-use pyo3::{Bound, FromPyObject, IntoPyObject as _, PyResult, Python};
-use trainyard_feature_column::{Categorical, FeatureColumns, Features, Ids};
+use pyo3::{Bound, FromPyObject, PyResult, Python};
+use trainyard_feature_column::{Categorical, FeatureColumns, Features};
 use trainyard_input::{Batch, Schema};
 use trainyard_model::Error;
 use trainyard_run_config::{
@@ -14,7 +13,8 @@ use trainyard_run_config::{
 };
 use trainyard_variable::{Access, DynamicTable, Read, Reads};
 
-use crate::matrices::{Matrix, MatrixLookups};
+use crate::matrices::{Matrix, MatrixLookups, TableLookup};
+use crate::row_ids::RowIds;
 
 /// An embedding of the module: a feature, and the table in which its ids are looked up.
 #[derive(Debug, Clone, FromPyObject)]
@@ -62,17 +62,6 @@ pub(crate) struct Columns {
     ids: Vec<(String, usize)>,
 }
 
-/// The ids of an embedding, and their table.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TableLookup {
-    /// Index of the ids among those of a batch.
-    pub(crate) ids: usize,
-    /// Index of the table among the variables.
-    pub(crate) table: usize,
-    /// The vectors of a row are combined to one.
-    pub(crate) combined: bool,
-}
-
 /// The ids of a batch.
 #[derive(Debug)]
 pub(crate) struct Lookups {
@@ -82,15 +71,6 @@ pub(crate) struct Lookups {
     ids: Vec<RowIds>,
     /// The rows that the batch reads of each table.
     reads: Vec<Read>,
-}
-
-/// Integers by row.
-#[derive(Debug)]
-pub(crate) struct RowIds {
-    values: Vec<i64>,
-    /// First value of each row, and the number of values; absent = one value per row.
-    offsets: Option<Vec<i64>>,
-    weights: Option<Vec<f32>>,
 }
 
 impl Columns {
@@ -311,31 +291,6 @@ fn embed(place: usize, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> Res
     feature.wide = false;
     feature.deep = deep;
     Ok(())
-}
-
-impl RowIds {
-    pub(crate) fn of(ids: &Ids, rows: usize, value: impl Fn(u32) -> i64) -> Self {
-        let one_of_each = ids.one_of_each(0..rows).is_some();
-        Self {
-            values: ids.index.iter().map(|place| value(*place)).collect(),
-            offsets: (!one_of_each).then(|| {
-                ids.offsets
-                    .iter()
-                    .map(|offset| i64::from(*offset))
-                    .collect()
-            }),
-            weights: ids.weights.clone(),
-        }
-    }
-
-    pub(crate) fn arrays<'p>(&self, python: Python<'p>) -> PyResult<Bound<'p, PyAny>> {
-        let values = PyArray1::from_slice(python, &self.values);
-        let offsets = self.offsets.as_ref();
-        let offsets = offsets.map(|offsets| PyArray1::from_slice(python, offsets));
-        let weights = self.weights.as_ref();
-        let weights = weights.map(|weights| PyArray1::from_slice(python, weights));
-        Ok((values, offsets, weights).into_pyobject(python)?.into_any())
-    }
 }
 
 impl Lookups {

@@ -8,6 +8,7 @@ mod failure;
 mod matrices;
 mod model;
 mod predictions;
+mod row_ids;
 mod rows;
 mod variables;
 

@@ -11,7 +11,7 @@ use pyo3::{Bound, IntoPyObject as _, PyResult, Python};
 use trainyard_feature_column::{Features, Ids};
 use trainyard_variable::{Gradients, Values};
 
-use crate::columns::{RowIds, TableLookup};
+use crate::row_ids::RowIds;
 
 /// The tables of one dimension. Behind their rows, the matrix has a row of 0, which is the vector of a row without id.
 #[derive(Debug)]
@@ -19,6 +19,17 @@ pub(crate) struct Matrix {
     dimension: usize,
     /// Indices of the tables among the variables.
     tables: Vec<usize>,
+}
+
+/// The ids of an embedding, and their table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableLookup {
+    /// Index of the ids among those of a batch.
+    pub(crate) ids: usize,
+    /// Index of the table among the variables.
+    pub(crate) table: usize,
+    /// The vectors of a row are combined to one.
+    pub(crate) combined: bool,
 }
 
 /// The lookups of a batch in a matrix.
