@@ -24,7 +24,10 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     for entry in entries.filter_map(Result::ok) {
         let path = entry.path();
         if path.is_dir() {
-            if path.file_name().is_none_or(|name| name != "target") {
+            if path
+                .file_name()
+                .is_none_or(|name| name != "target" && name != "__pycache__")
+            {
                 found.extend(files(&path, ending));
             }
         } else if path.to_string_lossy().ends_with(ending) {
