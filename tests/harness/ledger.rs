@@ -65,12 +65,20 @@ impl Ledger {
         self.batches() / self.lanes
     }
 
-    /// Writes data and job into a folder, and returns the path of the job. `settings` are lines `section.key=value` that take
-    /// the place of the job's own.
+    /// Writes data and a job that saves every 5 s into a folder, and returns the path of the job.
+    ///
+    /// # Panics
+    /// As [`Ledger::write_saving`].
+    pub fn write(&self, folder: &Path) -> PathBuf {
+        self.write_saving(folder, "save_checkpoints_secs = 5")
+    }
+
+    /// Writes data and job into a folder, and returns the path of the job. `saving` is the line of `[run]` that says when
+    /// checkpoints are saved.
     ///
     /// # Panics
     /// A file cannot be written, or a counter would grow beyond what 32-bit floats hold exactly.
-    pub fn write(&self, folder: &Path) -> PathBuf {
+    pub fn write_saving(&self, folder: &Path, saving: &str) -> PathBuf {
         let most = self.epochs * self.lines().div_ceil(CELLS.min(self.rows).into()) * 2;
         assert!(
             most <= EXACT_MAX,
@@ -82,7 +90,7 @@ impl Ledger {
             r#"model_dir = "{}"
 [run]
 seed = 5
-save_checkpoints_secs = 5
+{saving}
 [input]
 label = {{ column = "row" }}
 train = {{ files = ["rows.csv"], batch_size = {}, epochs = {}, shuffle_rows = 1000 }}

@@ -108,16 +108,13 @@ impl CrashPoints {
             lanes: 1,
             servers: 2,
         };
-        let job = ledger.write(folder);
+        // By steps, so that a slow run comes to the same points as a fast one: twice in the life of the job, and at its end.
+        let job = ledger.write_saving(folder, "save_checkpoints_steps = 1200");
         let counts = LocalCounts {
             ps: 2,
             workers: 0,
             evaluators: 0,
         };
-        // By steps, so that a slow run comes to the same points as a fast one: twice in the life of the job, and at its end.
-        let text = std::fs::read_to_string(&job).map_err(|error| error.to_string())?;
-        let text = text.replace("save_checkpoints_secs = 5", "save_checkpoints_steps = 1200");
-        std::fs::write(&job, text).map_err(|error| error.to_string())?;
         let settings = ["run.keep_checkpoint_max=2"].map(str::to_owned);
         let mut tasks = Supervisor::new(&self.program, folder, &job, counts, &settings);
         let wrapper = std::iter::once("strace".to_owned()).chain(tracer).collect();
