@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use trainyard_tests::{Program, TestCluster, write_job};
+use trainyard_tests::{Program, TestCluster, program, write_job};
 
 use crate::end_to_end::LIMIT;
 
@@ -208,6 +208,49 @@ fn a_task_that_is_told_to_stop_at_any_moment_of_its_start_ends() {
             ended.output
         );
     }
+}
+
+trial!(a_task_that_is_told_to_stop_while_it_installs_its_handler_ends, needs Strace);
+fn a_task_that_is_told_to_stop_while_it_installs_its_handler_ends() {
+    let cluster = TestCluster::new(1, 1, 100, "");
+    let evaluator = program("trainyard-evaluator");
+    let job = cluster.job.to_string_lossy();
+    let file = cluster.cluster.to_string_lossy();
+    // The tracer is a grandchild, and holds each installation up where the system has done it and the program does not know.
+    let mut task = Program::start(
+        "strace",
+        &[
+            "--daemonize",
+            "-qq",
+            "--output=/dev/null",
+            "--trace=rt_sigaction",
+            "--inject=rt_sigaction:delay_exit=200000",
+            &evaluator.to_string_lossy(),
+            "--job",
+            &job,
+            "--cluster",
+            &file,
+            "--index",
+            "0",
+        ],
+        &[],
+    );
+    let begun = Instant::now();
+    while !catches(task.id(), rustix::process::Signal::TERM) {
+        assert!(task.runs() && begun.elapsed() < LIMIT, "it catches nothing");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    task.signal(rustix::process::Signal::TERM);
+    let ended = task.wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+}
+
+/// Returns whether a process has a handler of a signal.
+fn catches(pid: u32, signal: rustix::process::Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
 }
 
 trial!(up_runs_a_whole_cluster_and_reports_it);

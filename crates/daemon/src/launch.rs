@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
 use futures_util::future::LocalBoxFuture;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_cluster_spec::Role;
@@ -16,6 +15,7 @@ use trainyard_diagnostic::{Code, Diagnostic, render_all};
 
 use crate::hosts::Hosts;
 use crate::port::bind;
+use crate::stop_signals::StopSignals;
 use crate::supervision::Supervision;
 use crate::{
     Arguments, Context, LogFormat, ServiceArguments, Telemetry, Watchdog, admin, service_manager,
@@ -188,7 +188,7 @@ fn supervise_boxed(supervision: Supervision, run: Run<'_>) -> Result<(), Diagnos
 
 async fn around(
     supervision: Supervision,
-    signals: std::io::Result<Signals>,
+    signals: std::io::Result<StopSignals>,
     run: Run<'_>,
 ) -> Result<(), Diagnostic> {
     let stop = CancellationToken::new();
@@ -253,25 +253,19 @@ async fn around(
     outcome
 }
 
-/// Streams of SIGTERM and SIGINT.
-type Signals = (Signal, Signal);
-
-/// Installs the signal handlers before the main runtime starts. A signal that arrives before a task waits for it would
-/// be lost if a running runtime dispatched it. The runtime here never runs, so the signal stays pending.
-fn catch_signals() -> std::io::Result<Signals> {
+/// Catches signals before the main runtime starts. A signal that arrives before a task waits for it would be lost if a
+/// running runtime dispatched it. The runtime here never runs, so the signal stays pending.
+fn catch_signals() -> std::io::Result<StopSignals> {
     let quiet = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let _inside = quiet.enter();
-    Ok((
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-    ))
+    StopSignals::catch()
 }
 
 /// Cancels `stop` at the first SIGTERM or SIGINT, and ends the process at the second.
-async fn forward_signals(signals: std::io::Result<Signals>, stop: CancellationToken) {
-    let (mut terminate, mut interrupt) = match signals {
+async fn forward_signals(signals: std::io::Result<StopSignals>, stop: CancellationToken) {
+    let mut signals = match signals {
         Ok(signals) => signals,
         Err(problem) => {
             warn!(%problem, "this process cannot handle signals: SIGTERM will end it without a checkpoint");
@@ -279,10 +273,7 @@ async fn forward_signals(signals: std::io::Result<Signals>, stop: CancellationTo
         }
     };
     for time in 0.. {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        signals.next().await;
         if time > 0 {
             std::process::exit(Code::E9003.exit.into());
         }

@@ -26,6 +26,7 @@ mod port_owner;
 mod readiness;
 mod server;
 mod service_manager;
+mod stop_signals;
 mod supervision;
 mod telemetry;
 mod version;
@@ -42,6 +43,7 @@ pub use logging::start_logging;
 pub use page::{Content, Page};
 pub use readiness::{Readiness, ReadinessState};
 pub use server::{Door, ServerLimits, Services, serve, serve_service};
+pub use stop_signals::StopSignals;
 pub use supervision::Supervision;
 pub use telemetry::Telemetry;
 /// Token that is cancelled when the program must stop.

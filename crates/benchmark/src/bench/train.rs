@@ -1,21 +1,15 @@
 //! `trainyard bench train`: measures a job while it trains, one process per task, as in real use.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the benchmark stops its tasks before it ends"
-)]
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_command::runtime::single_threaded;
 use trainyard_command::{
     Folder, Format, JobArguments, Program, Supervisor, TaskCommand, free_ports, print, resolve,
     tasks, threads,
 };
-use trainyard_daemon::LogFormat;
+use trainyard_daemon::{LogFormat, StopSignals};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
 
@@ -222,15 +216,12 @@ impl Cluster {
         job: &Job,
         arguments: &BenchTrain,
     ) -> Result<Figures, Diagnostic> {
-        let signals = signal(SignalKind::terminate())
-            .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
-        let (mut terminate, mut interrupt) = signals.map_err(|error| {
+        let mut signals = StopSignals::catch().map_err(|error| {
             Diagnostic::error(Code::E9002, format!("signals cannot be caught: {error}"))
         })?;
         tokio::select! {
             measured = self.measure(job, arguments) => measured,
-            _ = terminate.recv() => Err(interrupted()),
-            _ = interrupt.recv() => Err(interrupted()),
+            () = signals.next() => Err(interrupted()),
         }
     }
 

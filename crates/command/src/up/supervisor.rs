@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
+use trainyard_daemon::StopSignals;
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use super::child::{Child, Launch, TaskCommand};
@@ -156,17 +156,14 @@ impl Supervisor {
 
     /// Watches the processes, and adds and removes workers, until the job has ended. Returns the job's exit code.
     pub(super) async fn watch(&mut self, scaling: &mut Scaling) -> Result<u8, Diagnostic> {
-        let signals = signal(SignalKind::terminate())
-            .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
-        let (mut terminate, mut interrupt) = signals.map_err(|error| {
+        let mut signals = StopSignals::catch().map_err(|error| {
             Diagnostic::error(Code::E9002, format!("signals cannot be caught: {error}"))
         })?;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
                 request = scaling.next() => self.scale(scaling, request),
-                _ = terminate.recv() => return Ok(self.stop_all().await),
-                _ = interrupt.recv() => return Ok(self.stop_all().await),
+                () = signals.next() => return Ok(self.stop_all().await),
             }
             for (task, code) in self.ended().await {
                 if task.role == Role::Chief && code == 0 {
