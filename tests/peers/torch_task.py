@@ -30,7 +30,7 @@ class WideAndDeep(ty.Module):
         self.deep = nn.Sequential(*itertools.chain(*layers), nn.Linear(widths[-1], 1))
 
     def forward(self, batch):
-        numbers = torch.cat([batch[name] for name in ctr.NUMBERS], 1)
+        numbers = batch.numbers
         embedded = [embedding(batch) for embedding in self.embeddings.values()]
         wide = torch.cat([weight(batch) for weight in self.wide_ids.values()], 1).sum(1, keepdim=True)
         return self.deep(torch.cat([numbers, *embedded], 1)) + wide + self.wide_numbers(numbers)

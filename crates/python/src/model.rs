@@ -136,13 +136,12 @@ impl PythonModel {
         Ok(batch.into_any())
     }
 
-    /// Returns the values of a step: an array for each matrix, and then for each parameter. They are copies, so that the
-    /// user's code may keep them.
+    /// Returns the values of a step: an array for each matrix, and then for each parameter.
     fn values<'p>(&self, python: Python<'p>, values: &Values) -> PyResult<Bound<'p, PyList>> {
         let matrices = self.columns.matrices.iter();
         let matrices = matrices.map(|matrix| matrix.array(python, values));
-        let parameters = values[self.columns.tables.len()..].iter();
-        let parameters = parameters.map(|values| PyArray1::from_slice(python, values));
+        let parameters = &values[self.columns.tables.len()..];
+        let parameters = self.variables.arrays(python, parameters)?;
         PyList::new(python, matrices.chain(parameters).collect::<Vec<_>>())
     }
 

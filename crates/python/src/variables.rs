@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pyo3::FromPyObject;
+use numpy::{IntoPyArray as _, PyArray1, PyArrayMethods as _};
+use pyo3::exceptions::PyValueError;
+use pyo3::{Bound, FromPyObject, Py, PyResult, Python};
 use trainyard_model::{Error, custom_optimizer};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::Job;
@@ -28,6 +30,8 @@ pub(crate) struct Parameter {
     optimizer: Option<String>,
     /// It is a moving average: its "gradient" is how far it moves down.
     moving: bool,
+    /// The array in which the module keeps its values; absent = each step brings an array of its own.
+    values: Option<Py<PyArray1<f32>>>,
 }
 
 /// The variables of a module, and the update rules of their groups.
@@ -35,6 +39,8 @@ pub(crate) struct Parameter {
 pub(crate) struct Variables {
     pub(crate) specs: Vec<VariableSpec>,
     pub(crate) optimizers: BTreeMap<String, OptimizerConfig>,
+    /// The arrays in which the module keeps its parameters.
+    memory: Vec<Option<Py<PyArray1<f32>>>>,
 }
 
 impl Variables {
@@ -45,6 +51,7 @@ impl Variables {
     pub(crate) fn new(job: &Job, columns: &Columns, parameters: Described) -> Result<Self, Error> {
         let mut optimizers = BTreeMap::from([(GROUP.to_owned(), custom_optimizer(job)?)]);
         let mut specs = Vec::new();
+        let mut memory = Vec::with_capacity(parameters.len());
         for table in &columns.tables {
             let lookup = &table.lookup;
             let name = format!("{}/embedding_weights", variable_name(&lookup.table));
@@ -75,6 +82,7 @@ impl Variables {
             } else {
                 group(&name, own, &mut optimizers)?
             };
+            memory.push(parameter.values);
             specs.push(VariableSpec {
                 shape: parameter.shape,
                 access: Access::Whole,
@@ -83,7 +91,41 @@ impl Variables {
                 name,
             });
         }
-        Ok(Self { specs, optimizers })
+        Ok(Self {
+            specs,
+            optimizers,
+            memory,
+        })
+    }
+
+    /// Writes the values of the parameters into the module's own arrays, and returns those; a new array for each parameter that
+    /// has none, so that the user's code may keep it.
+    ///
+    /// # Errors
+    /// An array has another length than the values, or is in use.
+    pub(crate) fn arrays<'p>(
+        &self,
+        python: Python<'p>,
+        values: &[Vec<f32>],
+    ) -> PyResult<Vec<Bound<'p, PyArray1<f32>>>> {
+        let array = |(values, memory): (&Vec<f32>, &Option<Py<PyArray1<f32>>>)| {
+            let Some(memory) = memory else {
+                return Ok(values.clone().into_pyarray(python));
+            };
+            let memory = memory.bind(python);
+            let mut writable = memory.try_readwrite()?;
+            let own = writable.as_slice_mut()?;
+            if own.len() != values.len() {
+                return Err(PyValueError::new_err(format!(
+                    "the array of a parameter must have {} values, has {}",
+                    values.len(),
+                    own.len()
+                )));
+            }
+            own.copy_from_slice(values);
+            Ok(memory.clone())
+        };
+        values.iter().zip(&self.memory).map(array).collect()
     }
 }
 

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import batches
 import clicks
@@ -32,7 +32,7 @@ from trainyard.adapter import Ids
 from trainyard.torch.adapter import Adapter
 from trainyard.torch.tables import Tables
 
-PROGRAM = [sys.executable, "-W", "ignore", two_tower.__file__]
+PROGRAM = Path(two_tower.__file__)
 DEADLINE_SECS = 120
 SETTINGS = {
     "run": {"intra_op_parallelism_threads": 1},
@@ -49,10 +49,15 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def ran(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs the program of the tests."""
+def command(program: Path, *arguments: str) -> list[str]:
+    """Returns the command line of a program in Python."""
+    return [sys.executable, "-W", "ignore", str(program), *arguments]
+
+
+def ran(*arguments: str, program: Path = PROGRAM, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program, by default that of the tests."""
     return subprocess.run(
-        [*PROGRAM, *arguments],
+        command(program, *arguments),
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -94,7 +99,7 @@ def test_an_exception_ends_the_task_with_traceback_and_batch(job: Path) -> None:
 
 
 def test_an_interrupt_ends_a_module_with_a_checkpoint(job: Path) -> None:
-    endless = [*PROGRAM, "train", str(job), "--set", "train.max_steps=1000000000"]
+    endless = command(PROGRAM, "train", str(job), "--set", "train.max_steps=1000000000")
     process = subprocess.Popen(endless, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
@@ -152,7 +157,7 @@ def looked_up(embedding: ty.Embedding, rows: int, found: Ids) -> Any:
     tables = Tables([embedding], CPU)
     matrix = np.concatenate([TABLE.reshape(-1), np.zeros(2, dtype=np.float32)])
     loaded = tables.load([matrix], [([0], [], places(), [(0, found)])])
-    return embedding(ty.Batch(rows, {}, {}, loaded))
+    return embedding(ty.Batch(torch.zeros(rows, 0), {}, {}, loaded))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +193,7 @@ def test_embeddings_of_one_dimension_are_looked_up_together_with_the_gradients_o
     factors = torch.tensor(draw.normal(size=(4, 4, 3)), dtype=torch.float32)
 
     loaded = Tables(embeddings, CPU).load([matrix], [([0, 4], [0, 1, 2, 3], places(*lines), [])])
-    batch = ty.Batch(4, {}, {}, loaded)
+    batch = ty.Batch(torch.zeros(4, 0), {}, {}, loaded)
     together = [embedding(batch) for embedding in embeddings]
     sum((factor * part).sum() for factor, part in zip(factors, together)).backward()
 
@@ -199,6 +204,46 @@ def test_embeddings_of_one_dimension_are_looked_up_together_with_the_gradients_o
         assert torch.equal(one, other)
     assert leaf.grad is not None
     assert loaded.gradients()[0].reshape(-1) == pytest.approx(leaf.grad.reshape(-1).numpy(), abs=1e-6)
+
+
+class Sides(ty.Module):
+    """A module that returns a number."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__()
+        self.scale = torch.nn.Linear(3, 1, bias=False)
+
+    def forward(self, batch: ty.Batch) -> torch.Tensor:
+        assert list(batch) == ["z", "a"] and batch.rows == 2
+        assert torch.equal(batch.numbers, torch.cat([batch["z"], batch["a"]], 1))
+        return self.scale(batch.numbers)
+
+
+def test_numbers_are_by_name_and_side_by_side_in_the_order_of_the_job() -> None:
+    adapter = Adapter(Sides, None, json.dumps(SETTINGS))
+    adapter.parameters(({"a": (1, 2), "z": (0, 1)}, []), 1)
+    numbers = np.array([1, 2, 3, 4, 5, 6], dtype=np.float32)
+    weights = np.array([100, 10, 1], dtype=np.float32)
+    assert adapter.forward((2, numbers, [], []), [weights]).tolist() == [123, 456]
+
+
+class Placed(two_tower.Net):
+    """A module that notes where its parameters lie, and what they are."""
+
+    seen: ClassVar[list[tuple[int, float]]] = []
+
+    def forward(self, batch: ty.Batch) -> torch.Tensor:
+        if self.training:
+            weight = next(self.mlp.parameters())
+            self.seen.append((weight.data_ptr(), float(weight.detach().sum())))
+        return super().forward(batch)
+
+
+def test_each_step_brings_new_values_into_the_same_memory(job: Path) -> None:
+    assert ty.run(Placed, ["train", str(job)], loss=torch.nn.BCEWithLogitsLoss(reduction="none")) == 0
+    places, sums = zip(*Placed.seen)
+    assert len(places) > 10 and len(set(places)) == 1
+    assert len(set(sums)) == len(sums)
 
 
 class Normed(two_tower.Net):
@@ -261,8 +306,7 @@ def test_batch_norm_trains_on_a_cluster_and_predicts_with_its_statistics(job: Pa
         "if __name__ == '__main__':\n"
         "    ty.main(Normed, loss=torch.nn.BCEWithLogitsLoss(reduction='none'))\n"
     )
-    command = [sys.executable, "-W", "ignore", str(program), "up", str(job), "--cluster", "local:ps=1,worker=1"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECS, check=False)
+    ended = ran("up", str(job), "--cluster", "local:ps=1,worker=1", program=program)
     assert ended.returncode == 0, ended.stderr
     # With the initial statistics, mean 0 and variance 1, the module would be another one.
     assert metrics(ended.stdout)["auc"] > 0.9
@@ -364,10 +408,7 @@ def test_a_module_that_was_moved_trains_on_processes(job: Path) -> None:
         "if __name__ == '__main__':\n"
         "    ty.main(build, loss=torch.nn.BCEWithLogitsLoss(reduction='none'))\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", str(program), "train", str(job)],
-        capture_output=True, text=True, timeout=DEADLINE_SECS, check=False,
-    )  # fmt: skip
+    ended = ran("train", str(job), program=program)
     assert ended.returncode == 0, ended.stderr
     assert metrics(ended.stdout)["auc"] > 0.9
 

@@ -126,13 +126,16 @@ class Parameter:
     optimizer: str | None
     moving: bool = False
     """It is a moving average: no optimizer moves it, and its "gradient" is how far it falls in a step."""
+    values: Array | None = None
+    """The flat array in which the model keeps its values: those of each step are written into it. None: each step brings an
+    array of its own."""
 
 
 class Adapter:
     """A model in a process of a job.
 
-    The values of a step are flat arrays: one for each matrix of tables, then one for each parameter. So are its gradients,
-    which may have other shapes.
+    The values of a step are flat arrays: one for each matrix of tables, then one for each parameter, which is the model's own
+    if it has one. So are its gradients, which may have other shapes.
     """
 
     callbacks: Callbacks | None = None

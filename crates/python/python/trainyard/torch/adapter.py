@@ -46,7 +46,7 @@ class Adapter(adapter.Adapter):
         self._device = device_of(self._module)
         self._tables = Tables(self._embeddings(), self._device)
         self._loaded: LoadedTables | None = None
-        self._numbers: dict[str, int] = {}
+        self._columns: dict[str, tuple[int, int]] = {}
         self._ids: list[str] = []
         self._units = 1
         self._parameters: Parameters | None = None
@@ -67,9 +67,9 @@ class Adapter(adapter.Adapter):
         A batch of zeros passes through the module, which gives lazy layers their shapes.
         """
         numbers_of, self._ids = shown
+        self._columns = dict(sorted(numbers_of.items(), key=lambda column: column[1]))
         self._units = units
-        self._numbers = {name: width for name, (_, width) in sorted(numbers_of.items(), key=lambda column: column[1])}
-        width = sum(self._numbers.values())
+        width = sum(width for _, width in self._columns.values())
         numbers = np.zeros(BUILD_ROWS * width, dtype=np.float32)
         values, lookups = self._tables.matrices.zeros(BUILD_ROWS)
         ids: list[Ids] = [(np.zeros(BUILD_ROWS, dtype=np.int64), None, None) for _ in self._ids]
@@ -181,10 +181,9 @@ class Adapter(adapter.Adapter):
     def _batch(self, features: Input, matrices: Sequence[Array]) -> Batch:
         rows, numbers, lookups, ids = features
         matrix = self._tensor(numbers).view(rows, numbers.size // max(rows, 1))
-        columns = dict(zip(self._numbers, matrix.split(list(self._numbers.values()), 1), strict=True)) if numbers.size else {}
         self._loaded = self._tables.load(matrices, lookups)
         others = {name: row_ids(each, self._device) for name, each in zip(self._ids, ids, strict=True)}
-        return Batch(rows, columns, others, self._loaded)
+        return Batch(matrix, self._columns, others, self._loaded)
 
     def _gradients(self) -> list[Array]:
         if self._parameters is None or self._loaded is None:

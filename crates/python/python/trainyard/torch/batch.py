@@ -41,16 +41,27 @@ class Batch(Mapping[str, torch.Tensor]):
     """
 
     def __init__(
-        self, rows: int, numbers: Mapping[str, torch.Tensor], ids: Mapping[str, RowIds], vectors: Vectors
+        self,
+        numbers: torch.Tensor,
+        columns: Mapping[str, tuple[int, int]],
+        ids: Mapping[str, RowIds],
+        vectors: Vectors,
     ) -> None:
-        self.rows = rows
+        self.rows = numbers.shape[0]
         self.vectors = vectors
         self._numbers = numbers
+        self._columns = columns
         self._ids = ids
 
+    @property
+    def numbers(self) -> torch.Tensor:
+        """All numeric features side by side, in the order of the job: `[rows, width]`."""
+        return self._numbers
+
     def __getitem__(self, feature: str) -> torch.Tensor:
-        if feature in self._numbers:
-            return self._numbers[feature]
+        columns = self._columns.get(feature)
+        if columns is not None:
+            return self._numbers.narrow(1, *columns)
         ids = self.ids(feature)
         if ids.offsets is not None:
             raise ValueError(
@@ -68,8 +79,8 @@ class Batch(Mapping[str, torch.Tensor]):
         return self._ids[feature]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._numbers
+        yield from self._columns
         yield from self._ids
 
     def __len__(self) -> int:
-        return len(self._numbers) + len(self._ids)
+        return len(self._columns) + len(self._ids)

@@ -43,7 +43,7 @@ def traced(estimator: Estimator, head: str) -> Trace:
         specs = [_call(estimator, layers, batch, labels, mode) for mode in (ModeKeys.TRAIN, ModeKeys.EVAL)]
         _call(estimator, layers, batch, None, ModeKeys.PREDICT)
     layers.complete()
-    return Trace(specs[0], layers, list(batch.numbers))
+    return Trace(specs[0], layers, list(batch.asked))
 
 
 def _call(
@@ -71,15 +71,20 @@ class _TracedBatch(Batch):
     """A batch of zeros that has any feature."""
 
     def __init__(self, layers: Layers) -> None:
-        super().__init__(BUILD_ROWS, {}, {}, _ZeroVectors())
+        super().__init__(torch.zeros(BUILD_ROWS, 0), {}, {}, _ZeroVectors())
         self._layers = layers
-        self.numbers: dict[str, None] = {}
+        self.asked: dict[str, None] = {}
+        """The features whose numbers the function has asked for."""
+
+    @property
+    def numbers(self) -> torch.Tensor:
+        raise ValueError('a model_fn must name each numeric feature, as in features["price"]: it makes them features of the job')
 
     def __getitem__(self, feature: str) -> torch.Tensor:
         column = self._layers.columns.get(feature)
         if column is not None:
             return torch.zeros(BUILD_ROWS, width(column))
-        self.numbers[feature] = None
+        self.asked[feature] = None
         return torch.zeros(BUILD_ROWS, 1)
 
     def ids(self, feature: str) -> RowIds:

@@ -34,7 +34,6 @@ class Parameters:
         named = dict(module.named_parameters())
         self._device = device
         self._parameters = list(named.values())
-        self._shapes = [tuple(parameter.shape) for parameter in self._parameters]
         self._moving = [
             _MovingAverage.of(module, name) for name, _ in module.named_buffers() if module.is_moving_average(name)
         ]
@@ -47,16 +46,18 @@ class Parameters:
                 shape=list(parameter.shape),
                 initializer=json.dumps(_initializer(module, name, parameter)),
                 optimizer=_optimizer(module, name),
+                values=_own_memory(parameter),
             )
             for name, parameter in named.items()
         ]
         self.described += [each.described(module) for each in self._moving]
 
     def load(self, values: Sequence[Array]) -> None:
-        """Sets the parameters. A module on the CPU uses the memory of the arrays."""
+        """Sets the parameters, unless the values are in their memory already."""
         count = len(self._parameters)
-        for parameter, shape, array in zip(self._parameters, self._shapes, values[:count], strict=True):
-            parameter.data = torch.from_numpy(array).view(shape).to(self._device)
+        for parameter, described, array in zip(self._parameters, self.described, values[:count], strict=False):
+            if array is not described.values:
+                parameter.data = torch.from_numpy(array).view(described.shape).to(self._device)
             parameter.grad = None
         for average, array in zip(self._moving, values[count:], strict=True):
             average.load(array)
@@ -80,6 +81,7 @@ class _MovingAverage:
     owner: torch.nn.Module
     attribute: str
     before: Array
+    memory: Array | None = None
 
     @classmethod
     def of(cls, module: Module, name: str) -> _MovingAverage:
@@ -96,19 +98,22 @@ class _MovingAverage:
         return buffer
 
     def described(self, module: Module) -> Parameter:
+        self.memory = _own_memory(self.buffer)
         return Parameter(
             name=self.name.replace(".", "/"),
             shape=list(self.buffer.shape),
             initializer=json.dumps(_initial_average(module, self.name, self.buffer)),
             optimizer=None,
             moving=True,
+            values=self.memory,
         )
 
     def load(self, values: Array) -> None:
-        """Sets the buffer. A module on the CPU changes the memory of the array."""
+        """Sets the buffer, unless the values are in its memory already."""
         self.before = values.copy()
-        before = self.buffer
-        setattr(self.owner, self.attribute, torch.from_numpy(values).view(before.shape).to(before.device))
+        if values is not self.memory:
+            before = self.buffer
+            setattr(self.owner, self.attribute, torch.from_numpy(values).view(before.shape).to(before.device))
 
     def fall(self) -> Array:
         """Returns by how much the step has lowered the values."""
@@ -131,6 +136,15 @@ class _Constant:
                 f"the step has changed the buffer `{self._name}`, and the change would stay in this process: return True "
                 "for it from Module.is_moving_average, or compute the value in forward()"
             )
+
+
+def _own_memory(tensor: torch.Tensor) -> Array | None:
+    """Moves a tensor of the CPU into the memory of an array, and returns the array; None for one of another device."""
+    if tensor.device.type != "cpu":
+        return None
+    values: Array = tensor.detach().numpy().flatten()
+    tensor.data = torch.from_numpy(values).view(tensor.shape)
+    return values
 
 
 def exported(gradient: torch.Tensor | None, like: torch.Tensor) -> Array:
