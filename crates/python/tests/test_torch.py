@@ -30,6 +30,7 @@ import trainyard.torch as ty
 from trainyard import toml
 from trainyard.adapter import Ids
 from trainyard.torch.adapter import Adapter
+from trainyard.torch.memory import CHOICES
 from trainyard.torch.tables import Tables
 
 PROGRAM = Path(two_tower.__file__)
@@ -244,6 +245,28 @@ def test_each_step_brings_new_values_into_the_same_memory(job: Path) -> None:
     places, sums = zip(*Placed.seen)
     assert len(places) > 10 and len(set(places)) == 1
     assert len(set(sums)) == len(sums)
+
+
+FAULTS = """
+import resource, numpy
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [numpy.ones(500_000, dtype=numpy.float32) for _ in range(30)]
+    del arrays
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+from trainyard.torch.memory import keep_blocks
+keep_blocks()
+faults()
+print(faults())
+"""
+
+
+@pytest.mark.parametrize(("choice", "least", "most"), [({}, 0, 1000), ({"MALLOC_TRIM_THRESHOLD_": "65536"}, 5000, 50_000)])
+def test_blocks_are_kept_unless_the_environment_chooses_otherwise(choice: dict[str, str], least: int, most: int) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in CHOICES}
+    faults = subprocess.check_output([sys.executable, "-c", FAULTS], env={**environment, **choice}, timeout=DEADLINE_SECS)
+    # The arrays are 15,000 pages.
+    assert least <= int(faults) <= most
 
 
 class Normed(two_tower.Net):

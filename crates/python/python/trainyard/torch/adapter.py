@@ -14,6 +14,7 @@ from trainyard.adapter import Array, Ids, Input, Lookup, Parameter, Predictions,
 from trainyard.metrics import Sums
 from trainyard.torch.batch import Batch
 from trainyard.torch.embedding import Embedding
+from trainyard.torch.memory import keep_blocks
 from trainyard.torch.module import Module, device_of
 from trainyard.torch.parameters import Parameters
 from trainyard.torch.tables import LoadedTables, Tables, row_ids
@@ -34,6 +35,7 @@ class Adapter(adapter.Adapter):
         threads = settings["run"]["intra_op_parallelism_threads"]
         if threads:
             torch.set_num_threads(threads)
+        keep_blocks()
         self._module = build(adapter.params_of(settings["model"]))
         if not isinstance(self._module, Module):
             raise TypeError(
