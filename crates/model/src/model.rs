@@ -126,7 +126,8 @@ pub trait Model: Send + Sync + 'static {
         scratch: &mut Self::Scratch,
     ) -> Result<(), Error>;
 
-    /// Returns the values of the metrics so far, `loss` among them.
+    /// Returns the values of the metrics so far, `loss` among them. Before the first batch it returns all names, or nothing if
+    /// the model does not know them yet.
     fn scores(&self, metrics: &Self::Metrics) -> Scores;
 
     /// Returns the predictions of each row, by TensorFlow's keys.

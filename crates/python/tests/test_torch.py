@@ -91,6 +91,18 @@ def test_a_module_trains_on_a_cluster(job: Path) -> None:
     assert "[worker:1]" in trained.stderr and "[ps:1]" in trained.stderr
 
 
+def test_the_best_checkpoint_of_a_module_is_exported(job: Path) -> None:
+    text = job.read_text()
+    job.write_text(f"{text}\n[[exporter]]\nkind = 'best'\nmetric = 'auc'\n")
+    trained = ran("train", str(job))
+    assert trained.returncode == 0, trained.stderr
+    assert list((job.parent / "model/export/best").glob("*/model.safetensors"))
+    job.write_text(f"{text}\n[[exporter]]\nkind = 'best'\nmetric = 'acu'\n")
+    misspelt = ran("train", str(job), "--set", "model_dir='another'")
+    assert misspelt.returncode == 78
+    assert "compares the metric `acu`" in misspelt.stderr and "accuracy, accuracy_baseline, auc" in misspelt.stderr
+
+
 def test_an_exception_ends_the_task_with_traceback_and_batch(job: Path) -> None:
     failed = ran("train", str(job), TESTED_FAILURE="1")
     assert failed.returncode == 65
