@@ -259,6 +259,38 @@ def test_each_step_brings_new_values_into_the_same_memory(job: Path) -> None:
     assert len(set(sums)) == len(sums)
 
 
+class Replacing(ty.Module):
+    """A module that replaces its parameter and its moving average in each step."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1))
+        self.register_buffer("mean", torch.zeros(1))
+        self.seen: list[tuple[float, float]] = []
+
+    def is_moving_average(self, name: str) -> bool:
+        return name == "mean"
+
+    def forward(self, batch: ty.Batch) -> torch.Tensor:
+        self.seen.append((float(self.scale.detach()), float(self.mean)))
+        logits = batch["price"] * self.scale + self.mean
+        self.scale.data = self.scale.data.clamp(max=2.0)
+        self.mean = self.mean + 1
+        return logits
+
+
+def test_what_a_module_replaces_has_the_values_of_the_servers_in_the_next_step() -> None:
+    adapter = Adapter(Replacing, torch.nn.BCEWithLogitsLoss(reduction="none"), json.dumps(SETTINGS))
+    memory = [each.values for each in adapter.parameters(({"price": (0, 1)}, []), 1)]
+    adapter._module.seen.clear()
+    batch = (2, np.array([0.2, 0.8], dtype=np.float32), [], [])
+    for scale, mean in [(3.0, 5.0), (4.0, 7.0)]:
+        memory[0][:], memory[1][:] = scale, mean
+        _, gradients = adapter.train(batch, memory, np.array([0, 1], dtype=np.float32), None)
+        assert gradients[1].tolist() == [-1.0]
+    assert adapter._module.seen == [(3.0, 5.0), (4.0, 7.0)]
+
+
 FAULTS = """
 import resource, numpy
 def faults():

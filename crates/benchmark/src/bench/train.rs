@@ -1,4 +1,5 @@
 //! `trainyard bench train`: measures a job while it trains, one process per task, as in real use.
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

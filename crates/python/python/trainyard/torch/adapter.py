@@ -79,7 +79,7 @@ class Adapter(adapter.Adapter):
         self._module.eval()
         with torch.no_grad():
             self._build(batch)
-        self._parameters = Parameters(self._module, self._device)
+        self._parameters = Parameters(self._module)
         return self._parameters.described
 
     def forward(self, features: Input, values: Sequence[Array]) -> Array:

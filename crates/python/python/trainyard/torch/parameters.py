@@ -18,8 +18,8 @@ from trainyard.torch.module import Module, _Normalization
 class Parameters:
     """The trained parameters of a module, in the order of `named_parameters()`, and then its moving averages."""
 
-    def __init__(self, module: Module, device: torch.device) -> None:
-        """Lists the parameters of a module that computes on `device`.
+    def __init__(self, module: Module) -> None:
+        """Lists the parameters of a module.
 
         Raises ValueError if the module keeps values that would stay in one process.
         """
@@ -32,8 +32,8 @@ class Parameters:
             if parameter.dtype != torch.float32:
                 raise ValueError(f"the parameter `{name}` must be float32, given {parameter.dtype}")
         named = dict(module.named_parameters())
-        self._device = device
         self._parameters = list(named.values())
+        self._places = [_Place(parameter) for parameter in self._parameters]
         self._moving = [
             _MovingAverage.of(module, name) for name, _ in module.named_buffers() if module.is_moving_average(name)
         ]
@@ -46,18 +46,17 @@ class Parameters:
                 shape=list(parameter.shape),
                 initializer=json.dumps(_initializer(module, name, parameter)),
                 optimizer=_optimizer(module, name),
-                values=_own_memory(parameter),
+                values=place.array,
             )
-            for name, parameter in named.items()
+            for (name, parameter), place in zip(named.items(), self._places, strict=True)
         ]
         self.described += [each.described(module) for each in self._moving]
 
     def load(self, values: Sequence[Array]) -> None:
-        """Sets the parameters, unless the values are in their memory already."""
+        """Sets the parameters, also those whose memory the module has replaced in an earlier step."""
         count = len(self._parameters)
-        for parameter, described, array in zip(self._parameters, self.described, values[:count], strict=False):
-            if array is not described.values:
-                parameter.data = torch.from_numpy(array).view(described.shape).to(self._device)
+        for parameter, place, array in zip(self._parameters, self._places, values[:count], strict=True):
+            parameter.data = place.tensor_of(array)
             parameter.grad = None
         for average, array in zip(self._moving, values[count:], strict=True):
             average.load(array)
@@ -73,6 +72,24 @@ class Parameters:
         return gradients + [average.fall() for average in self._moving]
 
 
+class _Place:
+    """Where the values of a parameter or buffer come to lie. On the CPU, that is one array for all steps."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.array: Array | None = None
+        self._shape = tensor.shape
+        self._device = tensor.device
+        if tensor.device.type == "cpu":
+            self.array = tensor.detach().numpy().flatten()
+            self._tensor = torch.from_numpy(self.array).view(self._shape)
+
+    def tensor_of(self, values: Array) -> torch.Tensor:
+        """Returns values as a tensor of the module."""
+        if values is self.array:
+            return self._tensor
+        return torch.from_numpy(values).view(self._shape).to(self._device)
+
+
 @dataclass
 class _MovingAverage:
     """A buffer that is a variable."""
@@ -80,16 +97,16 @@ class _MovingAverage:
     name: str
     owner: torch.nn.Module
     attribute: str
+    place: _Place
     before: Array
-    memory: Array | None = None
 
     @classmethod
     def of(cls, module: Module, name: str) -> _MovingAverage:
         path, _, attribute = name.rpartition(".")
-        found = cls(name, module.get_submodule(path), attribute, np.zeros(0, dtype=np.float32))
-        if found.buffer.dtype != torch.float32:
-            raise ValueError(f"the moving average `{name}` must be float32, given {found.buffer.dtype}")
-        return found
+        buffer = module.get_buffer(name)
+        if buffer.dtype != torch.float32:
+            raise ValueError(f"the moving average `{name}` must be float32, given {buffer.dtype}")
+        return cls(name, module.get_submodule(path), attribute, _Place(buffer), np.zeros(0, dtype=np.float32))
 
     @property
     def buffer(self) -> torch.Tensor:
@@ -98,22 +115,19 @@ class _MovingAverage:
         return buffer
 
     def described(self, module: Module) -> Parameter:
-        self.memory = _own_memory(self.buffer)
         return Parameter(
             name=self.name.replace(".", "/"),
             shape=list(self.buffer.shape),
             initializer=json.dumps(_initial_average(module, self.name, self.buffer)),
             optimizer=None,
             moving=True,
-            values=self.memory,
+            values=self.place.array,
         )
 
     def load(self, values: Array) -> None:
-        """Sets the buffer, unless the values are in its memory already."""
+        """Sets the buffer, also if the module has replaced it in an earlier step."""
         self.before = values.copy()
-        if values is not self.memory:
-            before = self.buffer
-            setattr(self.owner, self.attribute, torch.from_numpy(values).view(before.shape).to(before.device))
+        setattr(self.owner, self.attribute, self.place.tensor_of(values))
 
     def fall(self) -> Array:
         """Returns by how much the step has lowered the values."""
@@ -136,15 +150,6 @@ class _Constant:
                 f"the step has changed the buffer `{self._name}`, and the change would stay in this process: return True "
                 "for it from Module.is_moving_average, or compute the value in forward()"
             )
-
-
-def _own_memory(tensor: torch.Tensor) -> Array | None:
-    """Moves a tensor of the CPU into the memory of an array, and returns the array; None for one of another device."""
-    if tensor.device.type != "cpu":
-        return None
-    values: Array = tensor.detach().numpy().flatten()
-    tensor.data = torch.from_numpy(values).view(tensor.shape)
-    return values
 
 
 def exported(gradient: torch.Tensor | None, like: torch.Tensor) -> Array:
