@@ -16,6 +16,7 @@ mod first_hour;
 mod formats;
 mod guard;
 mod hostile;
+mod hybrid;
 mod increments;
 mod jobs;
 mod lan;

@@ -222,3 +222,30 @@ fn a_cluster_that_does_not_fit_the_strategy_is_refused() {
         );
     }
 }
+
+trial!(a_worker_joins_again_when_the_checkpoint_of_the_resume_is_gone);
+fn a_worker_joins_again_when_the_checkpoint_of_the_resume_is_gone() {
+    let cluster = TestCluster::new(0, 2, 24_000, "");
+    let kept = [
+        "--set",
+        "run.save_checkpoints_steps=50",
+        "--set",
+        "run.keep_checkpoint_max=2",
+    ];
+    let first: Vec<&str> = MIRRORED
+        .into_iter()
+        .chain(kept)
+        .chain(["--set", "train.max_steps=100"])
+        .collect();
+    end(start(&cluster, &first));
+    let second: Vec<&str> = MIRRORED.into_iter().chain(kept).collect();
+    let [mut chief, worker, other] = start(&cluster, &second);
+    chief.wait_for("checkpoint saved step=3", LIMIT);
+    assert!(!cluster.model_dir().join("model.ckpt-100").exists());
+    worker.signal(Signal::KILL);
+    assert_eq!(worker.wait(LIMIT).code, 137);
+    let mut worker = cluster.start("worker", 0, &second);
+    worker.wait_for("the process group is formed", LIMIT);
+    end([chief, worker, other]);
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(2 * 500));
+}

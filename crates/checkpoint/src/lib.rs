@@ -30,8 +30,8 @@ pub use committed::{Found, claim_epoch, claim_epoch_as, is_committed, list};
 pub use error::Error;
 pub use file_purpose::FilePurpose;
 pub use manifest::{
-    Dtype, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TensorRecord, differences,
-    misfit,
+    Dtype, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TensorRecord, VersionUnit,
+    VersionUnits, differences, misfit,
 };
 pub use mapped_values::MappedValues;
 pub use origin::{Origin, OriginLots};

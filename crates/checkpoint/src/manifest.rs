@@ -166,6 +166,41 @@ pub struct ShardRecord {
     pub tensors: Vec<TensorRecord>,
 }
 
+/// The unit in which a store counts its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionUnit {
+    /// Synchronous steps, which are common to all stores that count them.
+    Steps,
+    /// Pushes: each is an update of its own, and each store counts those that it has applied.
+    Pushes,
+}
+
+/// The units in which the stores of a checkpoint counted their versions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VersionUnits {
+    /// An earlier release, or an import, wrote the checkpoint.
+    #[default]
+    Unknown,
+    /// Every store counted synchronous steps.
+    Steps,
+    /// Every store counted pushes.
+    Pushes,
+    /// The first store, of the dense variables, counted synchronous steps; the others, of tables, counted pushes.
+    Hybrid,
+}
+
+impl VersionUnits {
+    /// Returns the unit of the store at `place`.
+    fn of(self, place: usize) -> Option<VersionUnit> {
+        match (self, place) {
+            (Self::Unknown, _) => None,
+            (Self::Steps, _) | (Self::Hybrid, 0) => Some(VersionUnit::Steps),
+            (Self::Pushes, _) | (Self::Hybrid, _) => Some(VersionUnit::Pushes),
+        }
+    }
+}
+
 /// The content of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -198,6 +233,9 @@ pub struct Manifest {
     /// it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job: Vec<String>,
+    /// Units of the versions of `shards`.
+    #[serde(default)]
+    pub version_units: VersionUnits,
     /// Time of writing, in seconds since 1970.
     pub created_unix_secs: u64,
 }
@@ -223,7 +261,38 @@ impl Manifest {
             seed: 0,
             input: String::new(),
             job: Vec::new(),
+            version_units: VersionUnits::Unknown,
             created_unix_secs,
+        }
+    }
+
+    /// Returns the version from which the store at `place` of `stores` continues, if it counts `unit`.
+    ///
+    /// A store that counts pushes continues from its own version; if the number of stores has changed, from the highest
+    /// one. Stores that count steps continue from one step.
+    pub fn version_of(&self, place: usize, stores: usize, unit: VersionUnit) -> u64 {
+        let counts = |shard: &&ShardRecord| self.version_units.of(shard.ps) == Some(unit);
+        let of_unit = self.shards.iter().filter(counts);
+        let highest = |shards: &mut dyn Iterator<Item = &ShardRecord>| {
+            shards.map(|shard| shard.version).max()
+        };
+        let at_place = |at: usize| self.shards.iter().find(|shard| shard.ps == at);
+        let highest_of_all = highest(&mut self.shards.iter()).unwrap_or(0);
+        match unit {
+            VersionUnit::Steps if self.version_units == VersionUnits::Unknown => {
+                // Stores that counted the same steps differ by the step in progress, at most.
+                let first = at_place(0).map_or(0, |shard| shard.version);
+                if highest_of_all - first <= 1 {
+                    highest_of_all
+                } else {
+                    first
+                }
+            }
+            VersionUnit::Steps => highest(&mut of_unit.into_iter()).unwrap_or(highest_of_all),
+            VersionUnit::Pushes if self.num_ps == stores => at_place(place)
+                .map(|shard| shard.version)
+                .unwrap_or(highest_of_all),
+            VersionUnit::Pushes => highest(&mut of_unit.into_iter()).unwrap_or(highest_of_all),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod evaluated;
 mod finished_job;
+mod rereads;
 mod run_recorder;
 mod saving;
 mod startup;
@@ -32,6 +33,7 @@ use trainyard_runtime::{apart, blocking};
 use trainyard_trainer::{Hold, JobState, Looked, Mirror, OnStep, Outcome, StatusCallback};
 
 use evaluated::Evaluated;
+use rereads::Rereads;
 
 use crate::epoch_summary::EpochSummary;
 use crate::publish::{Publisher, PublisherState};
@@ -159,6 +161,8 @@ struct Run {
     server_bytes: Vec<u64>,
     /// Ended sessions that some servers have yet to close.
     unclosed: Vec<watch::Unclosed>,
+    /// The times at which the end of the input was read again.
+    rereads: Rereads,
     /// Time of the last check whether all data has been applied, while no task trained.
     data_at: Option<Instant>,
     /// Passes over the data, once all of them have been applied.
@@ -219,6 +223,7 @@ async fn from_beginning_to_end(
         versions: vec![0; lead.shards.len()],
         server_bytes: vec![0; lead.shards.len()],
         unclosed: Vec::new(),
+        rereads: Rereads::default(),
         data_at: None,
         epochs: None,
         evaluated: Evaluated::of(&lead.job),

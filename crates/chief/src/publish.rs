@@ -248,7 +248,8 @@ impl Publisher {
         };
         let saved: Result<Vec<Saved>, Error> = match Cut::of(&self.plan) {
             Cut::AtOneStep => save_together(&self.shards, self.identity, folder, request).await,
-            Cut::OnRequest => {
+            // Only a checkpoint holds the batches that a value has had.
+            Cut::OnRequest | Cut::ReplicaFirst => {
                 let shards = self.shards.iter().enumerate();
                 try_join_all(
                     shards.map(|(ps, shard)| shard.save(self.identity, folder, request(ps))),

@@ -10,7 +10,7 @@ use trainyard_checkpoint::{Bases, Keep, Manifest, abandon, begin, commit, retain
 use trainyard_cluster_client::{Error, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::absolute;
-use trainyard_parameter_server::{Plan, Saved, SnapshotRequest};
+use trainyard_parameter_server::{LocalServer, Plan, Saved, SnapshotRequest};
 use trainyard_parameter_store::{Identity, State, Update};
 use trainyard_protocol::Reason;
 use trainyard_runtime::blocking;
@@ -51,6 +51,8 @@ pub(crate) struct Provenance {
 pub(crate) struct Saver<'a> {
     pub(crate) model_dir: &'a Path,
     pub(crate) shards: &'a [Arc<dyn ServerClient>],
+    /// The chief's copy of the parameters that workers hold themselves. It is the first one of `shards`.
+    pub(crate) replica: Option<&'a LocalServer>,
     pub(crate) plan: &'a Plan,
     pub(crate) provenance: &'a Provenance,
     /// Retention: which checkpoints are kept.
@@ -65,15 +67,19 @@ pub(crate) enum Cut {
     OnRequest,
     /// All servers take their parts at the same synchronous step.
     AtOneStep,
+    /// The chief's replica takes its part first. A step is finished once the servers of tables have all of its rows, so
+    /// their parts have the rows of every step that the dense variables have. Rows that they have beyond it are of batches
+    /// that count as applied when their step is computed again.
+    ReplicaFirst,
 }
 
 impl Cut {
     /// Returns the instant for servers that apply the pushes of a plan.
     pub(crate) fn of(plan: &Plan) -> Self {
-        if plan.update == Update::Sync && !plan.hybrid {
-            Self::AtOneStep
-        } else {
-            Self::OnRequest
+        match plan.update {
+            _ if plan.hybrid => Self::ReplicaFirst,
+            Update::Sync => Self::AtOneStep,
+            Update::Async | Update::StaleSynchronous { .. } => Self::OnRequest,
         }
     }
 }
@@ -154,14 +160,8 @@ impl Saver<'_> {
                 };
                 save_together(self.shards, identity, shown, request).await
             }
-            Cut::OnRequest => {
-                let shards = self.shards.iter().enumerate();
-                try_join_all(
-                    shards
-                        .map(|(ps, shard)| save_on(&**shard, identity, shown, bases.name_for(ps))),
-                )
-                .await
-            }
+            Cut::OnRequest => self.save_each(identity, shown, 0, bases).await,
+            Cut::ReplicaFirst => self.save_replica_first(identity, shown, bases).await,
         };
         let saved = saved.map_err(|error| failed(&error))?;
         let mut manifest = self
@@ -226,6 +226,44 @@ impl Saver<'_> {
             unix_secs,
             time: Duration::ZERO,
         })
+    }
+}
+
+impl Saver<'_> {
+    /// Saves the parts of the stores from `first` on, each when the request arrives.
+    async fn save_each(
+        &self,
+        identity: Identity,
+        folder: &Path,
+        first: usize,
+        bases: &Bases,
+    ) -> Result<Vec<Saved>, Error> {
+        let shards = self.shards.iter().enumerate().skip(first);
+        try_join_all(
+            shards.map(|(ps, shard)| save_on(&**shard, identity, folder, bases.name_for(ps))),
+        )
+        .await
+    }
+
+    /// Takes the state of the chief's replica, then saves it and the parts of the servers.
+    async fn save_replica_first(
+        &self,
+        identity: Identity,
+        folder: &Path,
+        bases: &Bases,
+    ) -> Result<Vec<Saved>, Error> {
+        let Some(replica) = self.replica else {
+            return self.save_each(identity, folder, 0, bases).await;
+        };
+        let request = SnapshotRequest {
+            base: bases.name_for(0),
+            ..SnapshotRequest::default()
+        };
+        let begun = replica.begin_save(identity, request).await?;
+        let written = async { Ok(begun.write(folder).await?) };
+        let (dense, tables) =
+            tokio::try_join!(written, self.save_each(identity, folder, 1, bases))?;
+        Ok(std::iter::once(dense).chain(tables).collect())
     }
 }
 

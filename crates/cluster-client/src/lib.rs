@@ -26,7 +26,9 @@ pub use channel::{channel, channel_in_turn, channel_over};
 pub use error::Error;
 pub use gradients::ShardGradients;
 pub use outages::{OnOutage, Outages};
-pub use parameters::{Parameters, PulledStep, Push, Returned, Step, Traffic};
+pub use parameters::{
+    OpenParameters, Parameters, PulledStep, Push, Returned, SequenceNumbers, Step, Traffic,
+};
 pub use preparation::prepare;
 pub use remote_server::{RemoteServer, timed};
 pub use retry::{backoff, retry};

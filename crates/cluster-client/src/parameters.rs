@@ -99,6 +99,8 @@ pub struct Push {
     pub batches: u32,
     /// Micro-batch of the step, under synchronous updates.
     pub micro_batch: Option<MicroBatch>,
+    /// Step that the update rules see, where the versions of the stores do not count steps; absent = the version.
+    pub optimizer_step: Option<u64>,
     /// Places of the stores to push to; absent = all.
     pub stores: Option<Range<usize>>,
     /// The gradients, by variable.
@@ -119,14 +121,45 @@ pub struct Returned {
     pub traffic: Traffic,
 }
 
+/// The latest sequence numbers of a session. A store remembers the last 64 pushes of a session, so that each kind of push
+/// has numbers without gaps of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SequenceNumbers {
+    /// Number of the latest step that was planned with its pull.
+    pub step: u64,
+    /// Number of the latest push of a whole step, which only the first store receives. `None` if the first store receives
+    /// the pushes of steps, as the others do.
+    pub whole_step: Option<u64>,
+}
+
+impl SequenceNumbers {
+    /// Returns the number of the latest push to the store at `place`.
+    fn of(self, place: usize) -> u64 {
+        match self.whole_step {
+            Some(number) if place == 0 => number,
+            _ => self.step,
+        }
+    }
+}
+
+/// A request to open a session on every server.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenParameters {
+    /// Sequence numbers before those of the first pushes.
+    pub latest: SequenceNumbers,
+    /// Fingerprint of the layout that the task has computed.
+    pub layout_fingerprint: u64,
+    /// Data shard that the task reads.
+    pub data_shard: u64,
+}
+
 /// One session with every parameter server.
 #[derive(Debug)]
 pub struct Parameters {
     shards: Arc<[Arc<dyn ServerClient>]>,
     layout: Arc<Layout>,
     identity: Identity,
-    /// Sequence number of the latest step.
-    seq: u64,
+    latest: SequenceNumbers,
     deadline: Duration,
     encoding: Encoding,
     error_feedback: ErrorFeedback,
@@ -136,8 +169,8 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Opens a session on every server. Returns the session with the lowest version, and with the first batch of its
-    /// data shard that has not been applied on every server.
+    /// Opens a session on every server, whose pushes follow these numbers. Returns the session with the lowest version, and
+    /// with the first batch of its data shard that has not been applied on every server.
     ///
     /// A call without a reply is repeated until `deadline`.
     ///
@@ -147,12 +180,22 @@ impl Parameters {
         shards: Vec<Arc<dyn ServerClient>>,
         layout: Arc<Layout>,
         identity: Identity,
-        request: OpenSession,
+        request: OpenParameters,
         deadline: Duration,
     ) -> Result<(Self, Opened), Error> {
-        let opened = shards.iter().map(|shard| {
-            retry(&identity, shard.name(), deadline, || {
-                shard.open_session(identity, &request)
+        let OpenParameters {
+            latest,
+            layout_fingerprint,
+            data_shard,
+        } = request;
+        let opened = shards.iter().enumerate().map(|(place, shard)| {
+            let request = OpenSession {
+                seq: latest.of(place),
+                layout_fingerprint,
+                data_shard,
+            };
+            retry(&identity, shard.name(), deadline, move || async move {
+                shard.open_session(identity, &request).await
             })
         });
         let opened = try_join_all(opened).await?;
@@ -165,7 +208,7 @@ impl Parameters {
             shards: shards.into(),
             layout,
             identity,
-            seq: request.seq,
+            latest,
             deadline,
             encoding: Encoding::Float32,
             error_feedback: ErrorFeedback::default(),
@@ -196,14 +239,19 @@ impl Parameters {
         Self { outages, ..self }
     }
 
-    /// Returns the sequence number of the latest step.
-    pub fn seq(&self) -> u64 {
-        self.seq
+    /// Returns the latest sequence numbers.
+    pub fn latest(&self) -> SequenceNumbers {
+        self.latest
     }
 
     /// Plans the next step.
     pub fn plan(&mut self, reads: &Reads) -> Step {
-        self.seq += 1;
+        self.latest.step += 1;
+        self.plan_as(self.latest.step, reads)
+    }
+
+    /// Plans the step with this sequence number.
+    fn plan_as(&self, seq: u64, reads: &Reads) -> Step {
         let size = |(variable, read): (usize, &Read)| {
             let slices = &self.layout.slices[self.layout.of_variable(variable)];
             let width = slices.first().map_or(0, |slice| slice.width);
@@ -218,7 +266,6 @@ impl Parameters {
             }
         };
         let sizes = reads.iter().enumerate().map(size).collect();
-        let seq = self.seq;
         let plans = split(&self.layout, reads);
         let versions = vec![0; self.shards.len()];
         Step {
@@ -232,20 +279,23 @@ impl Parameters {
         }
     }
 
-    /// Plans a push without a pull: gradients of these reads, computed from the values of `version`.
-    pub fn plan_push(&mut self, reads: &Reads, version: u64) -> Step {
+    /// Plans the push of a whole step to the first store, without a pull: gradients of these reads, computed from the
+    /// values of `version`.
+    pub fn plan_whole_step(&mut self, reads: &Reads, version: u64) -> Step {
         let versions = vec![version; self.shards.len()];
+        let seq = self.latest.whole_step.unwrap_or(0) + 1;
+        self.latest.whole_step = Some(seq);
         Step {
             versions,
             named: true,
-            ..self.plan(reads)
+            ..self.plan_as(seq, reads)
         }
     }
 
     /// Drops a step that was pulled and will not be pushed. If it is the latest step, the next one reuses its number.
     pub fn take_back(&mut self, step: &Step) {
-        if self.seq == step.seq {
-            self.seq -= 1;
+        if self.latest.step == step.seq {
+            self.latest.step -= 1;
         }
     }
 
@@ -304,6 +354,7 @@ impl Parameters {
                         batches: push.batches,
                         pulled_version: step.versions[ps],
                         micro_batch: push.micro_batch,
+                        optimizer_step: push.optimizer_step,
                         rejected: push.rejected,
                     },
                     selection,

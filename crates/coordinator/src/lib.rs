@@ -14,6 +14,7 @@ mod local_coordinator;
 mod membership;
 mod rendezvous;
 mod shard_map;
+mod table_positions;
 
 pub use dispatcher::Dispatcher;
 pub use ended_sessions::EndedSessions;
@@ -22,3 +23,4 @@ pub use leader_election::{Candidate, ElectionStep, LeaderElection};
 pub use local_coordinator::LocalCoordinator;
 pub use membership::{Admission, Liveness, Membership, MembershipConfig, View, WORKERS_MAX};
 pub use shard_map::{ShardEntry, ShardMap};
+pub use table_positions::TablePositions;

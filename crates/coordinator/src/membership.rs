@@ -16,6 +16,7 @@ use trainyard_trainer::{
 
 pub use view::View;
 
+use crate::TablePositions;
 use crate::backup_workers::LaneAssignment;
 use crate::rendezvous::{JoinRequest, Rendezvous};
 
@@ -486,9 +487,16 @@ impl Membership {
         Ok(())
     }
 
-    /// Sets the state from which a group without parameters starts.
-    pub fn set_start(&mut self, start: GroupStart) {
+    /// Sets the state from which members without parameters start. `tables` are the positions of the tables, if they and
+    /// the members continue with the values that they have.
+    pub fn set_start(&mut self, start: GroupStart, tables: Option<TablePositions>) {
         self.start = start;
+        self.groups.set_tables(tables);
+    }
+
+    /// Returns why the job must go back to a checkpoint: no task holds the dense variables that belong to the tables.
+    pub fn misfit(&self) -> Option<String> {
+        self.groups.misfit().map(str::to_owned)
     }
 
     /// Handles a request to join the allreduce group.
@@ -513,6 +521,10 @@ impl Membership {
                 task,
                 session,
                 from: form.generation,
+                batches_applied: form
+                    .values
+                    .filter(|values| values.belong_to(&self.start))
+                    .map(|values| values.batches_applied),
             },
             &here,
             &self.config.expected,

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use trainyard_cluster_spec::Task;
 
+use crate::TablePositions;
+
 /// Time that the members of the previous group have for their requests, from the first such request on.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -19,6 +21,8 @@ pub(crate) struct JoinRequest {
     pub(crate) session: u64,
     /// Generation of the task's previous group; 0 = none.
     pub(crate) from: u64,
+    /// Batches that the task's copy of the parameters has had, if it is one of the job.
+    pub(crate) batches_applied: Option<u64>,
 }
 
 /// The process groups of a job, one at a time.
@@ -29,6 +33,10 @@ pub(crate) struct Rendezvous {
     asking: BTreeMap<Task, JoinRequest>,
     /// Time of the first request by a member of the previous group.
     since: Option<Duration>,
+    /// Positions of the tables that the copies of the dense variables must fit; absent = any.
+    tables: Option<TablePositions>,
+    /// Reason why no copy of the dense variables fits the tables.
+    misfit: Option<String>,
 }
 
 /// A process group.
@@ -47,6 +55,19 @@ impl Rendezvous {
         };
     }
 
+    /// Sets the positions of the tables at the beginning of the term, if tables and tasks continue with the values that
+    /// they have.
+    pub(crate) fn set_tables(&mut self, tables: Option<TablePositions>) {
+        self.tables = tables;
+        self.misfit = None;
+    }
+
+    /// Returns why the job must go back to a checkpoint: all tasks of the next group are present, and none of them holds
+    /// dense variables that fit the tables.
+    pub(crate) fn misfit(&self) -> Option<&str> {
+        self.misfit.as_deref()
+    }
+
     /// Handles a request to join the next group. `here` are the sessions that train, `expected` all tasks of the
     /// cluster. Returns the group if it is formed, otherwise the tasks that are missing.
     pub(crate) fn ask(
@@ -60,6 +81,7 @@ impl Rendezvous {
             task,
             session,
             from,
+            ..
         } = request;
         if self.generation > from && self.members.contains(&(task, session)) {
             return Ok(self.current());
@@ -90,6 +112,18 @@ impl Rendezvous {
             .collect();
         if !missing.is_empty() && patient {
             return Err(missing);
+        }
+        let newest = self
+            .asking
+            .values()
+            .filter_map(|asking| asking.batches_applied)
+            .max();
+        self.misfit = self
+            .tables
+            .and_then(|tables| tables.misfit(newest.unwrap_or(0)));
+        if self.misfit.is_some() {
+            // The chief restores all stores in another term.
+            return Err(Vec::new());
         }
         self.generation += 1;
         self.members = self
@@ -140,6 +174,7 @@ mod tests {
             task: task(index),
             session,
             from,
+            batches_applied: None,
         }
     }
 

@@ -30,3 +30,4 @@ pub use gradients::WireGradients;
 pub use local_server::LocalServer;
 pub use plan::{Plan, Saved, ServerStatus, SnapshotPurpose, SnapshotRequest};
 pub use prepare_request::{Slices, plan_of, prepare_request};
+pub use save::BegunSave;

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use trainyard_checkpoint::{Manifest, ShardRecord, WarmStart};
+use trainyard_checkpoint::{Manifest, ShardRecord, VersionUnit, VersionUnits, WarmStart};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{Guard, Identity, ShardPosition, Status, Update};
 use trainyard_variable::{Layout, VariableSpec};
+
+use crate::restore::unit_of;
 
 /// The contents that the chief gives to the parameter servers.
 #[derive(Debug, Clone)]
@@ -43,6 +45,32 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns the mode of the updates in the store at `place`.
+    pub fn update_of(&self, place: usize) -> Update {
+        if self.hybrid && place > 0 {
+            Update::Async
+        } else {
+            self.update
+        }
+    }
+
+    /// Returns the units in which the stores count their versions.
+    fn version_units(&self) -> VersionUnits {
+        match (self.hybrid, unit_of(self.update)) {
+            (true, _) => VersionUnits::Hybrid,
+            (false, VersionUnit::Steps) => VersionUnits::Steps,
+            (false, VersionUnit::Pushes) => VersionUnits::Pushes,
+        }
+    }
+
+    /// Returns the version of each store after it has restored a checkpoint.
+    pub fn versions_after(&self, manifest: &Manifest) -> Vec<u64> {
+        let stores = self.layout.num_ps;
+        (0..stores)
+            .map(|place| manifest.version_of(place, stores, unit_of(self.update_of(place))))
+            .collect()
+    }
+
     /// Returns the manifest of a checkpoint. `saved` has the parts of all servers, in their order.
     ///
     /// # Errors
@@ -70,6 +98,7 @@ impl Plan {
         manifest.variables.clone_from(&self.variables);
         manifest.optimizers.clone_from(&self.optimizers);
         manifest.seed = self.seed;
+        manifest.version_units = self.version_units();
         Ok(manifest)
     }
 }

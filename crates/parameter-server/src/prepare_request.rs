@@ -19,11 +19,7 @@ fn bad(message: impl ToString) -> Refusal {
 /// Returns the request to prepare the server at `place` among the stores, without the identity of the caller.
 pub fn prepare_request(plan: &Plan, place: usize) -> v1::PrepareRequest {
     let slices = plan.layout.of_ps(place);
-    let update = if plan.hybrid {
-        Update::Async
-    } else {
-        plan.update
-    };
+    let update = plan.update_of(place);
     let (update, staleness_max) = match update {
         Update::Async => (v1::Update::Async, 0),
         Update::StaleSynchronous {

@@ -358,6 +358,7 @@ impl<'a> Worker<'a> {
                 batches: 1,
                 pulled_version: version,
                 micro_batch,
+                optimizer_step: None,
                 rejected: None,
             },
             selection: Some(Arc::new(selection)),

@@ -237,6 +237,7 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
                 batches: *batches,
                 pulled_version: *version,
                 micro_batch: Some(*place),
+                optimizer_step: None,
                 rejected: None,
             },
             selection: Some(Arc::clone(selection)),
@@ -261,6 +262,7 @@ pub(crate) fn of_head(head: &Head<'_>) -> Vec<Entry> {
                 batches: 0,
                 pulled_version: *version,
                 micro_batch: None,
+                optimizer_step: None,
                 rejected: None,
             },
             selection: Some(Arc::clone(selection)),
@@ -388,6 +390,7 @@ mod tests {
                 batches: 2,
                 pulled_version: 6,
                 micro_batch: Some(MicroBatch { lane: 1, lanes: 3 }),
+                optimizer_step: None,
                 rejected: None,
             },
             selection: Some(Arc::new(Selection {

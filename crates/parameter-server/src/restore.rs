@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use parking_lot::Mutex;
-use trainyard_checkpoint::{Checkpoint, Origin, PartRead, PositionRecord, ShardRecord};
+use trainyard_checkpoint::{
+    Checkpoint, Origin, PartRead, PositionRecord, ShardRecord, VersionUnit,
+};
 use trainyard_parameter_store::{Lots, Restore, ShardPosition, TensorSource, Update};
 use trainyard_variable::{FirstRows, InitialRows};
 
@@ -51,21 +53,20 @@ impl LocalServer {
             .map(of)
             .collect();
         let positions = ShardPosition::of_all(all.iter().map(Vec::as_slice));
-        let most = manifest
-            .shards
-            .iter()
-            .map(|shard| shard.version)
-            .max()
-            .unwrap_or(0);
-        // Synchronous steps are shared by all servers, so that all servers start from one version.
-        let own = own.filter(|_| update != Update::Sync);
-        let version = own.map_or(most, |shard| shard.version);
         Restore {
             source,
-            version,
+            version: manifest.version_of(place, num_ps, unit_of(update)),
             global_step: manifest.global_step,
             positions,
         }
+    }
+}
+
+/// Returns the unit in which a store with this mode of updates counts its version.
+pub(crate) fn unit_of(update: Update) -> VersionUnit {
+    match update {
+        Update::Sync => VersionUnit::Steps,
+        Update::Async | Update::StaleSynchronous { .. } => VersionUnit::Pushes,
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 use tracing::debug;
 use trainyard_checkpoint::{
@@ -35,8 +37,20 @@ impl LocalServer {
         directory: &Path,
         at: SnapshotRequest,
     ) -> Result<Saved, Error> {
+        self.begin_save(identity, at).await?.write(directory).await
+    }
+
+    /// Takes the state that a save is of. Later updates do not change it.
+    ///
+    /// # Errors
+    /// The store refuses, or the version is past or was not reached in time.
+    pub async fn begin_save(
+        &self,
+        identity: Identity,
+        at: SnapshotRequest,
+    ) -> Result<BegunSave, Error> {
         // A cut of the log is another snapshot. It is short.
-        let _turn = self.snapshot_turn.lock().await;
+        let turn = Arc::clone(&self.snapshot_turn).lock_owned().await;
         self.tell_time();
         let name = snapshot_name();
         let is_based = at.base.is_some();
@@ -50,12 +64,12 @@ impl LocalServer {
             Some(version) => self.snapshot_at(&identity, version, basis).await?,
             None => self.check(self.store.snapshot(&identity, basis))?,
         };
-        let this = self.clone();
-        let directory = directory.to_owned();
-        let work = move || this.save_now(snapshot, &directory, at.purpose);
-        in_background("save", work)
-            .await
-            .map_err(|problem| self.refused(Reason::Storage, problem))?
+        Ok(BegunSave {
+            server: self.clone(),
+            snapshot,
+            purpose: at.purpose,
+            _turn: turn,
+        })
     }
 
     /// Waits for the snapshot of a version, for up to 5 s.
@@ -212,6 +226,36 @@ impl LocalServer {
             })
             .collect();
         write_shard(directory, &state, &views, &tables)
+    }
+}
+
+/// A save whose state is taken, and which has yet to be written.
+#[derive(Debug)]
+pub struct BegunSave {
+    server: LocalServer,
+    snapshot: Snapshot,
+    purpose: SnapshotPurpose,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl BegunSave {
+    /// Writes the server's part of a checkpoint to `directory`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub async fn write(self, directory: &Path) -> Result<Saved, Error> {
+        let Self {
+            server,
+            snapshot,
+            purpose,
+            _turn,
+        } = self;
+        let directory = directory.to_owned();
+        let this = server.clone();
+        let work = move || this.save_now(snapshot, &directory, purpose);
+        in_background("save", work)
+            .await
+            .map_err(|problem| server.refused(Reason::Storage, problem))?
     }
 }
 

@@ -166,6 +166,7 @@ fn main() {
                     batches: 1,
                     pulled_version: step,
                     micro_batch: None,
+                    optimizer_step: None,
                     rejected: None,
                 },
                 selection: None,

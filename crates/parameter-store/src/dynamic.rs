@@ -18,7 +18,7 @@ use trainyard_optimizer::{OptimizerConfig, RowGradient};
 use trainyard_variable::{DynamicTable, InitialRows};
 
 use crate::Error;
-use crate::lru::Timestamp;
+use crate::lru::{Timestamp, UpdatePoint};
 use crate::sync::RwLock;
 use state::{Admission, State};
 
@@ -177,18 +177,18 @@ impl DynamicSlice {
     }
 
     /// Counts an occurrence of each of the checked `ids`, and applies the gradients of the ids that have a row or get
-    /// one now. A row that has been unused for too long is removed at the next push, unless that push names it. `now`
-    /// is the time after this push.
+    /// one now. A row that has been unused for too long is removed at the next push, unless that push names it.
     pub(crate) fn apply(
         &self,
-        now: Timestamp,
+        point: UpdatePoint,
         ids: &[u64],
         gradient: &[f32],
         scratch: &mut Vec<u32>,
     ) {
         let state = &mut *self.state.write();
         // Pushes may arrive here in another order than that of their versions.
-        let now = now.latest(state.now);
+        let now = point.now.latest(state.now);
+        let step = point.optimizer_step.unwrap_or(now.pushes);
         state.now = now;
         scratch.clear();
         scratch.resize(ids.len(), u32::MAX);
@@ -223,13 +223,13 @@ impl DynamicSlice {
                 .for_each(|place| state.touch_row(*place, now, self.width));
         }
         if dropped == 0 {
-            self.update(state, now.pushes, scratch, gradient);
+            self.update(state, step, scratch, gradient);
         } else {
             let kept = scratch.iter().zip(gradient.chunks_exact(self.width.max(1)));
             let kept = kept.filter(|(place, _)| **place != u32::MAX);
             let gradient: Vec<f32> = kept.flat_map(|(_, gradient)| gradient).copied().collect();
             scratch.retain(|place| *place != u32::MAX);
-            self.update(state, now.pushes, scratch, &gradient);
+            self.update(state, step, scratch, &gradient);
             self.counts
                 .gradients_dropped
                 .fetch_add(dropped, Ordering::Relaxed);

@@ -14,6 +14,15 @@ pub(crate) struct Timestamp {
     pub(crate) secs: i64,
 }
 
+/// The point of an update.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UpdatePoint {
+    /// Time after the update.
+    pub(crate) now: Timestamp,
+    /// Step that the update rules see. `None` if it is the number of pushes.
+    pub(crate) optimizer_step: Option<u64>,
+}
+
 impl Timestamp {
     /// Returns the later time, separately for pushes and for seconds.
     pub(crate) fn latest(self, other: Self) -> Self {

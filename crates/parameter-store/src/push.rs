@@ -19,6 +19,9 @@ pub struct PushHeader {
     pub pulled_version: u64,
     /// Micro-batch of its step, under synchronous updates.
     pub micro_batch: Option<MicroBatch>,
+    /// Step that the update rules see (of bias corrections and schedules), from 1. `None` if it is the version of the
+    /// store after the update: each update is then a step of its own.
+    pub optimizer_step: Option<u64>,
     /// Reason for which the worker has rejected its own gradients. They are then not checked.
     pub rejected: Option<Rejection>,
 }

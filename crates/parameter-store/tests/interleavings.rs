@@ -139,6 +139,7 @@ fn push(
             batches: 1,
             pulled_version: 0,
             micro_batch: None,
+            optimizer_step: None,
             rejected: None,
         },
         selection: None,

@@ -15,7 +15,7 @@ use trainyard_cluster_client::Error;
 pub use heartbeat::{
     HeartbeatReply, HeartbeatRequest, JobState, LeaveReason, LeaveRequest, StepTotals,
 };
-pub use join_group::{GroupAssignment, GroupStart, JoinGroupReply, JoinGroupRequest};
+pub use join_group::{GroupAssignment, GroupStart, JoinGroupReply, JoinGroupRequest, MemberValues};
 pub use next_shard::{GrantedShard, NextShardReply, NextShardRequest};
 pub use registration::{RegisterReply, RegisterRequest};
 pub use remote::RemoteCoordinator;

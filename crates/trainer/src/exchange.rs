@@ -93,6 +93,7 @@ fn push_of_batch(step: Step, batch: BatchId, gradients: Gradients) -> Push {
         batch,
         batches: 1,
         micro_batch: None,
+        optimizer_step: None,
         stores: None,
         gradients,
         rejected: None,

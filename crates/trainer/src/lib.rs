@@ -13,6 +13,7 @@ mod label_watch;
 mod layout;
 mod mirrored;
 mod outcome;
+mod parameter_agreement;
 mod pipeline;
 mod rendezvous;
 mod replica;
@@ -44,8 +45,9 @@ use batch_source::BatchSource;
 pub use compute::beside;
 pub use coordinator::{
     Coordinator, GrantedShard, GroupAssignment, GroupStart, HeartbeatReply, HeartbeatRequest,
-    JobState, JoinGroupReply, JoinGroupRequest, LeaveReason, LeaveRequest, NextShardReply,
-    NextShardRequest, RegisterReply, RegisterRequest, RemoteCoordinator, StepTotals,
+    JobState, JoinGroupReply, JoinGroupRequest, LeaveReason, LeaveRequest, MemberValues,
+    NextShardReply, NextShardRequest, RegisterReply, RegisterRequest, RemoteCoordinator,
+    StepTotals,
 };
 use exchange::{Asynchronous, Member, Synchronous};
 pub use layout::{check_cluster, plan, scale_learning_rates};

@@ -12,22 +12,21 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_cluster_client::retry;
-use trainyard_diagnostic::{Action, Diagnostic, Waiting};
+use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::Identity;
 
 use crate::exchange::{Allreduce, Ended, Member, ProcessGroup};
 use crate::failure::Failure;
 use crate::outcome::Outcome;
+use crate::parameter_agreement::{Disagreement, agree};
 use crate::rendezvous::Rendezvous;
-use crate::replica::{Replica, clear_handover};
+use crate::replica::Replica;
 use crate::session::Session;
 use crate::training_task::TrainingTask;
-use crate::{
-    Config, GroupAssignment, JoinGroupReply, JoinGroupRequest, LeaveReason, LoopStatus, exchange,
-};
+use crate::{GroupAssignment, JoinGroupReply, JoinGroupRequest, LeaveReason, LoopStatus, exchange};
 
-/// Step number of the exchanges before the first step of a group.
-const HANDSHAKE: u64 = 0;
+/// Wait before the next group, if the members of one could not agree on their parameters.
+const REGROUP_PAUSE: Duration = Duration::from_millis(500);
 /// Step number of the exchange after the last step of a group.
 const LEAVE_BUCKET: u64 = u64::MAX;
 
@@ -43,7 +42,7 @@ pub(crate) async fn train(
     let mut generation = 0;
     loop {
         (config.set_status)(LoopStatus::waiting(vec!["the other workers".to_owned()]));
-        let Some(formed) = join_group(&member.task, session, generation).await? else {
+        let Some(formed) = join_group(&member.task, session, replica, generation).await? else {
             return Ok(if stop.is_cancelled() {
                 LeaveReason::Shutdown
             } else {
@@ -56,7 +55,7 @@ pub(crate) async fn train(
             session: 0,
             ..session.identity
         };
-        replica.ready(config, control, &formed).await?;
+        replica.claim(config, control, &formed)?;
         let ended = match rendezvous
             .join(joined.cluster_id, joined.epoch, &formed)
             .await
@@ -67,9 +66,15 @@ pub(crate) async fn train(
                 let collective = Arc::new(collective.with_buffers(buffers));
                 let group = ProcessGroup { formed, collective };
                 let trained = match agree(config, replica, control, &group).await {
-                    Ok(Ok(())) => steps(member, replica, session, &group, outcome).await,
-                    Ok(Err(problem)) => Ok(Ended::Broken(problem)),
-                    Err(failure) => Err(failure),
+                    Ok(()) => steps(member, replica, session, &group, outcome).await,
+                    Err(Disagreement::Broken(problem)) => {
+                        group
+                            .collective
+                            .abort("the members do not have the same parameters");
+                        tokio::time::sleep(REGROUP_PAUSE).await;
+                        Ok(Ended::Broken(problem))
+                    }
+                    Err(Disagreement::Failed(failure)) => Err(failure),
                 };
                 match trained {
                     Ok(ended) => {
@@ -129,6 +134,7 @@ async fn steps(
 async fn join_group(
     task: &TrainingTask<'_>,
     session: &Session,
+    replica: &Replica,
     generation: u64,
 ) -> Result<Option<GroupAssignment>, Failure> {
     let TrainingTask {
@@ -151,6 +157,7 @@ async fn join_group(
         let ask = JoinGroupRequest {
             heartbeat: session.request.clone(),
             generation,
+            values: replica.values(),
         };
         let asked = retry(&session.identity, &name, config.connect_deadline, || {
             coordinator.join_group(ask.clone())
@@ -170,73 +177,4 @@ async fn join_group(
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-/// Brings all members to the parameters of the member that has come furthest. The inner error says why the group has
-/// broken.
-async fn agree(
-    config: &Config,
-    replica: &mut Replica,
-    identity: Identity,
-    group: &ProcessGroup,
-) -> Result<Result<(), Diagnostic>, Failure> {
-    let ProcessGroup { formed, collective } = group;
-    let gather = async |bucket: u32, bytes: Bytes| {
-        collective
-            .all_gather(HANDSHAKE, bucket, bytes)
-            .await
-            .map_err(|error| error.diagnostic())
-    };
-    let own = replica.version().unwrap_or(0);
-    let versions: Vec<u64> = match gather(0, Bytes::copy_from_slice(&own.to_le_bytes())).await {
-        Ok(told) => told.iter().map(|bytes| version(bytes)).collect(),
-        Err(problem) => return Ok(Err(problem)),
-    };
-    let most = versions.iter().max().copied().unwrap_or(own);
-    let behind = versions.iter().filter(|version| **version < most).count();
-    info!(
-        generation = formed.generation,
-        members = versions.len(),
-        step = most,
-        behind,
-        "the process group is formed"
-    );
-    if behind == 0 {
-        return Ok(Ok(()));
-    }
-    let root = versions
-        .iter()
-        .position(|version| *version == most)
-        .unwrap_or(0);
-    let gives = root == formed.rank;
-    let path = if gives {
-        replica
-            .hand_over(config, identity, formed.generation)
-            .await?
-    } else {
-        std::path::PathBuf::new()
-    };
-    let told = match gather(1, Bytes::from(path.to_string_lossy().into_owned())).await {
-        Ok(told) => told,
-        Err(problem) => return Ok(Err(problem)),
-    };
-    if own < most
-        && let Some(path) = told.get(root)
-    {
-        replica
-            .take_over(identity, String::from_utf8_lossy(path).as_ref().as_ref())
-            .await?;
-    }
-    // The parameters that were handed over stay until every member has them.
-    let had = gather(2, Bytes::new()).await;
-    if gives {
-        clear_handover(config, identity.epoch, formed.generation);
-    }
-    Ok(had.map(drop))
-}
-
-fn version(bytes: &[u8]) -> u64 {
-    bytes
-        .first_chunk()
-        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

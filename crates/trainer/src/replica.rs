@@ -7,10 +7,10 @@ use trainyard_cluster_client::Error;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::absolute;
 use trainyard_parameter_server::{LocalServer, Plan, SnapshotRequest};
-use trainyard_parameter_store::{Identity, Opened, State};
+use trainyard_parameter_store::{Identity, State};
 
 use crate::outcome::into_diagnostic;
-use crate::{Config, GroupAssignment, scale_learning_rates};
+use crate::{Config, GroupAssignment, GroupStart, MemberValues, scale_learning_rates};
 
 /// Folder in the model directory through which members hand over parameters.
 const HANDOVER: &str = "handover";
@@ -37,32 +37,32 @@ impl Replica {
         &self.shard
     }
 
-    /// Returns the number of steps applied to the parameters. `None` if there are no parameters.
-    pub(crate) fn version(&self) -> Option<u64> {
+    /// Returns the parameters. `None` if there are none.
+    pub(crate) fn values(&self) -> Option<MemberValues> {
         let status = self.shard.store().status();
-        matches!(status.state, State::Open | State::Draining).then_some(status.version)
+        if !matches!(status.state, State::Open | State::Draining) {
+            return None;
+        }
+        let positions = self.shard.store().positions();
+        let position = positions.iter().find(|position| position.shard == 0);
+        Some(MemberValues {
+            prepared_epoch: status.prepared_epoch,
+            version: status.version,
+            batches_applied: position.map_or(0, |position| position.batch),
+        })
     }
 
-    /// Returns the number of steps applied to the parameters, and the first batch that has not been applied.
-    pub(crate) fn opened(&self) -> Opened {
-        let positions = self.shard.store().positions();
-        let batch = positions
-            .iter()
-            .find(|position| position.shard == 0)
-            .map_or(0, |position| position.batch);
-        Opened {
-            version: self.version().unwrap_or(0),
-            batches_applied: batch,
-        }
+    /// Returns the bytes of the parameters and their slots.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.shard.store().status().value_bytes
     }
 
     pub(crate) fn global_step(&self) -> u64 {
         self.shard.store().status().global_step
     }
 
-    /// Claims the parameters for the chief's term. If there are none, makes them from the checkpoint that the chief
-    /// starts from, or from initial values.
-    pub(crate) async fn ready(
+    /// Claims the store for the chief's term, and opens it if it holds parameters.
+    pub(crate) fn claim(
         &mut self,
         config: &Config,
         identity: Identity,
@@ -72,16 +72,24 @@ impl Replica {
             scale_learning_rates(&config.job, &mut self.plan, formed.lanes as usize);
             self.scaled = true;
         }
-        let start = &formed.start;
-        let folder = &config.job.model_dir;
-        let folder = absolute(folder);
+        let folder = absolute(&config.job.model_dir);
         self.shard
             .claim(identity, config.servers.fingerprint(), &folder)?;
-        if self.version().is_none() {
-            self.plan.checkpoint.clone_from(&start.checkpoint);
-            self.plan.forget_positions = start.forget_positions;
-            self.shard.prepare(identity, &self.plan).await?;
+        if self.values().is_some() {
+            self.shard.open(identity)?;
         }
+        Ok(())
+    }
+
+    /// Makes the parameters from the start of the job: a checkpoint, or initial values.
+    pub(crate) async fn start(
+        &mut self,
+        identity: Identity,
+        start: &GroupStart,
+    ) -> Result<(), Error> {
+        self.plan.checkpoint.clone_from(&start.checkpoint);
+        self.plan.forget_positions = start.forget_positions;
+        self.shard.prepare(identity, &self.plan).await?;
         Ok(self.shard.open(identity)?)
     }
 

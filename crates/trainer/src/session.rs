@@ -7,11 +7,13 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use trainyard_cluster_client::{Error, Outages, Parameters, ServerClient, backoff};
+use trainyard_cluster_client::{
+    Error, OpenParameters, Outages, Parameters, SequenceNumbers, ServerClient, backoff,
+};
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_model_dir::JobPhase;
-use trainyard_parameter_store::{Identity, OpenSession, Opened};
+use trainyard_parameter_store::{Identity, Opened};
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_run_config::{Agreement, Sharding, Update};
 use trainyard_variable::Layout;
@@ -115,8 +117,8 @@ impl Session {
             shards.to_vec(),
             Arc::clone(layout),
             identity,
-            OpenSession {
-                seq: 0,
+            OpenParameters {
+                latest: SequenceNumbers::default(),
                 layout_fingerprint: fingerprint,
                 data_shard: data_shard(config, &joined),
             },

@@ -179,6 +179,7 @@ fn ask(store: &Store, input: &mut Numbers<'_>) {
                 batches: 1,
                 pulled_version: 0,
                 micro_batch: None,
+                optimizer_step: None,
                 rejected: None,
             },
             selection,

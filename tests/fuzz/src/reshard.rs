@@ -207,6 +207,7 @@ pub(crate) fn train(
                 batches: 1,
                 pulled_version: 0,
                 micro_batch: None,
+                optimizer_step: None,
                 rejected: None,
             },
             selection: Some(Arc::new(selection)),

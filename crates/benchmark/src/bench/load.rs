@@ -7,10 +7,12 @@ use std::time::{Duration, Instant, SystemTime};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use trainyard_cluster_client::{Parameters, Push, RemoteServer, ServerClient, channel};
+use trainyard_cluster_client::{
+    OpenParameters, Parameters, Push, RemoteServer, SequenceNumbers, ServerClient, channel,
+};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_store::{BatchId, Identity, OpenSession, Ticket};
+use trainyard_parameter_store::{BatchId, Identity, Ticket};
 use trainyard_run_config::Encoding;
 use trainyard_trainer::{Pipeline, beside, into_diagnostic};
 use trainyard_variable::{Access, Layout, Read, Reads, VariableSpec};
@@ -169,8 +171,8 @@ impl Worker {
             shards,
             layout,
             identity,
-            OpenSession {
-                seq: 0,
+            OpenParameters {
+                latest: SequenceNumbers::default(),
                 layout_fingerprint: fingerprint,
                 data_shard: index as u64,
             },
@@ -279,6 +281,7 @@ impl Worker {
                 batch: id,
                 batches: 1,
                 micro_batch: None,
+                optimizer_step: None,
                 stores: None,
                 gradients,
                 rejected: None,

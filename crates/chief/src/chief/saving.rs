@@ -47,6 +47,7 @@ impl Chief {
         let saver = Saver {
             model_dir: &job.model_dir,
             shards: &self.shards,
+            replica: self.mirror.as_ref().map(|mirror| &mirror.shard),
             plan: &self.plan,
             provenance: &run.provenance,
             keep: Keep {

@@ -13,6 +13,7 @@ use trainyard_checkpoint::{
     sweep_before,
 };
 use trainyard_cluster_client::{Error, ServerClient, prepare as prepare_server, retry};
+use trainyard_coordinator::TablePositions;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::{JobPhase, JobState, absolute, note_prepared, prepared_epoch};
@@ -129,17 +130,34 @@ async fn open(
 ) -> Result<(), Diagnostic> {
     lead.plan.settings = settings(&lead.plan, &run.provenance.input);
     // A server that has recovered from its log may hold values that the others do not have.
-    let prepared_epoch = prepared_epoch(&lead.job.model_dir)?;
+    let noted_epoch = prepared_epoch(&lead.job.model_dir)?;
     let fingerprint = lead.plan.fingerprint;
     let holds_values = |server: &ServerStatus| {
         matches!(server.store.state, State::Open | State::Draining)
             && server.store.layout_fingerprint == fingerprint
-            && server.store.prepared_epoch == prepared_epoch
+            && server.store.prepared_epoch == noted_epoch
     };
-    let running = start == Start::OfProcess && servers.iter().all(holds_values);
+    let first_server = lead.first_server();
+    let servers = &servers[first_server..];
+    // Workers that hold parameters themselves say so when they join the process group.
+    let has_values = if lead.mirror.is_some() {
+        noted_epoch > 0 && servers.iter().all(holds_values)
+    } else {
+        servers.iter().all(holds_values)
+    };
+    let running = start == Start::OfProcess && has_values;
     let changed =
         |server: &ServerStatus| server.settings != 0 && server.settings != lead.plan.settings;
-    if running && servers.iter().any(changed) {
+    if running && lead.mirror.is_some() && !servers.iter().any(changed) {
+        // The chief's replica joins the process group with the values of the latest checkpoint. A member that has come
+        // further hands over its own.
+        prepare(lead, run, Prepared::Replica).await?;
+        info!(
+            cluster_epoch = run.epoch,
+            step = run.global_step,
+            "the tasks that hold parameters continue from theirs"
+        );
+    } else if running && lead.mirror.is_none() && servers.iter().any(changed) {
         info!(
             cluster_epoch = run.epoch,
             "the job file has changed since the servers were prepared: the chief saves a \
@@ -163,8 +181,8 @@ async fn open(
         };
         run.provenance = provenance;
         saved?;
-        prepare(lead, run).await?;
-    } else if running {
+        prepare(lead, run, Prepared::AllStores).await?;
+    } else if running && lead.mirror.is_none() {
         // The job has continued without its chief: it is adopted as it is.
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
         info!(
@@ -173,17 +191,32 @@ async fn open(
             "taking over a job that is running"
         );
     } else {
-        if start == Start::OfProcess {
-            warn_of_lost_values(servers, holds_values);
+        if running {
+            warn!(
+                "the job file has changed since the servers were prepared: all tasks go back to \
+                the latest checkpoint, and repeat the steps since then"
+            );
+        } else if start == Start::OfProcess {
+            let names = lead.shards[first_server..].iter().map(|shard| shard.name());
+            warn_of_lost_values(names.zip(servers), holds_values);
         }
-        prepare(lead, run).await?;
+        prepare(lead, run, Prepared::AllStores).await?;
     }
-    let start = GroupStart {
-        checkpoint: lead.plan.checkpoint.clone(),
-        forget_positions: lead.plan.forget_positions,
-    };
-    lead.coordinator
-        .with(|membership, _| membership.set_start(start));
+    if let Some(mirror) = &lead.mirror {
+        let tables = if running {
+            lead.tables(run).await?
+        } else {
+            None
+        };
+        let start = GroupStart {
+            prepared_epoch: prepared_epoch(&lead.job.model_dir)?,
+            version: mirror.shard.status().store.version,
+            checkpoint: lead.plan.checkpoint.clone(),
+            forget_positions: lead.plan.forget_positions,
+        };
+        lead.coordinator
+            .with(|membership, _| membership.set_start(start, tables));
+    }
     if let Some(data) = lead.coordinator.data() {
         // A server may have been replaced since it was claimed, so the request is retried.
         let identity = lead.identity(run);
@@ -241,14 +274,38 @@ async fn open(
     Ok(())
 }
 
+impl Chief {
+    /// Returns the place of the first parameter server among the stores. The chief's replica, if there is one, is the store
+    /// before it.
+    fn first_server(&self) -> usize {
+        usize::from(self.mirror.is_some())
+    }
+
+    /// Returns the batches that the servers of tables have applied. `None` if the workers hold all parameters.
+    async fn tables(&self, run: &Run) -> Result<Option<TablePositions>, Diagnostic> {
+        let identity = self.identity(run);
+        let servers = self.shards[self.first_server()..].iter();
+        let reported = servers.map(|shard| {
+            retry(&identity, shard.name(), self.connect_deadline, move || {
+                shard.positions()
+            })
+        });
+        let reported = try_join_all(reported)
+            .await
+            .map_err(|error| into_diagnostic(&error))?;
+        let positions = reported.into_iter().map(|status| status.positions);
+        Ok(TablePositions::of(positions, self.lanes as u64))
+    }
+}
+
 /// Warns if some servers hold the values of the job and others do not: the steps since the latest checkpoint are repeated.
-fn warn_of_lost_values(servers: &[ServerStatus], holds_values: impl Fn(&ServerStatus) -> bool) {
-    let lost = servers.iter().enumerate();
-    let lost: Vec<String> = lost
-        .filter(|(_, server)| !holds_values(server))
-        .map(|(index, _)| format!("ps:{index}"))
-        .collect();
-    if lost.len() < servers.len() {
+fn warn_of_lost_values<'a>(
+    servers: impl Iterator<Item = (&'a str, &'a ServerStatus)>,
+    holds_values: impl Fn(&ServerStatus) -> bool,
+) {
+    let (whole, lost): (Vec<_>, Vec<_>) = servers.partition(|(_, server)| holds_values(server));
+    if !whole.is_empty() {
+        let lost: Vec<&str> = lost.into_iter().map(|(name, _)| name).collect();
         warn!(
             lost = lost.join(" "),
             "parameter servers have lost the values of the job: all go back to the latest checkpoint"
@@ -362,28 +419,17 @@ async fn claim(lead: &Chief, run: &Run) -> Result<Vec<ServerStatus>, Diagnostic>
         .map_err(|error: Error| into_diagnostic(&error))
 }
 
-/// Returns the version of each server after it is restored.
-fn versions_of(manifest: &Manifest, lead: &Chief) -> Vec<u64> {
-    let most = manifest
-        .shards
-        .iter()
-        .map(|shard| shard.version)
-        .max()
-        .unwrap_or(0);
-    let same = manifest.num_ps == lead.shards.len() && lead.plan.update != Update::Sync;
-    let own = |place| {
-        manifest
-            .shards
-            .iter()
-            .find(|shard| same && shard.ps == place)
-    };
-    (0..lead.shards.len())
-        .map(|place| own(place).map_or(most, |shard| shard.version))
-        .collect()
+/// The stores that are prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prepared {
+    /// All stores: the values that any of them, or a worker, had before are not those of the job any more.
+    AllStores,
+    /// The chief's replica alone: the other stores and the workers continue with the values that they have.
+    Replica,
 }
 
 /// Creates the variables, or restores them from the newest intact checkpoint.
-async fn prepare(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
+async fn prepare(lead: &mut Chief, run: &mut Run, stores: Prepared) -> Result<(), Diagnostic> {
     loop {
         let of = lead.job.model_dir.clone();
         let looked = blocking(move || latest(&of, &mut |warning| warn!("{}", warning.log_line())));
@@ -394,11 +440,20 @@ async fn prepare(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
             )
         })??;
         begin_from(lead, run, checkpoint.as_ref())?;
+        if stores == Prepared::AllStores {
+            // From now on, a log of earlier values does not belong to this job.
+            note_prepared(&lead.job.model_dir, run.epoch)?;
+        }
         let identity = lead.identity(run);
         let plan = &lead.plan;
+        let count = match stores {
+            Prepared::AllStores => lead.shards.len(),
+            Prepared::Replica => lead.first_server(),
+        };
         let calls = lead
             .shards
             .iter()
+            .take(count)
             .map(|shard| prepare_server(&identity, &**shard, lead.connect_deadline, plan));
         let prepared = try_join_all(calls).await;
         let Some(checkpoint) = checkpoint else {
@@ -410,7 +465,7 @@ async fn prepare(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
         }
     }
     lead.refresh(run).await;
-    let fresh = lead.plan.checkpoint.is_none();
+    let fresh = lead.plan.checkpoint.is_none() && stores == Prepared::AllStores;
     if fresh && run.server_bytes.iter().sum::<u64>() <= FIRST_SAVE_BYTES {
         // As in TensorFlow, the initial values are saved, so that they can be inspected and restored.
         lead.save(run).await?;
@@ -433,7 +488,7 @@ fn begin_from(
     run.global_step = manifest.map_or(0, |manifest| manifest.global_step);
     run.saved.step = manifest.map(|manifest| manifest.global_step);
     run.saved.versions = manifest
-        .map(|manifest| versions_of(manifest, lead))
+        .map(|manifest| lead.plan.versions_after(manifest))
         .unwrap_or_default();
     lead.plan.forget_positions = manifest.is_some_and(|manifest| {
         // A checkpoint that was imported from TensorFlow has no fingerprint of its input.
@@ -455,8 +510,7 @@ fn begin_from(
         Some(start) if checkpoint.is_none() => Some(warm_start(lead, start)?),
         _ => None,
     };
-    // From now on, a log of earlier values does not belong to this job.
-    Ok(note_prepared(&lead.job.model_dir, run.epoch)?)
+    Ok(())
 }
 
 /// Returns whether a checkpoint that servers were to restore is intact, as far as they have read it. A damaged one has

@@ -457,6 +457,9 @@ impl Chief {
                 told.push(text);
             }
         };
+        if let Some(why) = self.coordinator.with(|membership, _| membership.misfit()) {
+            return Some(Seen::Lost(why));
+        }
         let (liveness, failure, stranded) = self.coordinator.with(|membership, now| {
             (
                 membership.liveness(now),
@@ -489,15 +492,17 @@ impl Chief {
                 if self.all_applied().await? {
                     return Some(Seen::Ended);
                 }
+                let (data, positions) = self.positions().await?;
+                if let Some(problem) = run.rereads.again(&positions, &self.shards) {
+                    return Some(Seen::Failed(problem));
+                }
                 warn!(
                     "the tasks that read the input to its end have left, and the servers have \
                     not applied all of it"
                 );
                 // A server may have lost, with its machine, batches that it had reported as applied: they are handed
                 // out again.
-                if let Some((data, positions)) = self.positions().await {
-                    data.restart(&positions);
-                }
+                data.restart(&positions);
                 self.coordinator.with(|membership, _| membership.reopen());
                 None
             }

@@ -25,6 +25,7 @@ pub fn push_to_wire(header: &PushHeader, selection: Option<&Selection>, encoding
         lane: header.micro_batch.map_or(0, |place| place.lane),
         lanes: header.micro_batch.map_or(0, |place| place.lanes),
         rejected: header.rejected.as_ref().map(rejection_to_wire),
+        optimizer_step: header.optimizer_step.unwrap_or(0),
     }
 }
 
@@ -47,6 +48,7 @@ pub(crate) fn push_from_wire(
             lane: push.lane,
             lanes: push.lanes,
         }),
+        optimizer_step: (push.optimizer_step > 0).then_some(push.optimizer_step),
         rejected: push.rejected.as_ref().map(rejection_from_wire),
     };
     let selection = push

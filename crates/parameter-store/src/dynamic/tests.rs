@@ -160,7 +160,15 @@ fn push(slices: &[DynamicSlice], now: Timestamp, ids: &[u64]) {
             .iter()
             .flat_map(|id| gradient(*id, now.pushes))
             .collect();
-        slice.apply(now, &own, &gradients, &mut Vec::new());
+        slice.apply(
+            UpdatePoint {
+                now,
+                optimizer_step: None,
+            },
+            &own,
+            &gradients,
+            &mut Vec::new(),
+        );
     }
 }
 

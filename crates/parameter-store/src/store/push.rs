@@ -7,6 +7,7 @@ use super::{Ledger, StepCount, Store, check_worker};
 use crate::aggregation::{MicroBatchGradients, Put, mean};
 use crate::gradients::GradientTail;
 use crate::guard::find;
+use crate::lru::UpdatePoint;
 use crate::selection::Resolved;
 use crate::sessions::Admission;
 use crate::slice::Scratch;
@@ -236,7 +237,12 @@ impl Store {
                 rejected: None,
             }
         };
-        self.apply(pushed.version, resolved, &push.gradients);
+        self.apply(
+            pushed.version,
+            push.header.optimizer_step,
+            resolved,
+            &push.gradients,
+        );
         if step_count == StepCount::Here {
             // The clock advances only now, so that tasks which it allows to continue read the changes of this step.
             self.ledger.lock().steps.tick(step.task);
@@ -338,28 +344,36 @@ impl Store {
             }
         };
         match &values {
-            Some(values) => self.apply(pushed.version, &resolved, &values.as_slice()),
-            None => self.apply(pushed.version, &resolved, &push.gradients),
+            Some(values) => self.apply(pushed.version, None, &resolved, &values.as_slice()),
+            None => self.apply(pushed.version, None, &resolved, &push.gradients),
         }
         self.cut_if_awaited(pushed.version, &aggregation);
         drop(alone);
         Ok(pushed)
     }
 
-    fn apply<G: Gradients>(&self, version: u64, resolved: &Resolved, gradients: &G) {
+    /// Applies the update after which the store has this version. `optimizer_step` is the step that the update rules see,
+    /// if it is not the version.
+    fn apply<G: Gradients>(
+        &self,
+        version: u64,
+        optimizer_step: Option<u64>,
+        resolved: &Resolved,
+        gradients: &G,
+    ) {
+        let step = optimizer_step.unwrap_or(version);
+        let point = UpdatePoint {
+            now: self.timestamp(version),
+            optimizer_step,
+        };
         let mut begin = 0;
         let mut scratch = Scratch::default();
         for slice in &resolved.whole {
-            slice.apply_whole(version, gradients, begin);
+            slice.apply_whole(step, gradients, begin);
             begin += slice.len();
         }
         for (_, slice, rows) in resolved.rows() {
-            slice.apply_rows(
-                version,
-                rows,
-                GradientTail { gradients, begin },
-                &mut scratch,
-            );
+            slice.apply_rows(step, rows, GradientTail { gradients, begin }, &mut scratch);
             begin += rows.len() * slice.width;
         }
         // A rule may change all rows of a table at each step, so slices that this batch does not name are updated, too.
@@ -370,16 +384,11 @@ impl Store {
                 .iter()
                 .any(|(named, _)| named == number)
             {
-                slice.apply_rows(
-                    version,
-                    &[],
-                    GradientTail { gradients, begin },
-                    &mut scratch,
-                );
+                slice.apply_rows(step, &[], GradientTail { gradients, begin }, &mut scratch);
             }
         }
         self.tables.apply(
-            self.timestamp(version),
+            point,
             resolved,
             GradientTail { gradients, begin },
             &mut scratch,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::dynamic::{DynamicSlice, DynamicStatus};
 use crate::extent::Extent;
 use crate::gradients::GradientTail;
-use crate::lru::Timestamp;
+use crate::lru::{Timestamp, UpdatePoint};
 use crate::selection::Resolved;
 use crate::slice::Scratch;
 use crate::sync::RwLock;
@@ -77,7 +77,7 @@ impl Tables {
     /// Applies a push to every table: gradients to the tables that it names, and the new time to the others.
     pub(super) fn apply<G: Gradients + ?Sized>(
         &self,
-        now: Timestamp,
+        point: UpdatePoint,
         resolved: &Resolved,
         gradient: GradientTail<'_, G>,
         scratch: &mut Scratch,
@@ -89,7 +89,7 @@ impl Tables {
         for (_, slice, ids) in resolved.ids() {
             let length = ids.len() * slice.width;
             let gradient = gradients.get(begin..begin + length, &mut scratch.gradient);
-            slice.apply(now, ids, gradient, &mut scratch.places);
+            slice.apply(point, ids, gradient, &mut scratch.places);
             begin += length;
         }
         for (number, slice) in self.slices.read().iter() {
@@ -99,7 +99,7 @@ impl Tables {
                 .iter()
                 .any(|(named, _)| named == number)
             {
-                slice.pass(now);
+                slice.pass(point.now);
             }
         }
     }

@@ -212,6 +212,7 @@ fn header(seq: u64, batch: BatchId) -> PushHeader {
         batches: 1,
         pulled_version: 0,
         micro_batch: None,
+        optimizer_step: None,
         rejected: None,
     }
 }

@@ -516,6 +516,10 @@ pub struct Push {
     /// the worker has rejected its own gradients: it sends none, and the batch is done
     #[prost(message, optional, tag = "8")]
     pub rejected: ::core::option::Option<Rejection>,
+    /// Step of the job that the update belongs to, for the update rules of a ps whose version counts batches. 0 = the version
+    /// of the ps after the update.
+    #[prost(uint64, tag = "9")]
+    pub optimizer_step: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Pull {
@@ -2006,6 +2010,22 @@ pub struct JoinGroupRequest {
     /// generation of the task's former group; 0 = none
     #[prost(uint64, tag = "2")]
     pub generation: u64,
+    /// absent = the task holds no parameters
+    #[prost(message, optional, tag = "3")]
+    pub values: ::core::option::Option<MemberValues>,
+}
+/// Parameters that a task holds itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MemberValues {
+    /// term in which they were initialized, restored or taken over
+    #[prost(uint64, tag = "1")]
+    pub prepared_epoch: u64,
+    /// steps applied
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// first batch that they have not had
+    #[prost(uint64, tag = "3")]
+    pub batches_applied: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Member {
@@ -2036,6 +2056,12 @@ pub struct JoinGroupReply {
     /// lanes of a step
     #[prost(uint32, tag = "7")]
     pub lanes: u32,
+    /// parameters of an earlier term are not those of the job any more
+    #[prost(uint64, tag = "8")]
+    pub prepared_epoch: u64,
+    /// version of the parameters at the start
+    #[prost(uint64, tag = "9")]
+    pub start_version: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LeaveRequest {

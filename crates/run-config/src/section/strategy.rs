@@ -339,6 +339,13 @@ fn check(section: &Section<'_>, keys: &StrategyKeys, update: Option<UpdateSectio
             "replication = \"in_graph\" goes with kind = \"parameter_server\" only",
         );
     }
+    if kind.is_mirrored() && keys.chief_trains == Some(false) {
+        fail(
+            "chief_trains",
+            "chief_trains must be true where workers hold the parameters (kind = \"multi_worker_mirrored\" and kind = \
+             \"hybrid\"): the chief writes checkpoints from the copy that it trains",
+        );
+    }
     for (key, has_meaning) in OF_SOME_KINDS {
         if has_meaning(kind) || section.node(key).is_none() {
             continue;

@@ -890,6 +890,14 @@ fn ways_to_train_are_read_and_what_does_not_go_together_is_told() {
         ("update = \"ssp\"", "E1005 [strategy]"),
         ("staleness_steps_max = 1", "E1006 staleness_steps_max = 1"),
         (
+            "kind = \"multi_worker_mirrored\"\nchief_trains = false",
+            "E1006 chief_trains = false",
+        ),
+        (
+            "kind = \"hybrid\"\nchief_trains = false",
+            "E1006 chief_trains = false",
+        ),
+        (
             "replicas_to_aggregate = 2",
             "E1006 replicas_to_aggregate = 2",
         ),

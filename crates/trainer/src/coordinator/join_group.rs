@@ -15,6 +15,47 @@ pub struct JoinGroupRequest {
     pub heartbeat: HeartbeatRequest,
     /// Generation of the task's former group; 0 = none.
     pub generation: u64,
+    /// Parameters that the task holds itself.
+    pub values: Option<MemberValues>,
+}
+
+/// Parameters that a task holds itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberValues {
+    /// Term in which they were initialized, restored or taken over.
+    pub prepared_epoch: u64,
+    /// Steps applied.
+    pub version: u64,
+    /// First batch that they have not had.
+    pub batches_applied: u64,
+}
+
+impl MemberValues {
+    /// Returns whether they are parameters of the job that starts like this. Otherwise the job has gone back to a
+    /// checkpoint since.
+    pub fn belong_to(&self, start: &GroupStart) -> bool {
+        self.prepared_epoch >= start.prepared_epoch
+    }
+}
+
+impl From<MemberValues> for v1::MemberValues {
+    fn from(values: MemberValues) -> Self {
+        Self {
+            prepared_epoch: values.prepared_epoch,
+            version: values.version,
+            batches_applied: values.batches_applied,
+        }
+    }
+}
+
+impl From<v1::MemberValues> for MemberValues {
+    fn from(values: v1::MemberValues) -> Self {
+        Self {
+            prepared_epoch: values.prepared_epoch,
+            version: values.version,
+            batches_applied: values.batches_applied,
+        }
+    }
 }
 
 impl From<JoinGroupRequest> for v1::JoinGroupRequest {
@@ -22,6 +63,7 @@ impl From<JoinGroupRequest> for v1::JoinGroupRequest {
         Self {
             heartbeat: Some(request.heartbeat.into()),
             generation: request.generation,
+            values: request.values.map(Into::into),
         }
     }
 }
@@ -33,6 +75,7 @@ impl TryFrom<v1::JoinGroupRequest> for JoinGroupRequest {
         Ok(Self {
             heartbeat: held(request.heartbeat)?,
             generation: request.generation,
+            values: request.values.map(Into::into),
         })
     }
 }
@@ -67,6 +110,10 @@ pub struct GroupAssignment {
 /// The state from which a group without parameters starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupStart {
+    /// Term from which on parameters are those of the job: it was initialized or restored in this term.
+    pub prepared_epoch: u64,
+    /// Version of the parameters of the checkpoint, or 0.
+    pub version: u64,
     /// Checkpoint; absent = initial values.
     pub checkpoint: Option<PathBuf>,
     /// The data positions of the checkpoint are ignored.
@@ -99,6 +146,8 @@ impl From<JoinGroupReply> for v1::JoinGroupReply {
                 .unwrap_or_default(),
             forget_positions: group.start.forget_positions,
             lanes: group.lanes,
+            prepared_epoch: group.start.prepared_epoch,
+            start_version: group.start.version,
         }
     }
 }
@@ -121,6 +170,8 @@ impl TryFrom<v1::JoinGroupReply> for JoinGroupReply {
             members: members.collect::<Result<_, Invalid>>()?,
             lanes: reply.lanes,
             start: GroupStart {
+                prepared_epoch: reply.prepared_epoch,
+                version: reply.start_version,
                 checkpoint: (!reply.checkpoint.is_empty()).then(|| reply.checkpoint.into()),
                 forget_positions: reply.forget_positions,
             },

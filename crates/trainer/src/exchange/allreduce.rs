@@ -9,10 +9,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use trainyard_cluster_client::{CachedParameters, Error, Parameters, Returned, ServerClient, Step};
+use trainyard_cluster_client::{
+    CachedParameters, Error, OpenParameters, Parameters, Returned, SequenceNumbers, ServerClient,
+    Step,
+};
 use trainyard_collective::Collective;
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_parameter_store::{BatchId, MicroBatch, OpenSession};
+use trainyard_parameter_store::{BatchId, MicroBatch, Opened};
 use trainyard_variable::{Gradients, Layout, Reads};
 
 use self::gradient_reducer::{AfterStep, GradientReducer, RowGradients};
@@ -112,8 +115,12 @@ impl<'a> Allreduce<'a> {
         let mut shards = vec![own];
         shards.extend_from_slice(member.tables);
         // The session continues, and so do its sequence numbers.
-        let opening = OpenSession {
-            seq: session.parameters.seq(),
+        let latest = session.parameters.latest();
+        let opening = OpenParameters {
+            latest: SequenceNumbers {
+                whole_step: Some(latest.whole_step.unwrap_or(0)),
+                ..latest
+            },
             layout_fingerprint: member.fingerprint,
             data_shard: 0,
         };
@@ -125,7 +132,16 @@ impl<'a> Allreduce<'a> {
             config.connect_deadline,
         );
         let (parameters, _) = opening.await?;
-        let opened = replica.opened();
+        let opened = replica.values().map_or(
+            Opened {
+                version: 0,
+                batches_applied: 0,
+            },
+            |values| Opened {
+                version: values.version,
+                batches_applied: values.batches_applied,
+            },
+        );
         session.parameters = parameters.with_encoding(config.job.strategy.payload);
         session.opened = opened;
         let formed = &group.formed;
@@ -239,6 +255,7 @@ impl<'a> Allreduce<'a> {
     ) -> Result<(), Failure> {
         let mut push = push_of_batch(step, sent.batch(), rows);
         push.stores = Some(1..1 + self.tables);
+        push.optimizer_step = Some(self.version + 1);
         let push = self.session.parameters.call(Some(push), None);
         let Some(current) = &mut self.current else {
             return Ok(());
@@ -266,10 +283,12 @@ impl<'a> Allreduce<'a> {
         } else {
             AfterStep::Continue
         };
-        let summed = self.reducer.finish(after).await;
+        // The counts of the step are sent last. With them, a member vouches that the servers of tables have all of its
+        // rows: no member can finish a step of which a row would be lost with the member that has computed it.
         while let Some(pushed) = pushes.next().await.map_err(|error| broken_push(&error))? {
             metrics.exchanged(step.began.elapsed(), &pushed?.traffic);
         }
+        let summed = self.reducer.finish(after).await;
         metrics.waited_for_servers(began.elapsed());
         let summed = match summed {
             Ok(summed) => summed,
@@ -284,7 +303,10 @@ impl<'a> Allreduce<'a> {
             .reducer
             .mean(summed)
             .map_err(|problem| broken_message(&problem))?;
-        let step_of_all = self.session.parameters.plan_push(&named, self.version);
+        let step_of_all = self
+            .session
+            .parameters
+            .plan_whole_step(&named, self.version);
         let first = BatchId {
             pass: 0,
             shard: 0,
