@@ -89,12 +89,10 @@ fn write_cut(
     let written = file::write(
         journal.cut_folders(),
         begun.origin,
-        &begun.head,
-        &snapshot,
+        begun.head.clone(),
+        snapshot,
         bytes,
     );
-    // As long as a snapshot exists, rows are copied before they change.
-    drop(snapshot);
     match written {
         Ok(bytes) => {
             let held = journal.hold_cut(begun, bytes);

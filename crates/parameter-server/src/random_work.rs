@@ -449,21 +449,21 @@ pub fn image(shard: &LocalServer) -> Image {
     let snapshot = store
         .snapshot(&identity, Basis::Whole)
         .expect("nobody else saves");
-    for slice in &snapshot.slices {
+    for slice in snapshot.slices {
         let values = slice.read_all();
         all.push(bits(&values.values));
         all.extend(values.slots.iter().map(|slot| bits(slot)));
     }
-    let table = |table: &SnapshotTable| {
+    let table = |table: SnapshotTable| {
         let mut parts = Vec::new();
-        let read: Result<(), ()> = table.read(&mut |part| {
+        let read: Result<(), ()> = table.into_rows().read(&mut |part| {
             parts.push(format!("{part:?}"));
             Ok(())
         });
         read.expect("it is all taken");
         parts.concat()
     };
-    let tables = snapshot.tables.iter().map(table).collect();
+    let tables = snapshot.tables.into_iter().map(table).collect();
     Image {
         status,
         metadata,

@@ -1,6 +1,8 @@
 //! A server's part of a checkpoint: a snapshot, written while training goes on.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +15,11 @@ use trainyard_checkpoint::{
     SliceSource, SliceView, TableIncrement, TableSource, TableView, read_back, write_shard,
 };
 use trainyard_parameter_store::{
-    Basis, Identity, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotSlice,
-    SnapshotTable, Store,
+    Basis, Identity, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotRows, SnapshotSlice,
+    SnapshotTable, SnapshotTableRows, Store,
 };
 use trainyard_protocol::Reason;
+use trainyard_variable::FirstRows;
 
 use crate::background::in_background;
 use crate::error::chain;
@@ -123,10 +126,8 @@ impl LocalServer {
             SnapshotPurpose::Publication => FilePurpose::Publication,
         };
         let record = self
-            .write(&snapshot, directory, file_purpose)
+            .write(snapshot, directory, file_purpose)
             .map_err(failed)?;
-        // As long as a snapshot exists, rows are copied before they change.
-        drop(snapshot);
         let written = Instant::now();
         // The readers of a published cut compare its checksums, and the next base replaces a damaged one.
         if purpose == SnapshotPurpose::Checkpoint {
@@ -154,7 +155,7 @@ impl LocalServer {
     /// Writes the file of a snapshot.
     fn write(
         &self,
-        snapshot: &Snapshot,
+        snapshot: Snapshot,
         directory: &Path,
         purpose: FilePurpose,
     ) -> Result<ShardRecord, trainyard_checkpoint::Error> {
@@ -186,43 +187,40 @@ impl LocalServer {
             purpose,
         };
         let is_increment = snapshot.base.is_some();
-        let sources: Vec<Stripes<'_>> = snapshot.slices.iter().map(Stripes).collect();
-        let views: Vec<SliceView<'_>> = sources
+        let slices: Vec<SliceToWrite> = snapshot.slices.into_iter().map(SliceToWrite::of).collect();
+        let views: Vec<SliceView<'_>> = slices
             .iter()
-            .map(|source| SliceView {
-                variable: &source.0.variable,
-                part: source.0.part,
-                rows: source.0.rows.clone(),
-                width: source.0.width,
-                slot_names: source.0.slot_names.clone(),
+            .map(|slice| SliceView {
+                variable: &slice.variable,
+                part: slice.part,
+                rows: slice.rows.clone(),
+                width: slice.width,
+                slot_names: slice.slot_names.clone(),
                 held: Some(HeldView {
-                    rows: source.0.held(),
+                    rows: slice.held.clone(),
                     others: if is_increment {
                         OtherRows::Base
                     } else {
                         OtherRows::Initial {
-                            first: source.0.first_rows(),
-                            first_slots: source.0.first_slots(),
+                            first: &slice.first_rows,
+                            first_slots: &slice.first_slots,
                         }
                     },
                 }),
-                source,
+                source: &slice.values,
             })
             .collect();
-        let tables: Vec<TableLots<'_>> = snapshot.tables.iter().map(TableLots).collect();
+        let tables: Vec<TableToWrite> = snapshot.tables.into_iter().map(TableToWrite::of).collect();
         let tables: Vec<TableView<'_>> = tables
             .iter()
-            .map(|source| TableView {
-                variable: &source.0.variable,
-                part: source.0.part,
-                width: source.0.width,
-                slot_names: source.0.slot_names.clone(),
-                first: Some(source.0.first_rows()),
-                increment: source.0.gone().map(|gone| TableIncrement {
-                    gone,
-                    rows_in_use: source.0.rows_in_use(),
-                }),
-                source,
+            .map(|table| TableView {
+                variable: &table.variable,
+                part: table.part,
+                width: table.width,
+                slot_names: table.slot_names.clone(),
+                first: Some(&table.first_rows),
+                increment: table.increment.clone(),
+                source: &table.values,
             })
             .collect();
         write_shard(directory, &state, &views, &tables)
@@ -277,14 +275,80 @@ impl Drop for Wish<'_> {
     }
 }
 
-/// The rows of a slice at the start of the checkpoint. One stripe at a time is copied.
-struct Stripes<'a>(&'a SnapshotSlice);
+/// A slice of a snapshot that is being written.
+struct SliceToWrite {
+    variable: String,
+    part: usize,
+    rows: Range<usize>,
+    width: usize,
+    slot_names: Vec<&'static str>,
+    held: Vec<Range<usize>>,
+    first_rows: FirstRows,
+    first_slots: Vec<f32>,
+    values: Stripes,
+}
 
-impl SliceSource for Stripes<'_> {
+impl SliceToWrite {
+    fn of(slice: SnapshotSlice) -> Self {
+        Self {
+            variable: slice.variable.clone(),
+            part: slice.part,
+            rows: slice.rows.clone(),
+            width: slice.width,
+            slot_names: slice.slot_names.clone(),
+            held: slice.held(),
+            first_rows: slice.first_rows().clone(),
+            first_slots: slice.first_slots().to_vec(),
+            values: Stripes(Cell::new(Some(slice.into_rows()))),
+        }
+    }
+}
+
+/// A slice of a dynamic table of a snapshot that is being written.
+struct TableToWrite {
+    variable: String,
+    part: usize,
+    width: usize,
+    slot_names: Vec<&'static str>,
+    first_rows: FirstRows,
+    increment: Option<TableIncrement>,
+    values: TableLots,
+}
+
+impl TableToWrite {
+    fn of(table: SnapshotTable) -> Self {
+        Self {
+            variable: table.variable.clone(),
+            part: table.part,
+            width: table.width,
+            slot_names: table.slot_names.clone(),
+            first_rows: table.first_rows().clone(),
+            increment: table.gone().map(|gone| TableIncrement {
+                gone,
+                rows_in_use: table.rows_in_use(),
+            }),
+            values: TableLots {
+                counts: table.counts(),
+                rows: Cell::new(Some(table.into_rows())),
+            },
+        }
+    }
+}
+
+/// Returns the error of a second pass over rows that are read once: it would find other values.
+fn spent() -> trainyard_checkpoint::Error {
+    let spent = std::io::Error::other("the rows of a snapshot can be read only once");
+    trainyard_model_dir::Error::io("read", Path::new("the snapshot"))(spent).into()
+}
+
+/// The rows of a slice at the start of the checkpoint. One stripe at a time is copied.
+struct Stripes(Cell<Option<SnapshotRows>>);
+
+impl SliceSource for Stripes {
     fn read(&self, each: &mut OnRows<'_>) -> Result<(), trainyard_checkpoint::Error> {
+        let mut rows = self.0.take().ok_or_else(spent)?;
         let mut stripe = SliceValues::default();
-        for place in 0..self.0.stripes() {
-            self.0.read(place, &mut stripe);
+        while rows.next(&mut stripe) {
             let slots: Vec<&[f32]> = stripe.slots.iter().map(Vec::as_slice).collect();
             each(&stripe.values, &slots)?;
         }
@@ -293,14 +357,18 @@ impl SliceSource for Stripes<'_> {
 }
 
 /// The rows of a dynamic table at the start of the checkpoint. One lot at a time is copied.
-struct TableLots<'a>(&'a SnapshotTable);
+struct TableLots {
+    counts: (usize, usize),
+    rows: Cell<Option<SnapshotTableRows>>,
+}
 
-impl TableSource for TableLots<'_> {
+impl TableSource for TableLots {
     fn counts(&self) -> (usize, usize) {
-        self.0.counts()
+        self.counts
     }
 
     fn read(&self, each: &mut OnLot<'_>) -> Result<(), trainyard_checkpoint::Error> {
-        self.0.read(&mut |lot| each(&lot))
+        let rows = self.rows.take().ok_or_else(spent)?;
+        rows.read(&mut |lot| each(&lot))
     }
 }

@@ -51,7 +51,9 @@ pub use push::{Push, PushHeader};
 pub use reading::Reading;
 pub use selection::Selection;
 pub use shard_position::ShardPosition;
-pub use snapshot::{Basis, Snapshot, SnapshotSlice, SnapshotTable};
+pub use snapshot::{
+    Basis, Snapshot, SnapshotRows, SnapshotSlice, SnapshotTable, SnapshotTableRows,
+};
 pub use steps::Ticket;
 pub use store::{
     Claim, CutRows, FirstValues, LogCut, LogCutBytes, Lots, OpenSession, Opened, Prepare, Progress,

@@ -38,8 +38,8 @@ pub enum Basis {
     },
 }
 
-/// One slice at the instant of a snapshot. It is read in stripes, each of them once. Training copies a row of an unread
-/// stripe before it changes the row.
+/// One slice at the instant of a snapshot. Training copies a row of an unread stripe before it changes the row. Reading spends
+/// the rows: a second pass would find later values.
 #[derive(Debug)]
 pub struct SnapshotSlice {
     /// Number of the slice.
@@ -54,7 +54,34 @@ pub struct SnapshotSlice {
     pub width: usize,
     /// Names of the slots that the snapshot has.
     pub slot_names: Vec<&'static str>,
+    rows_then: SnapshotRows,
+}
+
+/// The values and slots of the rows of a slice at the instant of a snapshot, in stripes.
+#[derive(Debug)]
+pub struct SnapshotRows {
     slice: Arc<Slice>,
+    /// The first unread stripe.
+    next: usize,
+}
+
+impl SnapshotRows {
+    /// Copies the values and slots of the held rows of the next stripe into `out`, in ascending order. Returns whether there
+    /// was a stripe.
+    pub fn next(&mut self, out: &mut SliceValues) -> bool {
+        let is_left = self.next < self.slice.stripes();
+        if is_left {
+            self.slice.take(self.next, out);
+            self.next += 1;
+        }
+        is_left
+    }
+}
+
+impl Drop for SnapshotRows {
+    fn drop(&mut self) {
+        self.slice.forget();
+    }
 }
 
 impl SnapshotSlice {
@@ -66,46 +93,40 @@ impl SnapshotSlice {
             rows: slice.rows.clone(),
             width: slice.width,
             slot_names: extent.row_parts().slot_names(&slice.optimizer),
-            slice: Arc::clone(slice),
+            rows_then: SnapshotRows {
+                slice: Arc::clone(slice),
+                next: 0,
+            },
         }
     }
 
     /// Returns the rows of the snapshot, by their number in the variable, ascending: the held rows, or those of an
-    /// increment. It must be called before anything is read. Other rows have their initial values, or are as in the
-    /// base.
+    /// increment. Other rows have their initial values, or are as in the base.
     pub fn held(&self) -> Vec<Range<usize>> {
-        self.slice.held_rows()
+        self.rows_then.slice.held_rows()
+    }
+
+    /// Returns the values and slots of these rows, to be read once.
+    pub fn into_rows(self) -> SnapshotRows {
+        self.rows_then
     }
 
     /// Returns the rule for the initial values of other rows.
     pub fn first_rows(&self) -> &FirstRows {
-        self.slice.first.rule()
+        self.rows_then.slice.first.rule()
     }
 
     /// Returns the initial value of each slot.
     pub fn first_slots(&self) -> &[f32] {
-        &self.slice.first_slots
-    }
-
-    /// Returns the number of stripes.
-    pub fn stripes(&self) -> usize {
-        self.slice.stripes()
-    }
-
-    /// Copies the values and slots of the held rows of a stripe into `out`, in ascending order. A stripe that is read
-    /// again may be newer than the snapshot.
-    ///
-    /// # Panics
-    /// The stripe does not exist.
-    pub fn read(&self, stripe: usize, out: &mut SliceValues) {
-        self.slice.take(stripe, out);
+        &self.rows_then.slice.first_slots
     }
 
     /// Copies all rows, including those that have their initial values.
-    pub fn read_all(&self) -> SliceValues {
+    pub fn read_all(self) -> SliceValues {
         let length = self.rows.len() * self.width;
         let mut values = vec![0.0; length];
-        self.slice
+        self.rows_then
+            .slice
             .first
             .fill_rows(self.rows.clone().map(|row| row as u64), &mut values);
         let slots = self
@@ -116,24 +137,19 @@ impl SnapshotSlice {
         let mut all = SliceValues { values, slots };
         let mut held = self.held().into_iter().flatten();
         let mut stripe = SliceValues::default();
-        for place in 0..self.stripes() {
-            self.read(place, &mut stripe);
-            let rows = stripe.values.len().checked_div(self.width).unwrap_or(0);
+        let width = self.width;
+        let first = self.rows.start;
+        let mut rows_then = self.into_rows();
+        while rows_then.next(&mut stripe) {
+            let rows = stripe.values.len().checked_div(width).unwrap_or(0);
             for (at, row) in held.by_ref().take(rows).enumerate() {
-                let to = (row - self.rows.start) * self.width;
+                let to = (row - first) * width;
                 for (all, part) in all.parts().zip(stripe.parts()) {
-                    all[to..to + self.width]
-                        .copy_from_slice(&part[at * self.width..][..self.width]);
+                    all[to..to + width].copy_from_slice(&part[at * width..][..width]);
                 }
             }
         }
         all
-    }
-}
-
-impl Drop for SnapshotSlice {
-    fn drop(&mut self) {
-        self.slice.forget();
     }
 }
 
@@ -150,43 +166,57 @@ pub struct SnapshotTable {
     pub width: usize,
     /// Names of the slots that the snapshot has.
     pub slot_names: Vec<&'static str>,
-    pub(crate) slice: Arc<DynamicSlice>,
+    pub(crate) rows: SnapshotTableRows,
+}
+
+/// The rows of a slice of a dynamic table at the instant of a snapshot.
+#[derive(Debug)]
+pub struct SnapshotTableRows(Arc<DynamicSlice>);
+
+impl SnapshotTableRows {
+    pub(crate) fn new(slice: &Arc<DynamicSlice>) -> Self {
+        Self(Arc::clone(slice))
+    }
+
+    /// Passes ids, values and slots to `each` in parts, in ascending order of id, while training goes on.
+    ///
+    /// # Errors
+    /// The error of `each`.
+    pub fn read<E>(self, each: &mut dyn FnMut(DynamicRows) -> Result<(), E>) -> Result<(), E> {
+        self.0.read_cut(each)
+    }
+}
+
+impl Drop for SnapshotTableRows {
+    fn drop(&mut self) {
+        self.0.forget_cut();
+    }
 }
 
 impl SnapshotTable {
     /// Returns the rule for the initial values of ids without a row.
     pub fn first_rows(&self) -> &FirstRows {
-        self.slice.first_rows()
+        self.rows.0.first_rows()
     }
 
     /// Returns the number of rows, and the number of ids without a row.
     pub fn counts(&self) -> (usize, usize) {
-        self.slice.counts_at_cut()
+        self.rows.0.counts_at_cut()
     }
 
     /// Returns the ids that have lost their rows since the base, ascending; `None` if the snapshot is whole.
     pub fn gone(&self) -> Option<Vec<u64>> {
-        self.slice.gone_at_cut()
+        self.rows.0.gone_at_cut()
     }
 
     /// Returns the number of rows in use, of which an increment holds some.
     pub fn rows_in_use(&self) -> usize {
-        self.slice.rows_at_cut()
+        self.rows.0.rows_at_cut()
     }
 
-    /// Passes ids, values and slots to `each` in parts, in ascending order of id, while training goes on. The table can
-    /// be read only once.
-    ///
-    /// # Errors
-    /// The error of `each`.
-    pub fn read<E>(&self, each: &mut dyn FnMut(DynamicRows) -> Result<(), E>) -> Result<(), E> {
-        self.slice.read_cut(each)
-    }
-}
-
-impl Drop for SnapshotTable {
-    fn drop(&mut self) {
-        self.slice.forget_cut();
+    /// Returns ids, values and slots of the rows, to be read once.
+    pub fn into_rows(self) -> SnapshotTableRows {
+        self.rows
     }
 }
 

@@ -14,7 +14,7 @@ use trainyard_protocol::v1;
 use trainyard_variable::{Candidate, DynamicRows, FirstRows, Idle};
 use trainyard_write_ahead_log::{Next, Origin, Reader, Record, RecordWriter, SegmentHeader, boot};
 
-use super::folders::{CutFolders, CutPlace, UnfinishedCut};
+use super::folders::{CutFolders, UnfinishedCut};
 
 /// Kinds of records.
 pub(super) const HEAD: u16 = 1;
@@ -48,33 +48,18 @@ pub(super) fn front(message: &impl prost::Message) -> Vec<u8> {
 
 /// Writes the file of a cut of about `bytes` bytes, whole or not at all. Returns its size in bytes.
 ///
+/// The file has its place before the snapshot is read, because reading spends the snapshot.
+///
 /// # Errors
-/// The file cannot be written.
+/// The file cannot be written. The snapshot is spent, so the next cut must be whole.
 pub(crate) fn write(
     folders: &CutFolders,
     origin: Origin,
-    head: &v1::CutHead,
-    snapshot: &Snapshot,
+    mut head: v1::CutHead,
+    snapshot: Snapshot,
     bytes: u64,
 ) -> io::Result<u64> {
-    let at = |place| {
-        let file = folders.create(place, head.segment, bytes)?;
-        write_to(file, origin, head.clone(), snapshot)
-    };
-    let place = folders.place_of(bytes)?;
-    match at(place) {
-        // There may be less shared memory than cuts may take.
-        Err(_) if place == CutPlace::SharedMemory => at(CutPlace::Disk),
-        written => written,
-    }
-}
-
-fn write_to(
-    file: UnfinishedCut,
-    origin: Origin,
-    mut head: v1::CutHead,
-    snapshot: &Snapshot,
-) -> io::Result<u64> {
+    let file = folders.create(head.segment, bytes)?;
     if head.whole {
         let slices = snapshot.slices.iter();
         let slices = slices.map(|slice| (&slice.variable, slice.first_rows()));
@@ -89,10 +74,10 @@ fn write_to(
     head.seconds = snapshot.secs;
     let mut out = Cut::begin(file, origin, head.segment)?;
     out.add(HEAD, &head, &[])?;
-    for slice in &snapshot.slices {
+    for slice in snapshot.slices {
         out.add_slice(slice)?;
     }
-    for table in &snapshot.tables {
+    for table in snapshot.tables {
         out.add_table(table)?;
     }
     let records = out.records;
@@ -151,18 +136,20 @@ impl Cut {
         self.out.write(kind, &parts)
     }
 
-    fn add_slice(&mut self, slice: &SnapshotSlice) -> io::Result<()> {
+    fn add_slice(&mut self, slice: SnapshotSlice) -> io::Result<()> {
         let mut held = slice.held().into_iter();
         let mut run = held.next();
         let mut stripe = SliceValues::default();
-        for place in 0..slice.stripes() {
-            slice.read(place, &mut stripe);
-            let mut rows = stripe.values.len().checked_div(slice.width).unwrap_or(0);
+        let number = slice.number;
+        let width = slice.width;
+        let mut stripes = slice.into_rows();
+        while stripes.next(&mut stripe) {
+            let mut rows = stripe.values.len().checked_div(width).unwrap_or(0);
             if rows == 0 {
                 continue;
             }
             let mut message = v1::CutRows {
-                slice: slice.number,
+                slice: number,
                 runs: Vec::new(),
                 slots: stripe.slots.len() as u32,
             };
@@ -184,17 +171,18 @@ impl Cut {
         Ok(())
     }
 
-    fn add_table(&mut self, table: &SnapshotTable) -> io::Result<()> {
+    fn add_table(&mut self, table: SnapshotTable) -> io::Result<()> {
         let gone = table.gone();
+        let number = table.number;
         let message = v1::CutTable {
-            slice: table.number,
+            slice: number,
             whole: gone.is_none(),
             gone: gone.unwrap_or_default(),
         };
         self.add(TABLE, &message, &[])?;
-        table.read(&mut |lot: DynamicRows| {
+        table.into_rows().read(&mut |lot: DynamicRows| {
             let message = v1::CutTableRows {
-                slice: table.number,
+                slice: number,
                 idle_pushes: lot.idle.iter().map(|idle| idle.pushes).collect(),
                 idle_seconds: lot.idle.iter().map(|idle| idle.secs).collect(),
                 slots: lot.slots.len() as u32,

@@ -6,11 +6,20 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use tracing::debug;
 use trainyard_write_ahead_log::{CutMemory, Folder, Log};
 
 use super::file::CutError;
 
+/// A cut may have more bytes than was counted: rows that change until its snapshot is taken, and the fields of its records.
+/// It may have more by one in so many of its bytes, and by these bytes.
+const RESERVE_MARGIN_DIVISOR: u64 = 16;
+const RESERVE_MARGIN_BYTES: u64 = 64 << 10;
 /// Suffix of the name of a cut.
 const SUFFIX: &str = ".cut";
 /// Extension of the file of a cut that is being written.
@@ -25,6 +34,9 @@ pub(crate) struct CutFolders {
     /// The folder of the log.
     log: PathBuf,
     memory: Option<CutMemory>,
+    /// The latest cut in shared memory was not finished: it had more bytes than there was room for, so the next one goes to
+    /// the disk.
+    avoids_memory: Arc<AtomicBool>,
 }
 
 /// Storage that holds the file of a cut.
@@ -41,6 +53,8 @@ pub(crate) struct UnfinishedCut {
     written: PathBuf,
     path: PathBuf,
     is_finished: bool,
+    /// Set if the file is in shared memory and is not finished.
+    avoids_memory: Option<Arc<AtomicBool>>,
 }
 
 /// A file of a folder.
@@ -60,6 +74,7 @@ impl CutFolders {
         Self {
             log: log.folder().to_owned(),
             memory: log.cut_memory().cloned(),
+            avoids_memory: Arc::default(),
         }
     }
 
@@ -72,6 +87,7 @@ impl CutFolders {
         Ok(Self {
             log: folder.path().to_owned(),
             memory: memory.map_err(|error| io::Error::other(error.to_string()))?,
+            avoids_memory: Arc::default(),
         })
     }
 
@@ -111,11 +127,39 @@ impl CutFolders {
         })
     }
 
-    /// Creates the file of the cut from which a segment goes on. It has about `bytes` bytes.
+    /// Creates the file of the cut from which a segment goes on. It has about `bytes` bytes, for which there is room: in
+    /// shared memory, or else on the disk of the log.
+    ///
+    /// # Errors
+    /// A folder cannot be read, or the file cannot be created, or there is no room.
+    pub(crate) fn create(&self, segment: u64, bytes: u64) -> io::Result<UnfinishedCut> {
+        let avoids_memory = self.avoids_memory.swap(false, Ordering::Relaxed);
+        if !avoids_memory && self.place_of(bytes)? == CutPlace::SharedMemory {
+            let reserved = self
+                .create_in(CutPlace::SharedMemory, segment, bytes)
+                .and_then(|file| file.with_room_for(bytes));
+            match reserved {
+                Ok(file) => return Ok(file),
+                Err(error) => {
+                    debug!(
+                        segment,
+                        bytes,
+                        %error,
+                        "shared memory has no room for a cut of the log: the cut is written beside the log"
+                    );
+                    self.avoids_memory.store(false, Ordering::Relaxed);
+                }
+            }
+        }
+        self.create_in(CutPlace::Disk, segment, bytes)?
+            .with_room_for(bytes)
+    }
+
+    /// Creates the file of a cut in this place, without reserving room.
     ///
     /// # Errors
     /// A folder cannot be read, or the file cannot be created.
-    pub(crate) fn create(
+    pub(crate) fn create_in(
         &self,
         place: CutPlace,
         segment: u64,
@@ -138,6 +182,7 @@ impl CutFolders {
             written,
             path,
             is_finished: false,
+            avoids_memory: memory.map(|_| Arc::clone(&self.avoids_memory)),
         })
     }
 
@@ -195,6 +240,19 @@ impl CutFolders {
 }
 
 impl UnfinishedCut {
+    /// Reserves room for about `bytes` bytes.
+    fn with_room_for(self, bytes: u64) -> io::Result<Self> {
+        let bytes = bytes + bytes / RESERVE_MARGIN_DIVISOR + RESERVE_MARGIN_BYTES;
+        match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
+            // The file system cannot say in advance whether there is room.
+            Err(Errno::OPNOTSUPP) => Ok(self),
+            reserved => {
+                reserved?;
+                Ok(self)
+            }
+        }
+    }
+
     /// Ends the file, which has `bytes` bytes, and gives it its name.
     ///
     /// # Errors
@@ -212,8 +270,18 @@ impl UnfinishedCut {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Shared memory is full for the cuts of this thread.
+    pub(crate) static MEMORY_IS_FULL: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 impl io::Write for UnfinishedCut {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(test)]
+        if self.avoids_memory.is_some() && MEMORY_IS_FULL.get() {
+            return Err(Errno::NOSPC.into());
+        }
         self.file.write(bytes)
     }
 
@@ -227,6 +295,9 @@ impl Drop for UnfinishedCut {
         if !self.is_finished {
             // One that stays is removed when the log is opened again.
             let _ = remove_file(&self.written);
+            if let Some(avoids) = &self.avoids_memory {
+                avoids.store(true, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -331,16 +402,21 @@ mod tests {
         CutFolders {
             log: folder("log"),
             memory: Some(CutMemory::new(folder("memory"), bytes_max)),
+            avoids_memory: Arc::default(),
         }
     }
 
     fn write(folders: &CutFolders, segment: u64, bytes: &[u8]) -> CutPlace {
         let length = bytes.len() as u64;
-        let place = folders.place_of(length).expect("readable");
-        let mut cut = folders.create(place, segment, length).expect("created");
+        let mut cut = folders.create(segment, length).expect("created");
+        let is_memory = cut.path.parent() != Some(folders.log.as_path());
         cut.write_all(bytes).expect("written");
         cut.finish(length).expect("finished");
-        place
+        if is_memory {
+            CutPlace::SharedMemory
+        } else {
+            CutPlace::Disk
+        }
     }
 
     fn read(folders: &CutFolders, segment: u64) -> Option<Vec<u8>> {
@@ -394,15 +470,24 @@ mod tests {
     }
 
     #[test]
+    fn after_a_cut_that_did_not_fit_into_memory_the_next_one_goes_to_the_disk() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folders = folders(scratch.path(), 100);
+        drop(folders.create(1, 10).expect("created"));
+        assert_eq!(write(&folders, 2, &[2; 10]), CutPlace::Disk);
+        assert_eq!(write(&folders, 3, &[3; 10]), CutPlace::SharedMemory);
+    }
+
+    #[test]
     fn a_cut_that_is_not_finished_is_no_cut() {
         let scratch = tempfile::tempdir().expect("a folder");
         let folders = folders(scratch.path(), 100);
         for place in [CutPlace::SharedMemory, CutPlace::Disk] {
-            let cut = folders.create(place, 1, 10).expect("created");
+            let cut = folders.create_in(place, 1, 10).expect("created");
             assert_eq!(read(&folders, 1), None);
             std::mem::forget(cut);
             folders.remove_unfinished().expect("removed");
-            drop(folders.create(place, 1, 10).expect("created"));
+            drop(folders.create_in(place, 1, 10).expect("created"));
         }
         for folder in ["log", "memory"] {
             let left = std::fs::read_dir(scratch.path().join(folder)).expect("readable");

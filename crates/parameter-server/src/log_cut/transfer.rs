@@ -98,7 +98,7 @@ impl ReceivedCut {
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn begin(folders: &CutFolders, origin: Origin, segment: u64) -> io::Result<Self> {
-        let file = folders.create(CutPlace::Disk, segment, 0)?;
+        let file = folders.create_in(CutPlace::Disk, segment, 0)?;
         Ok(Self {
             file: Cut::begin(file, origin, segment)?,
             head: None,

@@ -16,6 +16,7 @@ use super::{Expected, Problem, Recovered, recover};
 use crate::LocalServer;
 use crate::journal::LogJournal;
 use crate::log_cut::DueCut;
+use crate::log_cut::folders::MEMORY_IS_FULL;
 use crate::random_work::{
     Act, CLUSTER, Image, RandomPush, SERVER, Worker, acts, image, open_folder, open_log, updates,
     without_log,
@@ -70,6 +71,21 @@ fn cut_log(shard: &LocalServer, journal: &LogJournal, kind: u8, model_dir: &Path
             assert!(cut.expect("there is room").is_some());
         }
         5 => drop(journal.retire(model_dir).expect("removed")),
+        // Shared memory is full when the cut has been read: the cut is lost, or the disk has it. The next one is whole.
+        6 | 7 => {
+            let rows = if kind == 6 {
+                LogCut::Increment
+            } else {
+                LogCut::Whole
+            };
+            MEMORY_IS_FULL.set(true);
+            let cut = shard.cut_log_now(journal, due(rows));
+            MEMORY_IS_FULL.set(false);
+            if cut.is_err() {
+                let cut = shard.cut_log_now(journal, due(LogCut::Whole));
+                assert!(cut.expect("there is room").is_some());
+            }
+        }
         _ => {}
     }
 }
@@ -168,7 +184,7 @@ proptest! {
     #[test]
     fn a_store_whose_log_was_cut_is_the_store_that_was(
         update in updates(), acts in acts(), first in any::<prop::sample::Index>(),
-        cuts in prop::collection::vec(0_u8..10, 64),
+        cuts in prop::collection::vec(0_u8..12, 64),
     ) {
         let scratch = tempfile::tempdir().expect("a folder");
         let model_dir = scratch.path().join("model");
@@ -350,6 +366,47 @@ fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
         ),
         (4, 1)
     );
+}
+
+/// A server that drains ends without its chief if a checkpoint holds its version.
+#[test]
+fn a_store_that_was_recovered_from_a_cut_of_its_log_knows_what_a_checkpoint_holds_and_no_more() {
+    let cases =
+        [false, true].map(|committed| [(committed, LogCut::Increment), (committed, LogCut::Whole)]);
+    for (committed, rows) in cases.into_iter().flatten() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let model_dir = scratch.path().join("model");
+        let path = scratch.path().join("log");
+        let journal = open_log(&path);
+        let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
+        let push = |worker: &mut Worker<'_>| {
+            worker.act(&Act::OpenSession { task: 0 });
+            worker.act(&Act::Reserve {
+                task: 0,
+                half_applied: false,
+            });
+            worker.act(&Act::Push(RandomPush {
+                task: 0,
+                rows: 7,
+                values: 1,
+                repeated: false,
+                finite: true,
+            }));
+        };
+        push(&mut worker);
+        let saved = worker.shard.store().status().version;
+        worker.act(&Act::Checkpoint { committed });
+        push(&mut worker);
+        journal.write().expect("it is written");
+        let cut = worker.shard.cut_log_now(&journal, due(rows));
+        assert!(cut.expect("there is room").is_some());
+        drop((worker, journal));
+        let (shard, recovered) = bring_back(&model_dir, &path);
+        recovered.expect("it is sound").expect("there is a log");
+        let status = shard.store().status();
+        assert!(status.version > saved);
+        assert_ne!(status.saved_version, Some(status.version), "{rows:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,10 @@ use crate::memory_budget::Reservation;
 use crate::named_cuts::Confirmed;
 use crate::snapshot::SnapshotPermit;
 use crate::touched::Use;
-use crate::{Basis, CutPurpose, Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, State};
+use crate::{
+    Basis, CutPurpose, Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, SnapshotTableRows,
+    State,
+};
 
 /// Reply to a request for a snapshot at a version.
 #[derive(Debug)]
@@ -232,7 +235,7 @@ impl Store {
             part: slice.part,
             width: slice.width,
             slot_names: extent.row_parts().slot_names(&slice.optimizer),
-            slice,
+            rows: SnapshotTableRows::new(&slice),
         };
         let now = self.timestamp(version);
         let tables = self

@@ -75,7 +75,6 @@ impl Store {
         }
         let mut ledger = self.ledger.lock();
         ledger.version = metadata.version;
-        ledger.saved_version = Some(metadata.version);
         ledger.sessions.resume(metadata);
         ledger.steps.resume(metadata);
         (control.prepared_epoch, control.state) = (prepared_epoch, state);

@@ -166,14 +166,12 @@ fn a_push_waits_for_a_checkpoint_where_there_is_no_room_to_set_aside() {
     drop(snapshot);
     push(2).unwrap();
     store.bound_memory(Some(held + 3000));
-    let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
+    let mut snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
     push(3).unwrap();
     let aside = store.held().set_aside;
     assert!((400..=1000).contains(&aside), "{aside}");
-    snapshot
-        .slices
-        .iter()
-        .for_each(|slice| drop(slice.read_all()));
+    let slices = std::mem::take(&mut snapshot.slices);
+    slices.into_iter().for_each(|slice| drop(slice.read_all()));
     assert_eq!(
         store.held().set_aside,
         0,

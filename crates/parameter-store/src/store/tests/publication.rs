@@ -67,30 +67,33 @@ fn bits(values: &[f32]) -> Vec<u32> {
 
 impl Reader {
     /// Applies a snapshot: an increment, or one that replaces everything.
-    fn apply(&mut self, snapshot: &Snapshot) {
-        if snapshot.base.is_none() {
+    fn apply(&mut self, snapshot: Snapshot) {
+        let is_whole = snapshot.base.is_none();
+        if is_whole {
             *self = Self::default();
         }
-        for slice in &snapshot.slices {
+        for slice in snapshot.slices {
             assert!(slice.slot_names.is_empty(), "slots are not published");
             let mut held = slice.held().into_iter().flatten();
             let mut stripe = SliceValues::default();
-            for place in 0..slice.stripes() {
-                slice.read(place, &mut stripe);
+            let number = slice.number;
+            let width = slice.width;
+            let mut stripes = slice.into_rows();
+            while stripes.next(&mut stripe) {
                 assert!(stripe.slots.is_empty(), "slots are not published");
-                for values in stripe.values.chunks(slice.width) {
+                for values in stripe.values.chunks(width) {
                     let row = held.next().expect("a row for all values");
-                    self.rows.insert((slice.number, row), bits(values));
+                    self.rows.insert((number, row), bits(values));
                 }
             }
             assert_eq!(held.next(), None);
         }
-        for table in &snapshot.tables {
-            assert_eq!(table.gone().is_some(), snapshot.base.is_some());
+        for table in snapshot.tables {
+            assert_eq!(table.gone().is_none(), is_whole);
             for id in table.gone().into_iter().flatten() {
                 self.ids.remove(&id);
             }
-            let read = table.read(&mut |lot: DynamicRows| {
+            let read = table.into_rows().read(&mut |lot: DynamicRows| {
                 assert!(lot.slots.is_empty() && lot.candidates.is_empty());
                 for (id, values) in lot.ids.iter().zip(lot.values.chunks(2)) {
                     self.ids.insert(*id, bits(values));
@@ -179,7 +182,7 @@ fn push(store: &Store, seq: u64, rows: &[u32], ids: &[u64]) {
 
 fn now(store: &Store) -> Reader {
     let mut reader = Reader::default();
-    reader.apply(&store.snapshot(&chief(1), Basis::Values).unwrap());
+    reader.apply(store.snapshot(&chief(1), Basis::Values).unwrap());
     reader
 }
 
@@ -213,13 +216,13 @@ proptest! {
                     if !committed {
                         continue;
                     }
-                    reader.apply(&cut);
+                    reader.apply(cut);
                     reader.check(&expected, &name);
                     published = Some(name);
                 }
                 Event::Base if published.is_some() => {
                     let mut base = Reader::default();
-                    base.apply(&store.snapshot(&chief(1), Basis::Values).unwrap());
+                    base.apply(store.snapshot(&chief(1), Basis::Values).unwrap());
                     seq += 1;
                     push(&store, seq, &[5, 7], &[seq % IDS]);
                     cuts += 1;
@@ -227,7 +230,7 @@ proptest! {
                     let basis = Basis::Publication { name: name.clone(), since: published.clone() };
                     let expected = now(&store);
                     let cut = store.snapshot(&chief(1), basis).unwrap();
-                    base.apply(&cut);
+                    base.apply(cut);
                     base.check(&expected, "a base that was read before the cut");
                 }
                 Event::Base => {}
@@ -270,12 +273,12 @@ fn a_base_for_new_readers_does_not_break_the_chain_of_the_others() {
         store.snapshot(&chief(1), basis).unwrap()
     };
     let mut reader = Reader::default();
-    reader.apply(&cut("a", None));
+    reader.apply(cut("a", None));
     push(&store, 2, &[5], &[6]);
-    reader.apply(&cut("b", Some("a")));
+    reader.apply(cut("b", Some("a")));
     push(&store, 3, &[7], &[8]);
     let mut new = Reader::default();
-    new.apply(&cut("base", None));
+    new.apply(cut("base", None));
     push(&store, 4, &[9], &[4, 10]);
     // A snapshot is read once, so each reader has its own.
     let next = |name: &str| {
@@ -283,8 +286,8 @@ fn a_base_for_new_readers_does_not_break_the_chain_of_the_others() {
         assert_eq!(next.base.as_deref(), Some("b"));
         next
     };
-    reader.apply(&next("c"));
-    new.apply(&next("d"));
+    reader.apply(next("c"));
+    new.apply(next("d"));
     let expected = now(&store);
     reader.check(&expected, "c, after b");
     new.check(&expected, "c, after the base");

@@ -176,21 +176,22 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
         )
         .unwrap();
     }
-    let SnapshotAt::Taken(snapshot) = store.snapshot_at(&chief(1), 2, Basis::Whole).unwrap() else {
+    let SnapshotAt::Taken(mut snapshot) = store.snapshot_at(&chief(1), 2, Basis::Whole).unwrap()
+    else {
         panic!("it was taken")
     };
     assert_eq!((snapshot.version, snapshot.global_step), (2, 2));
     assert_eq!(snapshot.positions[0].batch, 2);
-    assert_eq!(snapshot.slices[0].read_all().values, [-2.0, -2.0]);
+    assert_eq!(snapshot.slices.remove(0).read_all().values, [-2.0, -2.0]);
     drop(snapshot);
     assert!(matches!(
         store.snapshot_at(&chief(1), 3, Basis::Whole).unwrap(),
         SnapshotAt::Passed { version: 4 }
     ));
-    let SnapshotAt::Taken(now) = store.snapshot_at(&chief(1), 4, Basis::Whole).unwrap() else {
+    let SnapshotAt::Taken(mut now) = store.snapshot_at(&chief(1), 4, Basis::Whole).unwrap() else {
         panic!("it is there")
     };
-    assert_eq!(now.slices[0].read_all().values, [-4.0, -4.0]);
+    assert_eq!(now.slices.remove(0).read_all().values, [-4.0, -4.0]);
 }
 
 #[test]
