@@ -3,13 +3,13 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use trainyard_model_dir::{Bucket, Leader, ModelDir, claim_above, write_atomically};
+use trainyard_model_dir::{Bucket, FileState, Leader, ModelDir, claim_above, write_atomically};
 
 use crate::Error;
 use crate::manifest_file::{self, MANIFEST};
 
-/// Term of a checkpoint whose manifest cannot be read. Real terms begin at 1.
-pub(crate) const UNREADABLE: u64 = 0;
+/// Term of a checkpoint whose manifest is damaged. Real terms begin at 1.
+pub(crate) const DAMAGED_TERM: u64 = 0;
 /// Prefix of the folders of checkpoints.
 pub(crate) const PREFIX: &str = "model.ckpt-";
 
@@ -18,7 +18,7 @@ pub(crate) const PREFIX: &str = "model.ckpt-";
 pub struct Found {
     /// Steps applied.
     pub step: u64,
-    /// Term of the chief that wrote the checkpoint; 0 if the manifest cannot be read.
+    /// Term of the chief that wrote the checkpoint; 0 if the manifest is damaged.
     pub epoch: u64,
     /// Folder of the checkpoint.
     pub path: PathBuf,
@@ -48,7 +48,7 @@ pub fn is_committed(folder: &Path) -> Result<bool, Error> {
 /// Returns the committed checkpoints, oldest first: by term, then by step. A directory that does not exist has none.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// The folder or a manifest cannot be read. The order is then not known.
 pub fn list(model_dir: &Path) -> Result<Vec<Found>, Error> {
     if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
         return list_in(&bucket);
@@ -71,8 +71,15 @@ pub fn list(model_dir: &Path) -> Result<Vec<Found>, Error> {
         if !is_committed(&path)? {
             continue;
         }
-        let epoch =
-            manifest_file::read(&path).map_or(UNREADABLE, |manifest| manifest.cluster_epoch);
+        let epoch = match manifest_file::read(&path) {
+            Ok(manifest) => manifest.cluster_epoch,
+            Err(error) => match error.file_state() {
+                FileState::Damaged => DAMAGED_TERM,
+                // The checkpoint has been removed since.
+                FileState::Missing => continue,
+                FileState::Unreadable => return Err(error),
+            },
+        };
         found.push(Found { step, epoch, path });
     }
     found.sort_by_key(|found| (found.epoch, found.step));
@@ -86,8 +93,9 @@ fn list_in(bucket: &Bucket) -> Result<Vec<Found>, Error> {
             continue;
         };
         let path = bucket.path().join(name);
-        let (step, epoch) = manifest_file::parse(&text)
-            .map_or((begun, UNREADABLE), |of| (of.global_step, of.cluster_epoch));
+        let (step, epoch) = manifest_file::parse(&text).map_or((begun, DAMAGED_TERM), |of| {
+            (of.global_step, of.cluster_epoch)
+        });
         found.push(Found { step, epoch, path });
     }
     found.sort_by(|one, other| {

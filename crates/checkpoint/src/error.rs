@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::FileState;
 
 /// A failed operation.
 #[derive(Debug, thiserror::Error)]
@@ -48,13 +49,19 @@ impl Error {
         move |source| failed(source).into()
     }
 
-    /// Returns whether the files are damaged or missing. Otherwise they could not be accessed, and a retry may succeed.
-    pub fn is_of_files(&self) -> bool {
+    /// Returns the state of the file. The files of a checkpoint exist together, so that a checkpoint without one of its files
+    /// is damaged: only whoever looks for a file takes [`FileState::Missing`] for an answer.
+    pub fn file_state(&self) -> FileState {
         match self {
-            Self::ModelDir(error) => error.is_of_files(),
-            Self::Absent { .. } | Self::Lacking { .. } => true,
-            Self::Space { .. } => false,
+            Self::ModelDir(error) => error.file_state(),
+            Self::Absent { .. } | Self::Lacking { .. } => FileState::Damaged,
+            Self::Space { .. } => FileState::Unreadable,
         }
+    }
+
+    /// Returns whether the files could not be read. They may be good: nothing may be concluded, skipped or removed.
+    pub fn is_unreadable(&self) -> bool {
+        self.file_state() == FileState::Unreadable
     }
 
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {

@@ -293,7 +293,7 @@ pub fn remove_cuts_after(model_dir: &Path, step: u64) -> Result<(), Error> {
             Ok(manifest) if manifest.global_step <= step => {}
             Ok(_) => remove_cut(&cut.path)?,
             // It was not committed, or is damaged.
-            Err(error) if error.is_of_files() => remove_cut(&cut.path)?,
+            Err(error) if !error.is_unreadable() => remove_cut(&cut.path)?,
             Err(error) => return Err(error),
         }
     }
@@ -322,7 +322,7 @@ fn newest_chain(cuts: &[PublishedCut]) -> Result<Option<Latest>, Error> {
         let manifest = match manifest_file::read(&cut.path) {
             Ok(manifest) => manifest,
             // It was not committed, or is damaged: the next cut is a base.
-            Err(error) if error.is_of_files() => return Ok(None),
+            Err(error) if !error.is_unreadable() => return Ok(None),
             Err(error) => return Err(error),
         };
         let bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();

@@ -6,7 +6,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::ModelDir;
 use trainyard_model_dir::durable::rename;
 
-use crate::committed::UNREADABLE;
+use crate::committed::DAMAGED_TERM;
 use crate::manifest_file::{DAMAGED, MANIFEST};
 use crate::{Checkpoint, Error, Found, list};
 
@@ -41,13 +41,14 @@ pub fn latest(
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<Option<Checkpoint>, Error> {
     let mut candidates = list(model_dir)?;
-    // The age of unreadable checkpoints is unknown. They may be the newest, so they are reported.
-    let unreadable: Vec<Found> = candidates
-        .extract_if(.., |found| found.epoch == UNREADABLE)
+    // The age of a checkpoint with a damaged manifest is unknown. It may be the newest, so it is reported.
+    let damaged: Vec<Found> = candidates
+        .extract_if(.., |found| found.epoch == DAMAGED_TERM)
         .collect();
-    for found in unreadable {
+    for found in damaged {
         match Checkpoint::open(&found.path) {
-            Ok(_) => candidates.insert(0, found),
+            // It has been written again since.
+            Ok(_) => return latest(model_dir, warn),
             Err(error) => rename_damaged(model_dir, &found, error, candidates.last(), warn)?,
         }
     }
@@ -65,8 +66,8 @@ pub fn latest(
 /// reports it to `warn`. Nothing is deleted. In a bucket, only the manifest is renamed, to `damaged.json`.
 ///
 /// # Errors
-/// Returns `error` itself if the checkpoint could not be accessed, so that its state is unknown. The checkpoint cannot
-/// be renamed.
+/// Returns `error` itself if the checkpoint could not be read, so that its state is unknown. The checkpoint cannot be
+/// renamed.
 pub fn set_aside(
     model_dir: &Path,
     path: &Path,
@@ -89,8 +90,7 @@ fn rename_damaged(
     next: Option<&Found>,
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<(), Error> {
-    if !error.is_of_files() {
-        // The checkpoint could not be accessed, so its state is unknown.
+    if error.is_unreadable() {
         return Err(error);
     }
     let aside = match ModelDir::at(&found.path)? {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use trainyard_model_dir::{Evaluated, ModelDir};
 
-use crate::committed::{UNREADABLE, attempts, list, state_name, write_state_file};
+use crate::committed::{DAMAGED_TERM, attempts, list, state_name, write_state_file};
 use crate::manifest_file::{DAMAGED, MANIFEST};
 use crate::{Checkpoint, Error, Found, Manifest, ShardRecord};
 
@@ -91,19 +91,37 @@ impl Keep {
 
 /// Returns the step of the newest checkpoint on another base than the newest checkpoint, if that one is incremental. All
 /// checkpoints on one base share its file, and its damage.
-fn base_before(found: &[Found], newest: &Checkpoint) -> Option<u64> {
+///
+/// # Errors
+/// A checkpoint cannot be read, so it may be the one.
+fn base_before(found: &[Found], newest: &Checkpoint) -> Result<Option<u64>, Error> {
     let bases = |manifest: &Manifest| -> Vec<Option<String>> {
         let name = |shard: &ShardRecord| shard.base.clone().or_else(|| shard.cut.clone());
         manifest.shards.iter().map(name).collect()
     };
     if newest.manifest().bases.is_empty() {
-        return None;
+        return Ok(None);
     }
     let own = bases(newest.manifest());
-    let is_other = |found: &&Found| {
-        Checkpoint::open(&found.path).is_ok_and(|checkpoint| bases(checkpoint.manifest()) != own)
-    };
-    found.iter().rev().find(is_other).map(|found| found.step)
+    for found in found.iter().rev() {
+        let opened = open_unless_damaged(&found.path)?;
+        if opened.is_some_and(|checkpoint| bases(checkpoint.manifest()) != own) {
+            return Ok(Some(found.step));
+        }
+    }
+    Ok(None)
+}
+
+/// Opens a checkpoint; `None` if it is damaged.
+///
+/// # Errors
+/// It cannot be read.
+fn open_unless_damaged(path: &Path) -> Result<Option<Checkpoint>, Error> {
+    match Checkpoint::open(path) {
+        Ok(checkpoint) => Ok(Some(checkpoint)),
+        Err(error) if error.is_unreadable() => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Removes the oldest checkpoints that the rule does not keep. Returns their steps. Of the newest checkpoint, only the
@@ -113,8 +131,8 @@ fn base_before(found: &[Found], newest: &Checkpoint) -> Option<u64> {
 /// The newest checkpoint is not complete; then nothing is removed. A folder cannot be read or removed.
 pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
     let mut found = list(model_dir)?;
-    // An unreadable checkpoint is damaged. It does not count, and is put into quarantine later instead of removed.
-    found.retain(|found| found.epoch != UNREADABLE || Checkpoint::open(&found.path).is_ok());
+    // A damaged checkpoint does not count, and is put into quarantine later instead of removed: its term is not known.
+    found.retain(|found| found.epoch != DAMAGED_TERM);
     let Some(newest) = found.last() else {
         return Ok(Vec::new());
     };
@@ -128,7 +146,7 @@ pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
     } else {
         (u64::MAX, u64::MAX)
     };
-    let base_before = base_before(&found, &Checkpoint::open(&newest.path)?);
+    let base_before = base_before(&found, &Checkpoint::open(&newest.path)?)?;
     let mut removed = Vec::new();
     let mut preserved_until = None::<u64>;
     let candidates = &found[..found.len() - keep.max];
@@ -136,7 +154,7 @@ pub fn retain(model_dir: &Path, keep: Keep) -> Result<Vec<u64>, Error> {
         Some(candidate.step) != keep.best && Some(candidate.step) != base_before
     }) {
         // A damaged checkpoint is not removed.
-        let Ok(opened) = Checkpoint::open(&candidate.path) else {
+        let Some(opened) = open_unless_damaged(&candidate.path)? else {
             continue;
         };
         let created = opened.manifest().created_unix_secs;
@@ -184,7 +202,7 @@ pub fn remove_after(model_dir: &Path, step: u64) -> Result<Option<Vec<u64>>, Err
     let Some(place) = found.iter().position(|found| found.step == step) else {
         return Ok(None);
     };
-    if Checkpoint::open(&found[place].path).is_err() {
+    if open_unless_damaged(&found[place].path)?.is_none() {
         return Ok(None);
     }
     let (left, later) = found.split_at(place + 1);
@@ -223,7 +241,8 @@ pub fn sweep(model_dir: &Path) -> Result<(), Error> {
             continue;
         };
         let target = model_dir.join(format!("model.ckpt-{step}"));
-        if rest.starts_with("replaced-") && !target.exists() {
+        let exists = target.try_exists().map_err(Error::io("look at", &target))?;
+        if rest.starts_with("replaced-") && !exists {
             std::fs::rename(entry.path(), &target).map_err(Error::io("rename", &entry.path()))?;
         } else {
             std::fs::remove_dir_all(entry.path()).map_err(Error::io("remove", &entry.path()))?;

@@ -24,7 +24,8 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Error as InputError;
 use trainyard_model::{AnyModel, Part, Shard, input_options};
 use trainyard_model_dir::{
-    JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute, write_atomically,
+    FileState, JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute,
+    write_atomically,
 };
 use trainyard_parameter_server::Plan;
 use trainyard_parameter_store::Identity;
@@ -208,7 +209,11 @@ async fn from_beginning_to_end(
             job: Agreement::of(&lead.job).lines(),
         },
         is_job_recorded: false,
-        earlier: JobMarker::read(&lead.job.model_dir).ok().flatten(),
+        earlier: match JobMarker::read(&lead.job.model_dir) {
+            // It may say that the job is over.
+            Err(error) if error.file_state() == FileState::Unreadable => return Err(error.into()),
+            marker => marker.ok().flatten(),
+        },
         epoch: 0,
         global_step: 0,
         first_step: None,
@@ -713,8 +718,8 @@ impl Chief {
 
     /// Adds the present leader to the message of a chief that was deposed.
     fn name_successor(&self, run: &Run, problem: Diagnostic) -> Diagnostic {
-        let leader =
-            Leader::read(&self.job.model_dir).filter(|leader| leader.cluster_epoch > run.epoch);
+        let leader = Leader::read(&self.job.model_dir).ok().flatten();
+        let leader = leader.filter(|leader| leader.cluster_epoch > run.epoch);
         match leader {
             Some(leader) if problem.code == Code::E2009 => problem.note(leader.to_string()),
             _ => problem,

@@ -1,5 +1,6 @@
 //! The standby chief: waits until it is this chief's turn to lead.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use trainyard_cluster_client::channel_over;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{CancellationToken, Context, ReadinessState};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model_dir::{Interval, JobPhase, JobRecord, JobState, Leader, cluster_id};
+use trainyard_model_dir::{FileState, Interval, JobPhase, JobRecord, JobState, Leader, cluster_id};
 use trainyard_run_config::Agreement;
 use trainyard_trainer::RemoteCoordinator;
 
@@ -22,6 +23,21 @@ const POLL_INTERVAL: Interval = Interval {
 };
 /// Time within which a host refuses a connection to a port on which nothing listens.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Reads who leads, and the phase of the job. A damaged state of the job counts as none.
+///
+/// # Errors
+/// One of them cannot be read.
+fn leader_and_phase(
+    model_dir: &Path,
+) -> Result<(Option<Leader>, Option<JobPhase>), trainyard_model_dir::Error> {
+    let leader = Leader::read(model_dir)?;
+    let state = match JobState::read(model_dir) {
+        Err(error) if error.file_state() == FileState::Unreadable => return Err(error),
+        state => state.ok().flatten(),
+    };
+    Ok((leader, state.map(|state| state.phase)))
+}
 
 /// Waits until this chief leads. Returns `false` if the job is over before, or the token is cancelled.
 ///
@@ -48,12 +64,24 @@ pub(crate) async fn wait_for_leadership(
     });
     let started = Instant::now();
     let mut told = 0;
+    let mut unreadable = None::<String>;
     let mut heard = false;
     loop {
-        let phase = JobState::read(folder)
-            .ok()
-            .flatten()
-            .map(|state| state.phase);
+        let (leader, phase) = match leader_and_phase(folder) {
+            Ok(found) => found,
+            Err(problem) => {
+                // Another chief may lead.
+                let line = Diagnostic::from(problem).log_line();
+                if unreadable.replace(line.clone()).as_ref() != Some(&line) {
+                    warn!("this chief waits until it can read who leads: {line}");
+                }
+                tokio::select! {
+                    () = sleep(look) => continue,
+                    () = stop.cancelled() => return Ok(false),
+                }
+            }
+        };
+        unreadable = None;
         if heard && matches!(phase, Some(JobPhase::Done | JobPhase::Failed)) {
             info!(
                 phase = phase.map(JobPhase::name),
@@ -61,7 +89,7 @@ pub(crate) async fn wait_for_leadership(
             );
             return Ok(false);
         }
-        let next = election.next(started.elapsed(), Leader::read(folder), phase);
+        let next = election.next(started.elapsed(), leader, phase);
         match next {
             ElectionStep::Chief => return Ok(true),
             ElectionStep::Refuse(leader) => return Err(led_by(&leader)),

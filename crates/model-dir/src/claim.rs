@@ -17,7 +17,7 @@ use crate::durable::replace;
 use crate::files::encode;
 use crate::model_dir::ModelDir;
 use crate::run_lock::started_ago;
-use crate::{Error, files, records};
+use crate::{Error, FileState, files, records};
 
 /// Timeout for another process that is claiming the directory. A claim takes a few flushes of the disk.
 const HELD_MAX: Duration = Duration::from_secs(10);
@@ -49,19 +49,32 @@ impl Leader {
     /// Address of a chief whose tasks all run in its process.
     pub const IN_PROCESS: &str = "this process";
 
-    /// Reads the leader; nothing if there is no record, or if it cannot be read. The leader is only part of messages.
-    pub fn read(model_dir: &Path) -> Option<Self> {
-        let text = match ModelDir::at(model_dir).ok()?.bucket() {
-            Some(bucket) => {
-                let latest = records::latest(&bucket, EPOCHS).ok()??;
-                bucket
-                    .read(&records::name(EPOCHS, latest.number))
-                    .ok()??
-                    .to_vec()
+    /// Reads the leader; nothing if there is no record, or if it holds none.
+    ///
+    /// # Errors
+    /// The record cannot be read: another chief may lead.
+    pub fn read(model_dir: &Path) -> Result<Option<Self>, Error> {
+        let text = match ModelDir::at(model_dir)?.bucket() {
+            Some(bucket) => match records::latest(&bucket, EPOCHS)? {
+                Some(latest) => bucket.read(&records::name(EPOCHS, latest.number))?,
+                None => None,
             }
-            None => std::fs::read(model_dir.join("leader.json")).ok()?,
+            .map(|text| text.to_vec()),
+            None => {
+                let path = model_dir.join("leader.json");
+                match std::fs::read(&path) {
+                    Ok(text) => Some(text),
+                    Err(error) => {
+                        let error = Error::io("read", &path)(error);
+                        if error.file_state() == FileState::Missing {
+                            return Ok(None);
+                        }
+                        return Err(error);
+                    }
+                }
+            }
         };
-        serde_json::from_slice(&text).ok()
+        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 }
 
@@ -322,7 +335,9 @@ mod tests {
             "one id: {claims:?}"
         );
         let (epoch, _, last) = *claims.iter().max().expect("there are claims");
-        let told = Leader::read(folder.path()).expect("a leader");
+        let told = Leader::read(folder.path())
+            .expect("readable")
+            .expect("a leader");
         assert_eq!((told.cluster_epoch, told.process_id), (epoch, last));
         assert!(
             told.to_string()

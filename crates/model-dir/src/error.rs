@@ -61,6 +61,18 @@ pub enum Error {
     },
 }
 
+/// The state of a file that an operation could not use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileState {
+    /// The file does not exist.
+    Missing,
+    /// The file was read, and its content is wrong.
+    Damaged,
+    /// The file could not be read, or the operation has failed for a reason of its own. The file may be good: the error says
+    /// nothing about its content, and a retry may succeed.
+    Unreadable,
+}
+
 impl Error {
     /// Returns the error of an action on a path, of which the system or a store says why.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
@@ -75,13 +87,18 @@ impl Error {
         }
     }
 
-    /// Returns whether the files are damaged or missing. Otherwise they could not be accessed, and a retry may succeed.
-    pub fn is_of_files(&self) -> bool {
+    /// Returns the state of the file.
+    pub fn file_state(&self) -> FileState {
+        use std::io::ErrorKind::{NotADirectory, NotFound};
         match self {
-            Self::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-            Self::Damaged { .. } | Self::Note { .. } => true,
-            Self::Store(trainyard_storage::Error::Missing { .. }) => true,
-            Self::Store(_) | Self::Deposed { .. } | Self::InUse { .. } => false,
+            Self::Io { source, .. } if matches!(source.kind(), NotFound | NotADirectory) => {
+                FileState::Missing
+            }
+            Self::Store(trainyard_storage::Error::Missing { .. }) => FileState::Missing,
+            Self::Damaged { .. } | Self::Note { .. } => FileState::Damaged,
+            Self::Io { .. } | Self::Store(_) | Self::Deposed { .. } | Self::InUse { .. } => {
+                FileState::Unreadable
+            }
         }
     }
 

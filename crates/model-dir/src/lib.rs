@@ -20,7 +20,7 @@ mod run_lock;
 
 pub use bucket::{Bucket, FILE_BYTES_MAX};
 pub use claim::{Leader, claim_above, cluster_id, known_cluster_id, refuse_if_deposed};
-pub use error::Error;
+pub use error::{Error, FileState};
 pub use evaluator_mark::{Evaluated, EvaluatorMark};
 pub use files::{
     absolute, append, create_folder, encode, names, read, read_tail, remove, send, show,

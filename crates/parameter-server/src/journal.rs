@@ -509,7 +509,7 @@ pub(crate) fn committed(
         let checkpoint = match Checkpoint::open(&path) {
             Ok(checkpoint) => checkpoint,
             // The checkpoint is damaged, or was removed after it was listed.
-            Err(error) if error.is_of_files() => continue,
+            Err(error) if !error.is_unreadable() => continue,
             Err(error) => return Err(error),
         };
         let manifest = checkpoint.manifest();

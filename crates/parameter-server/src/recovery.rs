@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use trainyard_checkpoint::Checkpoint;
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::StoreMetadata;
 use trainyard_protocol::v1;
@@ -23,7 +24,7 @@ use crate::log_cut::folders::CutFolders;
 use crate::log_cut::{CutChain, Root, Start, find};
 use crate::record::LogState;
 use crate::record::{HEAD, head};
-use crate::replay::{Replay, Source, base, complete};
+use crate::replay::{Replay, Source, StartError, base, complete};
 
 /// Most chunks of records that are read ahead of the replay.
 const READ_AHEAD: usize = 8;
@@ -44,6 +45,12 @@ pub enum Problem {
     /// The log is damaged.
     #[error("{0}")]
     Damaged(String),
+    /// The log is intact, and the checkpoint that it goes on from is damaged.
+    #[error("the checkpoint that it goes on from is damaged: {0}")]
+    BaseDamaged(String),
+    /// The log is intact, and the values that it goes on from could not be read. A retry may succeed.
+    #[error("the values that the log goes on from cannot be restored: {0}")]
+    Base(String),
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] trainyard_write_ahead_log::Error),
@@ -241,7 +248,11 @@ pub fn recover(
     // The times of rows of dynamic tables count from those seconds.
     shard.store().set_clock(secs);
     let replay = Replay::prepare_with(shard, source, &found.head, &found.metadata, &prepare, over);
-    let mut replay = replay.map_err(|what| damaged(&found.file, 0, what))?;
+    let mut replay = replay.map_err(|error| match error {
+        StartError::Base(what) => base_problem(&prepare, what),
+        StartError::Cut(error) => error.into(),
+        StartError::Log(what) => damaged(&found.file, 0, what),
+    })?;
     let files = segments[place..].to_vec();
     let mut last = files.last().cloned().unwrap_or_else(|| found.file.clone());
     replay.log_state.cuts = cuts;
@@ -273,6 +284,20 @@ pub fn recover(
         took,
         torn,
     }))
+}
+
+/// Returns the problem of values that could not be restored. Only a check of every byte tells a damaged checkpoint from a
+/// failed read.
+fn base_problem(prepare: &v1::PrepareRequest, what: String) -> Problem {
+    if prepare.checkpoint.is_empty() {
+        return Problem::Base(what);
+    }
+    let verified =
+        Checkpoint::open(Path::new(&prepare.checkpoint)).and_then(|checkpoint| checkpoint.verify());
+    match verified {
+        Err(error) if !error.is_unreadable() => Problem::BaseDamaged(error.to_string()),
+        _ => Problem::Base(what),
+    }
 }
 
 /// Returns what leads to the state at the begin of a segment that goes on from a cut of the log; `None` if the cut was not

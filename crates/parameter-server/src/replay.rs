@@ -16,7 +16,7 @@ use trainyard_protocol::{convert, v1};
 
 use crate::LocalServer;
 use crate::journal::committed;
-use crate::log_cut::file::CutFile;
+use crate::log_cut::file::{CutError, CutFile};
 use crate::log_cut::{CutChain, of_whole_cut};
 use crate::plan_of;
 use crate::record::LogState;
@@ -32,6 +32,26 @@ pub struct Source {
     pub shard: usize,
     /// Prepared epoch of the store.
     pub prepared_epoch: u64,
+}
+
+/// Reason why the state at the begin of a segment cannot be restored, by its origin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The values that the log goes on from cannot be read, or the store cannot hold them. It says nothing about the log.
+    #[error("{0}")]
+    Base(String),
+    /// A cut of the log.
+    #[error(transparent)]
+    Cut(#[from] CutError),
+    /// The records of the log do not fit the values.
+    #[error("{0}")]
+    Log(String),
+}
+
+impl From<StartError> for String {
+    fn from(error: StartError) -> Self {
+        error.to_string()
+    }
 }
 
 /// A store whose changes are being replayed.
@@ -165,7 +185,7 @@ impl Replay {
         head: &v1::LoggedHead,
         metadata: &StoreMetadata,
         prepare: &v1::PrepareRequest,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StartError> {
         shard.store().set_clock(metadata.secs);
         Self::prepare_with(shard, source, head, metadata, prepare, Vec::new())
     }
@@ -180,9 +200,11 @@ impl Replay {
         head: &v1::LoggedHead,
         metadata: &StoreMetadata,
         cut: CutFile,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StartError> {
         let prepare = head.prepare.as_ref().map(of_whole_cut);
-        let prepare = prepare.ok_or("a head without the request that prepared the store")?;
+        let prepare = prepare.ok_or_else(|| {
+            StartError::Log("a head without the request that prepared the store".to_owned())
+        })?;
         Self::prepare_with(shard, source, head, metadata, &prepare, vec![cut])
     }
 
@@ -197,20 +219,23 @@ impl Replay {
         metadata: &StoreMetadata,
         prepare: &v1::PrepareRequest,
         cuts: Vec<CutFile>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StartError> {
         let Source {
             owner,
             shard: index,
             prepared_epoch,
         } = source;
         let store = shard.store();
-        let (plan, place, slices) = plan_of(prepare, index).map_err(|refusal| refusal.message)?;
+        let (plan, place, slices) =
+            plan_of(prepare, index).map_err(|refusal| StartError::Log(refusal.message))?;
         let synchronous = plan.update == Update::Sync;
         let claim = Claim {
             cluster_id: owner,
             epoch: head.cluster_epoch,
         };
-        store.claim(&claim).map_err(|error| error.to_string())?;
+        store
+            .claim(&claim)
+            .map_err(|error| StartError::Log(error.to_string()))?;
         let log_state = log_state_of(head, prepared_epoch, prepare.clone());
         let shard = shard.clone();
         let changes = head.changes;
@@ -232,14 +257,13 @@ impl Replay {
         );
         let whole = cuts.first().filter(|cut| cut.head.whole);
         let rules = whole.map(CutFile::initial_rows).transpose();
-        let rules = rules.map_err(|error| error.to_string())?.map(InitialSource);
+        let rules = rules?.map(InitialSource);
         replay
             .shard
             .prepare_by(&identity, plan, place, slices, rules.as_ref())
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| StartError::Base(error.to_string()))?;
         for cut in cuts {
-            let laid = cut.lay_over(replay.shard.store());
-            laid.map_err(|error| error.to_string())?;
+            cut.lay_over(replay.shard.store())?;
         }
         replay.shard.store().set_clock(metadata.secs);
         replay.shard.store().begin_log_cuts();
@@ -249,7 +273,7 @@ impl Replay {
             State::Prepared
         };
         let resumed = replay.shard.store().resume(prepared_epoch, state, metadata);
-        resumed.map_err(|error| error.to_string())?;
+        resumed.map_err(|error| StartError::Log(error.to_string()))?;
         Ok(replay)
     }
 

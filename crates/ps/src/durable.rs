@@ -175,6 +175,12 @@ pub(crate) fn open_log_at(
         Err(Problem::Log(failure)) => return Err(cannot(&failure)),
         Err(Problem::Checkpoint(failure)) => return Err(failure.into()),
         Err(Problem::ModelDir(failure)) => return Err(failure.into()),
+        Err(problem @ Problem::Base(_)) => {
+            let message = format!("the log in {} is kept: {problem}", path.display());
+            return Err(Diagnostic::error(Code::E3003, message)
+                .note("the server ends, and tries again when it is restarted: no update is lost")
+                .help("check the disk or the mount of these files, and the memory of the server"));
+        }
         Err(problem) => {
             let aside = folder.set_aside().map_err(|failure| cannot(&failure))?;
             tell(&problem, &aside);

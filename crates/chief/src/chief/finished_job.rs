@@ -6,7 +6,7 @@ use tracing::{debug, info};
 use trainyard_checkpoint::{Checkpoint, list, misfit};
 use trainyard_cluster_client::JobEnd;
 use trainyard_diagnostic::Diagnostic;
-use trainyard_model_dir::JobState as Marker;
+use trainyard_model_dir::{FileState, JobState as Marker};
 use trainyard_run_config::Job;
 use trainyard_trainer::JobState;
 
@@ -64,15 +64,21 @@ fn decide(marker: &Marker, step: u64, input: InputMatch, job: &Job) -> Option<Re
 pub(super) fn look(lead: &Chief, run: &Run) -> Result<Option<u64>, Diagnostic> {
     let is_alone = !lead.shards.iter().any(|shard| shard.is_remote());
     let folder = &lead.job.model_dir;
-    let Ok(Some(marker)) = Marker::read(folder) else {
+    let marker = match Marker::read(folder) {
+        Err(error) if error.file_state() == FileState::Unreadable => return Err(error.into()),
+        marker => marker.ok().flatten(),
+    };
+    let Some(marker) = marker else {
         return Ok(None);
     };
     let Some(latest) = list(folder)?.into_iter().next_back() else {
         return Ok(None);
     };
-    // A checkpoint that cannot be read is verified and quarantined at startup.
-    let Ok(checkpoint) = Checkpoint::open(&latest.path) else {
-        return Ok(None);
+    let checkpoint = match Checkpoint::open(&latest.path) {
+        Ok(checkpoint) => checkpoint,
+        Err(error) if error.is_unreadable() => return Err(error.into()),
+        // A damaged checkpoint is verified and quarantined at startup.
+        Err(_) => return Ok(None),
     };
     let manifest = checkpoint.manifest();
     let Some(reason) = decide(

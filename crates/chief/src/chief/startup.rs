@@ -3,6 +3,7 @@
 use std::hash::Hasher as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fnv::FnvHasher;
 use futures_util::future::try_join_all;
@@ -12,7 +13,7 @@ use trainyard_checkpoint::{
     Checkpoint, Manifest, Origin, PartRead, WarmStart, latest, list, misfit, set_aside,
     sweep_before,
 };
-use trainyard_cluster_client::{Error, ServerClient, prepare as prepare_server, retry};
+use trainyard_cluster_client::{Error, ServerClient, backoff, prepare as prepare_server, retry};
 use trainyard_coordinator::TablePositions;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -21,7 +22,7 @@ use trainyard_parameter_server::{Plan, ServerStatus};
 use trainyard_parameter_store::{State, Update};
 use trainyard_protocol::Reason;
 use trainyard_run_config::{WarmStartConfig, resolve_path};
-use trainyard_runtime::blocking;
+use trainyard_runtime::{Backoff, blocking};
 use trainyard_trainer::{GroupStart, LoopStatus, into_diagnostic};
 
 use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT};
@@ -313,13 +314,14 @@ fn warn_of_lost_values<'a>(
     }
 }
 
-/// Returns the manifest of the latest checkpoint that can be read.
+/// Returns the manifest of the latest checkpoint that is not damaged.
 pub(super) fn newest_manifest(model_dir: &Path) -> Result<Option<Manifest>, Diagnostic> {
     for found in list(model_dir)?.into_iter().rev() {
         match Checkpoint::open(&found.path) {
             Ok(checkpoint) => return Ok(Some(checkpoint.manifest().clone())),
+            Err(error) if error.is_unreadable() => return Err(error.into()),
             Err(error) => {
-                warn!(checkpoint = %found.path.display(), %error, "the manifest of the checkpoint cannot be read")
+                warn!(checkpoint = %found.path.display(), %error, "the manifest of the checkpoint is damaged")
             }
         }
     }
@@ -430,15 +432,23 @@ enum Prepared {
 
 /// Creates the variables, or restores them from the newest intact checkpoint.
 async fn prepare(lead: &mut Chief, run: &mut Run, stores: Prepared) -> Result<(), Diagnostic> {
+    let mut reads = Reads::new(lead);
     loop {
         let of = lead.job.model_dir.clone();
         let looked = blocking(move || latest(&of, &mut |warning| warn!("{}", warning.log_line())));
-        let checkpoint = looked.await.map_err(|panic| {
+        let looked = looked.await.map_err(|panic| {
             Diagnostic::error(
                 Code::E9001,
                 format!("reading the checkpoints has failed: {panic}"),
             )
-        })??;
+        })?;
+        let checkpoint = match looked {
+            Ok(checkpoint) => checkpoint,
+            Err(error) => {
+                reads.failed(error.into()).await?;
+                continue;
+            }
+        };
         begin_from(lead, run, checkpoint.as_ref())?;
         if stores == Prepared::AllStores {
             // From now on, a log of earlier values does not belong to this job.
@@ -460,8 +470,11 @@ async fn prepare(lead: &mut Chief, run: &mut Run, stores: Prepared) -> Result<()
             prepared.map_err(|error| into_diagnostic(&error))?;
             break;
         };
-        if is_as_written(checkpoint, prepared).await? {
-            break;
+        match is_as_written(checkpoint, prepared).await {
+            Ok(Restored::Whole) => break,
+            Ok(Restored::Damaged) => {}
+            Ok(Restored::Unreadable(problem)) => reads.failed(problem).await?,
+            Err(problem) => return Err(problem),
         }
     }
     lead.refresh(run).await;
@@ -513,15 +526,24 @@ fn begin_from(
     Ok(())
 }
 
-/// Returns whether a checkpoint that servers were to restore is intact, as far as they have read it. A damaged one has
-/// been quarantined when this returns.
+/// Outcome of the restore of a checkpoint by the servers.
+enum Restored {
+    /// The servers hold what was written.
+    Whole,
+    /// The checkpoint is damaged, and has been quarantined.
+    Damaged,
+    /// A file could not be read, and is not known to be damaged.
+    Unreadable(Diagnostic),
+}
+
+/// Compares what servers have read of a checkpoint with its manifest.
 ///
 /// # Errors
-/// The checkpoint could not be restored for another reason than damage.
+/// The checkpoint could not be restored for another reason than its files.
 async fn is_as_written(
     checkpoint: Checkpoint,
     prepared: Result<Vec<Vec<PartRead>>, Error>,
-) -> Result<bool, Diagnostic> {
+) -> Result<Restored, Diagnostic> {
     let refused_for_storage = |error: &Error| matches!(error, Error::Refused { refusal, .. } if refusal.reason == Reason::Storage);
     if let Err(error) = &prepared
         && !refused_for_storage(error)
@@ -535,15 +557,16 @@ async fn is_as_written(
             Err(error) => (checkpoint.verify(), Some(error)),
         };
         match (compared, refused) {
-            (Ok(()), None) => Ok(true),
-            (Ok(()), Some(error)) => Err(into_diagnostic(&error)),
+            (Ok(()), None) => Ok(Restored::Whole),
+            (Ok(()), Some(error)) => Ok(Restored::Unreadable(into_diagnostic(&error))),
+            (Err(error), _) if error.is_unreadable() => Ok(Restored::Unreadable(error.into())),
             (Err(damage), _) => {
                 let path = checkpoint.path();
                 let model_dir = path.parent().unwrap_or(path);
                 set_aside(model_dir, path, damage, &mut |warning| {
                     warn!("{}", warning.log_line())
                 })?;
-                Ok(false)
+                Ok(Restored::Damaged)
             }
         }
     };
@@ -553,4 +576,39 @@ async fn is_as_written(
             format!("reading the checkpoint has failed: {panic}"),
         )
     })?
+}
+
+/// Reads of checkpoints that fail, and are tried again: the files may be on a share that is away for a moment.
+struct Reads {
+    began: Instant,
+    deadline: Duration,
+    backoff: Backoff,
+}
+
+impl Reads {
+    fn new(lead: &Chief) -> Self {
+        Self {
+            began: Instant::now(),
+            deadline: lead.connect_deadline,
+            backoff: backoff(lead.process.incarnation),
+        }
+    }
+
+    /// Waits before the next try.
+    ///
+    /// # Errors
+    /// The deadline is over. The error is that of the latest try.
+    async fn failed(&mut self, problem: Diagnostic) -> Result<(), Diagnostic> {
+        let waited = self.began.elapsed();
+        if waited >= self.deadline {
+            let seconds = waited.as_secs();
+            return Err(problem.note(format!("the chief has tried for {seconds} s")));
+        }
+        warn!(
+            "the latest checkpoint cannot be read, and the chief tries again: {}",
+            problem.log_line()
+        );
+        tokio::time::sleep(self.backoff.next_pause()).await;
+        Ok(())
+    }
 }

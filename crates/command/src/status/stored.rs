@@ -42,7 +42,8 @@ pub(super) fn stored(
         Err(error) => return Err(noted(format!("nor can the model folder be asked: {error}"))),
     };
     if state.phase == JobPhase::Running {
-        let leader = Leader::read(folder);
+        // The leader is only part of the message.
+        let leader = Leader::read(folder).ok().flatten();
         let is_alone = leader
             .as_ref()
             .is_some_and(|leader| leader.address == Leader::IN_PROCESS);

@@ -520,8 +520,7 @@ impl Replica {
                 first,
                 metadata,
             } = *receiving;
-            let cut = journal.take_received(cut);
-            let cut = cut.map_err(|problem| problem.to_string())?;
+            let cut = journal.take_received(cut)?;
             Replay::prepare_from(&shard, source, &first, &metadata, cut)
         };
         let replay = blocking(work).await.map_err(|panic| panic.to_string())??;

@@ -173,7 +173,10 @@ impl ReplicaService for Replicas {
         let replica = self.find(request.shard)?;
         let term = term(request.term)?;
         // A server that has just started knows no chief, but the model directory does.
-        let leader = Leader::read(&replica.context().job.model_dir);
+        let leader = Leader::read(&replica.context().job.model_dir).map_err(|error| {
+            let message = format!("whether another chief leads cannot be read: {error}");
+            Status::from(Refusal::new(Reason::NotReady, message))
+        })?;
         if let Some(leader) = leader.filter(|leader| leader.cluster_epoch > term.epoch) {
             return Err(Refusal::new(Reason::StaleEpoch, leader.to_string()).into());
         }
