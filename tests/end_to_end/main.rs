@@ -37,5 +37,6 @@ mod solo;
 mod standby;
 mod strategies;
 mod takeover;
+mod unreadable;
 
 use trainyard_tests::LIMIT;

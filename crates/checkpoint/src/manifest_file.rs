@@ -1,6 +1,7 @@
 //! Manifest file: JSON whose last entry is the checksum of all bytes before it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use trainyard_model_dir::{FILE_BYTES_MAX, ModelDir};
 
@@ -36,11 +37,31 @@ pub(crate) fn write(manifest: &Manifest, path: &Path) -> Result<Vec<u8>, Error> 
     Ok(text)
 }
 
+/// Pauses between the tries of a read that fails: a share may be away for a moment. The store of a bucket has retries of its
+/// own.
+const READ_PAUSES: [Duration; 3] = [
+    Duration::from_millis(20),
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+];
+
 /// Reads the manifest in the folder of a checkpoint.
 ///
 /// # Errors
-/// The file is not a regular file, is too large, has another format, or is damaged.
+/// The file cannot be read, in several tries; or it is not a regular file, is too large, has another format, or is damaged.
 pub(crate) fn read(checkpoint: &Path) -> Result<Manifest, Error> {
+    for pause in READ_PAUSES {
+        match try_to_read(checkpoint) {
+            Err(error) if error.is_unreadable() && !ModelDir::is_bucket(checkpoint) => {
+                std::thread::sleep(pause);
+            }
+            read => return read,
+        }
+    }
+    try_to_read(checkpoint)
+}
+
+fn try_to_read(checkpoint: &Path) -> Result<Manifest, Error> {
     let path = checkpoint.join(MANIFEST);
     if let Some(bucket) = ModelDir::at(checkpoint)?.bucket() {
         let text = bucket

@@ -1,0 +1,219 @@
+//! Reads that fail once, as those of a share that is away for a moment: nothing is concluded from them.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use trainyard_checkpoint::Checkpoint;
+use trainyard_tests::{Ended, Program, TestCluster, program};
+
+use crate::end_to_end::LIMIT;
+
+/// A call that fails with EIO.
+struct Fault<'a> {
+    call: &'a str,
+    /// Number of the call among those on the paths, from 1; or the first one and their distance, as strace writes it.
+    when: &'a str,
+    paths: Vec<String>,
+}
+
+/// Starts a task whose calls fail.
+fn start_with(cluster: &TestCluster, role: &str, more: &[&str], fault: &Fault<'_>) -> Program {
+    let trace = format!("--trace={}", fault.call);
+    let inject = format!("--inject={}:error=EIO:when={}", fault.call, fault.when);
+    let task = program(&format!("trainyard-{role}"));
+    let task = task.to_string_lossy();
+    let job = cluster.job.to_string_lossy();
+    let file = cluster.cluster.to_string_lossy();
+    let mut arguments = vec![
+        "--daemonize",
+        "-qq",
+        "--follow-forks",
+        "--output=/dev/null",
+        &trace,
+        &inject,
+    ];
+    for path in &fault.paths {
+        arguments.extend(["-P", path]);
+    }
+    arguments.extend([&*task, "--job", &job, "--cluster", &file, "--index", "0"]);
+    arguments.extend(more);
+    Program::start("strace", &arguments, &[])
+}
+
+fn manifest_of(cluster: &TestCluster, step: u64) -> String {
+    let folder = cluster.model_dir().join(format!("model.ckpt-{step}"));
+    folder.join("manifest.json").to_string_lossy().into_owned()
+}
+
+fn end_well(program: Program) -> Ended {
+    let ended = program.wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    ended
+}
+
+/// Asserts that a checkpoint is there and whole, and that none was set aside.
+fn assert_kept(model_dir: &Path, step: u64, output: &str) {
+    let checkpoint = Checkpoint::open(&model_dir.join(format!("model.ckpt-{step}")));
+    let checkpoint = checkpoint.unwrap_or_else(|error| panic!("step {step}: {error}: {output}"));
+    checkpoint.verify().expect("it is whole");
+    let entries = std::fs::read_dir(model_dir).expect("readable");
+    let names: Vec<String> = entries
+        .map(|entry| {
+            entry
+                .expect("readable")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    assert!(
+        !names.iter().any(|name| name.contains("damaged")),
+        "{names:?}: {output}"
+    );
+}
+
+const SAVES: [&str; 6] = [
+    "--set",
+    "run.save_checkpoints_steps=100",
+    "--set",
+    "run.keep_checkpoint_max=2",
+    "--set",
+    "train.max_steps=500",
+];
+
+trial!(a_manifest_that_a_chief_cannot_read_while_it_removes_old_checkpoints_removes_no_other, needs Strace);
+fn a_manifest_that_a_chief_cannot_read_while_it_removes_old_checkpoints_removes_no_other() {
+    for when in ["2+2", "3+2"] {
+        let cluster = TestCluster::new(1, 1, 8_000, "[train]\nmax_steps = 500\n");
+        let server = cluster.start("ps", 0, &SAVES);
+        let worker = cluster.start("worker", 0, &SAVES);
+        let fault = Fault {
+            call: "openat",
+            when,
+            paths: (1..=10)
+                .map(|hundreds| manifest_of(&cluster, 100 * hundreds / 2))
+                .collect(),
+        };
+        let chief = start_with(&cluster, "chief", &SAVES, &fault).wait(LIMIT);
+        drop(worker.wait(LIMIT));
+        drop(server.wait(LIMIT));
+        let step = cluster.job_state()["global_step"].as_u64().expect("a step");
+        assert_eq!(step, 500, "{}", chief.output);
+        assert_kept(&cluster.model_dir(), 500, &chief.output);
+    }
+}
+
+trial!(a_chief_that_cannot_read_the_newest_checkpoint_at_first_restores_that_one, needs Strace);
+fn a_chief_that_cannot_read_the_newest_checkpoint_at_first_restores_that_one() {
+    let cluster = TestCluster::new(1, 1, 8_000, "[train]\nmax_steps = 500\n");
+    let all = ["ps", "worker", "chief"].map(|role| cluster.start(role, 0, &SAVES));
+    all.into_iter().for_each(|program| drop(end_well(program)));
+    let shard = cluster
+        .model_dir()
+        .join("model.ckpt-500/shard-0-of-1.safetensors");
+    let shard = shard.to_string_lossy().into_owned();
+    let more: Vec<&str> = SAVES[..4]
+        .iter()
+        .copied()
+        .chain(["--set", "train.max_steps=550"])
+        .collect();
+    for (call, when, path) in [
+        ("openat", "2", manifest_of(&cluster, 500)),
+        ("pread64", "1", shard),
+    ] {
+        let model_dir = tempfile::tempdir().expect("a temporary folder");
+        copy(&cluster.model_dir(), model_dir.path());
+        let moved = path.replace(
+            &*cluster.model_dir().to_string_lossy(),
+            &model_dir.path().to_string_lossy(),
+        );
+        let folder = format!("model_dir=\"{}\"", model_dir.path().display());
+        let more: Vec<&str> = more.iter().copied().chain(["--set", &folder]).collect();
+        let server = cluster.start("ps", 0, &more);
+        let worker = cluster.start("worker", 0, &more);
+        let fault = Fault {
+            call,
+            when,
+            paths: vec![moved],
+        };
+        let chief = end_well(start_with(&cluster, "chief", &more, &fault));
+        for program in [worker, server] {
+            end_well(program);
+        }
+        assert!(
+            chief.output.contains("restoring step=500"),
+            "{call}: {}",
+            chief.output
+        );
+        assert_kept(model_dir.path(), 550, &chief.output);
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("made");
+    for entry in std::fs::read_dir(from).expect("readable") {
+        let entry = entry.expect("readable");
+        let to = to.join(entry.file_name());
+        if entry.file_type().expect("readable").is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).expect("copied");
+        }
+    }
+}
+
+trial!(a_server_that_cannot_read_the_checkpoint_below_its_log_keeps_the_log_and_recovers_later, needs Strace);
+fn a_server_that_cannot_read_the_checkpoint_below_its_log_keeps_the_log_and_recovers_later() {
+    let endless = [
+        "--set",
+        "run.save_checkpoints_steps=100",
+        "--set",
+        "input.train.epochs=1000000",
+        "--set",
+        "train.max_steps=10000000",
+    ];
+    let cluster = TestCluster::new(1, 1, 2_000, "[train]\nmax_steps = 500\n");
+    let mut server = cluster.start("ps", 0, &endless);
+    let worker = cluster.start("worker", 0, &endless);
+    let mut chief = cluster.start("chief", 0, &endless);
+    chief.wait_for("checkpoint saved step=2", LIMIT);
+    for call in ["openat", "pread64"] {
+        server.signal(Signal::KILL);
+        assert_eq!(server.wait(LIMIT).code, 137);
+        let entries = std::fs::read_dir(cluster.model_dir()).expect("readable");
+        let folders = entries.map(|entry| entry.expect("readable").path());
+        let folders = folders.filter(|path| path.join("manifest.json").exists());
+        let file = match call {
+            "openat" => "manifest.json",
+            _ => "shard-0-of-1.safetensors",
+        };
+        let fault = Fault {
+            call,
+            // Opens are tried again at once.
+            when: if call == "openat" { "1+" } else { "2" },
+            paths: folders
+                .map(|folder| folder.join(file).to_string_lossy().into_owned())
+                .collect(),
+        };
+        let failed = start_with(&cluster, "ps", &endless, &fault).wait(LIMIT);
+        assert_eq!(failed.code, 74, "{call}: {}", failed.output);
+        assert!(
+            !failed.output.contains("set a log aside"),
+            "{call}: {}",
+            failed.output
+        );
+        server = cluster.start("ps", 0, &endless);
+        server.wait_for("recovered the values from the log", LIMIT);
+    }
+    for program in [&chief, &worker, &server] {
+        program.signal(Signal::TERM);
+    }
+    let chief = chief.wait(LIMIT);
+    assert!(
+        !chief.output.contains("restoring every"),
+        "{}",
+        chief.output
+    );
+    drop(worker.wait(LIMIT));
+    drop(server.wait(LIMIT));
+}
