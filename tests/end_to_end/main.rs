@@ -21,6 +21,7 @@ mod increments;
 mod jobs;
 mod lan;
 mod large_tables;
+mod log_memory;
 mod messages;
 mod mirrored;
 mod modes;

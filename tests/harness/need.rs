@@ -7,6 +7,8 @@ use std::process::Command;
 
 /// Bit of the right to change networks among a process's effective capabilities (`linux/capability.h`).
 const CAP_NET_ADMIN: u32 = 12;
+/// Bit of the right to mount file systems.
+const CAP_SYS_ADMIN: u32 = 21;
 
 /// A service, program or right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +47,8 @@ pub enum Need {
     Slurm,
     /// `systemd-analyze`.
     SystemdAnalyze,
+    /// The right to mount a file system in memory.
+    Mounts,
 }
 
 impl Need {
@@ -68,6 +72,7 @@ impl Need {
             Self::Helm => "helm",
             Self::Slurm => "slurm",
             Self::SystemdAnalyze => "systemd-analyze",
+            Self::Mounts => "mounts",
         }
     }
 
@@ -96,8 +101,12 @@ impl Need {
             | Self::TritonClients
             | Self::KubernetesSchemas => self.find_python().err(),
             Self::Networks => no_programs(&["ip", "tc"]).or_else(|| {
-                (!may_change_networks())
+                (!may(CAP_NET_ADMIN))
                     .then(|| "this user may not change networks (CAP_NET_ADMIN)".to_owned())
+            }),
+            Self::Mounts => no_programs(&["mount", "umount"]).or_else(|| {
+                (!may(CAP_SYS_ADMIN))
+                    .then(|| "this user may not mount file systems (CAP_SYS_ADMIN)".to_owned())
             }),
             Self::Slurm => {
                 no_programs(&["slurmctld", "slurmd", "munged", "sbatch"]).or_else(|| {
@@ -194,10 +203,10 @@ fn no_programs(names: &[&str]) -> Option<String> {
     Some(format!("no {name} is on the path"))
 }
 
-/// Returns whether this process may make interfaces and namespaces (`CapEff` of proc(5)).
-fn may_change_networks() -> bool {
+/// Returns whether this process has a capability (`CapEff` of proc(5)).
+fn may(capability: u32) -> bool {
     let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    effective.is_some_and(|bits| bits >> CAP_NET_ADMIN & 1 == 1)
+    effective.is_some_and(|bits| bits >> capability & 1 == 1)
 }

@@ -59,6 +59,8 @@ pub(crate) struct BegunCut {
     pub(crate) head: v1::CutHead,
 }
 
+/// Bytes of a log that holds little but the head of its segment: another checkpoint would free nothing.
+const HEAD_BYTES_MAX: u64 = 64 << 10;
 /// Size up to which a log is too small for its removal to free much space.
 const SMALL_LOG_BYTES: u64 = 16 << 20;
 
@@ -279,6 +281,16 @@ impl LogJournal {
         self.log.folder()
     }
 
+    /// Returns whether the disk of the log has no room but what a checkpoint takes. Pushes must wait until then.
+    pub fn is_short_of_room(&self) -> bool {
+        self.log.is_short_of_room()
+    }
+
+    /// Looks again for room on the disk of the log, if there was none. Returns whether there still is none.
+    pub fn check_room(&self) -> bool {
+        self.log.check_room()
+    }
+
     /// Sets the free bytes on the disk of the log.
     pub fn set_free(&self, free: u64) {
         self.free.store(free, Ordering::Relaxed);
@@ -295,7 +307,9 @@ impl LogJournal {
     pub fn wants_checkpoint(&self, bytes_max: u64) -> bool {
         let covered = self.covered_bytes.load(Ordering::Relaxed);
         let bytes = self.bytes().saturating_sub(covered);
-        bytes > bytes_max || (bytes > SMALL_LOG_BYTES && bytes > self.free.load(Ordering::Relaxed))
+        (self.is_short_of_room() && bytes > HEAD_BYTES_MAX)
+            || bytes > bytes_max
+            || (bytes > SMALL_LOG_BYTES && bytes > self.free.load(Ordering::Relaxed))
     }
 
     /// Removes the log of a job that has ended.
@@ -471,6 +485,14 @@ impl LogJournal {
                 Some(covered.saturating_sub(removed))
             });
         Ok(removed)
+    }
+
+    /// Gives back the files that are kept for later cuts. The process is about to end, so there will be none.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn trim(&self) -> std::io::Result<()> {
+        self.cut_folders.remove_free()
     }
 
     /// Returns whether a cut waits for its checkpoint to be committed.

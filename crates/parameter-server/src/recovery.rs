@@ -155,6 +155,9 @@ pub fn recover(
     let cut_folders = CutFolders::of_folder(folder)?;
     cut_folders.remove_unfinished().map_err(CutError::from)?;
     let mut segments = folder.segments()?;
+    if let Some(lost) = folder.lost_memory().filter(|_| !segments.is_empty()) {
+        return Err(Problem::Foreign(lost.to_owned()));
+    }
     if let Some(last) = segments.last()
         && last.boot()?.is_some_and(|of_log| of_log != boot())
     {

@@ -143,7 +143,7 @@ pub(crate) fn open_log_at(
     if durability == Durability::None && !path.is_dir() {
         return Ok(None);
     }
-    let folder = open_folder(context, path).map_err(|failure| cannot(&failure))?;
+    let mut folder = open_folder(context, path).map_err(|failure| cannot(&failure))?;
     if durability == Durability::None {
         if !folder
             .segments()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
 use tracing::{debug, info, warn};
 use trainyard_cluster_spec::{Role, Task};
@@ -27,6 +28,10 @@ use crate::tensor_service::MessageBudget;
 
 /// Interval of the polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval between log lines while the disk of a log has no room.
+const SHORTAGE_NOTICE_INTERVAL: Duration = Duration::from_secs(30);
+/// Longest time in which a server that ends gives back memory.
+const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval of the checks for a newly committed checkpoint.
 const LOG_RETIRE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for the last replies to be sent before the server closes.
@@ -265,6 +270,8 @@ async fn watch(
     let mut drained: Vec<Arc<Replica>> = Vec::new();
     let mut shown = None;
     let mut retired = begun;
+    let mut tending = None;
+    let mut shortage = Shortage::default();
     let mut waiting = wait_for_chief(context);
     let mut cutter = LogCutter::default();
     loop {
@@ -272,7 +279,12 @@ async fn watch(
             return Err(failure);
         }
         if retired.elapsed() >= LOG_RETIRE_INTERVAL {
-            tend_logs(context, replicas).await;
+            observe(replicas);
+            // The model directory may not answer for long, and nothing else here may wait for it.
+            if tending.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
+                tending = Some(tend_logs(context, replicas));
+            }
+            shortage.look(replicas);
             retired = Instant::now();
         }
         cutter.look(context, replicas).await;
@@ -323,6 +335,7 @@ async fn watch(
             }
             Next::End(end) => {
                 leave(replicas, &serving, end);
+                give_back_memory(context, replicas).await;
                 return Ok(());
             }
         }
@@ -390,19 +403,83 @@ fn close(serving: &[Arc<Replica>]) {
     }
 }
 
-/// Removes what committed checkpoints cover from the logs, and records metrics.
-async fn tend_logs(context: &Context, replicas: &Replicas) {
-    for replica in replicas.iter() {
-        if replicas.single().is_none() {
-            replica_telemetry::record(replica);
-        }
-        if let Some(journal) = replica.journal() {
-            retire(&journal, context).await;
-        }
+/// Records metrics.
+fn observe(replicas: &Replicas) {
+    for replica in replicas.iter().filter(|_| replicas.single().is_none()) {
+        replica_telemetry::record(replica);
     }
     let first = replicas.iter().find_map(|replica| replica.serving());
     if let Some(service) = first {
         service.observe();
+    }
+}
+
+/// Removes what committed checkpoints cover from the logs.
+fn tend_logs(context: &Context, replicas: &Replicas) -> AbortOnDropHandle<()> {
+    let journals: Vec<_> = replicas
+        .iter()
+        .filter_map(|replica| replica.journal())
+        .collect();
+    let context = context.clone();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        for journal in journals {
+            retire(&journal, &context).await;
+        }
+    }))
+}
+
+/// A disk that has no room for a log.
+#[derive(Debug, Default)]
+struct Shortage {
+    noticed: Option<Instant>,
+}
+
+impl Shortage {
+    /// Looks for room again, and logs that there is none.
+    fn look(&mut self, replicas: &Replicas) {
+        let short = replicas
+            .iter()
+            .filter_map(|replica| replica.journal())
+            .find(|journal| journal.check_room());
+        let Some(journal) = short else {
+            if self.noticed.take().is_some() {
+                info!("the disk of the log has room again: pushes are taken");
+            }
+            return;
+        };
+        if self
+            .noticed
+            .is_some_and(|noticed| noticed.elapsed() < SHORTAGE_NOTICE_INTERVAL)
+        {
+            return;
+        }
+        self.noticed = Some(Instant::now());
+        warn!(
+            log = %journal.folder().display(),
+            log_bytes = journal.bytes(),
+            free_bytes = journal.free(),
+            "the disk of the log has no room: this server takes no push until a checkpoint covers the log, or there is room again"
+        );
+    }
+}
+
+/// Gives back what the logs of a server that ends do not need: what the last checkpoint covers, and the files that are kept
+/// for later.
+async fn give_back_memory(context: &Context, replicas: &Replicas) {
+    let giving = async {
+        for journal in replicas.iter().filter_map(|replica| replica.journal()) {
+            retire(&journal, context).await;
+            let trimmed = blocking(move || journal.trim()).await;
+            if let Ok(Err(error)) = trimmed {
+                warn!(%error, "files of the log stay in shared memory until the next start");
+            }
+        }
+    };
+    if tokio::time::timeout(GIVE_BACK_TIMEOUT, giving)
+        .await
+        .is_err()
+    {
+        warn!("model_dir does not answer: the log stays in shared memory until the next start");
     }
 }
 

@@ -243,7 +243,13 @@ impl Service {
         payload: Vec<Bytes>,
     ) -> Result<(v1::StepReply, Option<AnswerTensor>), Status> {
         let started = Instant::now();
-        self.journal()?;
+        let journal = self.journal()?;
+        if request.push.is_some() && journal.is_some_and(|journal| journal.is_short_of_room()) {
+            self.telemetry.refusals.increment(1);
+            let message =
+                "the disk of its log has no room: pushes wait until a checkpoint covers the log";
+            return Err(Refusal::new(Reason::NotReady, message).into());
+        }
         let identity = identity(caller, request.identity)?;
         let WireStep { request, encoding } =
             step_from_wire(request.push, request.pull, payload).map_err(bad)?;

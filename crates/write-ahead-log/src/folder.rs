@@ -6,11 +6,15 @@
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::memory::{CutMemory, MemoryFolder, files_of, memory_of};
+use rustix::fs::OFlags;
+use tracing::warn;
+
+use crate::memory::{CutMemory, MemoryFolder, Named, files_of};
 use crate::{Error, SegmentFile, SharedMemory};
 
 /// Timeout for the lock of the folder. A process that has just been killed may still hold it.
@@ -24,7 +28,11 @@ pub(crate) const FREE: &str = "free-";
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    /// Reason why the part of the log that lay in shared memory is not there.
+    lost_memory: Option<String>,
     memory: Option<MemoryFolder>,
+    /// Where `memory` was made.
+    shared_memory: Option<SharedMemory>,
     /// Releases the lock when it is dropped.
     _lock: File,
 }
@@ -37,7 +45,7 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Self, Error> {
         std::fs::create_dir_all(path).map_err(Error::io("create", path))?;
         let beside = beside(path, "lock");
-        let lock = File::create(&beside).map_err(Error::io("create", &beside))?;
+        let lock = lock_file(&beside).map_err(Error::io("create", &beside))?;
         let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match lock.try_lock() {
@@ -50,9 +58,22 @@ impl Folder {
             }
         }
         remove_free(path)?;
+        let lost_memory = match Named::by(path)? {
+            Named::Nothing | Named::Own(_) => None,
+            Named::Missing(memory) => Some(format!(
+                "a part of it lay in {}, which is not on this machine any more",
+                memory.display()
+            )),
+            Named::Foreign(memory, why) => Some(format!(
+                "its other part is not in {}: {why}",
+                memory.display()
+            )),
+        };
         Ok(Self {
             path: path.to_owned(),
+            lost_memory,
             memory: None,
+            shared_memory: None,
             _lock: lock,
         })
     }
@@ -65,12 +86,19 @@ impl Folder {
         let opened = MemoryFolder::open(&self.path, memory)?;
         remove_free(&opened.path)?;
         self.memory = Some(opened);
+        self.shared_memory = Some(memory.clone());
         Ok(())
     }
 
     /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns why the segments in the folder are not the whole log: a part of it lay in shared memory, which is not there or
+    /// is not its own. The rest may look like a log of its own.
+    pub fn lost_memory(&self) -> Option<&str> {
+        self.lost_memory.as_deref()
     }
 
     /// Returns the folder in shared memory.
@@ -87,7 +115,7 @@ impl Folder {
             return Ok(Some(memory.cuts.clone()));
         }
         // An earlier process may have used memory.
-        let earlier = memory_of(&self.path)?;
+        let earlier = Named::by(&self.path)?.own();
         Ok(earlier.map(|folder| CutMemory::new(folder, 0)))
     }
 
@@ -131,34 +159,58 @@ impl Folder {
             .try_for_each(|segment| self.remove(segment))
     }
 
-    /// Renames the folder, so that people can inspect its files. Those in shared memory are copied there. Removes the
-    /// folder that was renamed before. Returns the new path.
+    /// Renames the folder, so that people can inspect its files, and begins an empty one. The rename is the only step that
+    /// matters: the renamed folder has the whole log, in shared memory too, and the new one has nothing of it. Then the files
+    /// in shared memory are copied to the renamed folder, unless its disk has no room. Removes the folder that was renamed
+    /// before. Returns the new path.
     ///
     /// # Errors
     /// The folder cannot be renamed.
-    pub fn set_aside(&self) -> Result<PathBuf, Error> {
+    pub fn set_aside(&mut self) -> Result<PathBuf, Error> {
         let aside = beside(&self.path, "set-aside");
+        if aside.is_dir()
+            && let Some(earlier) = Named::by(&aside)?.own()
+        {
+            std::fs::remove_dir_all(&earlier).map_err(Error::io("remove", &earlier))?;
+        }
         match std::fs::remove_dir_all(&aside) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(Error::io("remove", &aside)(error));
             }
             _ => {}
         }
-        let memory = memory_of(&self.path)?;
-        let memory = memory.map(|memory| files_of(&memory)).transpose()?;
+        // Releases the lock of the memory.
+        self.memory = None;
+        self.lost_memory = None;
         std::fs::rename(&self.path, &aside).map_err(Error::io("rename", &self.path))?;
         std::fs::create_dir_all(&self.path).map_err(Error::io("create", &self.path))?;
-        if let Some(memory) = &self.memory {
-            MemoryFolder::name(&self.path, &memory.path)?;
+        if let Some(memory) = self.shared_memory.clone() {
+            self.use_memory(&memory)?;
         }
-        for path in memory.unwrap_or_default() {
-            let name = path.file_name().unwrap_or_default();
-            let copied = std::fs::copy(&path, aside.join(name));
-            copied.map_err(Error::io("copy", &path))?;
-            remove(&path)?;
+        if let Some(memory) = Named::by(&aside)?.own()
+            && let Err(problem) = bring_out(&memory, &aside)
+        {
+            warn!(
+                memory = %memory.display(),
+                %problem,
+                "a part of the log that was set aside stays in shared memory: remove the folder by hand"
+            );
         }
         Ok(aside)
     }
+}
+
+/// Copies the files of a log from shared memory, and removes them there.
+fn bring_out(memory: &Path, to: &Path) -> Result<(), Error> {
+    for path in files_of(memory)? {
+        let name = path.file_name().unwrap_or_default();
+        let copy = to.join(name);
+        if let Err(error) = std::fs::copy(&path, &copy) {
+            remove(&copy)?;
+            return Err(Error::io("copy", &path)(error));
+        }
+    }
+    std::fs::remove_dir_all(memory).map_err(Error::io("remove", memory))
 }
 
 /// Removes the files that an earlier process has kept for later segments.
@@ -170,6 +222,15 @@ fn remove_free(folder: &Path) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Opens a file that is locked. A link may lead to a file of somebody else, and nothing is written.
+pub(crate) fn lock_file(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(false);
+    options
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)
 }
 
 /// Removes a file if it exists.

@@ -46,6 +46,7 @@ pub struct Log {
     bytes: AtomicU64,
     /// The next write may go to a file on the disk.
     may_wait: AtomicBool,
+    is_short: AtomicBool,
     failure: RwLock<Option<Error>>,
     folder: PathBuf,
     cut_memory: Option<CutMemory>,
@@ -73,6 +74,7 @@ impl Log {
             written: AtomicU64::new(0),
             bytes: AtomicU64::new(bytes),
             may_wait,
+            is_short: AtomicBool::new(false),
             failure: RwLock::default(),
             folder: path,
             cut_memory,
@@ -150,8 +152,24 @@ impl Log {
         }
         self.bytes.store(writer.bytes(), Ordering::Relaxed);
         self.may_wait.store(writer.may_wait(), Ordering::Relaxed);
+        self.is_short.store(writer.check_room(), Ordering::Relaxed);
         self.written.store(end, Ordering::Release);
         Ok(())
+    }
+
+    /// Returns whether the disk has no room for the log but what a checkpoint takes, after which the log is shorter. Until
+    /// then, nothing should be added that does not belong to a checkpoint.
+    pub fn is_short_of_room(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Looks again for room on the disk, if there was none. Returns whether there still is none.
+    pub fn check_room(&self) -> bool {
+        if self.is_short_of_room() {
+            let is_short = self.writer.lock().check_room();
+            self.is_short.store(is_short, Ordering::Relaxed);
+        }
+        self.is_short_of_room()
     }
 
     /// Returns whether the next write may wait for the disk. In shared memory, none does.

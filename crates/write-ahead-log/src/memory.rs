@@ -3,24 +3,30 @@
 //!
 //! ```text
 //! FOLDER/memory                          the path of the folder in shared memory
-//! /dev/shm/trainyard-UID/RANDOM/origin   FOLDER
+//! /dev/shm/trainyard-UID/RANDOM/origin   FOLDER, its device and inode, and the mount namespace of its process
 //! /dev/shm/trainyard-UID/RANDOM/lock     held by the process that uses the log
 //! /dev/shm/trainyard-UID/RANDOM/*.log    files of segments
 //! /dev/shm/trainyard-UID/RANDOM/*        cuts of the log, which its user writes
 //! ```
 //!
-//! The log's own folder names the one in shared memory. So a folder that is removed takes its log along: whoever opens a
-//! log of the same user next removes folders in shared memory that no log names.
+//! The log's own folder names the one in shared memory, which names its origin. Both must agree: a copy of a log's folder
+//! names the memory of the original and has none itself, and a folder that anybody else has made names whatever they like.
+//! A folder that is removed takes its log along: whoever opens a log of the same user later removes folders in shared
+//! memory whose origin is known to be gone.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tracing::warn;
 
 use crate::Error;
+use crate::folder::lock_file;
 
 /// Name of the file that names the folder in shared memory.
 const POINTER: &str = "memory";
@@ -72,6 +78,11 @@ impl CutMemory {
         self.used.store(bytes, Ordering::Relaxed);
     }
 
+    /// Returns whether a cut of this size may be created there: a part of the file system stays free for its other users.
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        has_room_for(&self.folder, bytes)
+    }
+
     fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -87,14 +98,217 @@ pub(crate) struct MemoryFolder {
     _lock: File,
 }
 
-/// Returns the folder in shared memory that the log of `folder` names, if there is one.
-pub(crate) fn memory_of(folder: &Path) -> Result<Option<PathBuf>, Error> {
-    let pointer = folder.join(POINTER);
-    match std::fs::read_to_string(&pointer) {
-        Ok(text) => Ok(Some(PathBuf::from(text.trim())).filter(|path| path.is_dir())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("read", &pointer)(error)),
+/// Age of the latest file of a folder in shared memory from which on the folder may be removed, if its origin is gone. An
+/// origin that is being moved, or a log that is being set aside, is not gone for that long.
+const ORPHAN_AGE_MIN: Duration = Duration::from_secs(600);
+/// One in so many bytes of the file system in memory is left to its other users, and no more than these bytes.
+const RESERVE_DIVISOR: u64 = 8;
+const RESERVE_BYTES_MAX: u64 = 1 << 30;
+
+/// The folder in shared memory that the folder of a log names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// No folder.
+    Nothing,
+    /// The folder of this log.
+    Own(PathBuf),
+    /// A folder that does not exist.
+    Missing(PathBuf),
+    /// A folder that is not of this log, for this reason.
+    Foreign(PathBuf, String),
+}
+
+impl Named {
+    /// Returns what the folder of a log names.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn by(folder: &Path) -> Result<Self, Error> {
+        let pointer = folder.join(POINTER);
+        let text = match std::fs::read_to_string(&pointer) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::Nothing),
+            Err(error) => return Err(Error::io("read", &pointer)(error)),
+        };
+        let path = PathBuf::from(text.trim());
+        let foreign = |why: &str| Ok(Self::Foreign(path.clone(), why.to_owned()));
+        if !has_form(&path) {
+            return foreign("it is not a folder that a parameter server makes");
+        }
+        match std::fs::symlink_metadata(&path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::Missing(path)),
+            Err(error) => return Err(Error::io("look at", &path)(error)),
+        }
+        for folder in path.parent().into_iter().chain([path.as_path()]) {
+            if let Err(error) = check_owner(folder) {
+                return foreign(&format!("{error}: {}", source_of(&error)));
+            }
+        }
+        let folder = std::path::absolute(folder).map_err(Error::io("look at", folder))?;
+        match Origin::read(&path)?.of_another(&folder, &path)? {
+            Some(why) => foreign(&why),
+            None => Ok(Self::Own(path)),
+        }
     }
+
+    /// Returns the folder of this log.
+    pub(crate) fn own(self) -> Option<PathBuf> {
+        match self {
+            Self::Own(path) => Some(path),
+            Self::Nothing | Self::Missing(_) | Self::Foreign(..) => None,
+        }
+    }
+}
+
+fn source_of(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
+}
+
+/// Returns whether a path has the form of a folder that [`MemoryFolder::create`] makes: `../trainyard-UID/RANDOM`.
+fn has_form(path: &Path) -> bool {
+    let name = |path: &Path| {
+        path.file_name()
+            .and_then(|name| name.to_str())
+            .map(str::to_owned)
+    };
+    let is_random = name(path)
+        .is_some_and(|name| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let of_user = path.parent().and_then(name) == Some(user_folder());
+    let is_plain = path
+        .components()
+        .all(|part| !matches!(part, Component::ParentDir));
+    path.is_absolute() && is_plain && is_random && of_user
+}
+
+/// Returns the name of the folder of this user's logs.
+fn user_folder() -> String {
+    format!("trainyard-{}", rustix::process::getuid().as_raw())
+}
+
+/// The folder of a log, as its folder in shared memory records it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Origin {
+    /// Path of the folder; empty if nothing is recorded.
+    path: PathBuf,
+    /// Device and inode of the folder. Earlier releases did not record them.
+    identity: Option<(u64, u64)>,
+    /// Mount namespace of the process that used it.
+    namespace: Option<String>,
+}
+
+impl Origin {
+    /// Returns the origin of the log in a folder.
+    fn of(folder: &Path) -> Result<Self, Error> {
+        let found = std::fs::metadata(folder).map_err(Error::io("look at", folder))?;
+        Ok(Self {
+            path: folder.to_owned(),
+            identity: Some((found.dev(), found.ino())),
+            namespace: mount_namespace(),
+        })
+    }
+
+    /// Reads the origin that a folder in shared memory records.
+    fn read(memory: &Path) -> Result<Self, Error> {
+        let path = memory.join(ORIGIN);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Self::parse(&text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Error::io("read", &path)(error)),
+        }
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut lines = text.lines();
+        let path = PathBuf::from(lines.next().unwrap_or_default());
+        let mut origin = Self {
+            path,
+            ..Self::default()
+        };
+        for line in lines {
+            match line.split_once(' ') {
+                Some(("identity", numbers)) => {
+                    let numbers = numbers.split_once(' ');
+                    let numbers = numbers.and_then(|(device, inode)| {
+                        Some((device.parse().ok()?, inode.parse().ok()?))
+                    });
+                    origin.identity = numbers;
+                }
+                Some(("namespace", name)) => origin.namespace = Some(name.to_owned()),
+                _ => {}
+            }
+        }
+        origin
+    }
+
+    fn write(&self, memory: &Path) -> Result<(), Error> {
+        let mut text = format!("{}\n", self.path.display());
+        if let Some((device, inode)) = self.identity {
+            text.push_str(&format!("identity {device} {inode}\n"));
+        }
+        if let Some(namespace) = &self.namespace {
+            text.push_str(&format!("namespace {namespace}\n"));
+        }
+        let path = memory.join(ORIGIN);
+        std::fs::write(&path, text.as_bytes()).map_err(Error::io("write", &path))
+    }
+
+    /// Returns why `memory` belongs to another log than that of `folder`, which names it; `None` if it does not. A folder that
+    /// was moved, or is mounted anew, is the same one. A copy is another one as long as the original exists.
+    fn of_another(&self, folder: &Path, memory: &Path) -> Result<Option<String>, Error> {
+        let found = std::fs::metadata(folder).map_err(Error::io("look at", folder))?;
+        let is_same = self.identity == Some((found.dev(), found.ino()));
+        if is_same || self.path == folder || self.path.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let pointer = self.path.join(POINTER);
+        match std::fs::read_to_string(&pointer) {
+            Ok(text) if Path::new(text.trim()) == memory => Ok(Some(format!(
+                "it is the memory of the log in {}, of which this folder is a copy",
+                self.path.display()
+            ))),
+            Ok(_) => Ok(None),
+            Err(error) if is_absence(&error) => Ok(None),
+            Err(error) => Err(Error::io("read", &pointer)(error)),
+        }
+    }
+
+    /// Returns whether the folder is known to be gone, or to have another memory than `memory`: this process would see it if
+    /// it existed.
+    fn is_gone(&self, memory: &Path) -> bool {
+        if self.path.as_os_str().is_empty()
+            || self.namespace.is_some() && self.namespace != mount_namespace()
+        {
+            return false;
+        }
+        match std::fs::metadata(&self.path) {
+            Ok(_) => match std::fs::read_to_string(self.path.join(POINTER)) {
+                Ok(text) => Path::new(text.trim()) != memory,
+                Err(error) => is_absence(&error),
+            },
+            Err(error) if is_absence(&error) => {
+                // A share that is not mounted shows the device of its mount point.
+                let above = self
+                    .path
+                    .ancestors()
+                    .find_map(|above| std::fs::metadata(above).ok());
+                let device = above.map(|above| above.dev());
+                self.identity
+                    .is_none_or(|(of_origin, _)| device == Some(of_origin))
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+fn is_absence(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Returns the name of this process's mount namespace; `None` without `/proc`.
+fn mount_namespace() -> Option<String> {
+    let name = std::fs::read_link("/proc/self/ns/mnt").ok()?;
+    Some(name.to_string_lossy().into_owned())
 }
 
 impl MemoryFolder {
@@ -104,15 +318,38 @@ impl MemoryFolder {
     /// A folder or file cannot be created.
     pub(crate) fn open(folder: &Path, memory: &SharedMemory) -> Result<Self, Error> {
         let folder = std::path::absolute(folder).map_err(Error::io("look at", folder))?;
-        let all = memory
-            .folder
-            .join(format!("trainyard-{}", rustix::process::getuid().as_raw()));
-        let path = match memory_of(&folder)? {
-            Some(path) => path,
-            None => Self::create(&folder, &all)?,
+        let all = memory.folder.join(user_folder());
+        let path = match Named::by(&folder)? {
+            Named::Own(path) => {
+                // It may have been moved since.
+                Origin::of(&folder)?.write(&path)?;
+                path
+            }
+            Named::Nothing => Self::create(&folder, &all)?,
+            Named::Missing(path) => {
+                warn!(
+                    log = %folder.display(),
+                    memory = %path.display(),
+                    "the part of this log that lay in shared memory is not on this machine any more: the updates in it are lost, \
+                    and the server goes back to the latest checkpoint"
+                );
+                Self::create(&folder, &all)?
+            }
+            Named::Foreign(path, why) => {
+                warn!(
+                    log = %folder.display(),
+                    memory = %path.display(),
+                    "this log names a folder in shared memory that is not its own, and does not use it: {why}. The server \
+                    continues from the latest checkpoint of its model_dir"
+                );
+                Self::create(&folder, &all)?
+            }
         };
         let lock = path.join(LOCK);
-        let file = File::create(&lock).map_err(Error::io("create", &lock))?;
+        let file = lock_file(&lock).map_err(Error::io("create", &lock))?;
+        // The memory is in use from now on.
+        let touched = file.set_modified(SystemTime::now());
+        touched.map_err(Error::io("change", &lock))?;
         // The log's own folder is locked already. This lock tells other processes that the memory is in use.
         file.try_lock()
             .map_err(|_| Error::Taken { path: lock.clone() })?;
@@ -123,6 +360,11 @@ impl MemoryFolder {
             bytes_max: memory.bytes_max,
             _lock: file,
         })
+    }
+
+    /// Returns whether a file of this size may be created there: a part of the file system stays free for its other users.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        has_room_for(&self.path, bytes)
     }
 
     /// Returns the most bytes of segments there: what cuts leave.
@@ -141,9 +383,7 @@ impl MemoryFolder {
         // The log names the folder before it exists, so that no other process takes it for one that no log names.
         Self::name(folder, &path)?;
         builder.create(&path).map_err(Error::io("create", &path))?;
-        let origin = path.join(ORIGIN);
-        let text = folder.to_string_lossy();
-        std::fs::write(&origin, text.as_bytes()).map_err(Error::io("write", &origin))?;
+        Origin::of(folder)?.write(&path)?;
         Ok(path)
     }
 
@@ -182,52 +422,180 @@ fn check_owner(folder: &Path) -> Result<(), Error> {
     Err(Error::io("use", folder)(problem))
 }
 
-/// Removes the folders of logs that no longer exist. One that cannot be removed is left for the next call.
+/// Returns whether a file of this size leaves the other users of a file system their part of it.
+fn has_room_for(folder: &Path, bytes: u64) -> bool {
+    let Ok(space) = rustix::fs::statvfs(folder) else {
+        return false;
+    };
+    let size = space.f_blocks.saturating_mul(space.f_frsize);
+    let reserve = (size / RESERVE_DIVISOR).min(RESERVE_BYTES_MAX);
+    space.f_bavail.saturating_mul(space.f_frsize) >= bytes.saturating_add(reserve)
+}
+
+/// Removes the folders of logs that are known to be gone. One that cannot be removed is left for the next call.
 fn remove_orphans(all: &Path) {
     let folders = std::fs::read_dir(all).into_iter().flatten();
     for path in folders.filter_map(|entry| Some(entry.ok()?.path())) {
-        let Ok(origin) = std::fs::read_to_string(path.join(ORIGIN)) else {
+        if !has_form(&path) || age_of(&path).is_none_or(|age| age < ORPHAN_AGE_MIN) {
             continue;
-        };
-        let is_named =
-            memory_of(Path::new(&origin)).is_ok_and(|named| named.as_deref() != Some(&path));
-        // The log may be of another mount namespace, in which it exists and is in use.
-        let is_free = File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
-        if is_named && is_free {
+        }
+        let is_gone = Origin::read(&path).is_ok_and(|origin| origin.is_gone(&path));
+        let is_free = || File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
+        if is_gone && is_free() {
             let _ = std::fs::remove_dir_all(&path);
         }
     }
+}
+
+/// Returns the time since the latest change of a file in a folder; `None` if it is not known.
+fn age_of(folder: &Path) -> Option<Duration> {
+    let mut latest = std::fs::metadata(folder).ok()?.modified().ok()?;
+    for entry in std::fs::read_dir(folder).ok()? {
+        latest = latest.max(entry.ok()?.metadata().ok()?.modified().ok()?);
+    }
+    latest.elapsed().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn memory_of_a_log_that_was_removed_is_removed_by_the_next_one() {
-        let scratch = tempfile::tempdir().expect("a folder");
-        let memory = SharedMemory {
-            folder: scratch.path().join("shm"),
-            bytes_max: 1 << 20,
-        };
-        let log = |name: &str| {
-            let path = scratch.path().join(name);
+    /// Places for logs, and shared memory for them.
+    struct Scratch {
+        folder: tempfile::TempDir,
+        memory: SharedMemory,
+    }
+
+    impl Scratch {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let memory = SharedMemory {
+                folder: folder.path().join("shm"),
+                bytes_max: 1 << 20,
+            };
+            Self { folder, memory }
+        }
+
+        fn log(&self, name: &str) -> PathBuf {
+            let path = self.folder.path().join(name);
             std::fs::create_dir_all(&path).expect("made");
             path
-        };
-        let first = MemoryFolder::open(&log("first"), &memory).expect("opened");
-        let kept = MemoryFolder::open(&log("kept"), &memory).expect("opened");
-        let used = MemoryFolder::open(&log("used"), &memory).expect("opened");
-        let first_path = first.path.clone();
-        let kept_path = kept.path.clone();
-        drop((first, kept));
-        std::fs::remove_dir_all(scratch.path().join("first")).expect("removed");
-        std::fs::remove_dir_all(scratch.path().join("used")).expect("removed");
-        let next = MemoryFolder::open(&log("next"), &memory).expect("opened");
-        assert!(!first_path.exists(), "no log names it");
-        assert!(kept_path.exists() && used.path.exists() && next.path.exists());
-        let again = MemoryFolder::open(&log("kept"), &memory).expect("opened");
-        assert_eq!(again.path, kept_path);
+        }
+
+        fn open(&self, log: &Path) -> MemoryFolder {
+            MemoryFolder::open(log, &self.memory).expect("opened")
+        }
+
+        /// Makes the files of a folder in shared memory older than anything that is left in peace.
+        fn age(memory: &Path) {
+            let then = std::time::SystemTime::now() - 2 * ORPHAN_AGE_MIN;
+            let entries = std::fs::read_dir(memory).expect("readable");
+            let entries = entries.map(|entry| entry.expect("readable").path());
+            for path in entries.chain([memory.to_owned()]) {
+                let file = File::open(path).expect("there");
+                file.set_modified(then).expect("changed");
+            }
+        }
+    }
+
+    #[test]
+    fn memory_of_a_log_that_is_gone_is_removed_by_a_later_one_and_no_other() {
+        let scratch = Scratch::new();
+        let names = ["removed", "kept", "used", "new", "elsewhere", "unmounted"];
+        let opened = names.map(|name| (scratch.log(name), scratch.open(&scratch.log(name))));
+        let paths = opened.each_ref().map(|(_, memory)| memory.path.clone());
+        let [removed, kept, used, new, elsewhere, unmounted] = opened;
+        let _in_use = used.1;
+        for (log, memory) in [&removed, &new, &elsewhere, &unmounted] {
+            let mut origin = Origin::read(&memory.path).expect("readable");
+            match log {
+                log if *log == elsewhere.0 => origin.namespace = Some("mnt:[1]".to_owned()),
+                log if *log == unmounted.0 => origin.identity = Some((u64::MAX, 7)),
+                _ => {}
+            }
+            origin.write(&memory.path).expect("written");
+        }
+        for (log, memory) in [removed, new, elsewhere, unmounted] {
+            std::fs::remove_dir_all(log).expect("removed");
+            drop(memory);
+        }
+        std::fs::remove_dir_all(used.0).expect("removed");
+        drop(kept);
+        for (name, path) in names.iter().zip(&paths) {
+            if *name != "new" {
+                Scratch::age(path);
+            }
+        }
+        let next = scratch.open(&scratch.log("next"));
+        let left: Vec<&str> = names
+            .into_iter()
+            .zip(&paths)
+            .filter_map(|(name, path)| path.exists().then_some(name))
+            .collect();
+        assert_eq!(left, names[1..]);
+        assert!(next.path.exists());
+        assert_eq!(scratch.open(&scratch.log("kept")).path, paths[1]);
+    }
+
+    #[test]
+    fn a_copy_of_a_log_does_not_have_the_memory_of_the_original_and_a_log_that_was_moved_has_its_own()
+     {
+        let scratch = Scratch::new();
+        let original = scratch.log("original");
+        let memory = scratch.open(&original).path;
+        let copy = scratch.log("copy");
+        std::fs::copy(original.join(POINTER), copy.join(POINTER)).expect("copied");
+        assert!(matches!(Named::by(&copy), Ok(Named::Foreign(..))));
+        let of_copy = scratch.open(&copy).path;
+        assert_ne!(of_copy, memory);
+        assert_eq!(scratch.open(&copy).path, of_copy);
+        let moved = scratch.folder.path().join("moved");
+        std::fs::rename(&original, &moved).expect("moved");
+        assert_eq!(scratch.open(&moved).path, memory);
+        let again = scratch.folder.path().join("again");
+        std::fs::rename(&moved, &again).expect("moved");
+        assert_eq!(
+            Named::by(&again).expect("readable"),
+            Named::Own(memory.clone())
+        );
+        // As between two file systems: the files are copied, and the original is removed.
+        let across = scratch.log("across");
+        std::fs::copy(again.join(POINTER), across.join(POINTER)).expect("copied");
+        std::fs::remove_dir_all(&again).expect("removed");
+        assert_eq!(scratch.open(&across).path, memory);
+    }
+
+    #[test]
+    fn a_log_that_names_a_folder_which_no_server_has_made_does_not_touch_it() {
+        let scratch = Scratch::new();
+        let log = scratch.log("log");
+        let all = scratch.memory.folder.join(user_folder());
+        drop(scratch.open(&scratch.log("first")));
+        let victim = scratch.folder.path().join("victim");
+        std::fs::create_dir(&victim).expect("made");
+        for name in ["thesis.tex", "free-1", "0000000000000001-000000.log"] {
+            std::fs::write(victim.join(name), "mine").expect("written");
+        }
+        let link = all.join("0123456789abcdef0123456789abcdef");
+        std::os::unix::fs::symlink(&victim, &link).expect("made");
+        let open_to_all = all.join("00000000000000000000000000000000");
+        std::fs::create_dir(&open_to_all).expect("made");
+        let through = all.join("..").join(user_folder()).join("f".repeat(32));
+        std::fs::create_dir_all(&through).expect("made");
+        for named in [&victim, &link, &open_to_all, &all, &through] {
+            std::fs::write(log.join(POINTER), named.to_string_lossy().as_bytes()).expect("written");
+            assert!(
+                matches!(Named::by(&log), Ok(Named::Foreign(..))),
+                "{}",
+                named.display()
+            );
+            let opened = scratch.open(&log).path;
+            assert!(opened != *named && opened.starts_with(&all));
+        }
+        assert_eq!(std::fs::read_dir(&victim).expect("readable").count(), 3);
+        let missing = all.join("e".repeat(32));
+        std::fs::write(log.join(POINTER), missing.to_string_lossy().as_bytes()).expect("written");
+        assert_eq!(Named::by(&log).expect("readable"), Named::Missing(missing));
     }
 
     #[test]

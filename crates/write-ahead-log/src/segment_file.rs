@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::memory::memory_of;
+use crate::memory::Named;
 use crate::reader::Fault;
 use crate::{Bad, Error, Next, Reader, SegmentHeader};
 
@@ -52,7 +52,7 @@ impl SegmentFile {
     /// A folder cannot be read.
     pub fn all(folder: &Path) -> Result<Vec<Self>, Error> {
         let mut found = Vec::new();
-        let memory = memory_of(folder)?;
+        let memory = Named::by(folder)?.own();
         for folder in memory.as_deref().into_iter().chain([folder]) {
             files(folder, &mut found)?;
         }

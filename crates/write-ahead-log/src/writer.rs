@@ -5,7 +5,9 @@
 //! one.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
 
 use crate::folder::{FREE, remove};
 use crate::mapped_file::{END_BYTES, MappedFile};
@@ -15,6 +17,9 @@ use crate::{EarlierSegments, Entry, Error, Folder, Origin, SegmentFile, SegmentH
 
 /// Size of a file, if no record needs a larger one, in bytes.
 const FILE_BYTES: u64 = 8 << 20;
+/// One in so many bytes of the disk, and no more than these bytes, are kept for the log at a checkpoint.
+const RESERVE_DIVISOR: u64 = 4;
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
 /// Most files that are kept in the folder of the log for later segments.
 const FREE_FILES_MAX: usize = 4;
 
@@ -64,6 +69,10 @@ pub(crate) struct Writer {
     free: Vec<(Place, MappedFile)>,
     /// Number of the next free file.
     next_free: u64,
+    /// The disk has no room for the log but what a checkpoint takes.
+    is_short: bool,
+    /// A log line has said that the log goes on on the disk.
+    has_told_of_disk: bool,
 }
 
 impl Writer {
@@ -99,6 +108,8 @@ impl Writer {
             boot: boot(),
             free: Vec::new(),
             next_free: 0,
+            is_short: false,
+            has_told_of_disk: false,
         };
         if let Some(segment) = go_on {
             writer.go_on(segment)?;
@@ -123,6 +134,13 @@ impl Writer {
     /// Returns the bytes in use of all segments.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.used).sum()
+    }
+
+    /// Returns whether the disk has no room for the log but what a checkpoint takes. Looks again if it had none.
+    pub(crate) fn check_room(&mut self) -> bool {
+        let has_file = self.free.iter().any(|(place, _)| *place == Place::Disk);
+        self.is_short = self.is_short && !has_file && is_short(self.folder.path(), FILE_BYTES);
+        self.is_short
     }
 
     /// Returns the number of the last segment; 0 = none.
@@ -225,16 +243,41 @@ impl Writer {
         if let Some(memory) = self.folder.memory() {
             // There may be less shared memory than the log may take. The disk takes what does not fit.
             if self.memory_bytes() + size <= memory.log_bytes_max()
+                && memory.has_room_for(size)
                 && let Ok(file) = MappedFile::create(&memory.path.join(&name), size)
             {
                 return Ok((Place::SharedMemory, file));
             }
         }
+        self.tell_of_disk(size);
         if let Some(found) = find(&self.free, Place::Disk) {
             return Ok(self.free.swap_remove(found));
         }
+        self.is_short = is_short(self.folder.path(), size);
         let file = MappedFile::create(&self.folder.path().join(name), size)?;
         Ok((Place::Disk, file))
+    }
+
+    /// Logs once that the log goes on on the disk.
+    fn tell_of_disk(&mut self, size: u64) {
+        let Some(memory) = self.folder.memory().filter(|_| !self.has_told_of_disk) else {
+            return;
+        };
+        let used = self.memory_bytes();
+        let may = memory.log_bytes_max();
+        let reason = if used + size > may {
+            "the log has all the shared memory that it may take"
+        } else {
+            "the file system in memory has no room, a part of which is left to its other users"
+        };
+        warn!(
+            memory = %memory.path.display(),
+            memory_bytes = used,
+            memory_bytes_max = may,
+            disk = %self.folder.path().display(),
+            "{reason}: the rest of the log is written to the disk, until a checkpoint covers it"
+        );
+        self.has_told_of_disk = true;
     }
 
     /// Appends records.
@@ -334,4 +377,15 @@ impl Drop for Writer {
             mapped.finish(file.used);
         }
     }
+}
+
+/// Returns whether the disk of a log has less room than a file of `size` bytes and what is kept for a checkpoint: the head of
+/// the segment from which the log goes on, and the pushes that are in progress.
+fn is_short(folder: &Path, size: u64) -> bool {
+    let Ok(space) = rustix::fs::statvfs(folder) else {
+        return false;
+    };
+    let disk = space.f_blocks.saturating_mul(space.f_frsize);
+    let reserve = (disk / RESERVE_DIVISOR).min(RESERVE_BYTES_MAX);
+    space.f_bavail.saturating_mul(space.f_frsize) < size + reserve
 }

@@ -263,7 +263,7 @@ fn threads_that_add_at_once_lose_nothing_and_keep_their_order() {
 fn a_folder_belongs_to_one_and_can_be_put_aside() {
     let scratch = tempfile::tempdir().expect("a folder");
     let path = scratch.path().join("log");
-    let folder = Folder::open(&path).expect("it is free");
+    let mut folder = Folder::open(&path).expect("it is free");
     let second = std::thread::scope(|scope| {
         scope
             .spawn(|| Folder::open(&path))

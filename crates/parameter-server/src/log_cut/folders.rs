@@ -120,7 +120,8 @@ impl CutFolders {
         let Some(memory) = &self.memory else {
             return Ok(CutPlace::Disk);
         };
-        Ok(if cut_bytes(&memory.folder)? + bytes <= memory.bytes_max {
+        let fits = cut_bytes(&memory.folder)? + bytes <= memory.bytes_max;
+        Ok(if fits && memory.has_room_for(bytes) {
             CutPlace::SharedMemory
         } else {
             CutPlace::Disk
@@ -213,11 +214,22 @@ impl CutFolders {
     /// A folder cannot be read, or a file cannot be removed.
     pub(crate) fn clear(&self) -> io::Result<()> {
         self.remove(|_| false)?;
+        self.remove_free()?;
+        if let Some(memory) = &self.memory {
+            memory.set_used(0);
+        }
+        Ok(())
+    }
+
+    /// Removes the files that are kept for later cuts.
+    ///
+    /// # Errors
+    /// A folder cannot be read, or a file cannot be removed.
+    pub(crate) fn remove_free(&self) -> io::Result<()> {
         if let Some(memory) = &self.memory {
             for free in free_in(&memory.folder)? {
                 remove_file(&free.path)?;
             }
-            memory.set_used(0);
         }
         Ok(())
     }

@@ -1,0 +1,298 @@
+//! The log of a parameter server in shared memory: copies of a model directory, stops, and a memory that is small.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use trainyard_checkpoint::Checkpoint;
+use trainyard_tests::{Program, TestCluster};
+
+use crate::end_to_end::LIMIT;
+
+const ENDLESS: [&str; 6] = [
+    "--set",
+    "input.train.epochs=1000000",
+    "--set",
+    "train.max_steps=10000000",
+    "--set",
+    "run.save_checkpoints_steps=1000000",
+];
+
+/// The folder in shared memory that the log of a model directory's first server names.
+fn memory_of(model_dir: &Path) -> PathBuf {
+    let pointer = model_dir.join("wal/ps-0/memory");
+    let text = std::fs::read_to_string(pointer).expect("the log names its memory");
+    PathBuf::from(text.trim())
+}
+
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).expect("readable");
+    entries
+        .map(|entry| {
+            entry
+                .and_then(|entry| entry.metadata())
+                .map_or(0, |file| file.len())
+        })
+        .sum()
+}
+
+fn start_all(cluster: &TestCluster, more: &[&str], environment: &[(&str, &str)]) -> [Program; 3] {
+    ["ps", "worker", "chief"].map(|role| cluster.start_in(role, 0, more, environment))
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("made");
+    for entry in std::fs::read_dir(from).expect("readable") {
+        let entry = entry.expect("readable");
+        let to = to.join(entry.file_name());
+        if entry.file_type().expect("readable").is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).expect("copied");
+        }
+    }
+}
+
+trial!(a_job_from_a_copy_of_a_model_directory_leaves_the_log_of_the_original_alone);
+fn a_job_from_a_copy_of_a_model_directory_leaves_the_log_of_the_original_alone() {
+    let cluster = TestCluster::new(1, 1, 4_000, "[train]\nmax_steps = 100\n");
+    let [server, worker, mut chief] = start_all(&cluster, &ENDLESS, &[]);
+    for _ in 0..3 {
+        chief.wait_for_next("training step=", LIMIT);
+    }
+    for program in [server, worker, chief] {
+        program.signal(Signal::KILL);
+        assert_eq!(program.wait(LIMIT).code, 137);
+    }
+    let other = tempfile::tempdir().expect("a temporary folder");
+    copy(&cluster.model_dir(), other.path());
+    let moved = format!("model_dir=\"{}\"", other.path().display());
+    let of_copy = ["--set", &moved, "--set", "train.max_steps=50"];
+    let mut output = String::new();
+    for program in start_all(&cluster, &of_copy, &[]) {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+        output.push_str(&ended.output);
+    }
+    assert!(
+        output.contains("of which this folder is a copy"),
+        "{output}"
+    );
+    assert!(!output.contains("recovered the values"), "{output}");
+    let [mut server, worker, mut chief] = start_all(&cluster, &ENDLESS, &[]);
+    let line = server.wait_for("recovered the values from the log", LIMIT);
+    let version = line
+        .split("version=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let version: u64 = version
+        .and_then(|version| version.parse().ok())
+        .expect("a version");
+    assert!(version >= 200, "{line}");
+    chief.wait_for("taking over a job that is running", LIMIT);
+    for program in [chief, worker, server] {
+        program.signal(Signal::TERM);
+        drop(program.wait(LIMIT));
+    }
+}
+
+trial!(a_job_that_is_stopped_gives_back_the_memory_of_its_log_and_continues_where_it_was);
+fn a_job_that_is_stopped_gives_back_the_memory_of_its_log_and_continues_where_it_was() {
+    let cluster = TestCluster::new(1, 1, 4_000, "[train]\nmax_steps = 100\n");
+    let memory = tempfile::tempdir().expect("a temporary folder");
+    let memory_dir = memory.path().to_string_lossy();
+    let environment = [("TRAINYARD_SHARED_MEMORY_DIR", &*memory_dir)];
+    let [server, worker, mut chief] = start_all(&cluster, &ENDLESS, &environment);
+    for _ in 0..3 {
+        chief.wait_for_next("training step=", LIMIT);
+    }
+    let log = memory_of(&cluster.model_dir());
+    assert!(
+        bytes_in(&log) >= 8 << 20,
+        "{} bytes in {}",
+        bytes_in(&log),
+        log.display()
+    );
+    let programs = [chief, worker, server];
+    for program in &programs {
+        program.signal(Signal::TERM);
+    }
+    for program in programs {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+    }
+    let step = cluster.job_state()["global_step"].as_u64().expect("a step");
+    assert!(bytes_in(&log) < 64 << 10, "{} bytes stay", bytes_in(&log));
+    let most = format!("train.max_steps={}", step + 50);
+    let mut output = String::new();
+    for program in start_all(&cluster, &["--set", &most], &environment) {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+        output.push_str(&ended.output);
+    }
+    assert_eq!(
+        cluster.job_state()["global_step"].as_u64(),
+        Some(step + 50),
+        "{output}"
+    );
+}
+
+/// A file system in memory of its own, unmounted with this value.
+struct Mount(tempfile::TempDir);
+
+impl Mount {
+    fn of(size: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let size = format!("size={size}");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(folder.path())
+            .status();
+        assert!(
+            mounted.is_ok_and(|status| status.success()),
+            "it is mounted"
+        );
+        Self(folder)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let unmount = || Command::new("umount").arg(self.0.path()).status();
+        while unmount().is_ok_and(|status| !status.success()) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A dynamic table of many ids, and a static one, both of which change a lot.
+const TABLES: &str = r#"
+[[feature]]
+column = "x"
+name = "id"
+kind = "dynamic"
+deep = { embedding = 16 }
+[[feature]]
+column = "z"
+name = "hash"
+kind = "hashed"
+buckets = 20000
+deep = { embedding = 16 }
+"#;
+
+/// Everything that a checkpoint holds, as bits.
+fn bits(cluster: &TestCluster) -> Vec<(String, Vec<u32>)> {
+    let step = cluster.job_state()["global_step"].as_u64().expect("a step");
+    let folder = cluster.model_dir().join(format!("model.ckpt-{step}"));
+    let checkpoint = Checkpoint::open(&folder).expect("the last checkpoint");
+    let manifest = checkpoint.manifest().clone();
+    let mut all = Vec::new();
+    let to_bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
+    for spec in &manifest.variables {
+        if spec.dynamic().is_some() {
+            let rows = checkpoint
+                .read_dynamic(&spec.name, &["accumulator"], 0..1 << 64)
+                .or_else(|_| checkpoint.read_dynamic(&spec.name, &[], 0..1 << 64))
+                .expect("a table");
+            assert!(rows.ids.len() > 1_000, "{} ids", rows.ids.len());
+            let ids = rows
+                .ids
+                .iter()
+                .flat_map(|id| [*id as u32, (*id >> 32) as u32]);
+            all.push((format!("{} ids", spec.name), ids.collect()));
+            all.push((spec.name.clone(), to_bits(&rows.values)));
+            continue;
+        }
+        let mut values = vec![0.0; spec.len()];
+        checkpoint
+            .read_rows(&spec.name, None, 0..spec.rows(), &mut values)
+            .expect("it is whole");
+        all.push((spec.name.clone(), to_bits(&values)));
+    }
+    all
+}
+
+trial!(killed_servers_whose_shared_memory_is_small_lose_nothing, needs Mounts);
+fn killed_servers_whose_shared_memory_is_small_lose_nothing() {
+    let settings = [
+        "--set",
+        "strategy.update=\"sync\"",
+        "--set",
+        "parameter_servers.shared_memory_bytes_max=16777216",
+        "--set",
+        "input.train.batch_size=128",
+    ];
+    let end = format!("[train]\nmax_steps = 700\n{TABLES}");
+    let train = |memory_dir: &Path, kills: usize| {
+        let cluster = TestCluster::new(1, 1, 20_000, &end);
+        let memory_dir = memory_dir.to_string_lossy().into_owned();
+        let environment = [("TRAINYARD_SHARED_MEMORY_DIR", &*memory_dir)];
+        let [mut server, worker, mut chief] = start_all(&cluster, &settings, &environment);
+        let mut output = String::new();
+        for _ in 0..kills {
+            chief.wait_for_next("training step=", LIMIT);
+            server.signal(Signal::KILL);
+            let ended = server.wait(LIMIT);
+            assert_eq!(ended.code, 137);
+            output.push_str(&ended.output);
+            server = cluster.start_in("ps", 0, &settings, &environment);
+        }
+        for program in [chief, worker, server] {
+            let ended = program.wait(LIMIT);
+            assert_eq!(ended.code, 0, "{}", ended.output);
+            output.push_str(&ended.output);
+        }
+        (bits(&cluster), output)
+    };
+    let roomy = tempfile::tempdir().expect("a temporary folder");
+    let (expected, _) = train(roomy.path(), 0);
+    let small = Mount::of("14m");
+    let (found, output) = train(small.0.path(), 4);
+    assert!(
+        !output.contains("restoring every") && !output.contains("set a log aside"),
+        "{output}"
+    );
+    assert!(
+        output.contains("the rest of the log is written to the disk"),
+        "{output}"
+    );
+    for ((name, expected), (_, found)) in expected.iter().zip(&found) {
+        assert!(expected == found, "{name} differs: {output}");
+    }
+}
+
+trial!(a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_goes_on, needs Mounts);
+fn a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_goes_on() {
+    let disk = Mount::of("40m");
+    let state = disk.0.path().to_string_lossy().into_owned();
+    let settings = [
+        "--set",
+        "parameter_servers.shared_memory_bytes_max=0",
+        "--set",
+        "input.train.batch_size=128",
+        "--set",
+        "run.save_checkpoints_steps=1000000",
+    ];
+    let server_settings: Vec<&str> = settings
+        .into_iter()
+        .chain(["--state-dir", &state])
+        .collect();
+    let end = format!("[train]\nmax_steps = 2000\n{TABLES}");
+    let cluster = TestCluster::new(1, 1, 20_000, &end);
+    let server = cluster.start("ps", 0, &server_settings);
+    let worker = cluster.start("worker", 0, &settings);
+    let chief = cluster.start("chief", 0, &settings);
+    let mut output = String::new();
+    for program in [chief, worker, server] {
+        let ended = program.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+        output.push_str(&ended.output);
+    }
+    assert_eq!(
+        cluster.job_state()["global_step"].as_u64(),
+        Some(2000),
+        "{output}"
+    );
+    assert!(!output.contains("cannot be written"), "{output}");
+}
