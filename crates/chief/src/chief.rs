@@ -27,7 +27,7 @@ use trainyard_model_dir::{
     FileState, JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute,
     write_atomically,
 };
-use trainyard_parameter_server::Plan;
+use trainyard_parameter_server::{Plan, Provenance};
 use trainyard_parameter_store::Identity;
 use trainyard_run_config::{Agreement, Job};
 use trainyard_runtime::{apart, blocking};
@@ -39,7 +39,6 @@ use rereads::Rereads;
 use crate::epoch_summary::EpochSummary;
 use crate::publish::{Publisher, PublisherState};
 use crate::report::examples_in;
-use crate::save::Provenance;
 use crate::telemetry::Telemetry;
 use crate::{Failover, Report};
 use trainyard_coordinator::{Dispatcher, EndedSessions, Liveness, LocalCoordinator, ShardMap};

@@ -467,6 +467,9 @@ fn report(statuses: &Statuses, server: usize, shard: usize) -> Option<ReplicaRep
         v1::ReplicaRole::Backup => ReplicaState::Backup {
             in_sync: replica.in_sync,
         },
+        v1::ReplicaRole::Idle | v1::ReplicaRole::Unspecified if replica.incomplete => {
+            ReplicaState::Incomplete
+        }
         v1::ReplicaRole::Idle | v1::ReplicaRole::Unspecified => ReplicaState::Idle,
     };
     let term = replica.term.unwrap_or_default();

@@ -10,7 +10,7 @@ use trainyard_checkpoint::{Bases, Keep, Manifest, abandon, begin, commit, retain
 use trainyard_cluster_client::{Error, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::absolute;
-use trainyard_parameter_server::{LocalServer, Plan, Saved, SnapshotRequest};
+use trainyard_parameter_server::{LocalServer, Plan, Provenance, Saved, SnapshotRequest};
 use trainyard_parameter_store::{Identity, State, Update};
 use trainyard_protocol::Reason;
 use trainyard_runtime::blocking;
@@ -35,15 +35,6 @@ pub(crate) struct Written {
     pub(crate) unix_secs: u64,
     /// Time that the save took.
     pub(crate) time: Duration,
-}
-
-/// The run that trained the values of a checkpoint.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Provenance {
-    /// Fingerprint of the division of the input.
-    pub(crate) input: String,
-    /// Job of the run, one line per key of the agreement.
-    pub(crate) job: Vec<String>,
 }
 
 /// Arguments of a save.

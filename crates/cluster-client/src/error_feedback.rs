@@ -52,6 +52,20 @@ impl ErrorFeedback {
     }
 }
 
+/// Encodes the gradients of a micro-batch for one server, each rounded to the nearest value. Without errors of earlier
+/// micro-batches, the bits depend on the micro-batch alone, whichever task computes it.
+pub(crate) fn encode_alone(encoding: Encoding, plan: &ShardPlan, gradients: &Gradients) -> Bytes {
+    let width = encoding.value_bytes();
+    let mut bytes = vec![0; plan.values() * width];
+    let mut done = 0;
+    for (variable, range) in &plan.places {
+        let out = &mut bytes[done * width..(done + range.len()) * width];
+        encoding.write(&gradients[*variable][range.clone()], out);
+        done += range.len();
+    }
+    bytes.into()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

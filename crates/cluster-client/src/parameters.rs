@@ -14,7 +14,7 @@ use trainyard_parameter_store::{
 use trainyard_protocol::payload::Encoding;
 use trainyard_variable::{Gradients, Layout, Read, Reads};
 
-use crate::error_feedback::ErrorFeedback;
+use crate::error_feedback::{ErrorFeedback, encode_alone};
 use crate::retry::retry_noted;
 use crate::split::{ShardPlan, split};
 use crate::{Answer, CachedParameters, Error, Outages, ServerClient, ShardGradients, retry};
@@ -229,7 +229,8 @@ impl Parameters {
     }
 
     /// Returns the session with an encoding for its values; the default is `float32`. Error feedback adds the
-    /// rounding errors of variables that are read whole to their next gradients.
+    /// rounding errors of variables that are read whole to their next gradients, except those of micro-batches of a
+    /// synchronous step.
     pub fn with_encoding(self, encoding: Encoding) -> Self {
         Self { encoding, ..self }
     }
@@ -342,9 +343,12 @@ impl Parameters {
                 let selection = named.then(|| Arc::clone(&plan.selection));
                 let mut part = ShardGradients::new(Arc::clone(&gradients), Arc::clone(&plan));
                 if self.encoding != Encoding::Float32 && self.shards[ps].is_remote() {
-                    let bytes =
+                    let bytes = if push.micro_batch.is_some() {
+                        encode_alone(self.encoding, &plan, &gradients)
+                    } else {
                         self.error_feedback
-                            .encode(self.encoding, &plan, &step.sizes, &gradients);
+                            .encode(self.encoding, &plan, &step.sizes, &gradients)
+                    };
                     part = part.encoded(self.encoding, bytes);
                 }
                 call.push = Some(store::Push {

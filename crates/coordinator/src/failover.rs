@@ -17,6 +17,8 @@ const BACKUP_LOST_TIMEOUT: Duration = Duration::from_millis(300);
 pub enum ReplicaState {
     /// The replica waits for a role.
     Idle,
+    /// The replica waits for a role, and cannot serve: its log is what it had received of its primary's when it died.
+    Incomplete,
     /// The replica serves workers.
     Primary {
         /// The primary acknowledges only changes that its backup has.
@@ -101,10 +103,15 @@ pub fn decide(map: &ShardMap, shard: usize, report: PairReport, broken_for: Dura
                 waits_for_backup: false,
             };
         }
-        // This replica was to take over and never served: the earlier primary has begun to send to it again.
-        ReplicaState::Backup { in_sync: false } => {
-            let serves = |other: ReplicaReport| matches!(other.state, ReplicaState::Primary { .. });
-            return if report.other.is_some_and(serves) {
+        // This replica was to take over and never served: the earlier primary has begun to send to it again. So the earlier
+        // primary has every change, in its log if it has died since.
+        ReplicaState::Backup { in_sync: false } | ReplicaState::Incomplete => {
+            let has_all = |other: ReplicaReport| match other.state {
+                ReplicaState::Primary { .. } | ReplicaState::Idle => true,
+                ReplicaState::Backup { in_sync } => paired && in_sync,
+                ReplicaState::Incomplete => false,
+            };
+            return if report.other.is_some_and(has_all) {
                 take_over
             } else {
                 Decision::Rest
@@ -135,14 +142,21 @@ pub fn decide(map: &ShardMap, shard: usize, report: PairReport, broken_for: Dura
                 Decision::Follow
             } else if paired && broken && broken_for >= BACKUP_LOST_TIMEOUT {
                 alone
+            } else if paired && !broken && !in_sync {
+                // The link is another one, over which the backup receives everything anew. No change may wait for that.
+                alone
             } else if !paired && in_sync && has_all {
                 Decision::Pair
             } else {
                 Decision::Rest
             }
         }
-        ReplicaState::Idle | ReplicaState::Primary { .. } if paired => alone,
-        ReplicaState::Idle | ReplicaState::Primary { .. } => Decision::Follow,
+        ReplicaState::Idle | ReplicaState::Incomplete | ReplicaState::Primary { .. } if paired => {
+            alone
+        }
+        ReplicaState::Idle | ReplicaState::Incomplete | ReplicaState::Primary { .. } => {
+            Decision::Follow
+        }
     }
 }
 

@@ -266,11 +266,6 @@ impl LogJournal {
         self.log.failure()
     }
 
-    /// Returns the fingerprint of the settings that the store was prepared with.
-    pub fn settings(&self) -> u64 {
-        locked(&self.log_state).prepare.settings
-    }
-
     /// Returns the size of the log in bytes.
     pub fn bytes(&self) -> u64 {
         self.log.bytes()

@@ -28,6 +28,6 @@ pub mod wire;
 pub use error::Error;
 pub use gradients::WireGradients;
 pub use local_server::LocalServer;
-pub use plan::{Plan, Saved, ServerStatus, SnapshotPurpose, SnapshotRequest};
+pub use plan::{Plan, Provenance, Saved, ServerStatus, SnapshotPurpose, SnapshotRequest};
 pub use prepare_request::{Slices, plan_of, prepare_request};
 pub use save::BegunSave;

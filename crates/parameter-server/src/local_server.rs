@@ -17,7 +17,7 @@ use trainyard_parameter_store::{
 };
 use trainyard_protocol::{Reason, Refusal};
 
-use crate::{Error, ServerStatus};
+use crate::{Error, Provenance, ServerStatus};
 
 /// Longest time for which a pull waits for its ticket or version.
 const LONG_POLL_TIMEOUT: Duration = Duration::from_millis(250);
@@ -40,6 +40,8 @@ pub struct LocalServer {
     pub(crate) changed: watch::Sender<()>,
     /// Parts that were read of checkpoint tensors which other servers have read too.
     pub(crate) parts_read: Arc<Mutex<Vec<PartRead>>>,
+    /// Settings and run that the store was prepared with.
+    pub(crate) prepared_with: Arc<Mutex<(u64, Provenance)>>,
     /// Held while a snapshot is requested and written, of which there is one at a time.
     pub(crate) snapshot_turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -63,6 +65,7 @@ impl LocalServer {
             store,
             changed,
             parts_read: Arc::default(),
+            prepared_with: Arc::default(),
             snapshot_turn: Arc::default(),
         }
     }
@@ -119,16 +122,19 @@ impl LocalServer {
         ServerStatus {
             store: self.store.status(),
             incarnation: self.incarnation,
-            settings: 0,
+            settings: self.prepared_with.lock().0,
             wants_checkpoint: false,
             positions: Vec::new(),
+            provenance: Provenance::default(),
         }
     }
 
-    /// Returns the status of the server with the positions of the data shards.
+    /// Returns the status of the server with the positions of the data shards, and the run to which they refer.
     pub fn positions(&self) -> ServerStatus {
+        let provenance = self.prepared_with.lock().1.clone();
         ServerStatus {
             positions: self.store.positions(),
+            provenance,
             ..self.status()
         }
     }

@@ -9,7 +9,14 @@ use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{Guard, Identity, ShardPosition, Status, Update};
 use trainyard_variable::{Layout, VariableSpec};
 
-use crate::restore::unit_of;
+/// The run that trains values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// Fingerprint of the division of the input, which positions in the data refer to; empty = not known.
+    pub input: String,
+    /// Job of the run, one line per key of the agreement.
+    pub job: Vec<String>,
+}
 
 /// The contents that the chief gives to the parameter servers.
 #[derive(Debug, Clone)]
@@ -39,6 +46,8 @@ pub struct Plan {
     pub warm_start: Option<WarmStart>,
     /// Fingerprint of the job file's settings of variables, rules, steps and input.
     pub settings: u64,
+    /// The run that trains the values from now on.
+    pub provenance: Provenance,
     /// The positions in the data of the checkpoint are ignored, because the input is now divided in another
     /// way.
     pub forget_positions: bool,
@@ -103,6 +112,14 @@ impl Plan {
     }
 }
 
+/// Returns the unit in which a store with this mode of updates counts its version.
+pub(crate) fn unit_of(update: Update) -> VersionUnit {
+    match update {
+        Update::Sync => VersionUnit::Steps,
+        Update::Async | Update::StaleSynchronous { .. } => VersionUnit::Pushes,
+    }
+}
+
 /// The status of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerStatus {
@@ -118,6 +135,8 @@ pub struct ServerStatus {
     pub wants_checkpoint: bool,
     /// Positions of the data shards, if requested.
     pub positions: Vec<ShardPosition>,
+    /// The run that trains the values, if the positions were requested. They refer to the division of its input.
+    pub provenance: Provenance,
 }
 
 /// The state that a server's part of a checkpoint holds.

@@ -127,6 +127,7 @@ impl LocalServer {
             first_values,
         };
         self.check(self.store.prepare(identity, prepare))?;
+        *self.prepared_with.lock() = (plan.settings, plan.provenance);
         *self.parts_read.lock() = source
             .map(|source| source.parts_read.into_inner())
             .unwrap_or_default();

@@ -7,7 +7,7 @@ use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
 use trainyard_variable::{Access, Layout, Partitioner, Placement, Slice};
 
 use crate::Plan;
-use crate::wire::{guard_from_wire, guard_to_wire};
+use crate::wire::{guard_from_wire, guard_to_wire, provenance_from_wire, provenance_to_wire};
 
 /// Slices, by number.
 pub type Slices = Vec<(u32, Slice)>;
@@ -54,6 +54,7 @@ pub fn prepare_request(plan: &Plan, place: usize) -> v1::PrepareRequest {
         guard: Some(guard_to_wire(&plan.guard)),
         forget_positions: plan.forget_positions,
         settings: plan.settings,
+        provenance: Some(provenance_to_wire(&plan.provenance)),
         warm_start: plan
             .warm_start
             .as_ref()
@@ -123,6 +124,7 @@ pub fn plan_of(
         guard: guard_from_wire(request.guard),
         hybrid: false,
         settings: request.settings,
+        provenance: provenance_from_wire(request.provenance.as_ref()),
         forget_positions: request.forget_positions,
         checkpoint: (!request.checkpoint.is_empty()).then(|| request.checkpoint.clone().into()),
         warm_start: (!request.warm_start.is_empty()).then(|| WarmStart {
@@ -140,6 +142,7 @@ mod tests {
     use trainyard_variable::{Initializer, VariableSpec};
 
     use super::*;
+    use crate::Provenance;
 
     fn plan() -> Plan {
         let variables = vec![VariableSpec {
@@ -173,6 +176,10 @@ mod tests {
                 names: [("table".to_owned(), "embedding".to_owned())].into(),
             }),
             settings: 9,
+            provenance: Provenance {
+                input: "rows 7".into(),
+                job: vec!["train.max_steps = 40".into()],
+            },
             forget_positions: true,
         }
     }

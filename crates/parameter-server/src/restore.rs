@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use parking_lot::Mutex;
-use trainyard_checkpoint::{
-    Checkpoint, Origin, PartRead, PositionRecord, ShardRecord, VersionUnit,
-};
+use trainyard_checkpoint::{Checkpoint, Origin, PartRead, PositionRecord, ShardRecord};
 use trainyard_parameter_store::{Lots, Restore, ShardPosition, TensorSource, Update};
 use trainyard_variable::{FirstRows, InitialRows};
 
 use crate::LocalServer;
 use crate::error::chain;
+use crate::plan::unit_of;
 
 /// Parallel reads of a checkpoint in an object store. Each read waits for a reply and computes nothing.
 const READS_OF_STORE_MAX: usize = 32;
@@ -59,14 +58,6 @@ impl LocalServer {
             global_step: manifest.global_step,
             positions,
         }
-    }
-}
-
-/// Returns the unit in which a store with this mode of updates counts its version.
-pub(crate) fn unit_of(update: Update) -> VersionUnit {
-    match update {
-        Update::Sync => VersionUnit::Steps,
-        Update::Async | Update::StaleSynchronous { .. } => VersionUnit::Pushes,
     }
 }
 

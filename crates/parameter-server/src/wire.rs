@@ -18,7 +18,9 @@ pub(crate) use selection::{selection_from_wire, selection_to_wire};
 pub use status::{
     part_read_from_wire, part_read_to_wire, progress_from_wire, status_from_wire, status_to_wire,
 };
-pub(crate) use status::{position_from_wire, position_to_wire};
+pub(crate) use status::{
+    position_from_wire, position_to_wire, provenance_from_wire, provenance_to_wire,
+};
 pub(crate) use step::push_from_wire;
 pub use step::{
     WireStep, pull_to_wire, pulled_from_wire, pulled_to_wire, push_to_wire, pushed_from_wire,

@@ -2,6 +2,7 @@
 //! backup on the next server, which repeats the primary's changes. Otherwise each shard has a single replica.
 
 mod log_sender;
+mod receiving_mark;
 mod replica;
 mod replica_role;
 mod replica_service;

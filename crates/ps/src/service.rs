@@ -22,7 +22,7 @@ use trainyard_parameter_server::{
     Error, LocalServer, ServerStatus, SnapshotPurpose, SnapshotRequest, WireGradients, plan_of,
 };
 use trainyard_parameter_store::{
-    Identity, OpenSession, Opened, Push, Pushed, ShardPosition, State, StepReply, Ticket,
+    Identity, OpenSession, Opened, Push, Pushed, State, StepReply, Ticket,
 };
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
@@ -345,20 +345,17 @@ impl Service {
     }
 
     fn status_reply(&self) -> v1::StatusReply {
-        self.status_with(Vec::new())
+        self.status_with(self.shard.status())
     }
 
-    fn status_with(&self, positions: Vec<ShardPosition>) -> v1::StatusReply {
+    fn status_with(&self, status: ServerStatus) -> v1::StatusReply {
         let journal = self.journal.borrow().clone().flatten();
-        let store = self.shard.store().status();
-        self.record(&store, journal.as_ref());
+        self.record(&status.store, journal.as_ref());
         let status = ServerStatus {
-            store,
             incarnation: self.incarnation,
-            settings: journal.as_ref().map_or(0, |journal| journal.settings()),
             wants_checkpoint: journal
                 .is_some_and(|journal| journal.wants_checkpoint(self.log_bytes_max)),
-            positions,
+            ..status
         };
         status_to_wire(status, self.task)
     }
@@ -505,12 +502,12 @@ impl ParameterService for Service {
                 self.shard.store().saved(request.cluster_epoch, version);
             }
         }
-        let positions = if request.positions {
-            self.shard.store().positions()
+        let status = if request.positions {
+            self.shard.positions()
         } else {
-            Vec::new()
+            self.shard.status()
         };
-        let reply = self.status_with(positions);
+        let reply = self.status_with(status);
         // The chief may end the job because of this reply, so a restart must not undo it.
         self.commit().await?;
         Ok(Response::new(reply))

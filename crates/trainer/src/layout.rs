@@ -2,7 +2,7 @@
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
-use trainyard_parameter_server::Plan;
+use trainyard_parameter_server::{Plan, Provenance};
 use trainyard_parameter_store::{Guard, Nonfinite, Update};
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_variable::{Layout, MOVING_AVERAGE, VariableSpec};
@@ -33,6 +33,7 @@ pub fn plan(job: &Job, model: &AnyModel, num_ps: usize) -> Plan {
         checkpoint: None,
         warm_start: None,
         settings: 0,
+        provenance: Provenance::default(),
         forget_positions: false,
     }
 }

@@ -6,15 +6,13 @@
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
 use tracing::warn;
 
-use crate::memory::{CutMemory, MemoryFolder, Named, files_of};
+use crate::memory::{CutMemory, MemoryFolder, Named, files_of, lock_file};
 use crate::{Error, SegmentFile, SharedMemory};
 
 /// Timeout for the lock of the folder. A process that has just been killed may still hold it.
@@ -222,15 +220,6 @@ fn remove_free(folder: &Path) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Opens a file that is locked. A link may lead to a file of somebody else, and nothing is written.
-pub(crate) fn lock_file(path: &Path) -> std::io::Result<File> {
-    let mut options = File::options();
-    let options = options.write(true).create(true).truncate(false);
-    options
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(path)
 }
 
 /// Removes a file if it exists.

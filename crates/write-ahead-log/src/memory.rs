@@ -17,16 +17,16 @@
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::OFlags;
 use tracing::warn;
 
 use crate::Error;
-use crate::folder::lock_file;
 
 /// Name of the file that names the folder in shared memory.
 const POINTER: &str = "memory";
@@ -393,6 +393,15 @@ impl MemoryFolder {
         let text = path.to_string_lossy();
         std::fs::write(&pointer, text.as_bytes()).map_err(Error::io("write", &pointer))
     }
+}
+
+/// Opens a file that is locked. A link may lead to a file of somebody else, and nothing is written.
+pub(crate) fn lock_file(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(false);
+    options
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)
 }
 
 /// Returns the paths of a log's files in a folder in shared memory.

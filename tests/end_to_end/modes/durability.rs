@@ -291,3 +291,82 @@ fn a_server_whose_log_cannot_be_written_ends_with_a_reason() {
         .wait_for("restoring every parameter server", LIMIT);
     tasks.chief.wait_for_next("training step=", LIMIT);
 }
+
+trial!(
+    a_synchronous_job_that_changes_while_a_step_is_half_applied_finishes_the_step_and_loses_nothing
+);
+fn a_synchronous_job_that_changes_while_a_step_is_half_applied_finishes_the_step_and_loses_nothing()
+{
+    let settings = [
+        "strategy.update=sync",
+        "run.save_checkpoints_steps=1000000000",
+        ENDLESS,
+    ];
+    let trial = Trial::new(2, 2, 8000, &settings);
+    let mut tasks = trial.start_all();
+    tasks.workers.iter_mut().for_each(wait_until_it_trains);
+    // All lanes of a step come to the first server, and none to the second.
+    tasks.servers[1].signal(rustix::process::Signal::STOP);
+    tasks.chief.wait_for("waiting: chief:0 for ps:1", LIMIT);
+    let step = tasks.chief.wait_for("training step=", LIMIT);
+    tasks
+        .workers
+        .into_iter()
+        .chain([tasks.chief])
+        .chain([tasks.servers.remove(1)])
+        .for_each(kill);
+    let more = [
+        "--set",
+        "model.dnn_optimizer={kind=\"adagrad\",learning_rate=0.02}",
+        "--set",
+        "input.train.epochs=3",
+    ];
+    let mut chief = trial.start_with("chief", 0, &more);
+    let mut servers = tasks.servers;
+    servers.push(trial.start_with("ps", 1, &more));
+    let workers = (0..2).map(|index| trial.start_with("worker", index, &more));
+    let workers = workers.collect();
+    chief.wait_for("only some servers have completed the latest step", LIMIT);
+    let saved = chief.wait_for("restoring step=", LIMIT);
+    assert!(!saved.contains("step=0 "), "{step}: {saved}");
+    let tasks = Tasks {
+        servers,
+        chief,
+        workers,
+    };
+    tasks.end();
+    // Passes of 500 batches, three a step.
+    assert_eq!(trial.global_step(), 3 * 167);
+    trial.assert_applied(3 * 500);
+}
+
+trial!(an_input_that_changes_and_changes_back_between_two_checkpoints_is_read_from_its_start);
+fn an_input_that_changes_and_changes_back_between_two_checkpoints_is_read_from_its_start() {
+    let settings = ["run.save_checkpoints_steps=1000000000", ENDLESS];
+    let trial = Trial::new(1, 1, 8000, &settings);
+    let run = |more: &[&str]| {
+        let mut tasks = trial.start_all_with(more);
+        tasks.workers.iter_mut().for_each(wait_until_it_trains);
+        tasks
+    };
+    let kill_all_but_servers = |tasks: Tasks| {
+        tasks
+            .workers
+            .into_iter()
+            .chain([tasks.chief])
+            .for_each(kill);
+        tasks.servers
+    };
+    let other = ["--set", "input.train.batch_size=32"];
+    let servers = kill_all_but_servers(run(&[]));
+    let mut chief = trial.start_with("chief", 0, &other);
+    let mut worker = trial.start_with("worker", 0, &other);
+    chief.wait_for("the division of the input has changed", LIMIT);
+    wait_until_it_trains(&mut worker);
+    [worker, chief].into_iter().for_each(kill);
+    let mut chief = trial.start("chief", 0);
+    let worker = trial.start("worker", 0);
+    chief.wait_for("the division of the input has changed", LIMIT);
+    chief.wait_for("training is open", LIMIT);
+    [worker, chief].into_iter().chain(servers).for_each(kill);
+}

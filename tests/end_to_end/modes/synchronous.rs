@@ -91,6 +91,33 @@ fn synchronous_training_has_the_same_bits_whoever_dies_helps_or_is_missing() {
     ]);
 }
 
+trial!(synchronous_training_in_16_bits_has_the_same_bits_whoever_dies_or_helps);
+fn synchronous_training_in_16_bits_has_the_same_bits_whoever_dies_or_helps() {
+    let payload = "strategy.payload=bfloat16";
+    let trained = |workers: usize, passes: u64| {
+        let epochs = format!("input.train.epochs={passes}");
+        let trial = Trial::new(2, workers, ROWS, &[SYNC[0], SYNC[1], payload, &epochs]);
+        trial.start_all().end();
+        bits(&trial, passes)
+    };
+    let trial = Trial::new(2, 3, ROWS, &[SYNC[0], SYNC[1], payload, ENDLESS]);
+    let mut tasks = trial.start_all();
+    wait_until_it_trains(&mut tasks.workers[1]);
+    kill(tasks.workers.remove(1));
+    let mut back = trial.start("worker", 1);
+    back.wait_for("joined", LIMIT);
+    tasks.chief.wait_for_next("training step=", LIMIT);
+    tasks.workers.push(back);
+    let (passes, _) = trial.end(tasks);
+    let reference = trained(2, passes);
+    assert_same(
+        "a worker was killed and came back",
+        &reference,
+        &bits(&trial, passes),
+    );
+    assert_same("two backup workers", &reference, &trained(4, passes));
+}
+
 trial!(steps_go_on_while_a_synchronous_worker_stands_still_and_it_comes_back);
 fn steps_go_on_while_a_synchronous_worker_stands_still_and_it_comes_back() {
     let settings = [SYNC[0], SYNC[1], "train.max_steps=100000000", ENDLESS];

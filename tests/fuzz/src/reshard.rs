@@ -7,7 +7,7 @@ use std::sync::Arc;
 use trainyard_checkpoint::{Checkpoint, Manifest, ShardRecord, begin, commit};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_server::{LocalServer, Plan, SnapshotRequest};
+use trainyard_parameter_server::{LocalServer, Plan, Provenance, SnapshotRequest};
 use trainyard_parameter_store::{
     BatchId, Claim, Guard, Identity, OpenSession, Push, PushHeader, Selection, Update,
 };
@@ -87,6 +87,7 @@ pub(crate) fn plan(variables: &[VariableSpec], servers: usize, input: &mut Numbe
         checkpoint: None,
         warm_start: None,
         settings: 0,
+        provenance: Provenance::default(),
         forget_positions: false,
     }
 }

@@ -13,7 +13,7 @@ use trainyard_command::{Folder, Format, RUNTIME_THREADS, free_ports, print, shar
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::{cluster_id, note_prepared};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_server::Plan;
+use trainyard_parameter_server::{Plan, Provenance};
 use trainyard_parameter_store::{Guard, Identity, Update};
 use trainyard_run_config::Durability;
 use trainyard_trainer::into_diagnostic;
@@ -209,6 +209,7 @@ async fn prepare(
         checkpoint: None,
         warm_start: None,
         settings: 0,
+        provenance: Provenance::default(),
         guard: Guard::default(),
         forget_positions: false,
     };

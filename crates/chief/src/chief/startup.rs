@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fnv::FnvHasher;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
@@ -18,16 +18,15 @@ use trainyard_coordinator::TablePositions;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::{JobPhase, JobState, absolute, note_prepared, prepared_epoch};
-use trainyard_parameter_server::{Plan, ServerStatus};
+use trainyard_parameter_server::{Plan, Provenance, ServerStatus};
 use trainyard_parameter_store::{State, Update};
 use trainyard_protocol::Reason;
 use trainyard_run_config::{WarmStartConfig, resolve_path};
 use trainyard_runtime::{Backoff, blocking};
 use trainyard_trainer::{GroupStart, LoopStatus, into_diagnostic};
 
-use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT};
+use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL};
 use super::{Chief, Run};
-use crate::save::Provenance;
 
 /// Largest model whose initial values are saved before training opens. A larger one is saved right after, so that the
 /// first step does not wait for the disk.
@@ -51,12 +50,24 @@ async fn work(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
     } else {
         Start::Again
     };
+    let settling = Instant::now() + lead.connect_deadline;
     loop {
         let servers = claim_all(lead, run).await?;
         let shards = lead.shards.clone();
         let epoch = run.epoch;
+        let opening = async {
+            match half_step(lead, run, start, &servers)? {
+                Some(step) => step.finish(lead, run, settling).await.map(|()| false),
+                None => open(lead, run, start, &servers).await.map(|()| true),
+            }
+        };
         let lost = tokio::select! {
-            outcome = open(lead, run, start, &servers) => return outcome,
+            opened = opening => match opened {
+                Ok(true) => return Ok(()),
+                // The servers are claimed again, so that no task trains while they are saved.
+                Ok(false) => continue,
+                Err(problem) => return Err(problem),
+            },
             lost = forgetful(&shards, epoch) => lost,
         };
         warn!(
@@ -122,6 +133,149 @@ enum Start {
     Again,
 }
 
+/// The values of the job that the claimed servers hold.
+struct ServerValues {
+    layout_fingerprint: u64,
+    /// Term in which the values of the job were made or restored.
+    prepared_epoch: u64,
+    /// All parameter servers hold them. Workers that hold parameters themselves say so when they join the process group.
+    is_whole: bool,
+    /// The servers were prepared with other settings than those of the job.
+    is_changed: bool,
+}
+
+impl ServerValues {
+    fn of(lead: &mut Chief, stores: &[ServerStatus]) -> Result<Self, Diagnostic> {
+        lead.plan.settings = settings(&lead.plan);
+        let mut values = Self {
+            layout_fingerprint: lead.plan.fingerprint,
+            prepared_epoch: prepared_epoch(&lead.job.model_dir)?,
+            is_whole: false,
+            is_changed: false,
+        };
+        let servers = &stores[lead.first_server()..];
+        let was_prepared = lead.mirror.is_none() || values.prepared_epoch > 0;
+        values.is_whole = was_prepared && servers.iter().all(|server| values.has_values(server));
+        values.is_changed = servers
+            .iter()
+            .any(|server| server.settings != 0 && server.settings != lead.plan.settings);
+        Ok(values)
+    }
+
+    /// Returns whether a server holds values of the job. One that has recovered from its log may hold values that the others
+    /// do not have.
+    fn has_values(&self, server: &ServerStatus) -> bool {
+        matches!(server.store.state, State::Open | State::Draining)
+            && server.store.layout_fingerprint == self.layout_fingerprint
+            && server.store.prepared_epoch == self.prepared_epoch
+    }
+}
+
+/// A synchronous step that only some servers have completed, of a job whose file has changed. The servers cannot be saved
+/// before all have completed it.
+struct HalfStep {
+    /// Version of the servers that have completed the step.
+    version: u64,
+}
+
+/// Returns the step that must be finished before the servers can be saved for a job that has changed; `None` if there is
+/// none.
+fn half_step(
+    lead: &mut Chief,
+    run: &Run,
+    start: Start,
+    servers: &[ServerStatus],
+) -> Result<Option<HalfStep>, Diagnostic> {
+    lead.plan.provenance = run.provenance.clone();
+    let values = ServerValues::of(lead, servers)?;
+    let is_due = start == Start::OfProcess && values.is_whole && values.is_changed;
+    if !is_due || lead.mirror.is_some() || lead.plan.update != Update::Sync {
+        return Ok(None);
+    }
+    let versions = || servers.iter().map(|server| server.store.version);
+    let version = versions().max().unwrap_or(0);
+    Ok(versions()
+        .any(|other| other < version)
+        .then_some(HalfStep { version }))
+}
+
+impl HalfStep {
+    /// Lets the tasks train until all servers have completed the step.
+    ///
+    /// # Errors
+    /// The input has changed too, so that no task can compute what is missing; or no task has done so in time.
+    async fn finish(
+        &self,
+        lead: &mut Chief,
+        run: &mut Run,
+        deadline: Instant,
+    ) -> Result<(), Diagnostic> {
+        let version = self.version;
+        let of_servers = lead.provenance_of_servers(run).await?;
+        let problem = |why: &str| {
+            let message = format!(
+                "the job file has changed while some servers have completed step {version} and others have not, and {why}"
+            );
+            Diagnostic::error(Code::E2010, message)
+                .note("nothing was lost: the servers hold all steps")
+                .help(
+                    "start the job as it was before the change, and stop it; the change then takes effect with the next start",
+                )
+        };
+        if of_servers.input != run.provenance.input {
+            return Err(problem(
+                "the input has changed too: no task can compute the rest of that step",
+            ));
+        }
+        info!(
+            version,
+            "the job file has changed, and only some servers have completed the latest step: the tasks complete it first"
+        );
+        let reported = lead.positions_from(run, 0).await?;
+        let positions: Vec<_> = reported
+            .into_iter()
+            .map(|status| status.positions)
+            .collect();
+        if let Some(data) = lead.coordinator.data() {
+            data.restart(&positions);
+        }
+        open_all(lead, run).await?;
+        lead.coordinator.with(|membership, _| membership.open());
+        loop {
+            let statuses = (0..lead.shards.len()).map(|ps| super::watch::status(lead, ps));
+            let statuses = join_all(statuses).await;
+            let is_finished = statuses.iter().all(|status| {
+                status
+                    .as_ref()
+                    .is_ok_and(|status| status.store.version >= version)
+            });
+            if is_finished {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(problem(
+                    "no task has computed the rest of that step in time",
+                ));
+            }
+            lead.coordinator
+                .with(|membership, now| membership.assign_lanes(now, None));
+            tokio::time::sleep(WATCH_INTERVAL).await;
+        }
+    }
+}
+
+/// Opens all stores to the workers.
+async fn open_all(lead: &Chief, run: &Run) -> Result<(), Diagnostic> {
+    let identity = lead.identity(run);
+    let opening = lead.shards.iter().map(|shard| {
+        retry(&identity, shard.name(), lead.connect_deadline, move || {
+            shard.open(identity)
+        })
+    });
+    let opened = try_join_all(opening).await;
+    opened.map(drop).map_err(|error| into_diagnostic(&error))
+}
+
 /// Prepares the claimed servers, or adopts their values, and opens training.
 async fn open(
     lead: &mut Chief,
@@ -129,27 +283,12 @@ async fn open(
     start: Start,
     servers: &[ServerStatus],
 ) -> Result<(), Diagnostic> {
-    lead.plan.settings = settings(&lead.plan, &run.provenance.input);
-    // A server that has recovered from its log may hold values that the others do not have.
-    let noted_epoch = prepared_epoch(&lead.job.model_dir)?;
-    let fingerprint = lead.plan.fingerprint;
-    let holds_values = |server: &ServerStatus| {
-        matches!(server.store.state, State::Open | State::Draining)
-            && server.store.layout_fingerprint == fingerprint
-            && server.store.prepared_epoch == noted_epoch
-    };
+    let values = ServerValues::of(lead, servers)?;
     let first_server = lead.first_server();
     let servers = &servers[first_server..];
-    // Workers that hold parameters themselves say so when they join the process group.
-    let has_values = if lead.mirror.is_some() {
-        noted_epoch > 0 && servers.iter().all(holds_values)
-    } else {
-        servers.iter().all(holds_values)
-    };
-    let running = start == Start::OfProcess && has_values;
-    let changed =
-        |server: &ServerStatus| server.settings != 0 && server.settings != lead.plan.settings;
-    if running && lead.mirror.is_some() && !servers.iter().any(changed) {
+    let running = start == Start::OfProcess && values.is_whole;
+    let is_changed = values.is_changed;
+    if running && lead.mirror.is_some() && !is_changed {
         // The chief's replica joins the process group with the values of the latest checkpoint. A member that has come
         // further hands over its own.
         prepare(lead, run, Prepared::Replica).await?;
@@ -158,7 +297,7 @@ async fn open(
             step = run.global_step,
             "the tasks that hold parameters continue from theirs"
         );
-    } else if running && lead.mirror.is_none() && servers.iter().any(changed) {
+    } else if running && lead.mirror.is_none() && is_changed {
         info!(
             cluster_epoch = run.epoch,
             "the job file has changed since the servers were prepared: the chief saves a \
@@ -169,17 +308,11 @@ async fn open(
             .iter()
             .map(|server| server.store.value_bytes)
             .collect();
-        let provenance =
-            std::mem::replace(&mut run.provenance, known_provenance(&lead.job.model_dir)?);
-        // Synchronous steps that only some servers have completed are computed again instead.
-        let level = servers
-            .windows(2)
-            .all(|pair| pair[0].store.version == pair[1].store.version);
-        let saved = match lead.plan.update {
-            Update::Sync if !level => Ok(()),
-            // No task trains meanwhile, so no server changes.
-            _ => lead.save_apart(run).await,
-        };
+        // The positions of the servers refer to the input that they were prepared with, whatever was saved last.
+        let of_servers = lead.provenance_of_servers(run).await?;
+        let provenance = std::mem::replace(&mut run.provenance, of_servers);
+        // No task trains meanwhile, so no server changes.
+        let saved = lead.save_apart(run).await;
         run.provenance = provenance;
         saved?;
         prepare(lead, run, Prepared::AllStores).await?;
@@ -199,7 +332,7 @@ async fn open(
             );
         } else if start == Start::OfProcess {
             let names = lead.shards[first_server..].iter().map(|shard| shard.name());
-            warn_of_lost_values(names.zip(servers), holds_values);
+            warn_of_lost_values(names.zip(servers), &values);
         }
         prepare(lead, run, Prepared::AllStores).await?;
     }
@@ -219,17 +352,11 @@ async fn open(
             .with(|membership, _| membership.set_start(start, tables));
     }
     if let Some(data) = lead.coordinator.data() {
-        // A server may have been replaced since it was claimed, so the request is retried.
-        let identity = lead.identity(run);
-        let told = lead.shards.iter().map(|shard| {
-            retry(&identity, shard.name(), lead.connect_deadline, move || {
-                shard.positions()
-            })
-        });
-        let told = try_join_all(told)
-            .await
-            .map_err(|error| into_diagnostic(&error))?;
-        let positions: Vec<_> = told.into_iter().map(|status| status.positions).collect();
+        let reported = lead.positions_from(run, 0).await?;
+        let positions: Vec<_> = reported
+            .into_iter()
+            .map(|status| status.positions)
+            .collect();
         data.restart(&positions);
     }
     #[cfg(feature = "failpoints")]
@@ -237,15 +364,7 @@ async fn open(
     if let Some(pairs) = lead.pairs.as_ref().filter(|_| !running) {
         pairs.wait_until_paired().await;
     }
-    let identity = lead.identity(run);
-    let opening = lead.shards.iter().map(|shard| {
-        retry(&identity, shard.name(), lead.connect_deadline, move || {
-            shard.open(identity)
-        })
-    });
-    try_join_all(opening)
-        .await
-        .map_err(|error| into_diagnostic(&error))?;
+    open_all(lead, run).await?;
     lead.mark(run, JobPhase::Running, "training");
     lead.coordinator.with(|membership, _| {
         membership.set_global_step(run.global_step);
@@ -278,33 +397,59 @@ async fn open(
 impl Chief {
     /// Returns the place of the first parameter server among the stores. The chief's replica, if there is one, is the store
     /// before it.
-    fn first_server(&self) -> usize {
+    pub(super) fn first_server(&self) -> usize {
         usize::from(self.mirror.is_some())
     }
 
-    /// Returns the batches that the servers of tables have applied. `None` if the workers hold all parameters.
-    async fn tables(&self, run: &Run) -> Result<Option<TablePositions>, Diagnostic> {
+    /// Returns the statuses of the stores from `first` on, with their positions in the data. A server may have been replaced
+    /// since it was claimed, so the request is retried.
+    async fn positions_from(
+        &self,
+        run: &Run,
+        first: usize,
+    ) -> Result<Vec<ServerStatus>, Diagnostic> {
         let identity = self.identity(run);
-        let servers = self.shards[self.first_server()..].iter();
-        let reported = servers.map(|shard| {
+        let reported = self.shards[first..].iter().map(|shard| {
             retry(&identity, shard.name(), self.connect_deadline, move || {
                 shard.positions()
             })
         });
-        let reported = try_join_all(reported)
-            .await
-            .map_err(|error| into_diagnostic(&error))?;
+        let reported = try_join_all(reported).await;
+        reported.map_err(|error| into_diagnostic(&error))
+    }
+
+    /// Returns the batches that the servers of tables have applied. `None` if the workers hold all parameters.
+    async fn tables(&self, run: &Run) -> Result<Option<TablePositions>, Diagnostic> {
+        let reported = self.positions_from(run, self.first_server()).await?;
         let positions = reported.into_iter().map(|status| status.positions);
         Ok(TablePositions::of(positions, self.lanes as u64))
+    }
+
+    /// Returns the run that has trained the values of the servers.
+    async fn provenance_of_servers(&self, run: &Run) -> Result<Provenance, Diagnostic> {
+        let reported = self.positions_from(run, 0).await?;
+        let mut all = reported.into_iter().map(|status| status.provenance);
+        let first = all.next().unwrap_or_default();
+        // Servers of an earlier release do not know it. A division that is not known is not that of any run.
+        let is_known = !first.input.is_empty() && all.all(|other| other == first);
+        Ok(if is_known {
+            first
+        } else {
+            Provenance {
+                input: "not known".to_owned(),
+                job: Vec::new(),
+            }
+        })
     }
 }
 
 /// Warns if some servers hold the values of the job and others do not: the steps since the latest checkpoint are repeated.
 fn warn_of_lost_values<'a>(
     servers: impl Iterator<Item = (&'a str, &'a ServerStatus)>,
-    holds_values: impl Fn(&ServerStatus) -> bool,
+    values: &ServerValues,
 ) {
-    let (whole, lost): (Vec<_>, Vec<_>) = servers.partition(|(_, server)| holds_values(server));
+    let (whole, lost): (Vec<_>, Vec<_>) =
+        servers.partition(|(_, server)| values.has_values(server));
     if !whole.is_empty() {
         let lost: Vec<&str> = lost.into_iter().map(|(name, _)| name).collect();
         warn!(
@@ -328,21 +473,9 @@ pub(super) fn newest_manifest(model_dir: &Path) -> Result<Option<Manifest>, Diag
     Ok(None)
 }
 
-/// Returns the run that wrote the latest checkpoint.
-fn known_provenance(model_dir: &Path) -> Result<Provenance, Diagnostic> {
-    let known = newest_manifest(model_dir)?.map(|manifest| Provenance {
-        input: manifest.input,
-        job: manifest.job,
-    });
-    Ok(known.unwrap_or_else(|| Provenance {
-        input: "not known".to_owned(),
-        job: Vec::new(),
-    }))
-}
-
 /// Returns the fingerprint of the settings that servers are prepared with: FNV-1a of their text, which is the same for
 /// the same release.
-fn settings(plan: &Plan, input: &str) -> u64 {
+fn settings(plan: &Plan) -> u64 {
     let Plan {
         variables,
         optimizers,
@@ -354,6 +487,7 @@ fn settings(plan: &Plan, input: &str) -> u64 {
         fingerprint,
         ..
     } = plan;
+    let input = &plan.provenance.input;
     let rules = (
         optimizers,
         seed,

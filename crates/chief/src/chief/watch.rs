@@ -235,12 +235,18 @@ fn look_at_server(
             .help("another chief has taken over the job: this chief ends");
         return Some(Seen::Failed(problem));
     }
+    let is_replica = ps < lead.first_server();
+    if is_replica && !matches!(status.store.state, State::Open | State::Draining) {
+        // The chief's own copy takes over the parameters of another member of the process group.
+        return None;
+    }
     let now = Known {
         incarnation: status.incarnation,
         prepared_epoch: status.store.prepared_epoch,
     };
     let before = known.replace(now).unwrap_or(now);
-    if before.prepared_epoch != now.prepared_epoch || status.store.state == State::Empty {
+    let is_lost = before.prepared_epoch != now.prepared_epoch || status.store.state == State::Empty;
+    if is_lost && !is_replica {
         return Some(Seen::Lost(format!("{name} was restarted")));
     }
     if before.incarnation != now.incarnation && lead.pairs.is_some() {

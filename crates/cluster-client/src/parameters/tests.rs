@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use tokio::sync::Barrier;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_parameter_server::{LocalServer, Plan};
+use trainyard_parameter_server::{LocalServer, Plan, Provenance};
 use trainyard_parameter_store::Update;
 use trainyard_variable::{Access, Initializer, Partitioner, Placement, VariableSpec};
 
@@ -48,6 +48,7 @@ async fn serve(folder: &std::path::Path, update: Update) -> (Vec<Arc<dyn ServerC
         checkpoint: None,
         warm_start: None,
         settings: 0,
+        provenance: Provenance::default(),
         forget_positions: false,
     };
     let mut shards = Vec::new();

@@ -258,3 +258,155 @@ fn a_later_chief_tells_everybody_again() {
         Decision::Follow
     );
 }
+
+/// A replica that died while it received the log of its primary.
+const PARTIAL: ReplicaState = ReplicaState::Incomplete;
+
+/// A pair of replicas that does as it is told, with its links.
+#[derive(Debug, Clone)]
+struct Pair {
+    map: ShardMap,
+    /// State and term of each server.
+    replicas: [(ReplicaState, (u64, u64)); 2],
+}
+
+impl Pair {
+    fn new(map: ShardMap, named: ReplicaState, other: ReplicaState) -> Self {
+        let term = (map.cluster_epoch, map.version);
+        Self {
+            map,
+            replicas: [(named, term), (other, term)],
+        }
+    }
+
+    fn primary(&self) -> usize {
+        self.map.shards[0].primary
+    }
+
+    /// Returns whether the replica that the map names serves, and no change waits for a backup that lacks it.
+    fn is_served(&self) -> bool {
+        matches!(
+            self.replicas[self.primary()].0,
+            ReplicaState::Primary { waits_for_backup, in_sync, .. } if in_sync || !waits_for_backup
+        )
+    }
+
+    /// Sets a server to serve, with or without a backup, or to follow. Returns whether it can.
+    fn set_role(&mut self, server: usize, serves: Option<bool>) -> bool {
+        let term = (self.map.cluster_epoch, self.map.version);
+        let (state, known) = &mut self.replicas[server];
+        let next = match (*state, serves) {
+            (BEHIND | PARTIAL, Some(_)) => return false,
+            (
+                ReplicaState::Primary {
+                    in_sync, broken, ..
+                },
+                Some(waits_for_backup),
+            ) => ReplicaState::Primary {
+                waits_for_backup,
+                in_sync,
+                broken,
+            },
+            (_, Some(waits_for_backup)) => ReplicaState::Primary {
+                waits_for_backup,
+                in_sync: false,
+                broken: true,
+            },
+            (ReplicaState::Backup { in_sync }, None) => ReplicaState::Backup { in_sync },
+            (_, None) => BEHIND,
+        };
+        (*state, *known) = (next, term);
+        true
+    }
+
+    /// Lets a primary send its log to a backup.
+    fn send(&mut self) {
+        let primary = self.primary();
+        let backup = self.replicas[1 - primary].0;
+        let ReplicaState::Primary {
+            waits_for_backup,
+            in_sync,
+            ..
+        } = self.replicas[primary].0
+        else {
+            return;
+        };
+        let follows = matches!(backup, ReplicaState::Backup { .. });
+        self.replicas[primary].0 = ReplicaState::Primary {
+            waits_for_backup,
+            in_sync: follows && (in_sync || backup == LEVEL),
+            broken: !follows,
+        };
+        if follows {
+            self.replicas[1 - primary].0 = LEVEL;
+        }
+    }
+
+    /// Makes one decision, and carries it out. Returns it.
+    fn decide(&mut self) -> Decision {
+        let report = |server: usize| {
+            let (state, term) = self.replicas[server];
+            Some(ReplicaReport { state, term })
+        };
+        let primary = self.primary();
+        let reports = PairReport {
+            primary: report(primary),
+            other: report(1 - primary),
+        };
+        let decision = decide(&self.map, 0, reports, LONG);
+        match decision {
+            Decision::Rest => {}
+            Decision::Publish(entry) => {
+                self.map = self.map.with(0, entry);
+                self.set_role(entry.primary, Some(false));
+            }
+            Decision::Serve { waits_for_backup } => {
+                self.set_role(primary, Some(waits_for_backup));
+            }
+            Decision::Follow => {
+                self.set_role(1 - primary, None);
+            }
+            Decision::Pair => {
+                if self.set_role(primary, Some(true)) {
+                    let entry = ShardEntry {
+                        primary,
+                        paired: true,
+                    };
+                    self.map = self.map.with(0, entry);
+                }
+            }
+        }
+        decision
+    }
+}
+
+const ALL_STATES: [ReplicaState; 9] = [
+    IDLE, PARTIAL, LEVEL, BEHIND, ALONE, FOLLOWED, PAIRED, CUT_OFF, STUCK,
+];
+
+#[test]
+fn from_every_state_in_which_a_replica_has_every_change_the_decisions_lead_to_service() {
+    for map in [single(), paired()] {
+        for named in ALL_STATES {
+            for other in ALL_STATES {
+                let begun = Pair::new(map.clone(), named, other);
+                let lacks = |state| matches!(state, BEHIND | PARTIAL);
+                // An unpaired replica that is level may lack what the other one has acknowledged alone.
+                let other_has_all = !lacks(other) && (other != LEVEL || map.shards[0].paired);
+                let has_all = !lacks(named) || other_has_all;
+                let mut pair = begun.clone();
+                let mut decisions = Vec::new();
+                for _ in 0..40 {
+                    decisions.push(pair.decide());
+                    pair.send();
+                }
+                assert_eq!(pair.is_served(), has_all, "{begun:?}: {decisions:?}");
+                if has_all {
+                    let is_paired = pair.map.shards[0].paired;
+                    assert!(is_paired, "{begun:?} ends paired: {decisions:?}");
+                    assert_eq!(decisions.last(), Some(&Decision::Rest), "{begun:?}");
+                }
+            }
+        }
+    }
+}

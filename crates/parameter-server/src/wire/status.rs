@@ -6,7 +6,7 @@ use trainyard_parameter_store::{Held, Progress, Rejections, ShardPosition, State
 use trainyard_protocol::{convert, v1};
 
 use super::{batch_from_wire, batch_to_wire};
-use crate::ServerStatus;
+use crate::{Provenance, ServerStatus};
 
 /// Returns the message of the status of server `task`.
 pub fn status_to_wire(status: ServerStatus, task: Task) -> v1::StatusReply {
@@ -36,7 +36,25 @@ pub fn status_to_wire(status: ServerStatus, task: Task) -> v1::StatusReply {
             total_bytes: store.progress.total_bytes,
         }),
         parts_read: Vec::new(),
+        provenance: (status.provenance != Provenance::default())
+            .then(|| provenance_to_wire(&status.provenance)),
     }
+}
+
+/// Returns the message of a run.
+pub(crate) fn provenance_to_wire(provenance: &Provenance) -> v1::Provenance {
+    v1::Provenance {
+        input: provenance.input.clone(),
+        job: provenance.job.clone(),
+    }
+}
+
+/// Returns the run in a message; one that is not known without a message.
+pub(crate) fn provenance_from_wire(provenance: Option<&v1::Provenance>) -> Provenance {
+    provenance.map_or_else(Provenance::default, |provenance| Provenance {
+        input: provenance.input.clone(),
+        job: provenance.job.clone(),
+    })
 }
 
 /// Returns the status in a message of the server that the cluster spec calls `expected`.
@@ -80,6 +98,7 @@ pub fn status_from_wire(reply: &v1::StatusReply, expected: Task) -> Result<Serve
         settings: reply.settings,
         wants_checkpoint: reply.wants_checkpoint,
         positions: reply.positions.iter().map(position_from_wire).collect(),
+        provenance: provenance_from_wire(reply.provenance.as_ref()),
     })
 }
 

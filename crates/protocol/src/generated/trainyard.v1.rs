@@ -272,6 +272,9 @@ pub struct StatusReply {
     /// only in PS_STATE_PREPARING
     #[prost(message, optional, tag = "17")]
     pub progress: ::core::option::Option<Progress>,
+    /// with the positions
+    #[prost(message, optional, tag = "19")]
+    pub provenance: ::core::option::Option<Provenance>,
     /// When Prepare is done: the parts that were read of those checkpoint tensors that this ps has not read whole.
     #[prost(message, repeated, tag = "18")]
     pub parts_read: ::prost::alloc::vec::Vec<PartRead>,
@@ -414,6 +417,19 @@ pub struct PrepareRequest {
     /// fingerprint of the model, its training and its input
     #[prost(fixed64, tag = "17")]
     pub settings: u64,
+    /// of the run that trains the values from now on
+    #[prost(message, optional, tag = "19")]
+    pub provenance: ::core::option::Option<Provenance>,
+}
+/// The run that trains values: the division of its input, which positions in the data refer to, and its job.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Provenance {
+    /// fingerprint of the division of the input; empty = not known
+    #[prost(string, tag = "1")]
+    pub input: ::prost::alloc::string::String,
+    /// one line per key that all tasks share
+    #[prost(string, repeated, tag = "2")]
+    pub job: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenRequest {
@@ -3776,6 +3792,9 @@ pub struct ReplicaStatus {
     /// of a primary: bytes of the changes that have not been sent
     #[prost(uint64, tag = "8")]
     pub lag_bytes: u64,
+    /// of an idle replica: its log is what it had received of its primary's, which is not all
+    #[prost(bool, tag = "9")]
+    pub incomplete: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchRequest {

@@ -26,6 +26,7 @@ use crate::durable::{cannot, log_of, open_folder, open_log_at};
 use crate::log_cut_telemetry;
 use crate::machine::memory_bytes;
 use crate::replication::log_sender::LogSender;
+use crate::replication::receiving_mark::ReceivingMark;
 use crate::replication::replica_role::{Order, Refused, Role, RoleState, Step, Term};
 use crate::replication::shipping::{entry_from_wire, kind_of};
 use crate::service::Service;
@@ -50,6 +51,7 @@ pub(crate) struct Replica {
     shard: usize,
     /// Folder of the replica's log.
     folder: PathBuf,
+    receiving: ReceivingMark,
     /// Server of the other replica, and its address; `None` if there is no other one.
     peer: Option<(Task, String)>,
     role: Mutex<RoleState>,
@@ -119,6 +121,7 @@ impl Replica {
         Self {
             context: context.clone(),
             shard,
+            receiving: ReceivingMark::of(&log_of(context, shard)),
             folder: log_of(context, shard),
             peer,
             role: Mutex::new(role),
@@ -226,6 +229,7 @@ impl Replica {
             in_sync,
             lag_records,
             lag_bytes,
+            incomplete: state.role() == Role::Idle && self.receiving.is_marked(),
         }
     }
 
@@ -305,6 +309,18 @@ impl Replica {
         let Some(known) = locked(&self.pending).take() else {
             return;
         };
+        if self.receiving.is_marked() {
+            let message = format!(
+                "the log of {} in {} is what this server had received of the other replica's log when it died, which is not all",
+                self.task(),
+                self.folder.display()
+            );
+            let problem = Diagnostic::error(Code::E3008, message).help(
+                "start the server of the other replica; if it is gone for good, remove this folder and the file beside it that \
+                 ends in .receiving: the job then goes back to its latest checkpoint",
+            );
+            return self.fail(problem);
+        }
         let store = self.store();
         let at = Arc::clone(self);
         let of = store.clone();
@@ -465,6 +481,12 @@ impl Replica {
                 *turn = None;
                 return Err(Refused::Superseded);
             }
+            if let Err(error) = self.receiving.remove() {
+                error!(shard = %self.task(), %error, "the log of this backup cannot be marked as whole: the primary sends its log again");
+                locked(&self.role).mark_out_of_sync(stream);
+                *turn = None;
+                return Err(Refused::Superseded);
+            }
             locked(&self.role).mark_in_sync(stream);
             let version = self.store().store().status().version;
             info!(shard = %self.task(), version, "this backup has everything that its primary had");
@@ -598,6 +620,7 @@ impl Replica {
             return Ok(());
         }
         *turn = None;
+        self.receiving.set().map_err(|error| error.to_string())?;
         self.clear(cluster)
             .await
             .map_err(|problem| problem.message)?;
@@ -648,8 +671,11 @@ impl Replica {
     /// Removes the log of a job that has ended.
     pub(crate) fn forget(&self) {
         *locked(&self.log_sender) = None;
-        if let Some(Err(error)) = self.journal().map(|journal| journal.clear()) {
+        let cleared = self.journal().map(|journal| journal.clear());
+        if let Some(Err(error)) = cleared {
             warn!(%error, "the log of a job that has ended stays: it may be removed by hand");
+        } else if let Err(error) = self.receiving.remove() {
+            warn!(%error, "a mark of the log of a job that has ended stays: it may be removed by hand");
         }
     }
 
