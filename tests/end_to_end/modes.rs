@@ -8,6 +8,7 @@ mod replicas;
 mod restarts;
 mod stale_synchronous;
 mod synchronous;
+mod table;
 mod trial;
 
 use trial::Trial;

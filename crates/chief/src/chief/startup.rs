@@ -607,7 +607,7 @@ async fn prepare(lead: &mut Chief, run: &mut Run, stores: Prepared) -> Result<()
         match is_as_written(checkpoint, prepared).await {
             Ok(Restored::Whole) => break,
             Ok(Restored::Damaged) => {}
-            Ok(Restored::Unreadable(problem)) => reads.failed(problem).await?,
+            Ok(Restored::Unreadable(problem)) => reads.failed(*problem).await?,
             Err(problem) => return Err(problem),
         }
     }
@@ -667,7 +667,7 @@ enum Restored {
     /// The checkpoint is damaged, and has been quarantined.
     Damaged,
     /// A file could not be read, and is not known to be damaged.
-    Unreadable(Diagnostic),
+    Unreadable(Box<Diagnostic>),
 }
 
 /// Compares what servers have read of a checkpoint with its manifest.
@@ -692,8 +692,10 @@ async fn is_as_written(
         };
         match (compared, refused) {
             (Ok(()), None) => Ok(Restored::Whole),
-            (Ok(()), Some(error)) => Ok(Restored::Unreadable(into_diagnostic(&error))),
-            (Err(error), _) if error.is_unreadable() => Ok(Restored::Unreadable(error.into())),
+            (Ok(()), Some(error)) => Ok(Restored::Unreadable(Box::new(into_diagnostic(&error)))),
+            (Err(error), _) if error.is_unreadable() => {
+                Ok(Restored::Unreadable(Box::new(error.into())))
+            }
             (Err(damage), _) => {
                 let path = checkpoint.path();
                 let model_dir = path.parent().unwrap_or(path);

@@ -1,0 +1,304 @@
+//! The table of what survives what: each way to train, and each set of tasks that is killed at one moment, in a first run and
+//! after a resume. `docs/reliability.md` shows the same table.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use trainyard_tests::Program;
+
+use super::Trial;
+use super::trial::{ENDLESS, Tasks};
+use crate::end_to_end::LIMIT;
+use rustix::process::Signal;
+
+/// Batches of a pass: 8,000 rows by 16.
+const BATCHES: u64 = 500;
+
+/// Tasks that are killed at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Killed {
+    Worker,
+    Server,
+    Chief,
+    WorkerAndServer,
+    ChiefAndWorker,
+    ChiefAndServer,
+    All,
+}
+
+impl Killed {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Server => "ps",
+            Self::Chief => "chief",
+            Self::WorkerAndServer => "worker + ps",
+            Self::ChiefAndWorker => "chief + worker",
+            Self::ChiefAndServer => "chief + ps",
+            Self::All => "all",
+        }
+    }
+}
+
+/// What is kept beyond the count: every batch counts once in each store, and a step is a step in each store, in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// No step is computed again.
+    EveryStep,
+    /// All stores may go back to the latest checkpoint, together.
+    Checkpoint,
+}
+
+/// A way to train.
+struct Mode {
+    name: &'static str,
+    settings: &'static [&'static str],
+    servers: usize,
+    /// Batches of a step.
+    lanes: u64,
+    faults: &'static [(Killed, Kept)],
+}
+
+use Kept::{Checkpoint, EveryStep};
+use Killed::{All, Chief, ChiefAndServer, ChiefAndWorker, Server, Worker, WorkerAndServer};
+
+/// Where the servers hold all parameters, their logs keep every step.
+const BY_LOGS: &[(Killed, Kept)] = &[
+    (Worker, EveryStep),
+    (Server, EveryStep),
+    (Chief, EveryStep),
+    (WorkerAndServer, EveryStep),
+    (ChiefAndWorker, EveryStep),
+    (ChiefAndServer, EveryStep),
+    (All, EveryStep),
+];
+
+const MODES: [Mode; 7] = [
+    Mode {
+        name: "async",
+        settings: &["strategy.update=async"],
+        servers: 2,
+        lanes: 1,
+        faults: BY_LOGS,
+    },
+    Mode {
+        name: "ssp",
+        settings: &["strategy.update=ssp", "strategy.staleness_steps_max=2"],
+        servers: 2,
+        lanes: 1,
+        faults: BY_LOGS,
+    },
+    Mode {
+        name: "sync",
+        settings: &["strategy.update=sync"],
+        servers: 2,
+        lanes: 3,
+        faults: BY_LOGS,
+    },
+    Mode {
+        name: "in_graph",
+        settings: &["strategy.replication=in_graph"],
+        servers: 2,
+        lanes: 1,
+        faults: BY_LOGS,
+    },
+    Mode {
+        name: "multi_worker_mirrored",
+        settings: &["strategy.kind=multi_worker_mirrored"],
+        servers: 0,
+        lanes: 3,
+        faults: &[
+            (Worker, EveryStep),
+            (Chief, EveryStep),
+            (ChiefAndWorker, EveryStep),
+            (All, Checkpoint),
+        ],
+    },
+    Mode {
+        name: "hybrid",
+        settings: &["strategy.kind=hybrid"],
+        servers: 2,
+        lanes: 3,
+        faults: &[
+            (Worker, Checkpoint),
+            (Server, Checkpoint),
+            (Chief, Checkpoint),
+            (WorkerAndServer, Checkpoint),
+            (ChiefAndWorker, Checkpoint),
+            (ChiefAndServer, Checkpoint),
+            (All, Checkpoint),
+        ],
+    },
+    Mode {
+        name: "replica",
+        settings: &["parameter_servers.durability=replica"],
+        servers: 2,
+        lanes: 1,
+        faults: &[
+            (Server, EveryStep),
+            (WorkerAndServer, EveryStep),
+            (ChiefAndServer, EveryStep),
+        ],
+    },
+];
+
+/// Kills tasks at one moment, and starts them again.
+fn strike(trial: &Trial, mut tasks: Tasks, killed: Killed) -> Tasks {
+    let dies = |set: &[Killed]| set.contains(&killed);
+    let mut dying: Vec<(&str, usize)> = Vec::new();
+    if dies(&[Chief, ChiefAndWorker, ChiefAndServer, All]) {
+        dying.push(("chief", 0));
+    }
+    let workers = match killed {
+        All => tasks.workers.len(),
+        _ => usize::from(dies(&[Worker, WorkerAndServer, ChiefAndWorker])),
+    };
+    dying.extend((0..workers).map(|index| ("worker", index)));
+    let servers = match killed {
+        All => tasks.servers.len(),
+        _ => usize::from(dies(&[Server, WorkerAndServer, ChiefAndServer])),
+    };
+    dying.extend((0..servers).map(|index| ("ps", index)));
+    fn task<'a>(tasks: &'a mut Tasks, role: &str, index: usize) -> &'a mut Program {
+        match role {
+            "chief" => &mut tasks.chief,
+            "worker" => &mut tasks.workers[index],
+            _ => &mut tasks.servers[index],
+        }
+    }
+    for (role, index) in &dying {
+        task(&mut tasks, role, *index).signal(Signal::KILL);
+    }
+    for (role, index) in dying {
+        // A new process takes the port of the dead one.
+        let until = Instant::now() + LIMIT;
+        while task(&mut tasks, role, index).runs() {
+            assert!(Instant::now() < until, "{role}:{index} is killed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let next = trial.start(role, index);
+        let dead = std::mem::replace(task(&mut tasks, role, index), next);
+        assert_eq!(dead.wait(LIMIT).code, 137, "{role}:{index}");
+    }
+    tasks
+}
+
+/// Waits until a worker has trained for a while.
+fn wait_for_progress(tasks: &mut Tasks) {
+    let last = tasks.workers.len() - 1;
+    for _ in 0..2 {
+        tasks.workers[last].wait_for_next("training step=", LIMIT);
+    }
+}
+
+fn run(mode: &Mode) {
+    for (killed, kept) in mode.faults {
+        println!("{}: {}", mode.name, killed.name());
+        let settings = [
+            mode.settings,
+            &[
+                ENDLESS,
+                "run.save_checkpoints_steps=40",
+                "run.keep_checkpoint_max=2",
+            ],
+        ];
+        let trial = Trial::new(mode.servers, 2, 8000, &settings.concat());
+        let mut output = String::new();
+        for _run in ["first", "resumed"] {
+            let mut tasks = trial.start_all();
+            wait_for_progress(&mut tasks);
+            let mut tasks = strike(&trial, tasks, *killed);
+            wait_for_progress(&mut tasks);
+            output.push_str(&tasks.stop());
+        }
+        let (passes, last) = trial.end(trial.start_all());
+        output.push_str(&last);
+        let what = format!("{}, {} killed: {output}", mode.name, killed.name());
+        if *kept == EveryStep {
+            assert!(
+                !output.contains("restoring every parameter server"),
+                "{what}"
+            );
+        }
+        let steps = passes * BATCHES.div_ceil(mode.lanes);
+        assert_eq!(trial.global_step(), steps, "{what}");
+        trial.assert_applied(passes * BATCHES);
+        for shard in &trial.checkpoint().manifest().shards {
+            // Tables of a hybrid job count batches, all other stores count steps.
+            let counts_batches = mode.name == "hybrid" && shard.ps > 0;
+            let expected = if counts_batches {
+                passes * BATCHES
+            } else {
+                steps
+            };
+            assert_eq!(shard.version, expected, "store {}: {what}", shard.ps);
+        }
+    }
+}
+
+fn run_named(name: &str) {
+    let mode = MODES.iter().find(|mode| mode.name == name);
+    run(mode.expect("the mode is in the table"));
+}
+
+trial!(asynchronous_training_keeps_what_the_table_says);
+fn asynchronous_training_keeps_what_the_table_says() {
+    run_named("async");
+}
+
+trial!(stale_synchronous_training_keeps_what_the_table_says);
+fn stale_synchronous_training_keeps_what_the_table_says() {
+    run_named("ssp");
+}
+
+trial!(synchronous_training_keeps_what_the_table_says);
+fn synchronous_training_keeps_what_the_table_says() {
+    run_named("sync");
+}
+
+trial!(in_graph_training_keeps_what_the_table_says);
+fn in_graph_training_keeps_what_the_table_says() {
+    run_named("in_graph");
+}
+
+trial!(mirrored_training_keeps_what_the_table_says);
+fn mirrored_training_keeps_what_the_table_says() {
+    run_named("multi_worker_mirrored");
+}
+
+trial!(hybrid_training_keeps_what_the_table_says);
+fn hybrid_training_keeps_what_the_table_says() {
+    run_named("hybrid");
+}
+
+trial!(replicated_servers_keep_what_the_table_says);
+fn replicated_servers_keep_what_the_table_says() {
+    run_named("replica");
+}
+
+trial!(the_table_of_the_documentation_is_the_one_that_is_tested);
+fn the_table_of_the_documentation_is_the_one_that_is_tested() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reliability.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    for mode in &MODES {
+        let of = |wanted: Kept| {
+            let names = mode.faults.iter().filter(|(_, kept)| *kept == wanted);
+            let names: Vec<&str> = names.map(|(killed, _)| killed.name()).collect();
+            if names.is_empty() {
+                "-".to_owned()
+            } else {
+                names.join("; ")
+            }
+        };
+        let row = format!(
+            "| `{}` | {} | {} |",
+            mode.name,
+            of(EveryStep),
+            of(Checkpoint)
+        );
+        assert!(
+            page.contains(&row),
+            "docs/reliability.md has no row `{row}`"
+        );
+    }
+}
