@@ -35,7 +35,7 @@ pub struct Step {
     versions: Vec<u64>,
     /// Least version, which must be the same on all servers; absent = any version.
     at_least: Option<u64>,
-    /// The step is pushed without a pull, so that the push names its selection.
+    /// The push names its selection: there is no pull, or an earlier pull has had the same number.
     named: bool,
     /// Some servers have applied the batch of the step.
     half_applied: bool,
@@ -166,6 +166,8 @@ pub struct Parameters {
     /// The first server is called after the pushes to the others and before the pulls from them.
     in_turn: bool,
     outages: Outages,
+    /// Number of the latest step that was taken back.
+    taken_back: Option<u64>,
 }
 
 impl Parameters {
@@ -214,6 +216,7 @@ impl Parameters {
             error_feedback: ErrorFeedback::default(),
             in_turn: false,
             outages: Outages::default(),
+            taken_back: None,
         };
         Ok((parameters, next))
     }
@@ -248,7 +251,12 @@ impl Parameters {
     /// Plans the next step.
     pub fn plan(&mut self, reads: &Reads) -> Step {
         self.latest.step += 1;
-        self.plan_as(self.latest.step, reads)
+        // A server may get a late copy of the earlier pull of this number behind the one of this step.
+        let named = self.taken_back == Some(self.latest.step);
+        Step {
+            named,
+            ..self.plan_as(self.latest.step, reads)
+        }
     }
 
     /// Plans the step with this sequence number.
@@ -296,6 +304,7 @@ impl Parameters {
     /// Drops a step that was pulled and will not be pushed. If it is the latest step, the next one reuses its number.
     pub fn take_back(&mut self, step: &Step) {
         if self.latest.step == step.seq {
+            self.taken_back = Some(step.seq);
             self.latest.step -= 1;
         }
     }

@@ -33,7 +33,7 @@ pub(crate) struct Rendezvous {
     asking: BTreeMap<Task, JoinRequest>,
     /// Time of the first request by a member of the previous group.
     since: Option<Duration>,
-    /// Positions of the tables that the copies of the dense variables must fit; absent = any.
+    /// Positions of the tables that the copies of the dense variables must fit in the first group of the term; absent = any.
     tables: Option<TablePositions>,
     /// Reason why no copy of the dense variables fits the tables.
     misfit: Option<String>,
@@ -125,6 +125,8 @@ impl Rendezvous {
             // The chief restores all stores in another term.
             return Err(Vec::new());
         }
+        // From its first step on, the tables are beyond these positions, and have all rows of each dense step.
+        self.tables = None;
         self.generation += 1;
         self.members = self
             .asking
@@ -199,6 +201,56 @@ mod tests {
             (ask(0, 100 * GRACE), ask(1, 100 * GRACE)),
             (Ok(formed.clone()), Ok(formed))
         );
+    }
+
+    #[test]
+    fn dense_variables_are_compared_with_the_tables_once_a_term() {
+        let position = trainyard_parameter_store::ShardPosition {
+            shard: 0,
+            pass: 0,
+            batch: 30,
+            ahead: Vec::new(),
+        };
+        let tables = TablePositions::of([vec![position]].into_iter(), 3);
+        let (all, expected) = (here(&[0, 1]), [task(0), task(1)]);
+        let had = |index, session, from, batches| JoinRequest {
+            batches_applied: batches,
+            ..request(index, session, from)
+        };
+        let mut groups = Rendezvous::default();
+        groups.set_tables(tables);
+        assert!(
+            groups
+                .ask(MOMENT, had(0, 1, 0, Some(33)), &all, &expected)
+                .is_err()
+        );
+        assert!(
+            groups
+                .ask(MOMENT, had(1, 1, 0, Some(30)), &all, &expected)
+                .is_err()
+        );
+        let why = groups.misfit().expect("the tables lack a batch");
+        assert!(why.contains("batch 30"), "{why}");
+
+        let mut groups = Rendezvous::default();
+        groups.set_tables(tables);
+        assert!(
+            groups
+                .ask(MOMENT, had(0, 1, 0, Some(30)), &all, &expected)
+                .is_err()
+        );
+        let first = groups.ask(MOMENT, had(1, 1, 0, None), &all, &expected);
+        assert_eq!(first.map(|group| group.generation), Ok(1));
+        // Task 1 dies after further steps, and comes back.
+        let all = [(task(0), 1), (task(1), 2)];
+        assert!(
+            groups
+                .ask(MOMENT, had(1, 2, 0, None), &all, &expected)
+                .is_err()
+        );
+        let second = groups.ask(MOMENT, had(0, 1, 1, Some(90)), &all, &expected);
+        assert_eq!(second.map(|group| group.generation), Ok(2));
+        assert_eq!(groups.misfit(), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! network, to a second replica and to the end of the job.
 
 mod answer;
+mod chief_heard;
 mod durable;
 mod ending;
 mod log_cut_telemetry;

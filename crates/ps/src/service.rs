@@ -30,6 +30,7 @@ use trainyard_protocol::{Pool, Reason, Refusal, convert, shown, v1};
 use trainyard_runtime::blocking;
 
 use crate::answer::AnswerTensor;
+use crate::chief_heard::ChiefHeard;
 use crate::preparation::{Asked, LONG_POLL_TIMEOUT, Made, PreparationWork, within};
 use crate::telemetry::Telemetry;
 
@@ -46,8 +47,7 @@ pub(crate) struct Service {
     journal: SharedJournal,
     /// Cluster of the latest chief that tried to claim this server while the server was reading its log.
     claimant: watch::Sender<Option<u128>>,
-    /// The latest `status` or `save_shard` call, for the silence of the chief.
-    chief: Mutex<ChiefHeard>,
+    chief: ChiefHeard,
     /// Reason why this server refuses calls until it has read its log, as in "reads its log".
     unready: Mutex<String>,
     /// Size of the log, in bytes, above which a checkpoint is requested.
@@ -55,21 +55,6 @@ pub(crate) struct Service {
     preparation: PreparationWork,
     /// Reason why the job has failed, if it has.
     failed: Mutex<Option<String>>,
-}
-
-/// The latest `status` or `save_shard` call, for the silence of the chief.
-#[derive(Debug)]
-struct ChiefHeard {
-    at: Instant,
-    call: ChiefCall,
-}
-
-/// A call by which the chief shows that it is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ChiefCall {
-    Status,
-    /// The chief writes a checkpoint.
-    SaveShard,
 }
 
 /// The journal, once the server has read its log. The inner `None` means that there is no log.
@@ -115,10 +100,7 @@ impl Service {
             pool,
             journal,
             claimant: watch::Sender::new(None),
-            chief: Mutex::new(ChiefHeard {
-                at: Instant::now(),
-                call: ChiefCall::Status,
-            }),
+            chief: ChiefHeard::new(),
             unready: Mutex::new("reads its log".to_owned()),
             log_bytes_max: context.job.parameter_servers.log_bytes_max,
             preparation,
@@ -131,15 +113,9 @@ impl Service {
         self.claimant.subscribe()
     }
 
-    /// Returns the time since the chief's last call. It is 0 while the chief writes a checkpoint, because it makes no
-    /// other calls meanwhile.
+    /// Returns the time since the server last heard of the chief.
     pub(crate) fn chief_silence(&self) -> Duration {
-        let chief = self.chief.lock().unwrap_or_else(PoisonError::into_inner);
-        if chief.call == ChiefCall::SaveShard {
-            Duration::ZERO
-        } else {
-            chief.at.elapsed()
-        }
+        self.chief.silence()
     }
 
     /// Refuses a chief whose model directory is not the one of this server: the log and the state of this server would
@@ -162,14 +138,6 @@ impl Service {
             self.task
         );
         Err(Refusal::new(Reason::OtherCluster, message).into())
-    }
-
-    fn hear_chief(&self, call: ChiefCall) {
-        let mut chief = self.chief.lock().unwrap_or_else(PoisonError::into_inner);
-        *chief = ChiefHeard {
-            at: Instant::now(),
-            call,
-        };
     }
 
     /// Sets the refusal that callers get until the server has read its log, as in "ps:0 reads its log".
@@ -497,7 +465,7 @@ impl ParameterService for Service {
         let request = request.into_inner();
         // Anyone may ask. Only the chief knows which checkpoints are committed.
         if caller.may_be_chief() {
-            self.hear_chief(ChiefCall::Status);
+            self.chief.note();
             if let Some(version) = request.saved_version {
                 self.shard.store().saved(request.cluster_epoch, version);
             }
@@ -596,9 +564,8 @@ impl ParameterService for Service {
         let saved = self
             .change(async {
                 // A chief that publishes goes on asking for the status.
-                if at.purpose == SnapshotPurpose::Checkpoint {
-                    self.hear_chief(ChiefCall::SaveShard);
-                }
+                let is_checkpoint = at.purpose == SnapshotPurpose::Checkpoint;
+                let _heard = is_checkpoint.then(|| self.chief.save());
                 self.shard.save(identity, directory, at).await
             })
             .await?;

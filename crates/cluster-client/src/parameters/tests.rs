@@ -148,6 +148,48 @@ async fn the_memory_of_gradients_comes_back_with_the_reply_of_the_push() {
     }
 }
 
+/// A connection breaks under the first pull of a number. Its copy arrives behind the pull that took the number over.
+#[tokio::test]
+async fn a_late_copy_of_a_pull_that_was_taken_back_does_not_choose_the_rows_of_a_push() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (shards, plan) = serve(folder.path(), Update::Async).await;
+    let worker = identity(Role::Worker, 1);
+    let mut parameters = join(&shards, &plan, worker).await.0;
+    let reads = |rows: &[u32]| vec![Read::Rows(rows.to_vec().into())];
+    let first = parameters.plan(&reads(&[0, 2]));
+    parameters.take_back(&first);
+    let second = parameters.plan(&reads(&[1, 3]));
+    assert_eq!(first.seq, second.seq);
+    let pulled = parameters
+        .call(None, Some((second, CachedParameters::default())))
+        .await
+        .expect("an answer");
+    for (shard, plan) in shards.iter().zip(&first.plans) {
+        let late = Request {
+            push: None,
+            pull: Some(Pull {
+                seq: first.seq,
+                selection: Arc::clone(&plan.selection),
+                known: Vec::new(),
+                reserve_step: false,
+                at_least: 0,
+                or_before: false,
+                half_applied: false,
+            }),
+        };
+        let answer = shard.step(worker, &late, Encoding::Float32).await;
+        answer.expect("the late copy is answered");
+    }
+    let push = Push {
+        micro_batch: None,
+        gradients: vec![vec![-1.0; 4]],
+        ..part(pulled.pulled.expect("a pull"), 0, 0)
+    };
+    parameters.call(Some(push), None).await.expect("pushed");
+    let values = pull_at(&mut parameters, 1).await.held.values;
+    assert_eq!(values, [[0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]]);
+}
+
 #[tokio::test]
 async fn a_part_that_only_some_servers_were_given_is_computed_again_from_the_same_values() {
     let folder = tempfile::tempdir().expect("a temporary folder");
