@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use trainyard_tests::{Nemesis, Periods, seed};
+use trainyard_tests::{Nemesis, Periods, Way, seed};
 
 /// A job that mostly stands still has less: faults come every second or two here, and each costs a fraction of one.
 const GOODPUT_MIN: f64 = 0.2;
 
 /// Runs a counting job under faults, and fails unless each update was applied once.
-fn exact(length: Duration, periods: Periods, settings: &[&str]) {
+fn exact(way: Way, length: Duration, periods: Periods) {
     let seed = seed("every update counts once");
     let nemesis = Nemesis {
         program: Path::new(env!("CARGO_BIN_EXE_nemesis")).to_owned(),
@@ -19,11 +19,9 @@ fn exact(length: Duration, periods: Periods, settings: &[&str]) {
         servers: 2,
         workers: 3,
         rows: 5000,
+        way,
         periods,
-        settings: settings
-            .iter()
-            .map(|setting| (*setting).to_owned())
-            .collect(),
+        settings: vec!["run.save_checkpoints_secs=2".to_owned()],
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let report = nemesis.run(folder.path(), &mut |line| println!("{line}"));
@@ -57,11 +55,7 @@ fn every_update_counts_once_while_workers_servers_and_the_chief_are_killed_at_ra
         pair: every(6.0),
         ..Periods::default()
     };
-    exact(
-        Duration::from_secs(20),
-        periods,
-        &["run.save_checkpoints_secs=2"],
-    );
+    exact(Way::Async, Duration::from_secs(20), periods);
 }
 
 trial!(
@@ -75,11 +69,7 @@ fn every_update_counts_once_while_tasks_stand_still_or_are_told_to_stop_at_rando
         terminate: every(3.0),
         ..Periods::default()
     };
-    exact(
-        Duration::from_secs(15),
-        periods,
-        &["run.save_checkpoints_secs=2"],
-    );
+    exact(Way::Async, Duration::from_secs(15), periods);
 }
 
 trial!(
@@ -94,9 +84,5 @@ fn every_update_counts_once_while_servers_in_pairs_are_killed_at_random() {
         chief: every(6.0),
         ..Periods::default()
     };
-    let settings = [
-        "run.save_checkpoints_secs=3",
-        "parameter_servers.durability=replica",
-    ];
-    exact(Duration::from_secs(20), periods, &settings);
+    exact(Way::Replica, Duration::from_secs(20), periods);
 }

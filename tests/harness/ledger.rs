@@ -31,9 +31,9 @@ pub struct Ledger {
     /// Lines of a batch.
     pub batch_size: u32,
     /// Batches of a step: 1, or as many as synchronous updates add up. All steps are to be full, and the mean of so many ones
-    /// exact: a power of two that divides the batches.
+    /// exact: a power of two that divides the batches of a pass.
     pub lanes: u64,
-    /// Parameter servers, at least 1.
+    /// Stores that hold tables, at least 1: parameter servers, or 1 where workers hold all parameters.
     pub servers: usize,
 }
 

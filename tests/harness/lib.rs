@@ -14,6 +14,7 @@ mod program;
 mod proxy;
 mod supervisor;
 mod trial;
+mod way;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub use program::{Ended, Program, program};
 pub use proxy::{Blow, Direction, Link, Proxy};
 pub use supervisor::Supervisor;
 pub use trial::{Trial, run_suite};
+pub use way::Way;
 
 #[doc(hidden)]
 pub use inventory;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
 
-use crate::{Account, Draw, Ledger, Supervisor, is_ready};
+use crate::{Account, Draw, Ledger, Supervisor, Way, is_ready};
 
 use fault::{Injected, Schedule};
 pub use fault::{Kind, Periods};
 pub use report::{Recovery, Report};
-use step_monitor::StepMonitor;
+use step_monitor::{Counted, StepMonitor};
 
 /// Time between looks at the processes while nothing happens.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -41,8 +41,10 @@ pub struct Nemesis {
     pub servers: usize,
     /// Workers, besides the chief, which trains too.
     pub workers: usize,
-    /// Row ids of the data.
+    /// Row ids of the data, at least: a step is to have all its batches.
     pub rows: u32,
+    /// The way to train.
+    pub way: Way,
     /// How often each kind of fault comes.
     pub periods: Periods,
     /// Settings of the job, `section.key=value`.
@@ -54,27 +56,47 @@ impl Nemesis {
     /// lies in `folder` then, the logs of the tasks too.
     ///
     /// # Errors
-    /// The cluster did not begin, or the job did not end in time: what was waited for.
+    /// The cluster did not begin, or the job did not end in time: what was waited for. The mean of the batches of a step is
+    /// not exact.
     pub fn run(&self, folder: &Path, told: &mut dyn FnMut(&str)) -> Result<Report, String> {
+        let lanes = self.way.lanes(self.workers);
+        if !lanes.is_power_of_two() {
+            return Err(format!(
+                "{} adds up the batches of {} workers and the chief, {lanes} in all, which must be a power of two",
+                self.way.name(),
+                self.workers
+            ));
+        }
         let steps_per_second = self.baseline(&folder.join("baseline"))?;
         let one = self.ledger(1);
-        let wanted = steps_per_second * self.length.as_secs_f64() / one.batches_of_epoch() as f64;
+        let wanted = steps_per_second * self.length.as_secs_f64() / one.steps() as f64;
         let ledger = self.ledger((wanted.round() as u64).max(1));
         told(&format!(
             "without faults: {steps_per_second:.0} steps/s; {} epochs of {} steps follow, with faults",
             ledger.epochs,
-            ledger.batches_of_epoch()
+            one.steps()
         ));
         self.with_faults(&folder.join("faults"), &ledger, steps_per_second, told)
     }
 
     fn ledger(&self, epochs: u64) -> Ledger {
+        let lanes = self.way.lanes(self.workers);
+        // Four lines for each three rows, 64 of them for each batch of a step.
+        let rows = self.rows.next_multiple_of(48 * lanes as u32);
         Ledger {
-            rows: self.rows,
+            rows,
             epochs,
             batch_size: 64,
-            lanes: 1,
-            servers: self.servers,
+            lanes,
+            servers: self.servers().max(1),
+        }
+    }
+
+    fn servers(&self) -> usize {
+        if self.way.has_servers() {
+            self.servers
+        } else {
+            0
         }
     }
 
@@ -83,16 +105,29 @@ impl Nemesis {
             .map_err(|error| format!("{}: {error}", folder.display()))?;
         let job = ledger.write(folder);
         let counts = LocalCounts {
-            ps: self.servers,
+            ps: self.servers(),
             workers: self.workers,
             evaluators: 1,
         };
-        let mut tasks = Supervisor::new(&self.program, folder, &job, counts, &self.settings);
-        let servers = tasks
-            .of_role(Role::Ps)
+        let way = self.way.settings().iter().map(|text| (*text).to_owned());
+        let exact = match self.way {
+            Way::Sync | Way::Mirrored => Some("strategy.scale_learning_rate=true".to_owned()),
+            Way::Hybrid => Some(format!("strategy.replicas_to_aggregate={}", ledger.lanes)),
+            Way::Async | Way::Ssp | Way::InGraph | Way::Replica => None,
+        };
+        let own = self.settings.iter().cloned();
+        let settings: Vec<String> = way.chain(exact).chain(own).collect();
+        let mut tasks = Supervisor::new(&self.program, folder, &job, counts, &settings);
+        let (role, counted) = if self.way.has_servers() {
+            (Role::Ps, Counted::Pushes)
+        } else {
+            (Role::Chief, Counted::Steps)
+        };
+        let stores = tasks
+            .of_role(role)
             .into_iter()
             .map(|task| tasks.admin(task).to_owned());
-        let step_monitor = StepMonitor::of(servers.collect());
+        let step_monitor = StepMonitor::of(stores.collect(), counted);
         tasks.start_all();
         let until = Instant::now() + START_TIMEOUT;
         while step_monitor.total() == 0 {
@@ -119,7 +154,11 @@ impl Nemesis {
             tasks.look();
             std::thread::sleep(POLL_INTERVAL);
         }
-        let steps = (step_monitor.total() - before) as f64 / self.servers as f64;
+        let mut steps = (step_monitor.total() - before) as f64;
+        if self.way.has_servers() {
+            // Each server gets each batch of a step.
+            steps /= (self.servers as u64 * self.way.lanes(self.workers)) as f64;
+        }
         Ok((steps / begun.elapsed().as_secs_f64()).max(1.0))
     }
 

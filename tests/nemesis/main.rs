@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use trainyard_tests::{Nemesis, Periods, as_task};
+use trainyard_tests::{Nemesis, Periods, Way, as_task};
 
 #[global_allocator]
 static ALLOCATOR: trainyard::Allocator = trainyard::ALLOCATOR;
@@ -27,6 +27,9 @@ struct Arguments {
     /// Seed of every choice; by default one that no run had.
     #[arg(long)]
     seed: Option<u64>,
+    /// The way to train: async, ssp, sync, in_graph, multi_worker_mirrored, hybrid or replica.
+    #[arg(long, default_value = "async", value_parser = Way::named)]
+    way: Way,
     /// Parameter servers.
     #[arg(long, default_value_t = 2)]
     servers: usize,
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         servers: arguments.servers,
         workers: arguments.workers,
         rows: arguments.rows,
+        way: arguments.way,
         periods: Periods {
             worker: period(arguments.kill_worker),
             server: period(arguments.kill_server),

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use trainyard_tests::Program;
+use trainyard_tests::{Program, Way};
 
 use super::Trial;
 use super::trial::{ENDLESS, Tasks};
@@ -13,6 +13,8 @@ use rustix::process::Signal;
 
 /// Batches of a pass: 8,000 rows by 16.
 const BATCHES: u64 = 500;
+/// Workers, besides the chief.
+const WORKERS: usize = 2;
 
 /// Tasks that are killed at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,13 +51,9 @@ enum Kept {
     Checkpoint,
 }
 
-/// A way to train.
+/// What a way to train survives.
 struct Mode {
-    name: &'static str,
-    settings: &'static [&'static str],
-    servers: usize,
-    /// Batches of a step.
-    lanes: u64,
+    way: Way,
     faults: &'static [(Killed, Kept)],
 }
 
@@ -75,38 +73,23 @@ const BY_LOGS: &[(Killed, Kept)] = &[
 
 const MODES: [Mode; 7] = [
     Mode {
-        name: "async",
-        settings: &["strategy.update=async"],
-        servers: 2,
-        lanes: 1,
+        way: Way::Async,
         faults: BY_LOGS,
     },
     Mode {
-        name: "ssp",
-        settings: &["strategy.update=ssp", "strategy.staleness_steps_max=2"],
-        servers: 2,
-        lanes: 1,
+        way: Way::Ssp,
         faults: BY_LOGS,
     },
     Mode {
-        name: "sync",
-        settings: &["strategy.update=sync"],
-        servers: 2,
-        lanes: 3,
+        way: Way::Sync,
         faults: BY_LOGS,
     },
     Mode {
-        name: "in_graph",
-        settings: &["strategy.replication=in_graph"],
-        servers: 2,
-        lanes: 1,
+        way: Way::InGraph,
         faults: BY_LOGS,
     },
     Mode {
-        name: "multi_worker_mirrored",
-        settings: &["strategy.kind=multi_worker_mirrored"],
-        servers: 0,
-        lanes: 3,
+        way: Way::Mirrored,
         faults: &[
             (Worker, EveryStep),
             (Chief, EveryStep),
@@ -115,10 +98,7 @@ const MODES: [Mode; 7] = [
         ],
     },
     Mode {
-        name: "hybrid",
-        settings: &["strategy.kind=hybrid"],
-        servers: 2,
-        lanes: 3,
+        way: Way::Hybrid,
         faults: &[
             (Worker, EveryStep),
             (Server, EveryStep),
@@ -130,10 +110,7 @@ const MODES: [Mode; 7] = [
         ],
     },
     Mode {
-        name: "replica",
-        settings: &["parameter_servers.durability=replica"],
-        servers: 2,
-        lanes: 1,
+        way: Way::Replica,
         faults: &[
             (Server, EveryStep),
             (WorkerAndServer, EveryStep),
@@ -193,16 +170,17 @@ fn wait_for_progress(tasks: &mut Tasks) {
 
 fn run(mode: &Mode) {
     for (killed, kept) in mode.faults {
-        println!("{}: {}", mode.name, killed.name());
+        println!("{}: {}", mode.way.name(), killed.name());
         let settings = [
-            mode.settings,
+            mode.way.settings(),
             &[
                 ENDLESS,
                 "run.save_checkpoints_steps=40",
                 "run.keep_checkpoint_max=2",
             ],
         ];
-        let trial = Trial::new(mode.servers, 2, 8000, &settings.concat());
+        let servers = if mode.way.has_servers() { 2 } else { 0 };
+        let trial = Trial::new(servers, WORKERS, 8000, &settings.concat());
         let mut output = String::new();
         for _run in ["first", "resumed"] {
             let mut tasks = trial.start_all();
@@ -213,19 +191,19 @@ fn run(mode: &Mode) {
         }
         let (passes, last) = trial.end(trial.start_all());
         output.push_str(&last);
-        let what = format!("{}, {} killed: {output}", mode.name, killed.name());
+        let what = format!("{}, {} killed: {output}", mode.way.name(), killed.name());
         if *kept == EveryStep {
             assert!(
                 !output.contains("restoring every parameter server"),
                 "{what}"
             );
         }
-        let steps = passes * BATCHES.div_ceil(mode.lanes);
+        let steps = passes * BATCHES.div_ceil(mode.way.lanes(WORKERS));
         assert_eq!(trial.global_step(), steps, "{what}");
         trial.assert_applied(passes * BATCHES);
         for shard in &trial.checkpoint().manifest().shards {
             // Tables of a hybrid job count batches, all other stores count steps.
-            let counts_batches = mode.name == "hybrid" && shard.ps > 0;
+            let counts_batches = mode.way == Way::Hybrid && shard.ps > 0;
             let expected = if counts_batches {
                 passes * BATCHES
             } else {
@@ -236,44 +214,44 @@ fn run(mode: &Mode) {
     }
 }
 
-fn run_named(name: &str) {
-    let mode = MODES.iter().find(|mode| mode.name == name);
-    run(mode.expect("the mode is in the table"));
+fn run_as(way: Way) {
+    let mode = MODES.iter().find(|mode| mode.way == way);
+    run(mode.expect("the way is in the table"));
 }
 
 trial!(asynchronous_training_keeps_what_the_table_says);
 fn asynchronous_training_keeps_what_the_table_says() {
-    run_named("async");
+    run_as(Way::Async);
 }
 
 trial!(stale_synchronous_training_keeps_what_the_table_says);
 fn stale_synchronous_training_keeps_what_the_table_says() {
-    run_named("ssp");
+    run_as(Way::Ssp);
 }
 
 trial!(synchronous_training_keeps_what_the_table_says);
 fn synchronous_training_keeps_what_the_table_says() {
-    run_named("sync");
+    run_as(Way::Sync);
 }
 
 trial!(in_graph_training_keeps_what_the_table_says);
 fn in_graph_training_keeps_what_the_table_says() {
-    run_named("in_graph");
+    run_as(Way::InGraph);
 }
 
 trial!(mirrored_training_keeps_what_the_table_says);
 fn mirrored_training_keeps_what_the_table_says() {
-    run_named("multi_worker_mirrored");
+    run_as(Way::Mirrored);
 }
 
 trial!(hybrid_training_keeps_what_the_table_says);
 fn hybrid_training_keeps_what_the_table_says() {
-    run_named("hybrid");
+    run_as(Way::Hybrid);
 }
 
 trial!(replicated_servers_keep_what_the_table_says);
 fn replicated_servers_keep_what_the_table_says() {
-    run_named("replica");
+    run_as(Way::Replica);
 }
 
 trial!(the_table_of_the_documentation_is_the_one_that_is_tested);
@@ -292,7 +270,7 @@ fn the_table_of_the_documentation_is_the_one_that_is_tested() {
         };
         let row = format!(
             "| `{}` | {} | {} |",
-            mode.name,
+            mode.way.name(),
             of(EveryStep),
             of(Checkpoint)
         );

@@ -173,7 +173,10 @@ impl Account {
                 .collect();
             account.half_steps = apart.into_iter().collect();
         }
+        // In a hybrid job the chief's store comes first, and has no table.
+        let has_dense_store = manifest.shards.len() == ledger.servers + 1;
         for shard in &manifest.shards {
+            let is_dense_store = has_dense_store && shard.ps == 0;
             // Of a variable, a file may have values and the list of their rows.
             let held: BTreeSet<&str> = shard
                 .tensors
@@ -184,10 +187,23 @@ impl Account {
                 .iter()
                 .filter(|name| name.starts_with("count/"))
                 .count();
-            if tables != 1 {
+            let expected = usize::from(!is_dense_store);
+            if tables != expected {
                 account.other.push(format!(
-                    "ps:{} holds {tables} tables of counters, expected 1",
+                    "ps:{} holds {tables} tables of counters, expected {expected}",
                     shard.ps
+                ));
+            }
+            // The tables of a hybrid job count batches, all other stores count steps.
+            let expected = if has_dense_store && !is_dense_store {
+                ledger.batches()
+            } else {
+                ledger.steps()
+            };
+            if shard.version != expected {
+                account.other.push(format!(
+                    "ps:{} has version {}, expected {expected}",
+                    shard.ps, shard.version
                 ));
             }
             let applied: Vec<(u64, bool)> = shard

@@ -8,12 +8,14 @@ use trainyard::{
     Prediction, Read, Reads, Schema, Scores, Values, VariableSpec, custom_optimizer,
 };
 use trainyard_input::Cells;
-use trainyard_run_config::FeatureKind;
+use trainyard_run_config::{FeatureKind, StrategyKind};
 
 use super::CELLS;
 
-/// Optimizer group of the counters.
-const GROUP: &str = "ledger";
+/// Optimizer group of the counters of ids.
+const ROWS: &str = "rows";
+/// Optimizer group of the dense counters.
+const CELLS_GROUP: &str = "cells";
 
 /// The model. For each server it has `count/<server>`, a table with a row for each id, and `cells/<server>`, read whole.
 #[derive(Debug)]
@@ -21,7 +23,7 @@ pub struct Counting {
     schema: Schema,
     field: usize,
     rows: u32,
-    optimizer: OptimizerConfig,
+    optimizers: BTreeMap<String, OptimizerConfig>,
     variables: Vec<VariableSpec>,
 }
 
@@ -71,12 +73,16 @@ impl Counting {
                 "a ledger has one feature of kind \"identity\" and as hidden_units the servers";
             return Err(Error::Invalid(rule.to_owned()));
         };
-        Ok(Self::new(
-            column,
-            *buckets,
-            *servers,
-            custom_optimizer(job)?,
-        ))
+        let optimizer = custom_optimizer(job)?;
+        let mut model = Self::new(column, *buckets, *servers, optimizer.clone());
+        if let (StrategyKind::Hybrid, Some(lanes)) =
+            (job.strategy.kind, job.strategy.update.replicas_to_aggregate)
+        {
+            // The mean of so many ones, times so many. The rows of each batch are an update of their own.
+            let of_mean = optimizer.with_learning_rate_times(lanes as f32);
+            model.optimizers.insert(CELLS_GROUP.to_owned(), of_mean);
+        }
+        Ok(model)
     }
 
     /// Builds the model that counts the ids of a column, which are below `rows`, so many times over.
@@ -88,7 +94,11 @@ impl Counting {
             shape: vec![rows as usize, 1],
             access,
             initializer: Initializer::Zeros,
-            optimizer_group: GROUP.to_owned(),
+            optimizer_group: match access {
+                Access::Whole => CELLS_GROUP,
+                _ => ROWS,
+            }
+            .to_owned(),
         };
         // Placed by bytes, variables of one size go to one server each.
         let counts = (0..copies).map(|copy| variable(count_name(copy), rows, Access::Rows));
@@ -98,7 +108,9 @@ impl Counting {
             schema,
             field,
             rows,
-            optimizer,
+            optimizers: [ROWS, CELLS_GROUP]
+                .map(|group| (group.to_owned(), optimizer.clone()))
+                .into(),
             variables,
         }
     }
@@ -130,7 +142,7 @@ impl Model for Counting {
     }
 
     fn optimizers(&self) -> BTreeMap<String, OptimizerConfig> {
-        BTreeMap::from([(GROUP.to_owned(), self.optimizer.clone())])
+        self.optimizers.clone()
     }
 
     fn schema(&self) -> &Schema {

@@ -10,7 +10,16 @@ use crate::metric;
 /// Time between looks: what is said of recovery is no finer.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Threads that ask each server, until it is dropped.
+/// What tells that a store has applied an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// The pushes that a server's process has applied.
+    Pushes,
+    /// The steps of the job, as a worker that holds the parameters knows them.
+    Steps,
+}
+
+/// Threads that ask each store, until it is dropped.
 #[derive(Debug)]
 pub(super) struct StepMonitor {
     applied: Arc<Vec<AtomicU64>>,
@@ -19,8 +28,8 @@ pub(super) struct StepMonitor {
 }
 
 impl StepMonitor {
-    /// Watches the servers with these admin ports.
-    pub(super) fn of(admins: Vec<String>) -> Self {
+    /// Watches the stores with these admin ports.
+    pub(super) fn of(admins: Vec<String>, counted: Counted) -> Self {
         let applied: Arc<Vec<AtomicU64>> =
             Arc::new(admins.iter().map(|_| AtomicU64::new(0)).collect());
         let stop = Arc::new(AtomicBool::new(false));
@@ -30,12 +39,22 @@ impl StepMonitor {
             std::thread::spawn(move || {
                 let mut last = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    if let Some(count) = metric(&admin, "trainyard_ps_pushes_total") {
-                        // A process that was started again counts from 0.
+                    let name = match counted {
+                        Counted::Pushes => "trainyard_ps_pushes_total",
+                        Counted::Steps => "trainyard_global_step",
+                    };
+                    if let Some(count) = metric(&admin, name) {
                         let count = count as u64;
-                        let more = if count >= last { count - last } else { count };
+                        let more = match counted {
+                            // A process that was started again counts from 0.
+                            Counted::Pushes if count < last => count,
+                            _ => count.saturating_sub(last),
+                        };
                         applied[server].fetch_add(more, Ordering::Relaxed);
-                        last = count;
+                        last = match counted {
+                            Counted::Pushes => count,
+                            Counted::Steps => count.max(last),
+                        };
                     }
                     std::thread::sleep(POLL_INTERVAL);
                 }
