@@ -1,7 +1,10 @@
 //! Retention of checkpoints.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use trainyard_model_dir::{Evaluated, ModelDir};
 
@@ -14,24 +17,63 @@ const PIN_SUFFIX: &str = ".pin";
 /// Age after which a pin is ignored, in seconds. Its reader has died.
 const PIN_SECONDS_MAX: u64 = 3600;
 
-/// A pin protects a checkpoint from removal until it is dropped.
+/// Time between the signs of life of a reader: some of them may fail before its pin is ignored.
+const PIN_REFRESH_INTERVAL: Duration = Duration::from_secs(PIN_SECONDS_MAX / 6);
+
+/// A pin protects a checkpoint from removal until it is dropped, however long its reader needs.
 #[derive(Debug)]
-pub struct Pin(PathBuf);
+pub struct Pin {
+    path: PathBuf,
+    /// Held while the file is written, so that none is written behind its removal.
+    is_dropped: Arc<Mutex<bool>>,
+    /// Its end wakes the thread that refreshes the file.
+    _held: mpsc::Sender<()>,
+}
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        drop(trainyard_model_dir::remove(&self.0));
+        let mut is_dropped = lock(&self.is_dropped);
+        *is_dropped = true;
+        drop(trainyard_model_dir::remove(&self.path));
     }
 }
 
-/// Marks a checkpoint as being read by `owner`, for example `evaluator-4711`.
+fn lock(is_dropped: &Mutex<bool>) -> MutexGuard<'_, bool> {
+    is_dropped.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Marks a checkpoint as being read by `owner`, for example `evaluator-4711`. The mark is refreshed while the pin is held.
 ///
 /// # Errors
 /// The file cannot be written, or the checkpoint has been removed.
 pub fn pin(checkpoint: &Path, owner: &str) -> Result<Pin, Error> {
+    pin_refreshed(checkpoint, owner, PIN_REFRESH_INTERVAL)
+}
+
+fn pin_refreshed(checkpoint: &Path, owner: &str, interval: Duration) -> Result<Pin, Error> {
     let name = format!("{owner}{PIN_SUFFIX}");
-    ModelDir::at(checkpoint)?.mark(&name)?;
-    Ok(Pin(checkpoint.join(name)))
+    let folder = ModelDir::at(checkpoint)?;
+    folder.mark(&name)?;
+    let (held, until_dropped) = mpsc::channel();
+    let pin = Pin {
+        path: checkpoint.join(&name),
+        is_dropped: Arc::default(),
+        _held: held,
+    };
+    let is_dropped = Arc::clone(&pin.is_dropped);
+    let refresh = move || {
+        while until_dropped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+            let is_dropped = lock(&is_dropped);
+            if *is_dropped {
+                return;
+            }
+            // What cannot be written now may be the next time.
+            drop(folder.mark(&name));
+        }
+    };
+    // Without a thread the pin holds for as long as an unrefreshed one.
+    drop(thread::Builder::new().name("pin".to_owned()).spawn(refresh));
+    Ok(pin)
 }
 
 fn pinned(checkpoint: &Path) -> Result<bool, Error> {
@@ -284,4 +326,31 @@ pub fn sweep_before(model_dir: &Path, epoch: u64) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_pin_is_refreshed_until_it_is_dropped_and_then_gone() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let interval = Duration::from_millis(5);
+        let held = pin_refreshed(folder.path(), "reader", interval).expect("a pin");
+        let path = folder.path().join("reader.pin");
+        let stale = SystemTime::now() - Duration::from_secs(2 * PIN_SECONDS_MAX);
+        let file = File::options().write(true).open(&path).expect("the pin");
+        file.set_modified(stale).expect("its time is set");
+        let until = Instant::now() + Duration::from_secs(60);
+        while !pinned(folder.path()).expect("the folder can be read") {
+            assert!(Instant::now() < until, "the pin stays stale");
+            thread::sleep(interval);
+        }
+        drop(held);
+        thread::sleep(4 * interval);
+        assert!(!path.exists(), "it is written behind its removal");
+    }
 }

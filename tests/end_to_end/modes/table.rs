@@ -13,6 +13,8 @@ use rustix::process::Signal;
 
 /// Batches of a pass: 8,000 rows by 16.
 const BATCHES: u64 = 500;
+/// A setting by which a job is changed.
+const OTHER_RATE: &str = "model.dnn_optimizer={kind=\"adagrad\",learning_rate=0.02}";
 /// Workers, besides the chief.
 const WORKERS: usize = 2;
 
@@ -26,6 +28,8 @@ enum Killed {
     ChiefAndWorker,
     ChiefAndServer,
     All,
+    /// The chief, which starts again with another learning rate.
+    ChiefOfChangedJob,
 }
 
 impl Killed {
@@ -38,6 +42,7 @@ impl Killed {
             Self::ChiefAndWorker => "chief + worker",
             Self::ChiefAndServer => "chief + ps",
             Self::All => "all",
+            Self::ChiefOfChangedJob => "chief of a job that is then changed",
         }
     }
 }
@@ -58,7 +63,9 @@ struct Mode {
 }
 
 use Kept::{Checkpoint, EveryStep};
-use Killed::{All, Chief, ChiefAndServer, ChiefAndWorker, Server, Worker, WorkerAndServer};
+use Killed::{
+    All, Chief, ChiefAndServer, ChiefAndWorker, ChiefOfChangedJob, Server, Worker, WorkerAndServer,
+};
 
 /// Where the servers hold all parameters, their logs keep every step.
 const BY_LOGS: &[(Killed, Kept)] = &[
@@ -69,6 +76,7 @@ const BY_LOGS: &[(Killed, Kept)] = &[
     (ChiefAndWorker, EveryStep),
     (ChiefAndServer, EveryStep),
     (All, EveryStep),
+    (ChiefOfChangedJob, EveryStep),
 ];
 
 const MODES: [Mode; 7] = [
@@ -95,6 +103,7 @@ const MODES: [Mode; 7] = [
             (Chief, EveryStep),
             (ChiefAndWorker, EveryStep),
             (All, Checkpoint),
+            (ChiefOfChangedJob, Checkpoint),
         ],
     },
     Mode {
@@ -107,6 +116,7 @@ const MODES: [Mode; 7] = [
             (ChiefAndWorker, EveryStep),
             (ChiefAndServer, EveryStep),
             (All, Checkpoint),
+            (ChiefOfChangedJob, Checkpoint),
         ],
     },
     Mode {
@@ -123,7 +133,13 @@ const MODES: [Mode; 7] = [
 fn strike(trial: &Trial, mut tasks: Tasks, killed: Killed) -> Tasks {
     let dies = |set: &[Killed]| set.contains(&killed);
     let mut dying: Vec<(&str, usize)> = Vec::new();
-    if dies(&[Chief, ChiefAndWorker, ChiefAndServer, All]) {
+    if dies(&[
+        Chief,
+        ChiefAndWorker,
+        ChiefAndServer,
+        All,
+        ChiefOfChangedJob,
+    ]) {
         dying.push(("chief", 0));
     }
     let workers = match killed {
@@ -153,11 +169,33 @@ fn strike(trial: &Trial, mut tasks: Tasks, killed: Killed) -> Tasks {
             assert!(Instant::now() < until, "{role}:{index} is killed");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let next = trial.start(role, index);
+        let more: &[&str] = if killed == ChiefOfChangedJob {
+            &["--set", OTHER_RATE]
+        } else {
+            &[]
+        };
+        let next = trial.start_with(role, index, more);
         let dead = std::mem::replace(task(&mut tasks, role, index), next);
         assert_eq!(dead.wait(LIMIT).code, 137, "{role}:{index}");
     }
     tasks
+}
+
+/// Returns the step behind a word of the output.
+fn step_behind(word: &str, output: &str) -> Option<u64> {
+    let (_, behind) = output.split_once(word)?;
+    let digits = behind.find(|letter: char| !letter.is_ascii_digit());
+    behind[..digits.unwrap_or(behind.len())].parse().ok()
+}
+
+/// Checks that a changed job has gone on from a checkpoint that was saved for it.
+fn assert_saved_for_the_change(output: &str) {
+    let (_, behind) = output
+        .split_once("the job file has changed since")
+        .expect("the change is noticed");
+    let saved = step_behind("checkpoint saved step=", behind);
+    let restored = step_behind("restoring step=", behind);
+    assert!(saved.is_some() && saved == restored, "{output}");
 }
 
 /// Waits until a worker has trained for a while.
@@ -197,6 +235,9 @@ fn run(mode: &Mode) {
                 !output.contains("restoring every parameter server"),
                 "{what}"
             );
+            if *killed == ChiefOfChangedJob {
+                assert_saved_for_the_change(&output);
+            }
         }
         let steps = passes * BATCHES.div_ceil(mode.way.lanes(WORKERS));
         assert_eq!(trial.global_step(), steps, "{what}");
