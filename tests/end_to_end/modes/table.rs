@@ -28,8 +28,8 @@ enum Killed {
     ChiefAndWorker,
     ChiefAndServer,
     All,
-    /// The chief, which starts again with another learning rate.
-    ChiefOfChangedJob,
+    /// The chief and all workers, which start again with another learning rate.
+    OfChangedJob,
 }
 
 impl Killed {
@@ -42,7 +42,7 @@ impl Killed {
             Self::ChiefAndWorker => "chief + worker",
             Self::ChiefAndServer => "chief + ps",
             Self::All => "all",
-            Self::ChiefOfChangedJob => "chief of a job that is then changed",
+            Self::OfChangedJob => "chief + workers, of a job that is then changed",
         }
     }
 }
@@ -64,7 +64,7 @@ struct Mode {
 
 use Kept::{Checkpoint, EveryStep};
 use Killed::{
-    All, Chief, ChiefAndServer, ChiefAndWorker, ChiefOfChangedJob, Server, Worker, WorkerAndServer,
+    All, Chief, ChiefAndServer, ChiefAndWorker, OfChangedJob, Server, Worker, WorkerAndServer,
 };
 
 /// Where the servers hold all parameters, their logs keep every step.
@@ -76,7 +76,7 @@ const BY_LOGS: &[(Killed, Kept)] = &[
     (ChiefAndWorker, EveryStep),
     (ChiefAndServer, EveryStep),
     (All, EveryStep),
-    (ChiefOfChangedJob, EveryStep),
+    (OfChangedJob, EveryStep),
 ];
 
 const MODES: [Mode; 7] = [
@@ -103,7 +103,7 @@ const MODES: [Mode; 7] = [
             (Chief, EveryStep),
             (ChiefAndWorker, EveryStep),
             (All, Checkpoint),
-            (ChiefOfChangedJob, Checkpoint),
+            (OfChangedJob, Checkpoint),
         ],
     },
     Mode {
@@ -116,7 +116,7 @@ const MODES: [Mode; 7] = [
             (ChiefAndWorker, EveryStep),
             (ChiefAndServer, EveryStep),
             (All, Checkpoint),
-            (ChiefOfChangedJob, Checkpoint),
+            (OfChangedJob, Checkpoint),
         ],
     },
     Mode {
@@ -133,17 +133,11 @@ const MODES: [Mode; 7] = [
 fn strike(trial: &Trial, mut tasks: Tasks, killed: Killed) -> Tasks {
     let dies = |set: &[Killed]| set.contains(&killed);
     let mut dying: Vec<(&str, usize)> = Vec::new();
-    if dies(&[
-        Chief,
-        ChiefAndWorker,
-        ChiefAndServer,
-        All,
-        ChiefOfChangedJob,
-    ]) {
+    if dies(&[Chief, ChiefAndWorker, ChiefAndServer, All, OfChangedJob]) {
         dying.push(("chief", 0));
     }
     let workers = match killed {
-        All => tasks.workers.len(),
+        All | OfChangedJob => tasks.workers.len(),
         _ => usize::from(dies(&[Worker, WorkerAndServer, ChiefAndWorker])),
     };
     dying.extend((0..workers).map(|index| ("worker", index)));
@@ -169,7 +163,7 @@ fn strike(trial: &Trial, mut tasks: Tasks, killed: Killed) -> Tasks {
             assert!(Instant::now() < until, "{role}:{index} is killed");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let more: &[&str] = if killed == ChiefOfChangedJob {
+        let more: &[&str] = if killed == OfChangedJob {
             &["--set", OTHER_RATE]
         } else {
             &[]
@@ -235,7 +229,7 @@ fn run(mode: &Mode) {
                 !output.contains("restoring every parameter server"),
                 "{what}"
             );
-            if *killed == ChiefOfChangedJob {
+            if *killed == OfChangedJob {
                 assert_saved_for_the_change(&output);
             }
         }
