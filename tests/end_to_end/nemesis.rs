@@ -86,3 +86,19 @@ fn every_update_counts_once_while_servers_in_pairs_are_killed_at_random() {
     };
     exact(Way::Replica, Duration::from_secs(20), periods);
 }
+
+trial!(
+    every_update_counts_once_where_workers_hold_dense_variables_and_servers_tables,
+    alone
+);
+fn every_update_counts_once_where_workers_hold_dense_variables_and_servers_tables() {
+    let every = |seconds: f64| Some(Duration::from_secs_f64(seconds));
+    let periods = Periods {
+        worker: every(4.0),
+        server: every(4.0),
+        chief: every(5.0),
+        pair: every(6.0),
+        ..Periods::default()
+    };
+    exact(Way::Hybrid, Duration::from_secs(15), periods);
+}

@@ -177,7 +177,11 @@ impl Nemesis {
         let begun = Instant::now();
         let fault_free = ledger.steps() as f64 / steps_per_second;
         let limit = START_TIMEOUT + Duration::from_secs_f64(fault_free * f64::from(SLOWDOWN_MAX));
-        let mut schedule = Schedule::new(self.periods, Draw::new(self.seed));
+        let periods = Periods {
+            server: self.periods.server.filter(|_| self.way.has_servers()),
+            ..self.periods
+        };
+        let mut schedule = Schedule::new(periods, Draw::new(self.seed));
         let mut open: Vec<Injected> = Vec::new();
         let mut report = Report::new(self.seed);
         while tasks.runs(chief) || tasks.exit(chief) != Some(0) || tasks.is_due(chief) {
