@@ -245,13 +245,13 @@ fn tensors_that_are_not_what_they_say_are_refused_and_change_nothing() {
         account.half_steps.len(),
     );
     assert_eq!(wrong, (0, 0, 0), "{account}");
-    // The batch that was refused is of a data shard that the job does not have, and is remembered.
+    // The batch that was refused is of a data shard that the job does not have, and is remembered, as a version too.
     assert!(
         account.counters > 0
             && account
                 .other
                 .iter()
-                .all(|what| what.contains("shard: 7777")),
+                .all(|what| what.contains("shard: 7777") || what.contains("has version")),
         "{account}"
     );
 }

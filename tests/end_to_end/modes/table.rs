@@ -168,7 +168,8 @@ fn strike(trial: &Trial, mut tasks: Tasks, killed: Killed) -> Tasks {
         } else {
             &[]
         };
-        let next = trial.start_with(role, index, more);
+        let mut next = trial.start_with(role, index, more);
+        next.wait_for("started; the admin port listens", LIMIT);
         let dead = std::mem::replace(task(&mut tasks, role, index), next);
         assert_eq!(dead.wait(LIMIT).code, 137, "{role}:{index}");
     }

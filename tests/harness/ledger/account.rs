@@ -174,7 +174,8 @@ impl Account {
             account.half_steps = apart.into_iter().collect();
         }
         // In a hybrid job the chief's store comes first, and has no table.
-        let has_dense_store = manifest.shards.len() == ledger.servers + 1;
+        let is_hybrid = |line: &String| line == "strategy.kind=\"hybrid\"";
+        let has_dense_store = manifest.job.iter().any(is_hybrid);
         for shard in &manifest.shards {
             let is_dense_store = has_dense_store && shard.ps == 0;
             // Of a variable, a file may have values and the list of their rows.

@@ -56,7 +56,7 @@ async fn work(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
         let shards = lead.shards.clone();
         let epoch = run.epoch;
         let opening = async {
-            match half_step(lead, run, start, &servers)? {
+            match half_step(lead, run, start, &servers).await? {
                 Some(step) => step.finish(lead, run, settling).await.map(|()| false),
                 None => open(lead, run, start, &servers).await.map(|()| true),
             }
@@ -180,7 +180,7 @@ struct HalfStep {
 
 /// Returns the step that must be finished before the servers can be saved for a job that has changed; `None` if there is
 /// none.
-fn half_step(
+async fn half_step(
     lead: &mut Chief,
     run: &Run,
     start: Start,
@@ -194,9 +194,21 @@ fn half_step(
     }
     let versions = || servers.iter().map(|server| server.store.version);
     let version = versions().max().unwrap_or(0);
-    Ok(versions()
-        .any(|other| other < version)
-        .then_some(HalfStep { version }))
+    if versions().all(|other| other == version) {
+        return Ok(None);
+    }
+    // Of other updates than synchronous ones, each server has a version of its own.
+    let of_servers = lead.provenance_of_servers(run).await?;
+    let was_synchronous = of_servers.job.is_empty() || is_synchronous(&of_servers.job);
+    Ok(was_synchronous.then_some(HalfStep { version }))
+}
+
+/// Returns whether a job, one line per key, has synchronous updates.
+fn is_synchronous(job: &[String]) -> bool {
+    let updates = job.iter().filter_map(|line| line.split_once('='));
+    updates
+        .filter(|(key, _)| *key == "strategy.update.kind")
+        .any(|(_, value)| value.trim_matches('"') == "sync")
 }
 
 impl HalfStep {
