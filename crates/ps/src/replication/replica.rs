@@ -511,12 +511,23 @@ impl Replica {
                         .await?;
                     self.begin(cluster, turn, segment).await?;
                     self.write().await?;
+                    self.unmark_if_whole(turn.as_ref())?;
                     confirm(1);
                 }
                 Item::Cut(record) => self.receive(turn, record).await?,
             }
         }
         self.take_records(turn, records, confirm).await
+    }
+
+    /// Removes the mark of a log that is received, if it has everything that the primary's has: the primary has begun its log
+    /// anew, as it does when it is prepared, and sends each change of it to this backup, which is in sync.
+    fn unmark_if_whole(&self, turn: Option<&Following>) -> Result<(), String> {
+        let in_sync = locked(&self.role).role() == Role::Backup { in_sync: true };
+        if in_sync && matches!(turn, Some(Following::Replaying(_))) {
+            self.receiving.remove().map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// Takes a record of the cut that the log goes on from. With the last one, prepares the store.
@@ -547,6 +558,7 @@ impl Replica {
         };
         let replay = blocking(work).await.map_err(|panic| panic.to_string())??;
         *turn = Some(Following::Replaying(Box::new(replay)));
+        self.unmark_if_whole(turn.as_ref())?;
         let version = self.store().store().status().version;
         info!(shard = %self.task(), version, "this backup begins from a cut of its primary's log");
         Ok(())
