@@ -1,12 +1,10 @@
 //! The log of a parameter server in shared memory: copies of a model directory, stops, and a memory that is small.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use trainyard_checkpoint::Checkpoint;
-use trainyard_tests::{Program, TestCluster};
+use trainyard_tests::{Mount, Program, TestCluster};
 
 use crate::end_to_end::LIMIT;
 
@@ -138,34 +136,6 @@ fn a_job_that_is_stopped_gives_back_the_memory_of_its_log_and_continues_where_it
     );
 }
 
-/// A file system in memory of its own, unmounted with this value.
-struct Mount(tempfile::TempDir);
-
-impl Mount {
-    fn of(size: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let size = format!("size={size}");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
-            .arg(folder.path())
-            .status();
-        assert!(
-            mounted.is_ok_and(|status| status.success()),
-            "it is mounted"
-        );
-        Self(folder)
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let unmount = || Command::new("umount").arg(self.0.path()).status();
-        while unmount().is_ok_and(|status| !status.success()) {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
 /// A dynamic table of many ids, and a static one, both of which change a lot.
 const TABLES: &str = r#"
 [[feature]]
@@ -248,7 +218,7 @@ fn killed_servers_whose_shared_memory_is_small_lose_nothing() {
     let roomy = tempfile::tempdir().expect("a temporary folder");
     let (expected, _) = train(roomy.path(), 0);
     let small = Mount::of("14m");
-    let (found, output) = train(small.0.path(), 4);
+    let (found, output) = train(small.path(), 4);
     assert!(
         !output.contains("restoring every") && !output.contains("set a log aside"),
         "{output}"
@@ -265,7 +235,7 @@ fn killed_servers_whose_shared_memory_is_small_lose_nothing() {
 trial!(a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_goes_on, needs Mounts);
 fn a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_goes_on() {
     let disk = Mount::of("40m");
-    let state = disk.0.path().to_string_lossy().into_owned();
+    let state = disk.path().to_string_lossy().into_owned();
     let settings = [
         "--set",
         "parameter_servers.shared_memory_bytes_max=0",

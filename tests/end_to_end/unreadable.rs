@@ -1,48 +1,16 @@
 //! Reads that fail once, as those of a share that is away for a moment: nothing is concluded from them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use trainyard_checkpoint::Checkpoint;
-use trainyard_tests::{Ended, Program, TestCluster, program};
+use trainyard_tests::{Ended, Program, TestCluster, Unreadable};
 
 use crate::end_to_end::LIMIT;
 
-/// A call that fails with EIO.
-struct Fault<'a> {
-    call: &'a str,
-    /// Number of the call among those on the paths, from 1; or the first one and their distance, as strace writes it.
-    when: &'a str,
-    paths: Vec<String>,
-}
-
-/// Starts a task whose calls fail.
-fn start_with(cluster: &TestCluster, role: &str, more: &[&str], fault: &Fault<'_>) -> Program {
-    let trace = format!("--trace={}", fault.call);
-    let inject = format!("--inject={}:error=EIO:when={}", fault.call, fault.when);
-    let task = program(&format!("trainyard-{role}"));
-    let task = task.to_string_lossy();
-    let job = cluster.job.to_string_lossy();
-    let file = cluster.cluster.to_string_lossy();
-    let mut arguments = vec![
-        "--daemonize",
-        "-qq",
-        "--follow-forks",
-        "--output=/dev/null",
-        &trace,
-        &inject,
-    ];
-    for path in &fault.paths {
-        arguments.extend(["-P", path]);
-    }
-    arguments.extend([&*task, "--job", &job, "--cluster", &file, "--index", "0"]);
-    arguments.extend(more);
-    Program::start("strace", &arguments, &[])
-}
-
-fn manifest_of(cluster: &TestCluster, step: u64) -> String {
+fn manifest_of(cluster: &TestCluster, step: u64) -> PathBuf {
     let folder = cluster.model_dir().join(format!("model.ckpt-{step}"));
-    folder.join("manifest.json").to_string_lossy().into_owned()
+    folder.join("manifest.json")
 }
 
 fn end_well(program: Program) -> Ended {
@@ -87,14 +55,16 @@ fn a_manifest_that_a_chief_cannot_read_while_it_removes_old_checkpoints_removes_
         let cluster = TestCluster::new(1, 1, 8_000, "[train]\nmax_steps = 500\n");
         let server = cluster.start("ps", 0, &SAVES);
         let worker = cluster.start("worker", 0, &SAVES);
-        let fault = Fault {
-            call: "openat",
+        let fault = Unreadable {
+            calls: "openat",
             when,
             paths: (1..=10)
                 .map(|hundreds| manifest_of(&cluster, 100 * hundreds / 2))
                 .collect(),
         };
-        let chief = start_with(&cluster, "chief", &SAVES, &fault).wait(LIMIT);
+        let chief = cluster
+            .start_unreadable("chief", 0, &SAVES, &[], &fault)
+            .wait(LIMIT);
         drop(worker.wait(LIMIT));
         drop(server.wait(LIMIT));
         let step = cluster.job_state()["global_step"].as_u64().expect("a step");
@@ -111,7 +81,6 @@ fn a_chief_that_cannot_read_the_newest_checkpoint_at_first_restores_that_one() {
     let shard = cluster
         .model_dir()
         .join("model.ckpt-500/shard-0-of-1.safetensors");
-    let shard = shard.to_string_lossy().into_owned();
     let more: Vec<&str> = SAVES[..4]
         .iter()
         .copied()
@@ -123,20 +92,18 @@ fn a_chief_that_cannot_read_the_newest_checkpoint_at_first_restores_that_one() {
     ] {
         let model_dir = tempfile::tempdir().expect("a temporary folder");
         copy(&cluster.model_dir(), model_dir.path());
-        let moved = path.replace(
-            &*cluster.model_dir().to_string_lossy(),
-            &model_dir.path().to_string_lossy(),
-        );
+        let below = path.strip_prefix(cluster.model_dir()).expect("it is below");
+        let moved = model_dir.path().join(below);
         let folder = format!("model_dir=\"{}\"", model_dir.path().display());
         let more: Vec<&str> = more.iter().copied().chain(["--set", &folder]).collect();
         let server = cluster.start("ps", 0, &more);
         let worker = cluster.start("worker", 0, &more);
-        let fault = Fault {
-            call,
+        let fault = Unreadable {
+            calls: call,
             when,
             paths: vec![moved],
         };
-        let chief = end_well(start_with(&cluster, "chief", &more, &fault));
+        let chief = end_well(cluster.start_unreadable("chief", 0, &more, &[], &fault));
         for program in [worker, server] {
             end_well(program);
         }
@@ -187,15 +154,15 @@ fn a_server_that_cannot_read_the_checkpoint_below_its_log_keeps_the_log_and_reco
             "openat" => "manifest.json",
             _ => "shard-0-of-1.safetensors",
         };
-        let fault = Fault {
-            call,
+        let fault = Unreadable {
+            calls: call,
             // Opens are tried again at once.
             when: if call == "openat" { "1+" } else { "2" },
-            paths: folders
-                .map(|folder| folder.join(file).to_string_lossy().into_owned())
-                .collect(),
+            paths: folders.map(|folder| folder.join(file)).collect(),
         };
-        let failed = start_with(&cluster, "ps", &endless, &fault).wait(LIMIT);
+        let failed = cluster
+            .start_unreadable("ps", 0, &endless, &[], &fault)
+            .wait(LIMIT);
         assert_eq!(failed.code, 74, "{call}: {}", failed.output);
         assert!(
             !failed.output.contains("set a log aside"),

@@ -7,6 +7,7 @@ mod draw;
 mod endurance;
 mod lan;
 mod ledger;
+mod mount;
 mod need;
 mod nemesis;
 mod ports;
@@ -14,6 +15,7 @@ mod program;
 mod proxy;
 mod supervisor;
 mod trial;
+mod unreadable;
 mod way;
 
 use std::process::ExitCode;
@@ -26,6 +28,7 @@ pub use draw::{Draw, is_thorough, seed};
 pub use endurance::{Clicks, Endurance, EnduranceReport, Series, Trend, Unit};
 pub use lan::Lan;
 pub use ledger::{Account, Counting, Ledger, Mismatch, passes_to_go};
+pub use mount::Mount;
 pub use need::Need;
 pub use nemesis::{Kind, Nemesis, Periods, Recovery, Report};
 pub use ports::free_ports;
@@ -33,6 +36,7 @@ pub use program::{Ended, Program, program};
 pub use proxy::{Blow, Direction, Link, Proxy};
 pub use supervisor::Supervisor;
 pub use trial::{Trial, run_suite};
+pub use unreadable::{Unreadable, files_below};
 pub use way::Way;
 
 #[doc(hidden)]

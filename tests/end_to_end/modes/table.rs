@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use trainyard_tests::{Program, Way};
+use trainyard_tests::{Mount, Program, Way};
 
 use super::Trial;
 use super::trial::{ENDLESS, Tasks};
@@ -30,6 +30,12 @@ enum Killed {
     All,
     /// The chief and all workers, which start again with another learning rate.
     OfChangedJob,
+    /// A server, which cannot read a file of the job when it starts again.
+    BlindServer,
+    /// The chief, which cannot read a file of the job when it starts again.
+    BlindChief,
+    /// A server, whose log finds no room in shared memory, before and after.
+    ServerWithoutMemory,
 }
 
 impl Killed {
@@ -43,7 +49,15 @@ impl Killed {
             Self::ChiefAndServer => "chief + ps",
             Self::All => "all",
             Self::OfChangedJob => "chief + workers, of a job that is then changed",
+            Self::BlindServer => "ps that then cannot read",
+            Self::BlindChief => "chief that then cannot read",
+            Self::ServerWithoutMemory => "ps with a full shared memory",
         }
+    }
+
+    /// Whether it needs a machine on which reads can be made to fail and memory can be mounted.
+    fn is_narrow(self) -> bool {
+        [BlindServer, BlindChief, ServerWithoutMemory].contains(&self)
     }
 }
 
@@ -64,7 +78,8 @@ struct Mode {
 
 use Kept::{Checkpoint, EveryStep};
 use Killed::{
-    All, Chief, ChiefAndServer, ChiefAndWorker, OfChangedJob, Server, Worker, WorkerAndServer,
+    All, BlindChief, BlindServer, Chief, ChiefAndServer, ChiefAndWorker, OfChangedJob, Server,
+    ServerWithoutMemory, Worker, WorkerAndServer,
 };
 
 /// Where the servers hold all parameters, their logs keep every step.
@@ -77,6 +92,9 @@ const BY_LOGS: &[(Killed, Kept)] = &[
     (ChiefAndServer, EveryStep),
     (All, EveryStep),
     (OfChangedJob, EveryStep),
+    (BlindServer, EveryStep),
+    (BlindChief, EveryStep),
+    (ServerWithoutMemory, EveryStep),
 ];
 
 const MODES: [Mode; 7] = [
@@ -102,6 +120,7 @@ const MODES: [Mode; 7] = [
             (Worker, EveryStep),
             (Chief, EveryStep),
             (ChiefAndWorker, EveryStep),
+            (BlindChief, EveryStep),
             (All, Checkpoint),
             (OfChangedJob, Checkpoint),
         ],
@@ -115,6 +134,9 @@ const MODES: [Mode; 7] = [
             (WorkerAndServer, EveryStep),
             (ChiefAndWorker, EveryStep),
             (ChiefAndServer, EveryStep),
+            (BlindServer, EveryStep),
+            (BlindChief, EveryStep),
+            (ServerWithoutMemory, EveryStep),
             (All, Checkpoint),
             (OfChangedJob, Checkpoint),
         ],
@@ -125,15 +147,25 @@ const MODES: [Mode; 7] = [
             (Server, EveryStep),
             (WorkerAndServer, EveryStep),
             (ChiefAndServer, EveryStep),
+            (BlindServer, EveryStep),
+            (BlindChief, EveryStep),
+            (ServerWithoutMemory, EveryStep),
         ],
     },
 ];
 
 /// Kills tasks at one moment, and starts them again.
-fn strike(trial: &Trial, mut tasks: Tasks, killed: Killed) -> Tasks {
+fn strike(trial: &Trial, mut tasks: Tasks, way: Way, killed: Killed) -> Tasks {
     let dies = |set: &[Killed]| set.contains(&killed);
     let mut dying: Vec<(&str, usize)> = Vec::new();
-    if dies(&[Chief, ChiefAndWorker, ChiefAndServer, All, OfChangedJob]) {
+    if dies(&[
+        Chief,
+        ChiefAndWorker,
+        ChiefAndServer,
+        All,
+        OfChangedJob,
+        BlindChief,
+    ]) {
         dying.push(("chief", 0));
     }
     let workers = match killed {
@@ -143,7 +175,13 @@ fn strike(trial: &Trial, mut tasks: Tasks, killed: Killed) -> Tasks {
     dying.extend((0..workers).map(|index| ("worker", index)));
     let servers = match killed {
         All => tasks.servers.len(),
-        _ => usize::from(dies(&[Server, WorkerAndServer, ChiefAndServer])),
+        _ => usize::from(dies(&[
+            Server,
+            WorkerAndServer,
+            ChiefAndServer,
+            BlindServer,
+            ServerWithoutMemory,
+        ])),
     };
     dying.extend((0..servers).map(|index| ("ps", index)));
     fn task<'a>(tasks: &'a mut Tasks, role: &str, index: usize) -> &'a mut Program {
@@ -163,6 +201,9 @@ fn strike(trial: &Trial, mut tasks: Tasks, killed: Killed) -> Tasks {
             assert!(Instant::now() < until, "{role}:{index} is killed");
             std::thread::sleep(Duration::from_millis(5));
         }
+        if dies(&[BlindServer, BlindChief]) {
+            assert_told_of_blindness(trial, &mut tasks, (way, role, index));
+        }
         let more: &[&str] = if killed == OfChangedJob {
             &["--set", OTHER_RATE]
         } else {
@@ -174,6 +215,27 @@ fn strike(trial: &Trial, mut tasks: Tasks, killed: Killed) -> Tasks {
         assert_eq!(dead.wait(LIMIT).code, 137, "{role}:{index}");
     }
     tasks
+}
+
+/// Checks that a task which can open or read no file of the job ends to be started again. A server whose shard another one
+/// has taken over needs no file of its own before it can follow that one, which says that it does not.
+fn assert_told_of_blindness(
+    trial: &Trial,
+    tasks: &mut Tasks,
+    (way, role, index): (Way, &str, usize),
+) {
+    for calls in ["openat", "read,pread64,mmap"] {
+        let is_backup = role == "ps" && way == Way::Replica;
+        let blind = trial.start_blind(role, index, calls);
+        if is_backup {
+            tasks.servers[1 - index].wait_for_next("the backup does not follow", LIMIT);
+            blind.signal(Signal::KILL);
+        }
+        let ended = blind.wait(LIMIT);
+        let expected = if is_backup { 137 } else { 74 };
+        let output = ended.output;
+        assert_eq!(ended.code, expected, "{role}:{index}, {calls}: {output}");
+    }
 }
 
 /// Returns the step behind a word of the output.
@@ -193,16 +255,20 @@ fn assert_saved_for_the_change(output: &str) {
     assert!(saved.is_some() && saved == restored, "{output}");
 }
 
-/// Waits until a worker has trained for a while.
+/// Waits until a worker has trained for a while, and the chief leads: workers train on while it is absent.
 fn wait_for_progress(tasks: &mut Tasks) {
+    tasks.chief.wait_for("training is open", LIMIT);
     let last = tasks.workers.len() - 1;
     for _ in 0..2 {
         tasks.workers[last].wait_for_next("training step=", LIMIT);
     }
 }
 
-fn run(mode: &Mode) {
+fn run(mode: &Mode, narrow: bool) {
     for (killed, kept) in mode.faults {
+        if killed.is_narrow() != narrow {
+            continue;
+        }
         println!("{}: {}", mode.way.name(), killed.name());
         let settings = [
             mode.way.settings(),
@@ -213,12 +279,21 @@ fn run(mode: &Mode) {
             ],
         ];
         let servers = if mode.way.has_servers() { 2 } else { 0 };
-        let trial = Trial::new(servers, WORKERS, 8000, &settings.concat());
+        let mut trial = Trial::new(servers, WORKERS, 8000, &settings.concat());
+        if *killed == ServerWithoutMemory {
+            // A part of a log takes 8 MiB.
+            trial.memory = Some(Mount::of("6m"));
+        }
         let mut output = String::new();
         for _run in ["first", "resumed"] {
             let mut tasks = trial.start_all();
             wait_for_progress(&mut tasks);
-            let mut tasks = strike(&trial, tasks, *killed);
+            if *killed == ServerWithoutMemory {
+                for server in &mut tasks.servers {
+                    server.wait_for("written to the disk", LIMIT);
+                }
+            }
+            let mut tasks = strike(&trial, tasks, mode.way, *killed);
             wait_for_progress(&mut tasks);
             output.push_str(&tasks.stop());
         }
@@ -250,44 +325,79 @@ fn run(mode: &Mode) {
     }
 }
 
-fn run_as(way: Way) {
+fn run_as(way: Way, narrow: bool) {
     let mode = MODES.iter().find(|mode| mode.way == way);
-    run(mode.expect("the way is in the table"));
+    run(mode.expect("the way is in the table"), narrow);
 }
 
 trial!(asynchronous_training_keeps_what_the_table_says);
 fn asynchronous_training_keeps_what_the_table_says() {
-    run_as(Way::Async);
+    run_as(Way::Async, false);
 }
 
 trial!(stale_synchronous_training_keeps_what_the_table_says);
 fn stale_synchronous_training_keeps_what_the_table_says() {
-    run_as(Way::Ssp);
+    run_as(Way::Ssp, false);
 }
 
 trial!(synchronous_training_keeps_what_the_table_says);
 fn synchronous_training_keeps_what_the_table_says() {
-    run_as(Way::Sync);
+    run_as(Way::Sync, false);
 }
 
 trial!(in_graph_training_keeps_what_the_table_says);
 fn in_graph_training_keeps_what_the_table_says() {
-    run_as(Way::InGraph);
+    run_as(Way::InGraph, false);
 }
 
 trial!(mirrored_training_keeps_what_the_table_says);
 fn mirrored_training_keeps_what_the_table_says() {
-    run_as(Way::Mirrored);
+    run_as(Way::Mirrored, false);
 }
 
 trial!(hybrid_training_keeps_what_the_table_says);
 fn hybrid_training_keeps_what_the_table_says() {
-    run_as(Way::Hybrid);
+    run_as(Way::Hybrid, false);
 }
 
 trial!(replicated_servers_keep_what_the_table_says);
 fn replicated_servers_keep_what_the_table_says() {
-    run_as(Way::Replica);
+    run_as(Way::Replica, false);
+}
+
+trial!(asynchronous_training_without_reads_or_memory_keeps_what_the_table_says, needs Strace Mounts);
+fn asynchronous_training_without_reads_or_memory_keeps_what_the_table_says() {
+    run_as(Way::Async, true);
+}
+
+trial!(stale_synchronous_training_without_reads_or_memory_keeps_what_the_table_says, needs Strace Mounts);
+fn stale_synchronous_training_without_reads_or_memory_keeps_what_the_table_says() {
+    run_as(Way::Ssp, true);
+}
+
+trial!(synchronous_training_without_reads_or_memory_keeps_what_the_table_says, needs Strace Mounts);
+fn synchronous_training_without_reads_or_memory_keeps_what_the_table_says() {
+    run_as(Way::Sync, true);
+}
+
+trial!(in_graph_training_without_reads_or_memory_keeps_what_the_table_says, needs Strace Mounts);
+fn in_graph_training_without_reads_or_memory_keeps_what_the_table_says() {
+    run_as(Way::InGraph, true);
+}
+
+trial!(mirrored_training_without_reads_or_memory_keeps_what_the_table_says, needs Strace);
+fn mirrored_training_without_reads_or_memory_keeps_what_the_table_says() {
+    run_as(Way::Mirrored, true);
+}
+
+trial!(hybrid_training_without_reads_or_memory_keeps_what_the_table_says, needs Strace Mounts);
+fn hybrid_training_without_reads_or_memory_keeps_what_the_table_says() {
+    run_as(Way::Hybrid, true);
+}
+
+trial!(training_on_replicated_servers_without_reads_or_memory_keeps_what_the_table_says, needs Strace Mounts);
+fn training_on_replicated_servers_without_reads_or_memory_keeps_what_the_table_says() {
+    run_as(Way::Replica, true);
 }
 
 trial!(the_table_of_the_documentation_is_the_one_that_is_tested);

@@ -1,6 +1,7 @@
 //! A job that is tried: its tasks, started with the same settings, and what it leaves behind.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use trainyard_checkpoint::{Checkpoint, latest_good};
-use trainyard_tests::{Program, TestCluster, passes_to_go};
+use trainyard_tests::{Mount, Program, TestCluster, Unreadable, files_below, passes_to_go};
 
 use crate::end_to_end::LIMIT;
 use crate::end_to_end::solo::Trained;
@@ -21,6 +22,8 @@ const BATCH_SIZE: u64 = 16;
 pub(super) struct Trial {
     pub(super) cluster: TestCluster,
     settings: Vec<String>,
+    /// Folder in memory of the servers' logs; absent = the default one.
+    pub(super) memory: Option<Mount>,
     ps: usize,
     workers: usize,
     rows: u64,
@@ -43,17 +46,55 @@ impl Trial {
         Self {
             cluster,
             settings,
+            memory: None,
             ps,
             workers,
             rows: rows as u64,
         }
     }
 
-    pub(super) fn start_with(&self, role: &str, index: usize, more: &[&str]) -> Program {
+    fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let mut arguments = vec!["--set", "run.log_step_count_steps=10"];
         arguments.extend(self.settings.iter().flat_map(|setting| ["--set", setting]));
         arguments.extend(more);
-        self.cluster.start(role, index, &arguments)
+        arguments
+    }
+
+    /// The folder in memory, as an entry of the environment.
+    fn environment(&self) -> Vec<(&str, &str)> {
+        let memory = self.memory.iter();
+        let path = memory.map(|memory| memory.path().to_str().expect("it is Unicode"));
+        path.map(|path| ("TRAINYARD_SHARED_MEMORY_DIR", path))
+            .collect()
+    }
+
+    pub(super) fn start_with(&self, role: &str, index: usize, more: &[&str]) -> Program {
+        self.cluster
+            .start_in(role, index, &self.arguments(more), &self.environment())
+    }
+
+    /// Starts a task whose calls on the files of the job fail, all of them.
+    pub(super) fn start_blind(&self, role: &str, index: usize, calls: &str) -> Program {
+        let mut paths = files_below(&self.cluster.model_dir());
+        let logs = paths.iter().filter(|path| path.ends_with("memory"));
+        let in_memory = logs.flat_map(|pointer| {
+            let folder = std::fs::read_to_string(pointer).expect("the log names its memory");
+            files_below(Path::new(folder.trim()))
+        });
+        let in_memory: Vec<_> = in_memory.collect();
+        paths.extend(in_memory);
+        let fault = Unreadable {
+            calls,
+            when: "1+",
+            paths,
+        };
+        self.cluster.start_unreadable(
+            role,
+            index,
+            &self.arguments(&[]),
+            &self.environment(),
+            &fault,
+        )
     }
 
     pub(super) fn start(&self, role: &str, index: usize) -> Program {

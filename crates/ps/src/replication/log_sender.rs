@@ -28,8 +28,10 @@ use crate::replication::shipping::{LogReader, has_start, item_to_wire};
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout for the backup's first reply.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval between warnings that the backup cannot be reached.
+/// Interval between warnings that the backup does not follow, while the reason stays the same.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
+/// Shortest interval between two warnings, with different reasons.
+const OTHER_WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Shared {
@@ -132,7 +134,7 @@ impl SendLoop {
         let client = ReplicaServiceClient::new(channel)
             .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(limits::SHIPPED_MESSAGE_BYTES_MAX);
-        let mut told: Option<Instant> = None;
+        let mut told: Option<(Instant, String)> = None;
         loop {
             if let Some(journal) = self.replica.journal() {
                 let Err(status) = self.send(client.clone(), &journal).await;
@@ -144,11 +146,20 @@ impl SendLoop {
                     return;
                 }
                 let waits_for_word = Refusal::from_status(&status).is_some();
-                if waits_for_word || told.is_some_and(|at| at.elapsed() < WARNING_INTERVAL) {
-                    debug!(backup = %peer, problem = root_cause(&status), "the backup is tried again");
+                let problem = root_cause(&status);
+                let is_told = told.as_ref().is_some_and(|(at, before)| {
+                    let interval = if *before == problem {
+                        WARNING_INTERVAL
+                    } else {
+                        OTHER_WARNING_INTERVAL
+                    };
+                    at.elapsed() < interval
+                });
+                if waits_for_word || is_told {
+                    debug!(backup = %peer, problem, "the backup is tried again");
                 } else {
-                    told = Some(Instant::now());
-                    warn!(backup = %peer, problem = root_cause(&status), "the backup cannot be reached: it is tried again");
+                    warn!(backup = %peer, problem, "the backup does not follow: it is tried again");
+                    told = Some((Instant::now(), problem));
                 }
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
