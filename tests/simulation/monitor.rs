@@ -45,7 +45,7 @@ impl Seen {
             }
             if is.prepared_epoch == was.prepared_epoch
                 && is.prepared_epoch != 0
-                && is.version < was.version
+                && is.version.count() < was.version.count()
             {
                 self.violations.push(format!(
                     "ps:{ps} went back from version {} to {} of memory {}",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_variable::{FirstRows, VariableSpec};
+use trainyard_variable::{FirstRows, StepNumber, VariableSpec, Version};
 
 /// Version of the layout on disk of a checkpoint whose files are whole. Version 1 has no checksum of the manifest.
 /// Version 2 stores all rows.
@@ -149,7 +149,7 @@ pub struct ShardRecord {
     pub(crate) header_crc32c: u32,
     /// Index of the server.
     pub ps: usize,
-    /// Pushes that the server had applied.
+    /// Count of the server's version, in the unit that `Manifest::version_units` has for it.
     pub version: u64,
     /// Training data that the server had applied.
     pub positions: Vec<PositionRecord>,
@@ -169,10 +169,20 @@ pub struct ShardRecord {
 /// The unit in which a store counts its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionUnit {
-    /// Synchronous steps, which are common to all stores that count them.
+    /// Synchronous steps.
     Steps,
-    /// Pushes: each is an update of its own, and each store counts those that it has applied.
+    /// Pushes.
     Pushes,
+}
+
+impl VersionUnit {
+    /// Returns the version of this many.
+    pub fn version(self, count: u64) -> Version {
+        match self {
+            Self::Steps => Version::Steps(StepNumber::new(count)),
+            Self::Pushes => Version::Pushes(count),
+        }
+    }
 }
 
 /// The units in which the stores of a checkpoint counted their versions.
@@ -266,11 +276,20 @@ impl Manifest {
         }
     }
 
+    /// Returns the version of each store, in the order of the files; `None` if its unit is not known.
+    pub fn versions(&self) -> Vec<Option<Version>> {
+        let of = |shard: &ShardRecord| {
+            let unit = self.version_units.of(shard.ps)?;
+            Some(unit.version(shard.version))
+        };
+        self.shards.iter().map(of).collect()
+    }
+
     /// Returns the version from which the store at `place` of `stores` continues, if it counts `unit`.
     ///
     /// A store that counts pushes continues from its own version; if the number of stores has changed, from the highest
     /// one. Stores that count steps continue from one step.
-    pub fn version_of(&self, place: usize, stores: usize, unit: VersionUnit) -> u64 {
+    pub fn version_of(&self, place: usize, stores: usize, unit: VersionUnit) -> Version {
         let counts = |shard: &&ShardRecord| self.version_units.of(shard.ps) == Some(unit);
         let of_unit = self.shards.iter().filter(counts);
         let highest = |shards: &mut dyn Iterator<Item = &ShardRecord>| {
@@ -278,7 +297,7 @@ impl Manifest {
         };
         let at_place = |at: usize| self.shards.iter().find(|shard| shard.ps == at);
         let highest_of_all = highest(&mut self.shards.iter()).unwrap_or(0);
-        match unit {
+        let count = match unit {
             VersionUnit::Steps if self.version_units == VersionUnits::Unknown => {
                 // Stores that counted the same steps differ by the step in progress, at most.
                 let first = at_place(0).map_or(0, |shard| shard.version);
@@ -293,7 +312,8 @@ impl Manifest {
                 .map(|shard| shard.version)
                 .unwrap_or(highest_of_all),
             VersionUnit::Pushes => highest(&mut of_unit.into_iter()).unwrap_or(highest_of_all),
-        }
+        };
+        unit.version(count)
     }
 }
 

@@ -28,7 +28,7 @@ use trainyard_model_dir::{
     write_atomically,
 };
 use trainyard_parameter_server::{Plan, Provenance};
-use trainyard_parameter_store::Identity;
+use trainyard_parameter_store::{Identity, Version};
 use trainyard_run_config::{Agreement, Job};
 use trainyard_runtime::{apart, blocking};
 use trainyard_trainer::{Hold, JobState, Looked, Mirror, OnStep, Outcome, StatusCallback};
@@ -133,7 +133,7 @@ struct Saved {
     /// Its global step; absent before the first one.
     step: Option<u64>,
     /// Version of each server in it. Servers may have different versions at one global step.
-    versions: Vec<u64>,
+    versions: Vec<Option<Version>>,
     at: Instant,
     /// The whole files on which the next checkpoint may be based.
     bases: Bases,
@@ -153,10 +153,8 @@ struct Run {
     first_step: Option<u64>,
     opened: Option<Instant>,
     saved: Saved,
-    /// Version of the first server.
-    version: u64,
-    /// Version of each server, as last seen.
-    versions: Vec<u64>,
+    /// Version of each server, as last seen; absent until then.
+    versions: Vec<Option<Version>>,
     /// Bytes that each server last reported. Their sum is nearly the size of a checkpoint, because tables grow.
     server_bytes: Vec<u64>,
     /// Ended sessions that some servers have yet to close.
@@ -223,8 +221,7 @@ async fn from_beginning_to_end(
             at: Instant::now(),
             bases: Bases::of(&lead.job.model_dir),
         },
-        version: 0,
-        versions: vec![0; lead.shards.len()],
+        versions: vec![None; lead.shards.len()],
         server_bytes: vec![0; lead.shards.len()],
         unclosed: Vec::new(),
         rereads: Rereads::default(),

@@ -17,7 +17,7 @@ use trainyard_dashboard::{Published, RunHistory};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::absolute;
 use trainyard_parameter_server::{Plan, Saved, SnapshotPurpose, SnapshotRequest};
-use trainyard_parameter_store::Identity;
+use trainyard_parameter_store::{Identity, Version};
 use trainyard_runtime::blocking;
 
 use crate::save::Cut;
@@ -46,7 +46,7 @@ pub(crate) struct PublisherState {
     /// Absent before the first cut, and after a failure.
     publication: Option<Publication>,
     /// Version of each server in the latest cut of this publisher.
-    versions: Option<Vec<u64>>,
+    versions: Option<Vec<Option<Version>>>,
 }
 
 /// A cut that is written, and not committed.
@@ -114,7 +114,10 @@ impl Publisher {
     async fn publish(&mut self) -> Result<(), Diagnostic> {
         let told = try_join_all(self.shards.iter().map(|shard| shard.status()));
         let told = told.await.map_err(|error| failed(&error))?;
-        let versions: Vec<u64> = told.iter().map(|status| status.store.version).collect();
+        let versions: Vec<_> = told
+            .iter()
+            .map(|status| Some(status.store.version))
+            .collect();
         if self.state.versions.as_ref() == Some(&versions) {
             return Ok(());
         }
@@ -157,7 +160,7 @@ impl Publisher {
         };
         let (publication, manifest) = self.commit(publication, cut).await?;
         self.state.publication = Some(publication);
-        self.state.versions = Some(manifest.shards.iter().map(|shard| shard.version).collect());
+        self.state.versions = Some(manifest.versions());
         Ok(())
     }
 
@@ -242,7 +245,7 @@ impl Publisher {
         // The servers may run in other working directories, so they receive the absolute path.
         let folder = &absolute(folder);
         let request = |ps: usize| SnapshotRequest {
-            version: None,
+            step: None,
             base: snapshots.and_then(|names| names.get(ps)?.clone()),
             purpose: SnapshotPurpose::Publication,
         };

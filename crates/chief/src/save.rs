@@ -11,7 +11,7 @@ use trainyard_cluster_client::{Error, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::absolute;
 use trainyard_parameter_server::{LocalServer, Plan, Provenance, Saved, SnapshotRequest};
-use trainyard_parameter_store::{Identity, State, Update};
+use trainyard_parameter_store::{Identity, State, Update, Version};
 use trainyard_protocol::Reason;
 use trainyard_runtime::blocking;
 
@@ -30,7 +30,7 @@ pub(crate) struct Written {
     /// Path of the checkpoint.
     pub(crate) path: PathBuf,
     /// Version of each server.
-    pub(crate) versions: Vec<u64>,
+    pub(crate) versions: Vec<Option<Version>>,
     pub(crate) bytes: u64,
     pub(crate) unix_secs: u64,
     /// Time that the save took.
@@ -180,7 +180,7 @@ impl Saver<'_> {
             return Box::pin(self.write(identity, cut, folder, bases)).await;
         }
         let step = manifest.global_step;
-        let versions = manifest.shards.iter().map(|shard| shard.version).collect();
+        let versions = manifest.versions();
         manifest.input = self.provenance.input.clone();
         manifest.job = self.provenance.job.clone();
         let model_dir = self.model_dir.to_owned();
@@ -269,7 +269,7 @@ async fn save_on(
     let started = Instant::now();
     loop {
         let at = SnapshotRequest {
-            version: None,
+            step: None,
             base: base.clone(),
             ..SnapshotRequest::default()
         };

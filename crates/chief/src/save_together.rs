@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use trainyard_cluster_client::{Error, ServerClient};
-use trainyard_parameter_server::{Saved, SnapshotRequest};
-use trainyard_parameter_store::{Identity, State};
+use trainyard_parameter_server::{Saved, ServerStatus, SnapshotRequest};
+use trainyard_parameter_store::{Identity, State, StepNumber, Version};
 use trainyard_protocol::Reason;
 
 /// Steps from the present one to the one that is saved, for each attempt. The first attempt saves the present step, in
@@ -28,13 +28,13 @@ pub(crate) async fn save_together(
     let mut seen = None;
     for ahead in STEPS_AHEAD {
         let told = try_join_all(shards.iter().map(|shard| shard.status())).await?;
-        let versions = || told.iter().map(|status| status.store.version);
-        let lowest = versions().min().unwrap_or(0);
-        let highest = versions().max().unwrap_or(0);
         if told.iter().any(|status| status.store.state == State::Empty) {
             // A server was restarted: there is nothing to save before all are restored.
             break;
         }
+        let Some((lowest, highest)) = lowest_and_highest(&told) else {
+            break;
+        };
         // No server makes progress, perhaps because the last step is over: no later one will come.
         let still = seen.replace(highest) == Some(highest);
         let ahead = if still { 0 } else { ahead };
@@ -44,21 +44,21 @@ pub(crate) async fn save_together(
             }
             continue;
         }
-        let version = Some(highest + ahead);
+        let step = highest.after(ahead);
         let saved = try_join_all(shards.iter().enumerate().map(|(ps, shard)| {
             let request = SnapshotRequest {
-                version,
+                step: Some(step),
                 ..request_of(ps)
             };
             shard.save(identity, folder, request)
         }));
         let saved = tokio::select! {
             saved = saved => saved,
-            () = standstill(shards, highest + ahead), if ahead > 0 => continue,
+            () = standstill(shards, step), if ahead > 0 => continue,
         };
         match saved {
             Err(error) if error.reason() == Some(Reason::NotReady) => {
-                tracing::debug!(%error, version, "a server cannot save that step");
+                tracing::debug!(%error, %step, "a server cannot save that step");
                 refused = Some(error);
             }
             saved => return saved,
@@ -70,23 +70,34 @@ pub(crate) async fn save_together(
     }))
 }
 
-/// Waits until training stands still, while no server has reached a version.
-async fn standstill(shards: &[Arc<dyn ServerClient>], version: u64) {
+/// Returns the steps of the slowest and of the fastest server; `None` if one of them does not count steps.
+fn lowest_and_highest(told: &[ServerStatus]) -> Option<(StepNumber, StepNumber)> {
+    let steps: Option<Vec<_>> = told
+        .iter()
+        .map(|status| status.store.version.steps())
+        .collect();
+    let steps = steps?;
+    Some((*steps.iter().min()?, *steps.iter().max()?))
+}
+
+/// Waits until training stands still, while no server has reached a step.
+async fn standstill(shards: &[Arc<dyn ServerClient>], step: StepNumber) {
     let mut seen = None;
     loop {
         let told = try_join_all(shards.iter().map(|shard| shard.status())).await;
-        let versions = told.ok().map(|told| {
+        let reached = told.ok().map(|told| {
             told.iter()
                 .map(|status| status.store.version)
                 .collect::<Vec<_>>()
         });
-        let before = versions
+        let is_before = |version: &Version| version.steps().is_some_and(|reached| reached < step);
+        let before = reached
             .as_ref()
-            .is_some_and(|versions| versions.iter().all(|reached| *reached < version));
-        if before && seen == versions {
+            .is_some_and(|versions| versions.iter().all(is_before));
+        if before && seen == reached {
             return;
         }
-        seen = versions;
+        seen = reached;
         tokio::time::sleep(STANDSTILL_AFTER).await;
     }
 }

@@ -12,7 +12,7 @@ use trainyard_parameter_store::{
     Rejection, StepReply, StepRequest, Ticket,
 };
 use trainyard_protocol::payload::Encoding;
-use trainyard_variable::{Gradients, Layout, Read, Reads};
+use trainyard_variable::{Gradients, Layout, Read, Reads, StepNumber};
 
 use crate::error_feedback::{ErrorFeedback, encode_alone};
 use crate::retry::retry_noted;
@@ -33,8 +33,8 @@ pub struct Step {
     sizes: Vec<(usize, bool)>,
     /// Version of each server at the pull.
     versions: Vec<u64>,
-    /// Least version, which must be the same on all servers; absent = any version.
-    at_least: Option<u64>,
+    /// Least synchronous step, which must be the same on all servers; absent = any version.
+    at_least: Option<StepNumber>,
     /// The push names its selection: there is no pull, or an earlier pull has had the same number.
     named: bool,
     /// Some servers have applied the batch of the step.
@@ -42,11 +42,11 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns the step with a required version. The pull reads `version`, even from servers that are one step ahead,
-    /// or a later version that all servers share.
-    pub fn at(self, version: u64) -> Self {
+    /// Returns the step with a required number. The pull reads the values at `step`, even from servers that are one step
+    /// ahead, or at a later step that all servers share.
+    pub fn at(self, step: StepNumber) -> Self {
         Self {
-            at_least: Some(version),
+            at_least: Some(step),
             ..self
         }
     }
@@ -100,7 +100,7 @@ pub struct Push {
     /// Micro-batch of the step, under synchronous updates.
     pub micro_batch: Option<MicroBatch>,
     /// Step that the update rules see, where the versions of the stores do not count steps; absent = the version.
-    pub optimizer_step: Option<u64>,
+    pub optimizer_step: Option<StepNumber>,
     /// Places of the stores to push to; absent = all.
     pub stores: Option<Range<usize>>,
     /// The gradients, by variable.
@@ -289,9 +289,9 @@ impl Parameters {
     }
 
     /// Plans the push of a whole step to the first store, without a pull: gradients of these reads, computed from the
-    /// values of `version`.
-    pub fn plan_whole_step(&mut self, reads: &Reads, version: u64) -> Step {
-        let versions = vec![version; self.shards.len()];
+    /// values at `step`.
+    pub fn plan_whole_step(&mut self, reads: &Reads, step: StepNumber) -> Step {
+        let versions = vec![step.get(); self.shards.len()];
         let seq = self.latest.whole_step.unwrap_or(0) + 1;
         self.latest.whole_step = Some(seq);
         Step {
@@ -367,7 +367,7 @@ impl Parameters {
                         batches: push.batches,
                         pulled_version: step.versions[ps],
                         micro_batch: push.micro_batch,
-                        optimizer_step: push.optimizer_step,
+                        optimizer_step: push.optimizer_step.map(StepNumber::get),
                         rejected: push.rejected,
                     },
                     selection,
@@ -396,7 +396,7 @@ impl Parameters {
                     selection: Arc::clone(&plan.selection),
                     known: held.known(&plan.selection.whole),
                     reserve_step: ps == 0,
-                    at_least: step.at_least.unwrap_or(0),
+                    at_least: step.at_least.map_or(0, StepNumber::get),
                     or_before: step.at_least.is_some(),
                     half_applied: step.half_applied,
                 });

@@ -23,6 +23,7 @@ use trainyard_protocol::framing::Outgoing;
 use trainyard_protocol::payload::{Encoding, Payload};
 use trainyard_protocol::{Pool, Reason, convert, limits, unary_call, v1};
 use trainyard_runtime::Network;
+use trainyard_variable::StepNumber;
 
 use crate::answer::ReceivedAnswer;
 use crate::channel_over;
@@ -371,7 +372,7 @@ impl ServerClient for RemoteServer {
         let request = v1::SaveShardRequest {
             identity,
             directory,
-            at_version: at.version,
+            at_version: at.step.map(StepNumber::get),
             base: at.base,
             publication: at.purpose == SnapshotPurpose::Publication,
         };

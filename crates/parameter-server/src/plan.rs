@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use trainyard_checkpoint::{Manifest, ShardRecord, VersionUnit, VersionUnits, WarmStart};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_store::{Guard, Identity, ShardPosition, Status, Update};
-use trainyard_variable::{Layout, VariableSpec};
+use trainyard_variable::{Layout, StepNumber, VariableSpec, Version};
 
 /// The run that trains values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Plan {
     }
 
     /// Returns the version of each store after it has restored a checkpoint.
-    pub fn versions_after(&self, manifest: &Manifest) -> Vec<u64> {
+    pub fn versions_after(&self, manifest: &Manifest) -> Vec<Version> {
         let stores = self.layout.num_ps;
         (0..stores)
             .map(|place| manifest.version_of(place, stores, unit_of(self.update_of(place))))
@@ -142,9 +142,9 @@ pub struct ServerStatus {
 /// The state that a server's part of a checkpoint holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnapshotRequest {
-    /// Version to save, which may not have been reached yet; `None` for the current state. Only a synchronous server has
+    /// Step to save, which may not have been reached yet; `None` for the current state. Only a synchronous server has
     /// versions that all servers share.
-    pub version: Option<u64>,
+    pub step: Option<StepNumber>,
     /// Name of the server's snapshot whose whole file the caller holds: the part may be an increment over it. Empty: the
     /// caller holds none, and later parts may be increments over this one. `None`: the part must be whole, and so will be
     /// later ones.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use trainyard_checkpoint::{Checkpoint, Origin, PartRead};
-use trainyard_parameter_store::{FirstValues, Identity, Prepare, Restore};
+use trainyard_parameter_store::{FirstValues, Identity, Prepare, Restore, version_of};
 use trainyard_protocol::Reason;
 use trainyard_runtime::blocking;
 use trainyard_variable::Slice;
@@ -92,7 +92,7 @@ impl LocalServer {
         if let Some(source) = initial {
             restore = Some(Restore {
                 source,
-                version: 0,
+                version: version_of(plan.update, 0),
                 global_step: 0,
                 positions: Vec::new(),
             });

@@ -341,7 +341,7 @@ impl<'a> Worker<'a> {
             gradients[1] = f32::NAN;
         }
         let identity = self.of(task);
-        let version = self.shard.store().status().version;
+        let version = self.shard.store().status().version.count();
         let batch = BatchId {
             pass: 0,
             shard: 0,
@@ -373,7 +373,7 @@ impl<'a> Worker<'a> {
     /// Writes a checkpoint that is not committed. Returns its folder and the record of the server.
     fn save(&mut self) -> Option<(PathBuf, ShardRecord)> {
         // Like the chief, skips a version that already has a checkpoint.
-        let version = Some(self.shard.store().status().version);
+        let version = Some(self.shard.store().status().version.count());
         if std::mem::replace(&mut self.saved_version, version) == version {
             return None;
         }

@@ -19,7 +19,7 @@ use trainyard_parameter_store::{
     SnapshotTable, SnapshotTableRows, Store,
 };
 use trainyard_protocol::Reason;
-use trainyard_variable::FirstRows;
+use trainyard_variable::{FirstRows, StepNumber};
 
 use crate::background::in_background;
 use crate::error::chain;
@@ -63,8 +63,8 @@ impl LocalServer {
             SnapshotPurpose::Checkpoint => Basis::Increments { name, base },
             SnapshotPurpose::Publication => Basis::Publication { name, since: base },
         };
-        let snapshot = match at.version {
-            Some(version) => self.snapshot_at(&identity, version, basis).await?,
+        let snapshot = match at.step {
+            Some(step) => self.snapshot_at(&identity, step, basis).await?,
             None => self.check(self.store.snapshot(&identity, basis))?,
         };
         Ok(BegunSave {
@@ -75,25 +75,25 @@ impl LocalServer {
         })
     }
 
-    /// Waits for the snapshot of a version, for up to 5 s.
+    /// Waits for the snapshot of a step, for up to 5 s.
     async fn snapshot_at(
         &self,
         identity: &Identity,
-        version: u64,
+        step: StepNumber,
         basis: Basis,
     ) -> Result<Snapshot, Error> {
         let until = Instant::now() + SNAPSHOT_TIMEOUT;
         // The caller may drop this future while it waits.
         let _wish = Wish {
             store: &self.store,
-            version,
+            step,
         };
         loop {
             let mut changed = self.changed.subscribe();
-            match self.check(self.store.snapshot_at(identity, version, basis.clone()))? {
+            match self.check(self.store.snapshot_at(identity, step, basis.clone()))? {
                 SnapshotAt::Taken(snapshot) => return Ok(snapshot),
-                SnapshotAt::Passed { version: reached } => {
-                    let message = format!("version {version} is past: it is at {reached}");
+                SnapshotAt::Passed { reached } => {
+                    let message = format!("step {step} is past: it is at {reached}");
                     return Err(self.refused(Reason::NotReady, message));
                 }
                 SnapshotAt::NotYet => {}
@@ -103,7 +103,7 @@ impl LocalServer {
                 .is_err()
             {
                 let message = format!(
-                    "version {version} has not come within {} s: training stands still",
+                    "step {step} has not come within {} s: training stands still",
                     SNAPSHOT_TIMEOUT.as_secs()
                 );
                 return Err(self.refused(Reason::NotReady, message));
@@ -266,12 +266,12 @@ fn snapshot_name() -> String {
 /// A request for a snapshot. Dropping it withdraws the request.
 struct Wish<'a> {
     store: &'a Store,
-    version: u64,
+    step: StepNumber,
 }
 
 impl Drop for Wish<'_> {
     fn drop(&mut self) {
-        self.store.withdraw_snapshot(self.version);
+        self.store.withdraw_snapshot(self.step);
     }
 }
 

@@ -58,7 +58,8 @@ pub use steps::Ticket;
 pub use store::{
     Claim, CutRows, FirstValues, LogCut, LogCutBytes, Lots, OpenSession, Opened, Prepare, Progress,
     Pull, Pulled, Pushed, Restore, SnapshotAt, State, Status, StepReply, StepRequest, Store,
-    TensorSource,
+    TensorSource, version_of,
 };
 pub use stripe::SliceValues;
 pub use trainyard_optimizer::{Guard, Nonfinite, Update};
+pub use trainyard_variable::{StepNumber, Version};

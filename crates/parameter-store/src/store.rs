@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use trainyard_cluster_spec::Task;
-use trainyard_variable::VariableSpec;
+use trainyard_variable::{StepNumber, VariableSpec};
 
 use crate::aggregation::Aggregation;
 use crate::lru::Timestamp;
@@ -39,7 +39,7 @@ pub use log_cut::{CutRows, LogCut, LogCutBytes};
 use previous::Previous;
 pub use request::{
     Claim, FirstValues, Lots, OpenSession, Opened, Prepare, Progress, Pull, Pulled, Pushed,
-    Restore, State, Status, StepReply, StepRequest, TensorSource,
+    Restore, State, Status, StepReply, StepRequest, TensorSource, version_of,
 };
 use tables::Tables;
 
@@ -76,16 +76,16 @@ struct Control {
 struct Ledger {
     sessions: Sessions,
     steps: Steps,
-    /// Pushes applied.
+    /// Count of the version: synchronous steps, or pushes.
     version: u64,
     /// Version in the latest committed checkpoint, as reported by the chief.
     saved_version: Option<u64>,
 }
 
-/// The version of a requested snapshot, and the snapshot once it has been taken.
+/// The step of a requested snapshot, and the snapshot once it has been taken.
 #[derive(Debug, Default)]
 struct Awaited {
-    version: Option<u64>,
+    step: Option<StepNumber>,
     basis: Basis,
     cut: Option<Snapshot>,
 }
@@ -196,7 +196,7 @@ impl Store {
             epoch: control.epoch,
             prepared_epoch: control.prepared_epoch,
             layout_fingerprint: control.layout_fingerprint,
-            version: ledger.version,
+            version: version_of(control.update, ledger.version),
             saved_version: ledger.saved_version,
             global_step: ledger.steps.global_step(),
             value_bytes: bytes + self.tables.bytes(),

@@ -247,7 +247,7 @@ fn say(found: &Recovered, shard: &LocalServer) {
         bytes = found.bytes,
         seconds = format!("{seconds:.3}"),
         megabytes_per_second = format!("{rate:.0}"),
-        version = status.version,
+        version = %status.version,
         cluster_epoch = status.epoch,
         serves,
         "recovered the values from the log"

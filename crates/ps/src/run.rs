@@ -313,7 +313,7 @@ async fn watch(
                 .all(|replica| !replica.is_primary() || replica.store().store().close_if_saved());
         let seen = Seen {
             state: least.map(|status| status.state),
-            version: statuses.iter().map(|status| status.version).sum(),
+            version: statuses.iter().map(|status| status.version.count()).sum(),
             is_dismissed: replicas.is_dismissed(),
             is_stopping: stop.is_cancelled(),
             is_saved,

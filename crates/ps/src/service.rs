@@ -22,7 +22,7 @@ use trainyard_parameter_server::{
     Error, LocalServer, ServerStatus, SnapshotPurpose, SnapshotRequest, WireGradients, plan_of,
 };
 use trainyard_parameter_store::{
-    Identity, OpenSession, Opened, Push, Pushed, State, StepReply, Ticket,
+    Identity, OpenSession, Opened, Push, Pushed, State, StepNumber, StepReply, Ticket,
 };
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
@@ -553,7 +553,7 @@ impl ParameterService for Service {
         let identity = identity(caller, request.identity)?;
         let directory = Path::new(&request.directory);
         let at = SnapshotRequest {
-            version: request.at_version,
+            step: request.at_version.map(StepNumber::new),
             base: request.base,
             purpose: if request.publication {
                 SnapshotPurpose::Publication

@@ -14,6 +14,7 @@ use trainyard_model::{AnyModel, Own, Part, Shard, inline_options, input_options}
 use trainyard_parameter_store::MicroBatch;
 use trainyard_run_config::Replication;
 use trainyard_runtime::has_threads;
+use trainyard_variable::StepNumber;
 
 use crate::failure::Failure;
 use crate::label_watch::LabelWatch;
@@ -223,16 +224,16 @@ impl BatchSource {
         steps.saturating_sub(self.origin())
     }
 
-    /// Returns the version of the parameters at a synchronous step of the data. `opened` is the version at which the
-    /// session was opened, which is that of its first step.
-    pub(crate) fn version_of(&self, step: u64, opened: u64) -> u64 {
-        opened + step.saturating_sub(self.origin())
+    /// Returns the number of the synchronous step of this step of the data. The session was opened at `opened`, which is
+    /// the number of its first step.
+    pub(crate) fn step_number(&self, step: u64, opened: StepNumber) -> StepNumber {
+        opened.after(step.saturating_sub(self.origin()))
     }
 
-    /// Marks batches of steps below a version as no longer needed.
-    pub(crate) fn skip_to(&self, version: u64, opened: u64) {
+    /// Marks batches of the steps before this one as no longer needed.
+    pub(crate) fn skip_to(&self, useful: StepNumber, opened: StepNumber) {
         if let Some(granting) = &self.granting {
-            let step = self.origin() + version.saturating_sub(opened);
+            let step = self.origin() + useful.since(opened);
             granting.floor.fetch_max(step, Ordering::Relaxed);
         }
     }

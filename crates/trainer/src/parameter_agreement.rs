@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_parameter_store::Identity;
+use trainyard_variable::StepNumber;
 
 use crate::Config;
 use crate::exchange::ProcessGroup;
@@ -29,7 +30,7 @@ const TRANSFER_TIMEOUT_MIN: Duration = Duration::from_secs(60);
 /// Slowest rate at which parameters of a large model are expected to be read or written.
 const TRANSFER_BYTES_PER_SEC_MIN: u64 = 4 << 20;
 /// Report of a member that has no parameters of the job.
-const NO_VERSION: u64 = u64::MAX;
+const NO_STEP: u64 = u64::MAX;
 /// First byte of the report of a member whose work is in progress.
 const BUSY: u8 = 0;
 /// First byte of the report of a member whose work has ended.
@@ -69,42 +70,36 @@ pub(crate) async fn agree(
         timeout: transfer_timeout(replica.bytes()),
     };
     let values = replica.values().filter(|values| values.belong_to(start));
-    let version = values.map_or(NO_VERSION, |values| values.version);
+    let step = values.map(|values| values.step);
+    let report = step.map_or(NO_STEP, StepNumber::get);
     let reported = handshake
-        .gather(Bytes::copy_from_slice(&version.to_le_bytes()))
+        .gather(Bytes::copy_from_slice(&report.to_le_bytes()))
         .await?;
-    let versions: Vec<u64> = reported.iter().map(|bytes| version_in(bytes)).collect();
-    let known = versions
-        .iter()
-        .copied()
-        .filter(|version| *version != NO_VERSION);
-    let Some(newest) = known.max() else {
+    let steps: Vec<_> = reported.iter().map(|bytes| step_in(bytes)).collect();
+    let Some(newest) = steps.iter().copied().flatten().max() else {
         let message = "no member of the process group holds the parameters of the job";
         return Err(Diagnostic::error(Code::E9001, message).into());
     };
-    let behind = versions
-        .iter()
-        .filter(|version| **version != newest)
-        .count();
+    let behind = steps.iter().filter(|step| **step != Some(newest)).count();
     info!(
         generation = formed.generation,
-        members = versions.len(),
-        step = newest,
+        members = steps.len(),
+        step = %newest,
         behind,
         "the process group is formed"
     );
     if behind == 0 {
         return Ok(());
     }
-    let mut lacks = version != newest;
-    let starts = lacks && newest == start.version;
+    let mut lacks = step != Some(newest);
+    let starts = lacks && newest == start.step;
     let starting = async {
         if starts && let Err(error) = replica.start(identity, start).await {
             warn!(%error, "the parameters from which the job has started cannot be read: another member hands over its parameters");
         }
         let has_newest = |replica: &Replica| {
             let values = replica.values().filter(|values| values.belong_to(start));
-            values.is_some_and(|values| values.version == newest)
+            values.is_some_and(|values| values.step == newest)
         };
         lacks && !has_newest(replica)
     };
@@ -114,7 +109,7 @@ pub(crate) async fn agree(
     if lacking.iter().all(|report| report[..] == [0]) {
         return Ok(());
     }
-    let root = versions.iter().position(|version| *version == newest);
+    let root = steps.iter().position(|step| *step == Some(newest));
     let gives = root == Some(formed.rank);
     let handed_over = hand_over_and_take(
         &mut handshake,
@@ -190,10 +185,9 @@ fn transfer_timeout(bytes: u64) -> Duration {
     TRANSFER_TIMEOUT_MIN + Duration::from_secs(bytes / TRANSFER_BYTES_PER_SEC_MIN)
 }
 
-fn version_in(bytes: &[u8]) -> u64 {
-    bytes
-        .first_chunk()
-        .map_or(NO_VERSION, |bytes| u64::from_le_bytes(*bytes))
+fn step_in(bytes: &[u8]) -> Option<StepNumber> {
+    let reported = u64::from_le_bytes(*bytes.first_chunk()?);
+    (reported != NO_STEP).then(|| StepNumber::new(reported))
 }
 
 /// The exchanges of a new group before its first step.

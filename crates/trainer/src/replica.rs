@@ -47,7 +47,7 @@ impl Replica {
         let position = positions.iter().find(|position| position.shard == 0);
         Some(MemberValues {
             prepared_epoch: status.prepared_epoch,
-            version: status.version,
+            step: status.version.steps()?,
             batches_applied: position.map_or(0, |position| position.batch),
         })
     }

@@ -16,7 +16,7 @@ use trainyard_model_dir::JobPhase;
 use trainyard_parameter_store::{Identity, Opened};
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_run_config::{Agreement, Sharding, Update};
-use trainyard_variable::Layout;
+use trainyard_variable::{Layout, StepNumber};
 
 use crate::Config;
 use crate::heartbeat::{Directive, HeartbeatSender};
@@ -72,6 +72,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Returns the synchronous step at which the session was opened, of servers that count them.
+    pub(crate) fn opened_step(&self) -> StepNumber {
+        StepNumber::new(self.opened.version)
+    }
+
     /// Registers, waits until the job trains, and opens the session at every server. `spent_session` is the latest
     /// session of this process, which the new one follows; 0 = none.
     pub(crate) async fn join(

@@ -15,6 +15,7 @@ mod placement;
 mod spec;
 mod streams;
 mod transfer;
+mod version;
 
 pub use dynamic_table::{Candidate, DynamicRows, DynamicTable, Idle};
 pub use initial_rows::{FirstRows, InitialRows};
@@ -25,3 +26,4 @@ pub use partitioner::Partitioner;
 pub use placement::Placement;
 pub use spec::{Access, FROZEN, MOVING_AVERAGE, VariableSpec};
 pub use transfer::{Gradients, Read, Reads, Values};
+pub use version::{StepNumber, Version};

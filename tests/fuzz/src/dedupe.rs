@@ -142,7 +142,7 @@ fn ask(store: &Store, input: &mut Numbers<'_>) {
     let mut sessions = [0_u64; 3];
     let mut applied = BTreeSet::new();
     let mut used = BTreeSet::new();
-    let begun = store.status().version;
+    let begun = store.status().version.count();
     let mut counted = 0;
     while !input.is_empty() {
         let index = input.below(3);
@@ -208,7 +208,7 @@ fn ask(store: &Store, input: &mut Numbers<'_>) {
                 );
             }
             Err(_) => assert_eq!(
-                store.status().version,
+                store.status().version.count(),
                 begun + counted,
                 "a refusal changes nothing"
             ),

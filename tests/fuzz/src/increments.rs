@@ -19,7 +19,7 @@ fn write(plan: &Plan, shards: &[LocalServer], folder: &Path, step: u64, bases: &
     let mut manifest = Manifest::new(format!("{CLUSTER:032x}"), 1, step, 0);
     for (ps, shard) in shards.iter().enumerate() {
         let at = SnapshotRequest {
-            version: None,
+            step: None,
             base: bases.name_for(ps),
             purpose: SnapshotPurpose::Checkpoint,
         };

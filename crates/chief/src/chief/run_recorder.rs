@@ -132,7 +132,7 @@ impl Chief {
         };
         self.observation.server(ps, |server| {
             (server.state, server.reason) = (state, None);
-            (server.version, server.value_bytes) = (store.version, store.value_bytes);
+            (server.version, server.value_bytes) = (store.version.count(), store.value_bytes);
         });
     }
 

@@ -129,9 +129,10 @@ impl Chief {
             .shards
             .iter()
             .zip(&run.saved.versions)
+            .filter_map(|(shard, version)| Some((shard, version.as_ref()?.count())))
             .map(|(shard, version)| async move {
                 let told =
-                    tokio::time::timeout(STATUS_TIMEOUT, shard.saved(run.epoch, *version)).await;
+                    tokio::time::timeout(STATUS_TIMEOUT, shard.saved(run.epoch, version)).await;
                 if let Ok(Err(error)) = told {
                     debug!(%error, "a server did not accept the report of its checkpoint");
                 }

@@ -1,5 +1,6 @@
 //! Startup: the chief claims every server, then creates, restores or adopts the values.
 
+use std::collections::BTreeSet;
 use std::hash::Hasher as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::{JobPhase, JobState, absolute, note_prepared, prepared_epoch};
 use trainyard_parameter_server::{Plan, Provenance, ServerStatus};
-use trainyard_parameter_store::{State, Update};
+use trainyard_parameter_store::{State, StepNumber, Update};
 use trainyard_protocol::Reason;
 use trainyard_run_config::{WarmStartConfig, resolve_path};
 use trainyard_runtime::{Backoff, blocking};
@@ -174,8 +175,8 @@ impl ServerValues {
 /// A synchronous step that only some servers have completed, of a job whose file has changed. The servers cannot be saved
 /// before all have completed it.
 struct HalfStep {
-    /// Version of the servers that have completed the step.
-    version: u64,
+    /// Step that some servers have completed.
+    step: StepNumber,
 }
 
 /// Returns the step that must be finished before the servers can be saved for a job that has changed; `None` if there is
@@ -192,23 +193,15 @@ async fn half_step(
     if !is_due || lead.mirror.is_some() || lead.plan.update != Update::Sync {
         return Ok(None);
     }
-    let versions = || servers.iter().map(|server| server.store.version);
-    let version = versions().max().unwrap_or(0);
-    if versions().all(|other| other == version) {
-        return Ok(None);
-    }
     // Of other updates than synchronous ones, each server has a version of its own.
-    let of_servers = lead.provenance_of_servers(run).await?;
-    let was_synchronous = of_servers.job.is_empty() || is_synchronous(&of_servers.job);
-    Ok(was_synchronous.then_some(HalfStep { version }))
-}
-
-/// Returns whether a job, one line per key, has synchronous updates.
-fn is_synchronous(job: &[String]) -> bool {
-    let updates = job.iter().filter_map(|line| line.split_once('='));
-    updates
-        .filter(|(key, _)| *key == "strategy.update.kind")
-        .any(|(_, value)| value.trim_matches('"') == "sync")
+    let steps: Option<BTreeSet<_>> = servers
+        .iter()
+        .map(|server| server.store.version.steps())
+        .collect();
+    let steps = steps.filter(|steps| steps.len() > 1);
+    Ok(steps
+        .and_then(|steps| steps.last().copied())
+        .map(|step| HalfStep { step }))
 }
 
 impl HalfStep {
@@ -222,11 +215,11 @@ impl HalfStep {
         run: &mut Run,
         deadline: Instant,
     ) -> Result<(), Diagnostic> {
-        let version = self.version;
+        let step = self.step;
         let of_servers = lead.provenance_of_servers(run).await?;
         let problem = |why: &str| {
             let message = format!(
-                "the job file has changed while some servers have completed step {version} and others have not, and {why}"
+                "the job file has changed while some servers have completed step {step} and others have not, and {why}"
             );
             Diagnostic::error(Code::E2010, message)
                 .note("nothing was lost: the servers hold all steps")
@@ -240,7 +233,7 @@ impl HalfStep {
             ));
         }
         info!(
-            version,
+            %step,
             "the job file has changed, and only some servers have completed the latest step: the tasks complete it first"
         );
         let reported = lead.positions_from(run, 0).await?;
@@ -259,7 +252,7 @@ impl HalfStep {
             let is_finished = statuses.iter().all(|status| {
                 status
                     .as_ref()
-                    .is_ok_and(|status| status.store.version >= version)
+                    .is_ok_and(|status| status.store.version.steps() >= Some(step))
             });
             if is_finished {
                 return Ok(());
@@ -356,7 +349,14 @@ async fn open(
         };
         let start = GroupStart {
             prepared_epoch: prepared_epoch(&lead.job.model_dir)?,
-            version: mirror.shard.status().store.version,
+            // A store without values is at no step.
+            step: mirror
+                .shard
+                .status()
+                .store
+                .version
+                .steps()
+                .unwrap_or_default(),
             checkpoint: lead.plan.checkpoint.clone(),
             forget_positions: lead.plan.forget_positions,
         };
@@ -648,7 +648,10 @@ fn begin_from(
     run.saved.step = manifest.map(|manifest| manifest.global_step);
     run.saved.versions = manifest
         .map(|manifest| lead.plan.versions_after(manifest))
-        .unwrap_or_default();
+        .into_iter()
+        .flatten()
+        .map(Some)
+        .collect();
     lead.plan.forget_positions = manifest.is_some_and(|manifest| {
         // A checkpoint that was imported from TensorFlow has no fingerprint of its input.
         let other = !manifest.input.is_empty() && manifest.input != run.provenance.input;

@@ -11,7 +11,7 @@ use trainyard_cluster_spec::Task;
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_parameter_server::ServerStatus;
-use trainyard_parameter_store::{Identity, Rejections, ShardPosition, State, Update};
+use trainyard_parameter_store::{Identity, Rejections, ShardPosition, State, Update, Version};
 use trainyard_trainer::{Outcome, into_diagnostic};
 
 use super::{Chief, Run};
@@ -252,19 +252,19 @@ fn look_at_server(
     if before.incarnation != now.incarnation && lead.pairs.is_some() {
         info!(
             ps = name,
-            version = status.store.version,
+            version = %status.store.version,
             "another process serves {name} now, with all updates: training continues"
         );
     } else if before.incarnation != now.incarnation {
         info!(
             ps = name,
-            version = status.store.version,
+            version = %status.store.version,
             "{name} was restarted, and has recovered all updates: training continues"
         );
     }
     quarantine(lead, run, name, &status.store.rejections);
     run.server_bytes[ps] = status.store.value_bytes;
-    run.versions[ps] = status.store.version;
+    let before_version = run.versions[ps].replace(status.store.version);
     lead.observe_server(ps, status);
     if ps == 0 {
         run.global_step = status.store.global_step;
@@ -273,8 +273,7 @@ fn look_at_server(
         let slowest = status
             .store
             .slowest_lane
-            .filter(|_| status.store.version != run.version);
-        run.version = status.store.version;
+            .filter(|_| before_version != Some(status.store.version));
         lead.coordinator.with(|membership, now| {
             membership.set_global_step(status.store.global_step);
             membership.assign_lanes(now, slowest);
@@ -415,7 +414,7 @@ impl Chief {
         let told = join_all((0..self.shards.len()).map(|ps| status(self, ps))).await;
         for (ps, status) in told.into_iter().enumerate() {
             let Ok(status) = status else { continue };
-            run.versions[ps] = status.store.version;
+            run.versions[ps] = Some(status.store.version);
             run.server_bytes[ps] = status.store.value_bytes;
             if ps == 0 {
                 run.global_step = status.store.global_step;
@@ -451,7 +450,12 @@ impl Chief {
             // A synchronous step is over when all servers have applied it.
             let together = self.plan.update == Update::Sync && !self.plan.hybrid;
             let over = if together {
-                run.versions.iter().all(|version| *version >= run.version)
+                let mut steps = run
+                    .versions
+                    .iter()
+                    .map(|version| version.and_then(Version::steps));
+                let first = steps.next().flatten();
+                steps.all(|step| step >= first)
             } else {
                 self.is_complete(run).await
             };

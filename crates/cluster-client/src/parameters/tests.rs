@@ -94,7 +94,7 @@ async fn open(folder: &std::path::Path) -> Parameters {
 async fn pull_at(parameters: &mut Parameters, version: u64) -> PulledStep {
     let step = parameters
         .plan(&vec![Read::Rows((0..4).collect::<Vec<u32>>().into())])
-        .at(version);
+        .at(StepNumber::new(version));
     let returned = parameters
         .call(None, Some((step, CachedParameters::default())))
         .await

@@ -4,6 +4,7 @@ use trainyard_checkpoint::PartRead;
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::{Held, Progress, Rejections, ShardPosition, State, Status};
 use trainyard_protocol::{convert, v1};
+use trainyard_variable::{StepNumber, Version};
 
 use super::{batch_from_wire, batch_to_wire};
 use crate::{Provenance, ServerStatus};
@@ -21,7 +22,8 @@ pub fn status_to_wire(status: ServerStatus, task: Task) -> v1::StatusReply {
             .map(convert::cluster_id_to_wire)
             .unwrap_or_default(),
         layout_fingerprint: store.layout_fingerprint,
-        version: store.version,
+        version: store.version.count(),
+        counts_steps: store.version.steps().is_some(),
         global_step: store.global_step,
         value_bytes: store.value_bytes,
         release: trainyard_protocol::RELEASE.into(),
@@ -77,7 +79,11 @@ pub fn status_from_wire(reply: &v1::StatusReply, expected: Task) -> Result<Serve
         epoch: reply.cluster_epoch,
         prepared_epoch: reply.prepared_epoch,
         layout_fingerprint: reply.layout_fingerprint,
-        version: reply.version,
+        version: if reply.counts_steps {
+            Version::Steps(StepNumber::new(reply.version))
+        } else {
+            Version::Pushes(reply.version)
+        },
         saved_version: None,
         global_step: reply.global_step,
         value_bytes: reply.value_bytes,

@@ -15,18 +15,19 @@ use crate::{
     Basis, CutPurpose, Error, Identity, Snapshot, SnapshotSlice, SnapshotTable, SnapshotTableRows,
     State,
 };
+use trainyard_variable::StepNumber;
 
-/// Reply to a request for a snapshot at a version.
+/// Reply to a request for a snapshot at a step.
 #[derive(Debug)]
 pub enum SnapshotAt {
     /// The snapshot has been taken.
     Taken(Snapshot),
-    /// The version has not been reached. The snapshot is taken when it is, and the caller must ask again.
+    /// The step has not been reached. The snapshot is taken when it is, and the caller must ask again.
     NotYet,
-    /// The store is past the version.
+    /// The store is past the step.
     Passed {
-        /// Version of the store.
-        version: u64,
+        /// Step of the store.
+        reached: StepNumber,
     },
 }
 
@@ -44,7 +45,7 @@ impl Store {
         snapshot
     }
 
-    /// Takes a snapshot of a synchronous store at a version, so that the snapshots of all servers are of the same step.
+    /// Takes a snapshot of a synchronous store at a step, so that the snapshots of all servers are of the same step.
     /// A later request replaces an earlier one.
     ///
     /// # Errors
@@ -52,46 +53,46 @@ impl Store {
     pub fn snapshot_at(
         &self,
         identity: &Identity,
-        version: u64,
+        step: StepNumber,
         basis: Basis,
     ) -> Result<SnapshotAt, Error> {
         self.check_snapshot(identity)?;
         let aggregation = self.aggregation.lock();
         let _alone = self.step.write();
         let mut awaited = self.awaited.lock();
-        if awaited.version == Some(version)
+        if awaited.step == Some(step)
             && let Some(cut) = awaited.cut.take()
         {
-            awaited.version = None;
+            awaited.step = None;
             return Ok(SnapshotAt::Taken(cut));
         }
-        let reached = self.ledger.lock().version;
+        let reached = StepNumber::new(self.ledger.lock().version);
         // An earlier snapshot that was never fetched would prevent this one.
         *awaited = Awaited {
-            version: (reached < version).then_some(version),
+            step: (reached < step).then_some(step),
             basis: basis.clone(),
             cut: None,
         };
-        match reached.cmp(&version) {
+        match reached.cmp(&step) {
             Ordering::Less => Ok(SnapshotAt::NotYet),
             Ordering::Equal => self.cut_now(&aggregation, basis).map(SnapshotAt::Taken),
-            Ordering::Greater => Ok(SnapshotAt::Passed { version: reached }),
+            Ordering::Greater => Ok(SnapshotAt::Passed { reached }),
         }
     }
 
-    /// Withdraws the request for a snapshot at a version. Drops a snapshot that was never fetched, because training
+    /// Withdraws the request for a snapshot at a step. Drops a snapshot that was never fetched, because training
     /// would copy rows for it.
-    pub fn withdraw_snapshot(&self, version: u64) {
+    pub fn withdraw_snapshot(&self, step: StepNumber) {
         let mut awaited = self.awaited.lock();
-        if awaited.version == Some(version) {
+        if awaited.step == Some(step) {
             *awaited = Awaited::default();
         }
     }
 
-    /// Takes the snapshot that was requested at this version. The calling step has exclusive access to the store.
-    pub(super) fn cut_if_awaited(&self, version: u64, aggregation: &Aggregation) {
+    /// Takes the snapshot that was requested at this step, which has exclusive access to the store.
+    pub(super) fn cut_if_awaited(&self, step: StepNumber, aggregation: &Aggregation) {
         let mut awaited = self.awaited.lock();
-        if awaited.version == Some(version) {
+        if awaited.step == Some(step) {
             // If another snapshot is being written, this one is skipped. The chief must request it again.
             let basis = awaited.basis.clone();
             awaited.cut = self.cut_now(aggregation, basis).ok();

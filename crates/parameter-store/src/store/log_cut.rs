@@ -62,7 +62,7 @@ impl Store {
         }
         let _alone = self.cut.write();
         let aggregation = self.aggregation.lock();
-        if self.awaited.lock().version.is_some() {
+        if self.awaited.lock().step.is_some() {
             return Err(Error::NotReady("a checkpoint is due"));
         }
         let extent = match cut {

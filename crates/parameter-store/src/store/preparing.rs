@@ -45,7 +45,7 @@ impl Store {
             prepare
                 .restore
                 .as_ref()
-                .map_or(0, |restore| restore.version),
+                .map_or(0, |restore| restore.version.count()),
         );
         let built = self.build(&prepare, now);
         let outcome = built.and_then(|built| self.hold(identity, prepare, built));
@@ -138,8 +138,8 @@ impl Store {
                 prepare.global_step_max,
                 prepare.update,
             ),
-            version: restore.map_or(0, |restore| restore.version),
-            saved_version: restore.map(|restore| restore.version),
+            version: restore.map_or(0, |restore| restore.version.count()),
+            saved_version: restore.map(|restore| restore.version.count()),
         };
         for position in restore.into_iter().flat_map(|restore| &restore.positions) {
             ledger.sessions.restore_position(position);

@@ -15,6 +15,7 @@ use crate::{
     AppendRecord, Change, Error, Fault, Found, Gradients, Guard, Identity, MicroBatch, Nonfinite,
     Push, PushHeader, PushRecord, Pushed, Rejection, Selection, StepId, Update, zero_nonfinite,
 };
+use trainyard_variable::StepNumber;
 
 impl Store {
     /// Applies the gradients of one step: all of them once, or none. Under synchronous updates they wait for the other
@@ -347,7 +348,7 @@ impl Store {
             Some(values) => self.apply(pushed.version, None, &resolved, &values.as_slice()),
             None => self.apply(pushed.version, None, &resolved, &push.gradients),
         }
-        self.cut_if_awaited(pushed.version, &aggregation);
+        self.cut_if_awaited(StepNumber::new(pushed.version), &aggregation);
         drop(alone);
         Ok(pushed)
     }

@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_variable::{Access, DynamicRows, FirstRows, Slice, VariableSpec};
+use trainyard_variable::{
+    Access, DynamicRows, FirstRows, Slice, StepNumber, VariableSpec, Version,
+};
 
 use crate::{
     DynamicStatus, Guard, Held, Push, Rejection, Rejections, Selection, ShardPosition, Ticket,
@@ -52,6 +54,14 @@ impl fmt::Display for Progress {
     }
 }
 
+/// Returns the version of a store with this mode of updates that has counted so many.
+pub fn version_of(update: Update, count: u64) -> Version {
+    match update {
+        Update::Sync => Version::Steps(StepNumber::new(count)),
+        Update::Async | Update::StaleSynchronous { .. } => Version::Pushes(count),
+    }
+}
+
 /// The status of a parameter server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
@@ -66,9 +76,9 @@ pub struct Status {
     pub prepared_epoch: u64,
     /// Fingerprint of the prepared layout.
     pub layout_fingerprint: u64,
-    /// Pushes applied.
-    pub version: u64,
-    /// Version that the latest committed checkpoint holds; absent = unknown.
+    /// How often the values have changed.
+    pub version: Version,
+    /// Count of the version that the latest committed checkpoint holds; absent = unknown.
     pub saved_version: Option<u64>,
     /// Steps applied; counted on one server only.
     pub global_step: u64,
@@ -165,8 +175,8 @@ pub trait TensorSource: Sync {
 pub struct Restore<'a> {
     /// Values and slots.
     pub source: &'a dyn TensorSource,
-    /// Pushes applied.
-    pub version: u64,
+    /// How often the values have changed, in the unit in which the store counts from now on.
+    pub version: Version,
     /// Steps applied.
     pub global_step: u64,
     /// Positions of the data shards.

@@ -240,7 +240,7 @@ pub struct StatusReply {
     pub cluster_id: ::prost::bytes::Bytes,
     #[prost(fixed64, tag = "6")]
     pub layout_fingerprint: u64,
-    /// pushes applied
+    /// steps or pushes applied
     #[prost(uint64, tag = "7")]
     pub version: u64,
     /// on ps:0 only
@@ -275,6 +275,9 @@ pub struct StatusReply {
     /// with the positions
     #[prost(message, optional, tag = "19")]
     pub provenance: ::core::option::Option<Provenance>,
+    /// version counts synchronous steps; otherwise pushes
+    #[prost(bool, tag = "20")]
+    pub counts_steps: bool,
     /// When Prepare is done: the parts that were read of those checkpoint tensors that this ps has not read whole.
     #[prost(message, repeated, tag = "18")]
     pub parts_read: ::prost::alloc::vec::Vec<PartRead>,

@@ -386,7 +386,7 @@ impl Replica {
         }
         let version = shard.store().status().version;
         self.hold(shard, Some(journal), service);
-        info!(shard = %self.task(), version, "this replica serves from now on: the other one is gone");
+        info!(shard = %self.task(), %version, "this replica serves from now on: the other one is gone");
     }
 
     /// Drops the store, to follow the other replica.
@@ -489,7 +489,7 @@ impl Replica {
             }
             locked(&self.role).mark_in_sync(stream);
             let version = self.store().store().status().version;
-            info!(shard = %self.task(), version, "this backup has everything that its primary had");
+            info!(shard = %self.task(), %version, "this backup has everything that its primary had");
         }
         Ok(())
     }
@@ -560,7 +560,7 @@ impl Replica {
         *turn = Some(Following::Replaying(Box::new(replay)));
         self.unmark_if_whole(turn.as_ref())?;
         let version = self.store().store().status().version;
-        info!(shard = %self.task(), version, "this backup begins from a cut of its primary's log");
+        info!(shard = %self.task(), %version, "this backup begins from a cut of its primary's log");
         Ok(())
     }
 

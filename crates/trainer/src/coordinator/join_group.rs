@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use trainyard_cluster_spec::Task;
 use trainyard_protocol::convert::{self, Invalid};
 use trainyard_protocol::v1;
+use trainyard_variable::StepNumber;
 
 use super::heartbeat::{HeartbeatRequest, held};
 
@@ -25,7 +26,7 @@ pub struct MemberValues {
     /// Term in which they were initialized, restored or taken over.
     pub prepared_epoch: u64,
     /// Steps applied.
-    pub version: u64,
+    pub step: StepNumber,
     /// First batch that they have not had.
     pub batches_applied: u64,
 }
@@ -42,7 +43,7 @@ impl From<MemberValues> for v1::MemberValues {
     fn from(values: MemberValues) -> Self {
         Self {
             prepared_epoch: values.prepared_epoch,
-            version: values.version,
+            version: values.step.get(),
             batches_applied: values.batches_applied,
         }
     }
@@ -52,7 +53,7 @@ impl From<v1::MemberValues> for MemberValues {
     fn from(values: v1::MemberValues) -> Self {
         Self {
             prepared_epoch: values.prepared_epoch,
-            version: values.version,
+            step: StepNumber::new(values.version),
             batches_applied: values.batches_applied,
         }
     }
@@ -112,8 +113,8 @@ pub struct GroupAssignment {
 pub struct GroupStart {
     /// Term from which on parameters are those of the job: it was initialized or restored in this term.
     pub prepared_epoch: u64,
-    /// Version of the parameters of the checkpoint, or 0.
-    pub version: u64,
+    /// Step of the parameters of the checkpoint, or before the first one.
+    pub step: StepNumber,
     /// Checkpoint; absent = initial values.
     pub checkpoint: Option<PathBuf>,
     /// The data positions of the checkpoint are ignored.
@@ -147,7 +148,7 @@ impl From<JoinGroupReply> for v1::JoinGroupReply {
             forget_positions: group.start.forget_positions,
             lanes: group.lanes,
             prepared_epoch: group.start.prepared_epoch,
-            start_version: group.start.version,
+            start_version: group.start.step.get(),
         }
     }
 }
@@ -171,7 +172,7 @@ impl TryFrom<v1::JoinGroupReply> for JoinGroupReply {
             lanes: reply.lanes,
             start: GroupStart {
                 prepared_epoch: reply.prepared_epoch,
-                version: reply.start_version,
+                step: StepNumber::new(reply.start_version),
                 checkpoint: (!reply.checkpoint.is_empty()).then(|| reply.checkpoint.into()),
                 forget_positions: reply.forget_positions,
             },

@@ -16,7 +16,7 @@ use trainyard_cluster_client::{
 use trainyard_collective::Collective;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{BatchId, MicroBatch, Opened};
-use trainyard_variable::{Gradients, Layout, Reads};
+use trainyard_variable::{Gradients, Layout, Reads, StepNumber};
 
 use self::gradient_reducer::{AfterStep, GradientReducer, RowGradients};
 use self::row_pushes::RowPushes;
@@ -92,7 +92,7 @@ pub(crate) struct Allreduce<'a> {
     lanes: Vec<Lane>,
     reducer: GradientReducer<'a>,
     held: CachedParameters,
-    version: u64,
+    step: StepNumber,
     global_step: u64,
     next_batch: u64,
     current: Option<CurrentStep>,
@@ -138,7 +138,7 @@ impl<'a> Allreduce<'a> {
                 batches_applied: 0,
             },
             |values| Opened {
-                version: values.version,
+                version: values.step.get(),
                 batches_applied: values.batches_applied,
             },
         );
@@ -167,7 +167,7 @@ impl<'a> Allreduce<'a> {
             lanes,
             reducer,
             held: CachedParameters::default(),
-            version: opened.version,
+            step: StepNumber::new(opened.version),
             global_step: replica.global_step(),
             next_batch: opened.batches_applied,
             current: None,
@@ -192,12 +192,12 @@ impl<'a> Allreduce<'a> {
                 filled = fill(lane) => filled?,
                 error = collective.ended() => return Ok(Some(Ended::Broken(error.diagnostic()))),
             }
-            match lane.next.take_if(|next| next.version <= self.version) {
-                Some(LaneBatch { version: step, .. }) if step < self.version => {
+            match lane.next.take_if(|next| next.step <= self.step) {
+                Some(LaneBatch { step, .. }) if step < self.step => {
                     let lane = lane.number;
-                    let version = self.version;
+                    let group = self.step;
                     return Err(fault(format!(
-                        "lane {lane} is at step {step}, its process group is at step {version}"
+                        "lane {lane} is at step {step}, its process group is at step {group}"
                     )));
                 }
                 Some(LaneBatch { batch, .. }) => batches.push(MemberBatch {
@@ -209,7 +209,7 @@ impl<'a> Allreduce<'a> {
             }
         }
         metrics.waited_for_input(began.elapsed());
-        self.reducer.begin(self.version + 1, batches.len());
+        self.reducer.begin(self.step.next(), batches.len());
         self.current = Some(CurrentStep {
             began,
             left: batches.into_iter(),
@@ -255,7 +255,7 @@ impl<'a> Allreduce<'a> {
     ) -> Result<(), Failure> {
         let mut push = push_of_batch(step, sent.batch(), rows);
         push.stores = Some(1..1 + self.tables);
-        push.optimizer_step = Some(self.version + 1);
+        push.optimizer_step = Some(self.step.next());
         let push = self.session.parameters.call(Some(push), None);
         let Some(current) = &mut self.current else {
             return Ok(());
@@ -303,10 +303,7 @@ impl<'a> Allreduce<'a> {
             .reducer
             .mean(summed)
             .map_err(|problem| broken_message(&problem))?;
-        let step_of_all = self
-            .session
-            .parameters
-            .plan_whole_step(&named, self.version);
+        let step_of_all = self.session.parameters.plan_whole_step(&named, self.step);
         let first = BatchId {
             pass: 0,
             shard: 0,
@@ -318,12 +315,12 @@ impl<'a> Allreduce<'a> {
         push.stores = Some(0..1);
         let returned = self.session.parameters.call(Some(push), None).await?;
         self.next_batch += count;
-        self.version += 1;
+        self.step = self.step.next();
         if let Some((pushed, gradients)) = returned.pushed {
             if pushed.duplicate {
-                let version = self.version;
+                let step = self.step;
                 return Err(fault(format!(
-                    "this replica has applied step {version} before"
+                    "this replica has applied step {step} before"
                 )));
             }
             self.reducer.keep(gradients);

@@ -1,6 +1,7 @@
 //! A lane that a task computes: its input, and its next batch.
 
 use trainyard_parameter_store::MicroBatch;
+use trainyard_variable::StepNumber;
 
 use crate::batch_source::{BatchSource, Prepared};
 use crate::failure::Failure;
@@ -14,15 +15,15 @@ pub(super) struct Lane {
     /// The next batch to compute.
     pub(super) next: Option<LaneBatch>,
     pub(super) is_ended: bool,
-    /// Least version of a batch that is of use.
-    useful: u64,
-    /// Version at which the session was opened.
-    opened: u64,
+    /// Least step of a batch that is of use.
+    useful: StepNumber,
+    /// Step at which the session was opened.
+    opened: StepNumber,
 }
 
 /// A batch, and its synchronous step.
 pub(super) struct LaneBatch {
-    pub(super) version: u64,
+    pub(super) step: StepNumber,
     pub(super) micro_batch: MicroBatch,
     pub(super) batch: Prepared,
 }
@@ -37,7 +38,7 @@ impl Lane {
         session: &Session,
         number: u32,
     ) -> Result<Self, Failure> {
-        let opened = session.opened.version;
+        let opened = session.opened_step();
         Ok(Self {
             number,
             source: BatchSource::granted(
@@ -54,11 +55,11 @@ impl Lane {
         })
     }
 
-    /// Drops the batches of steps below `version`.
-    pub(super) fn skip_to(&mut self, version: u64) {
-        self.useful = self.useful.max(version);
+    /// Drops the batches of the steps before this one.
+    pub(super) fn skip_to(&mut self, step: StepNumber) {
+        self.useful = self.useful.max(step);
         let useful = self.useful;
-        if self.next.as_ref().is_some_and(|next| next.version < useful) {
+        if self.next.as_ref().is_some_and(|next| next.step < useful) {
             self.next = None;
         }
     }
@@ -76,7 +77,7 @@ impl Lane {
         };
         if let Some((step, micro_batch)) = batch.place {
             self.next = Some(LaneBatch {
-                version: self.source.version_of(step, self.opened),
+                step: self.source.step_number(step, self.opened),
                 micro_batch,
                 batch,
             });

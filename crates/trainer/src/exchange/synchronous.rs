@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use trainyard_cluster_client::{CachedParameters, PulledStep, Step};
 use trainyard_parameter_store::{MicroBatch, Ticket};
-use trainyard_variable::{Gradients, Read};
+use trainyard_variable::{Gradients, Read, StepNumber};
 
 use super::lane::Lane;
 use super::{ComputedBatch, Exchange, PulledBatch, Turn, push_of_batch};
@@ -33,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The micro-batch that is computed, and the place of its lane.
 pub(crate) struct LanePart {
     place: usize,
-    version: u64,
+    step: StepNumber,
     micro_batch: MicroBatch,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Synchronous<'a> {
     session: &'a mut Session,
     lanes: Vec<Lane>,
     /// The step that all servers have reached, as far as this task knows.
-    version: u64,
+    reached: StepNumber,
     held: CachedParameters,
     spare: Gradients,
     /// A computed step that has not been sent.
@@ -55,7 +55,7 @@ impl<'a> Synchronous<'a> {
     pub(crate) fn new(task: TrainingTask<'a>, session: &'a mut Session) -> Self {
         Self {
             task,
-            version: session.opened.version,
+            reached: session.opened_step(),
             session,
             lanes: Vec::new(),
             held: CachedParameters::default(),
@@ -81,14 +81,14 @@ impl<'a> Synchronous<'a> {
     /// Returns the lane with the earliest step. `None` if no lane has a batch: all lanes have ended, or wait for their
     /// input.
     async fn next_lane(&mut self, metrics: &mut StepMetrics<'_>) -> Result<Option<usize>, Failure> {
-        let mut first: Option<(u64, usize)> = None;
+        let mut first: Option<(StepNumber, usize)> = None;
         for place in 0..self.lanes.len() {
             self.fill(place, metrics).await?;
             let Some(part) = &self.lanes[place].next else {
                 continue;
             };
-            if first.is_none_or(|(version, _)| part.version < version) {
-                first = Some((part.version, place));
+            if first.is_none_or(|(step, _)| part.step < step) {
+                first = Some((part.step, place));
             }
         }
         Ok(first.map(|(_, place)| place))
@@ -98,7 +98,7 @@ impl<'a> Synchronous<'a> {
     async fn fill(&mut self, place: usize, metrics: &mut StepMetrics<'_>) -> Result<(), Failure> {
         loop {
             let lane = &mut self.lanes[place];
-            lane.skip_to(self.version);
+            lane.skip_to(self.reached);
             if lane.next.is_some() || lane.is_ended {
                 return Ok(());
             }
@@ -117,8 +117,8 @@ impl<'a> Synchronous<'a> {
         }
     }
 
-    /// Returns the version after the last step of the data, once no lane of this task has another batch.
-    fn last_version(&self) -> Option<u64> {
+    /// Returns the number after the last step of the data, once no lane of this task has another batch.
+    fn last_step(&self) -> Option<StepNumber> {
         let ended = !self.lanes.is_empty() && self.lanes.iter().all(|lane| lane.is_ended);
         let left = self
             .lanes
@@ -126,14 +126,14 @@ impl<'a> Synchronous<'a> {
             .map(|lane| lane.source.steps_in_all())
             .max()
             .filter(|_| ended)?;
-        Some(self.session.opened.version.saturating_add(left))
+        Some(self.session.opened_step().after(left))
     }
 
-    /// Waits for a while until other tasks complete a version. Meanwhile one of them may die, and the chief may give
+    /// Waits for a while until other tasks have reached a step. Meanwhile one of them may die, and the chief may give
     /// its lane to this task.
     async fn wait_for_others(
         &mut self,
-        version: u64,
+        last: StepNumber,
         metrics: &mut StepMetrics<'_>,
     ) -> Result<Ticket, Failure> {
         let variables = self.task.model.variables().len();
@@ -141,7 +141,7 @@ impl<'a> Synchronous<'a> {
             .session
             .parameters
             .plan(&vec![Read::Nothing; variables])
-            .at(version);
+            .at(last);
         let Some(pulled) = self
             .call(Some((step, CachedParameters::default())), metrics)
             .await?
@@ -149,7 +149,7 @@ impl<'a> Synchronous<'a> {
             return Ok(Ticket::Wait);
         };
         self.session.parameters.take_back(&pulled.step);
-        self.version = self.version.max(pulled.reached);
+        self.reached = self.reached.max(StepNumber::new(pulled.reached));
         Ok(pulled.ticket)
     }
 
@@ -169,7 +169,7 @@ impl<'a> Synchronous<'a> {
         metrics.exchanged(began.elapsed(), &returned.traffic);
         if let (Some((pushed, gradients)), Some(sent)) = (returned.pushed, sent) {
             self.spare = gradients;
-            self.version = self.version.max(pushed.version);
+            self.reached = self.reached.max(StepNumber::new(pushed.version));
             metrics.count(&pushed, sent);
         }
         Ok(returned.pulled)
@@ -198,8 +198,8 @@ impl Exchange for Synchronous<'_> {
             self.settle_lanes()?;
             let Some(place) = self.next_lane(metrics).await? else {
                 self.call(None, metrics).await?;
-                match self.last_version() {
-                    Some(last) if self.version >= last => {
+                match self.last_step() {
+                    Some(last) if self.reached >= last => {
                         return Ok(ControlFlow::Break(LeaveReason::InputExhausted));
                     }
                     Some(last) => {
@@ -221,7 +221,7 @@ impl Exchange for Synchronous<'_> {
                 .session
                 .parameters
                 .plan(&reads(&**self.task.model, &next.batch))
-                .at(next.version);
+                .at(next.step);
             let held = std::mem::take(&mut self.held);
             let Some(pulled) = self.call(Some((step, held)), metrics).await? else {
                 continue;
@@ -229,12 +229,13 @@ impl Exchange for Synchronous<'_> {
             if pulled.ticket == Ticket::Finished {
                 return Ok(ControlFlow::Break(LeaveReason::Finished));
             }
-            self.version = self.version.max(pulled.reached);
-            if pulled.ticket == Ticket::Wait || pulled.reached > next.version {
+            let reached = StepNumber::new(pulled.reached);
+            self.reached = self.reached.max(reached);
+            if pulled.ticket == Ticket::Wait || reached > next.step {
                 // Either some servers have not reached this step, or all are past it.
                 self.session.parameters.take_back(&pulled.step);
                 self.held = pulled.held;
-                if pulled.reached <= next.version {
+                if reached <= next.step {
                     self.lanes[place].next = Some(next);
                 }
                 continue;
@@ -245,7 +246,7 @@ impl Exchange for Synchronous<'_> {
                 held: pulled.held,
                 part: LanePart {
                     place,
-                    version: next.version,
+                    step: next.step,
                     micro_batch: next.micro_batch,
                 },
             }));
@@ -269,7 +270,7 @@ impl Exchange for Synchronous<'_> {
         let part = computed.part;
         let sent = computed.sent;
         self.held = computed.held;
-        self.lanes[part.place].skip_to(part.version + 1);
+        self.lanes[part.place].skip_to(part.step.next());
         let mut push = push_of_batch(computed.step, sent.batch(), computed.gradients);
         push.micro_batch = Some(part.micro_batch);
         push.rejected = sent.rejected;

@@ -292,7 +292,7 @@ proptest! {
                         Kept { held: slice.held(), whole: whole.clone(), first: slice.first_rows().clone() };
                     drop(snapshot);
                     let restore =
-                        Restore { source: &kept, version: whole.steps, global_step: seq, positions: Vec::new() };
+                        Restore { source: &kept, version: version_of(Update::Async, whole.steps), global_step: seq, positions: Vec::new() };
                     // The job has another seed by now.
                     let request = request(99);
                     store = open_prepared(Prepare { restore: Some(restore), ..request });

@@ -79,7 +79,7 @@ fn while_preparing<T>(look: impl FnOnce(&Store, Sender<()>) -> T) -> (T, Store, 
         .unwrap();
     let restore = Restore {
         source: &source,
-        version: 5,
+        version: Version::Pushes(5),
         global_step: 5,
         positions: Vec::new(),
     };
@@ -127,7 +127,7 @@ fn a_store_that_is_being_restored_answers_and_says_how_far_it_has_come() {
     });
     assert_eq!(prepared, Ok(()));
     assert_eq!(
-        (store.status().state, store.status().version),
+        (store.status().state, store.status().version.count()),
         (State::Prepared, 5)
     );
 }

@@ -111,7 +111,7 @@ fn copies_of_a_part_count_once_and_those_that_come_late_are_stale() {
         read(&store, &worker(0, 1)),
         [-2.0, -2.0, -2.0, -2.0, 0.0, 0.0]
     );
-    assert_eq!(store.status().version, 1);
+    assert_eq!(store.status().version.count(), 1);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn parts_that_do_not_fit_change_nothing() {
     let other = contribute(&store, &worker(0, 1), 2, (0, 2, 3), &[2], &gradients).unwrap_err();
     assert!(other.to_string().contains("has 2 lanes"), "{other}");
     assert_eq!(
-        (store.status().version, read(&store, &worker(0, 1))),
+        (store.status().version.count(), read(&store, &worker(0, 1))),
         (0, vec![0.0; 6])
     );
 }
@@ -162,7 +162,9 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
     let store = open_with(Update::Sync, 0);
     store.open_session(&worker(0, 1), &opening(0)).unwrap();
     assert!(matches!(
-        store.snapshot_at(&chief(1), 2, Basis::Whole).unwrap(),
+        store
+            .snapshot_at(&chief(1), StepNumber::new(2), Basis::Whole)
+            .unwrap(),
         SnapshotAt::NotYet
     ));
     for step in 0..4 {
@@ -176,7 +178,9 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
         )
         .unwrap();
     }
-    let SnapshotAt::Taken(mut snapshot) = store.snapshot_at(&chief(1), 2, Basis::Whole).unwrap()
+    let SnapshotAt::Taken(mut snapshot) = store
+        .snapshot_at(&chief(1), StepNumber::new(2), Basis::Whole)
+        .unwrap()
     else {
         panic!("it was taken")
     };
@@ -185,10 +189,13 @@ fn a_snapshot_is_taken_at_the_very_step_that_was_asked_for() {
     assert_eq!(snapshot.slices.remove(0).read_all().values, [-2.0, -2.0]);
     drop(snapshot);
     assert!(matches!(
-        store.snapshot_at(&chief(1), 3, Basis::Whole).unwrap(),
-        SnapshotAt::Passed { version: 4 }
+        store.snapshot_at(&chief(1), StepNumber::new(3), Basis::Whole).unwrap(),
+        SnapshotAt::Passed { reached } if reached == StepNumber::new(4)
     ));
-    let SnapshotAt::Taken(mut now) = store.snapshot_at(&chief(1), 4, Basis::Whole).unwrap() else {
+    let SnapshotAt::Taken(mut now) = store
+        .snapshot_at(&chief(1), StepNumber::new(4), Basis::Whole)
+        .unwrap()
+    else {
         panic!("it is there")
     };
     assert_eq!(now.slices.remove(0).read_all().values, [-4.0, -4.0]);
@@ -334,12 +341,12 @@ proptest! {
         }
         let mut seqs = [0; 5];
         for (task, lane) in order {
-            let step = given.status().version;
+            let step = given.status().version.count();
             seqs[task] += 1;
             let identity = worker(task, 1);
             contribute(&given, &identity, seqs[task], (step, lane, 3), &[row(step, lane)], &gradient(step, lane)).unwrap();
         }
-        for step in 0..given.status().version {
+        for step in 0..given.status().version.count() {
             for lane in 0..3 {
                 let identity = worker(0, 1);
                 contribute(&expected, &identity, step * 3 + u64::from(lane) + 1, (step, lane, 3), &[row(step, lane)], &gradient(step, lane)).unwrap();

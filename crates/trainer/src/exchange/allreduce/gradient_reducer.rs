@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use trainyard_collective::{Collective, Error, Plan};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_protocol::limits::{BUCKET_BYTES, BUCKETS_AT_ONCE};
-use trainyard_variable::{Access, Gradients, Read, Reads, VariableSpec};
+use trainyard_variable::{Access, Gradients, Read, Reads, StepNumber, VariableSpec};
 
 use crate::sparse::{SparsePart, decode, encode, merge};
 
@@ -132,8 +132,8 @@ impl<'a> GradientReducer<'a> {
     }
 
     /// Begins a step in which this member computes `lanes` lanes.
-    pub(super) fn begin(&mut self, step: u64, lanes: usize) {
-        (self.step, self.lanes, self.sent) = (step, lanes, 0);
+    pub(super) fn begin(&mut self, step: StepNumber, lanes: usize) {
+        (self.step, self.lanes, self.sent) = (step.get(), lanes, 0);
         for (bucket, values) in self.buckets.iter_mut().zip(self.plan.buckets()) {
             bucket
                 .buffers
@@ -148,7 +148,7 @@ impl<'a> GradientReducer<'a> {
         self.computed
             .extend(self.sparse.drain(..).map(|part| part.gradients));
         let (sender, receiver) = mpsc::unbounded_channel();
-        let sums = tokio::spawn(sum_all(Arc::clone(self.collective), step, receiver));
+        let sums = tokio::spawn(sum_all(Arc::clone(self.collective), step.get(), receiver));
         self.under_way = Some(UnderWay {
             sender,
             sums: AbortOnDropHandle::new(sums),
