@@ -217,7 +217,7 @@ fn killed_servers_whose_shared_memory_is_small_lose_nothing() {
     };
     let roomy = tempfile::tempdir().expect("a temporary folder");
     let (expected, _) = train(roomy.path(), 0);
-    let small = Mount::of("14m");
+    let small = Mount::of("28m");
     let (found, output) = train(small.path(), 4);
     assert!(
         !output.contains("restoring every") && !output.contains("set a log aside"),

@@ -22,6 +22,7 @@ mod jobs;
 mod lan;
 mod large_tables;
 mod log_memory;
+mod memory_limits;
 mod messages;
 mod mirrored;
 mod modes;

@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::MemoryGroup;
+
 /// Bit of the right to change networks among a process's effective capabilities (`linux/capability.h`).
 const CAP_NET_ADMIN: u32 = 12;
 /// Bit of the right to mount file systems.
@@ -49,6 +51,8 @@ pub enum Need {
     SystemdAnalyze,
     /// The right to mount a file system in memory.
     Mounts,
+    /// The right to make control groups with a memory limit.
+    MemoryGroups,
 }
 
 impl Need {
@@ -73,6 +77,7 @@ impl Need {
             Self::Slurm => "slurm",
             Self::SystemdAnalyze => "systemd-analyze",
             Self::Mounts => "mounts",
+            Self::MemoryGroups => "memory-groups",
         }
     }
 
@@ -108,6 +113,7 @@ impl Need {
                 (!may(CAP_SYS_ADMIN))
                     .then(|| "this user may not mount file systems (CAP_SYS_ADMIN)".to_owned())
             }),
+            Self::MemoryGroups => MemoryGroup::missing(),
             Self::Slurm => {
                 no_programs(&["slurmctld", "slurmd", "munged", "sbatch"]).or_else(|| {
                     (!rustix::process::geteuid().is_root())

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use trainyard_runtime::MemoryLimit;
 use trainyard_security::Security;
 
 /// Buckets of durations, in seconds: 100 µs to 60 s.
@@ -50,6 +51,14 @@ impl Telemetry {
             "Processor time used, in whole seconds."
         );
         describe_gauge!("process_open_fds", "Open file descriptors.");
+        describe_gauge!(
+            "trainyard_memory_bytes",
+            "Memory in use where this task's memory is limited: of its control group, files in memory included and cached files not, or of the machine."
+        );
+        describe_gauge!(
+            "trainyard_memory_limit_bytes",
+            "The memory limit of this task: that of its control group, or the memory of the machine."
+        );
         describe_gauge!(
             "process_start_time_seconds",
             "Time at which the process was started, in seconds since 1970."
@@ -129,6 +138,12 @@ fn record_process() {
             .filter_map(|ticks| ticks.parse::<u64>().ok())
             .sum();
         counter!("process_cpu_seconds_total").absolute(ticks / 100);
+    }
+    if let Some(limit) = MemoryLimit::of_process() {
+        gauge!("trainyard_memory_limit_bytes").set(limit.bytes() as f64);
+        if let Some(used) = limit.used() {
+            gauge!("trainyard_memory_bytes").set(used as f64);
+        }
     }
     if let Ok(entries) = std::fs::read_dir("/proc/self/fd") {
         gauge!("process_open_fds").set(entries.count() as f64);

@@ -17,6 +17,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the server may not take the memory.
+    pub(crate) fn is_no_room(&self) -> bool {
+        let Self::Refused { refusal, .. } = self;
+        refusal.reason == Reason::NoRoom
+    }
+
     /// Returns the error for a refusal by a store.
     pub fn refused(server: &str, error: &store::Error) -> Self {
         Self::Refused {

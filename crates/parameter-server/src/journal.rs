@@ -346,6 +346,11 @@ impl LogJournal {
             .due(log_bytes, memory_bytes, bytes)
     }
 
+    /// Returns the most bytes of the log and its cuts in shared memory.
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.log.memory_bytes_max()
+    }
+
     /// Returns the next cut of the log, of which `memory_bytes` may lie in shared memory. `bytes` are those that a cut would write.
     pub(crate) fn next_cut(&self, memory_bytes: u64, bytes: LogCutBytes) -> DueCut {
         locked(&self.log_state).chain.next(memory_bytes, bytes)

@@ -24,7 +24,7 @@ use crate::log_cut::folders::CutFolders;
 use crate::log_cut::{CutChain, Root, Start, find};
 use crate::record::LogState;
 use crate::record::{HEAD, head};
-use crate::replay::{Replay, Source, StartError, base, complete};
+use crate::replay::{Replay, ReplayError, Source, StartError, base, complete};
 
 /// Most chunks of records that are read ahead of the replay.
 const READ_AHEAD: usize = 8;
@@ -51,6 +51,9 @@ pub enum Problem {
     /// The log is intact, and the values that it goes on from could not be read. A retry may succeed.
     #[error("the values that the log goes on from cannot be restored: {0}")]
     Base(String),
+    /// The process may not take the memory of the values that the log leads to.
+    #[error("{0}")]
+    NoRoom(String),
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] trainyard_write_ahead_log::Error),
@@ -253,6 +256,7 @@ pub fn recover(
     let replay = Replay::prepare_with(shard, source, &found.head, &found.metadata, &prepare, over);
     let mut replay = replay.map_err(|error| match error {
         StartError::Base(what) => base_problem(&prepare, what),
+        StartError::NoRoom(what) => Problem::NoRoom(what),
         StartError::Cut(error) => error.into(),
         StartError::Log(what) => damaged(&found.file, 0, what),
     })?;
@@ -567,7 +571,10 @@ fn follow(
             Read::Records(place, records) => {
                 for record in records {
                     let made = replay.make(record.kind, record.number, record.body);
-                    made.map_err(|what| damaged(&files[place], record.place, what))?;
+                    made.map_err(|error| match error {
+                        ReplayError::NoRoom(what) => Problem::NoRoom(what),
+                        ReplayError::Unfit(what) => damaged(&files[place], record.place, what),
+                    })?;
                 }
             }
             Read::End(end) => return Ok(end),

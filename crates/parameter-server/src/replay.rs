@@ -40,12 +40,44 @@ pub enum StartError {
     /// The values that the log goes on from cannot be read, or the store cannot hold them. It says nothing about the log.
     #[error("{0}")]
     Base(String),
+    /// The process may not take the memory of the values.
+    #[error("{0}")]
+    NoRoom(String),
     /// A cut of the log.
     #[error(transparent)]
     Cut(#[from] CutError),
     /// The records of the log do not fit the values.
     #[error("{0}")]
     Log(String),
+}
+
+/// Reason why a change cannot be made again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The process may not take the memory. It says nothing about the log.
+    #[error("{0}")]
+    NoRoom(String),
+    /// The change does not fit the store, so one of them is damaged.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+impl From<String> for ReplayError {
+    fn from(what: String) -> Self {
+        Self::Unfit(what)
+    }
+}
+
+impl From<&str> for ReplayError {
+    fn from(what: &str) -> Self {
+        Self::Unfit(what.to_owned())
+    }
+}
+
+impl From<ReplayError> for String {
+    fn from(error: ReplayError) -> Self {
+        error.to_string()
+    }
 }
 
 impl From<StartError> for String {
@@ -261,7 +293,14 @@ impl Replay {
         replay
             .shard
             .prepare_by(&identity, plan, place, slices, rules.as_ref())
-            .map_err(|error| StartError::Base(error.to_string()))?;
+            .map_err(|error| {
+                let what = error.to_string();
+                if error.is_no_room() {
+                    StartError::NoRoom(what)
+                } else {
+                    StartError::Base(what)
+                }
+            })?;
         for cut in cuts {
             cut.lay_over(replay.shard.store())?;
         }
@@ -290,8 +329,8 @@ impl Replay {
     /// Replays the change of one record.
     ///
     /// # Errors
-    /// The change does not fit the store, so one of them is damaged.
-    pub fn make(&mut self, kind: u16, number: u64, body: Bytes) -> Result<(), String> {
+    /// The change does not fit the store, or the memory.
+    pub fn make(&mut self, kind: u16, number: u64, body: Bytes) -> Result<(), ReplayError> {
         (self.records, self.bytes) = (self.records + 1, self.bytes + body.len() as u64);
         self.changes += u64::from(is_change(kind));
         match kind {
@@ -299,11 +338,11 @@ impl Replay {
             HEAD | PART | REPLACED => Ok(()),
             PUSH => self.push(number, &body),
             CHANGE => self.change(body),
-            kind => Err(format!("a record of kind {kind}, which is not known")),
+            kind => Err(format!("a record of kind {kind}, which is not known").into()),
         }
     }
 
-    fn push(&mut self, number: u64, body: &Bytes) -> Result<(), String> {
+    fn push(&mut self, number: u64, body: &Bytes) -> Result<(), ReplayError> {
         let logged = record::push(body)?;
         let identity = self.identity(logged.task, logged.session);
         self.shard.store().set_clock(logged.secs);
@@ -316,14 +355,14 @@ impl Replay {
         if pushed.duplicate || !same {
             let given = pushed.version;
             let expected = number;
-            return Err(format!(
-                "a push led to version {given}, where it had led to {expected}"
-            ));
+            return Err(
+                format!("a push led to version {given}, where it had led to {expected}").into(),
+            );
         }
         Ok(())
     }
 
-    fn change(&mut self, body: Bytes) -> Result<(), String> {
+    fn change(&mut self, body: Bytes) -> Result<(), ReplayError> {
         use v1::logged_change::Change;
         let change = v1::LoggedChange::decode(body).map_err(|error| error.to_string())?;
         let chief = self.identity(
@@ -385,8 +424,12 @@ impl Replay {
     }
 }
 
-fn cannot(error: &trainyard_parameter_store::Error) -> String {
-    format!("a change that cannot be made again: {error}")
+fn cannot(error: &trainyard_parameter_store::Error) -> ReplayError {
+    let what = format!("a change that cannot be made again: {error}");
+    match error {
+        trainyard_parameter_store::Error::NoRoom { .. } => ReplayError::NoRoom(what),
+        _ => ReplayError::Unfit(what),
+    }
 }
 
 /// Returns whether records of this kind change the store. Others describe its state.

@@ -75,7 +75,7 @@ pub enum Error {
         /// Most bytes that may be held.
         max: u64,
         /// The setting or limit that gives the bound.
-        bound: &'static str,
+        bound: String,
         /// Bytes held.
         held: Held,
         /// Requested bytes.

@@ -45,7 +45,7 @@ pub use journal::{
     AppendRecord, Change, CutPurpose, Journal, MicroBatchRecord, PushRecord, Replaced,
     SessionMetadata, StoreMetadata,
 };
-pub use memory_budget::Held;
+pub use memory_budget::{Held, MemoryRoom};
 pub use micro_batch::MicroBatch;
 pub use push::{Push, PushHeader};
 pub use reading::Reading;

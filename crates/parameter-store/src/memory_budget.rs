@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use crate::sync::Mutex;
 
 /// Bytes that a store holds, by purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,13 +70,25 @@ impl fmt::Display for Held {
     }
 }
 
+/// The memory that the process of a store may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryRoom {
+    /// The limit in bytes. What is held from the beginning must fit it.
+    pub limit: u64,
+    /// The limit in words.
+    pub of: Arc<str>,
+    /// Bytes that may be taken in addition to those in use; absent = not measured.
+    pub free: Option<u64>,
+}
+
 /// The bound of all bytes, and the counters that no slice keeps itself.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     /// Most bytes of the store; `u64::MAX` = no bound.
     max: AtomicU64,
-    /// Memory of the process in bytes; `u64::MAX` = unknown.
-    machine: AtomicU64,
+    limit: Mutex<Option<MemoryRoom>>,
+    /// Bytes that pushes may take before what they ask for is compared with what is held; they are counted down.
+    clear: AtomicI64,
     pub(crate) slices: AtomicU64,
     pub(crate) parts: AtomicU64,
     pub(crate) copies: Arc<AtomicU64>,
@@ -84,10 +98,10 @@ impl Default for MemoryBudget {
     fn default() -> Self {
         let slices = AtomicU64::new(0);
         let parts = AtomicU64::new(0);
-        let [max, machine] = [u64::MAX; 2].map(AtomicU64::new);
         Self {
-            max,
-            machine,
+            max: AtomicU64::new(u64::MAX),
+            limit: Mutex::new(None),
+            clear: AtomicI64::new(i64::MAX),
             slices,
             parts,
             copies: Arc::default(),
@@ -100,14 +114,36 @@ impl MemoryBudget {
         self.max.store(max.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    pub(crate) fn know_machine(&self, bytes: Option<u64>) {
-        self.machine
-            .store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    /// Sets what the process may use, as it was measured while the store held `held` bytes.
+    pub(crate) fn set_room(&self, room: Option<MemoryRoom>, held: u64) {
+        let clear = match room.as_ref().and_then(|room| room.free) {
+            // Half of it: the other half leaves time to compare.
+            Some(free) => i64::try_from(free / 2).unwrap_or(i64::MAX),
+            None => i64::MAX,
+        };
+        let room = room.map(|room| MemoryRoom {
+            free: room.free.map(|free| free.saturating_add(held)),
+            ..room
+        });
+        *self.limit.lock() = room;
+        self.clear.store(clear, Ordering::Relaxed);
     }
 
-    /// Returns the memory of the process in bytes, if it is known.
-    pub(crate) fn machine(&self) -> Option<u64> {
-        Some(self.machine.load(Ordering::Relaxed)).filter(|bytes| *bytes < u64::MAX)
+    /// Returns what the process may use. Its `free` is the most that the store may hold.
+    pub(crate) fn room(&self) -> Option<MemoryRoom> {
+        self.limit.lock().clone()
+    }
+
+    /// Takes `asked` bytes of those that may be taken without a look at what is held. Returns whether there were as many.
+    pub(crate) fn takes_clear(&self, asked: u64) -> bool {
+        let asked = i64::try_from(asked).unwrap_or(i64::MAX);
+        let before = self.clear.load(Ordering::Relaxed);
+        if before == i64::MAX {
+            return true;
+        }
+        self.clear
+            .fetch_sub(asked.min(before.max(0)), Ordering::Relaxed)
+            >= asked
     }
 
     /// Returns the bound, if there is one.

@@ -15,6 +15,8 @@ use trainyard_parameter_server::recovery::{Expected, Problem, Recovered, owner, 
 use trainyard_parameter_store::{Journal, State};
 use trainyard_write_ahead_log::{Durability, Error, Folder, Log, SharedMemory};
 
+use crate::memory::log_bytes_max;
+
 /// Name of the folder of the logs, in the job's local folder.
 const LOGS: &str = "wal";
 
@@ -114,7 +116,7 @@ pub(crate) fn open_folder(context: &Context, path: &Path) -> Result<Folder, Erro
     let mut folder = Folder::open(path)?;
     let memory = SharedMemory {
         folder: context.shared_memory_dir.clone(),
-        bytes_max: context.job.parameter_servers.shared_memory_bytes_max,
+        bytes_max: log_bytes_max(context),
     };
     if memory.bytes_max > 0
         && let Err(problem) = folder.use_memory(&memory)
@@ -180,6 +182,13 @@ pub(crate) fn open_log_at(
             return Err(Diagnostic::error(Code::E3003, message)
                 .note("the server ends, and tries again when it is restarted: no update is lost")
                 .help("check the disk or the mount of these files, and the memory of the server"));
+        }
+        Err(Problem::NoRoom(what)) => {
+            let message =
+                format!("the memory of this server does not hold what its log leads to: {what}");
+            return Err(Diagnostic::error(Code::E3009, message)
+                .note(format!("the log in {} is kept: no update is lost", path.display()))
+                .help("raise the memory limit of this server, or of its container or unit, and start it again"));
         }
         Err(problem) => {
             let aside = folder.set_aside().map_err(|failure| cannot(&failure))?;

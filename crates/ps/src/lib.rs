@@ -11,7 +11,7 @@ mod durable;
 mod ending;
 mod log_cut_telemetry;
 mod log_cutter;
-mod machine;
+mod memory;
 mod preparation;
 mod replication;
 mod run;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use tokio::task::JoinHandle;
 use tracing::info;
-use trainyard_daemon::Context;
 
 use crate::log_cut_telemetry;
 use crate::replication::{Replica, Replicas};
@@ -30,17 +29,17 @@ type Outcome = Result<Option<u64>, String>;
 
 impl LogCutter {
     /// Begins the cuts that are due.
-    pub(crate) async fn look(&mut self, context: &Context, replicas: &Replicas) {
+    pub(crate) async fn look(&mut self, replicas: &Replicas) {
         for replica in replicas.iter() {
             let shard = self.shards.entry(replica.shard()).or_default();
-            shard.look(context, replica).await;
+            shard.look(replica).await;
         }
     }
 }
 
 impl ShardCutter {
     /// Begins a cut that is due, if none is in progress.
-    async fn look(&mut self, context: &Context, replica: &Replica) {
+    async fn look(&mut self, replica: &Replica) {
         if let Some(cut) = self.cut.take_if(|cut| cut.is_finished()) {
             self.end(cut.await.unwrap_or_else(|panic| Err(panic.to_string())));
         }
@@ -51,7 +50,7 @@ impl ShardCutter {
             return;
         };
         let shard = replica.store();
-        let memory = context.job.parameter_servers.shared_memory_bytes_max;
+        let memory = journal.memory_bytes_max();
         let Some(cut) = journal.due_cut(memory, || shard.store().log_cut_bytes()) else {
             return;
         };

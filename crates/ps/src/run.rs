@@ -22,6 +22,7 @@ use trainyard_runtime::blocking;
 use crate::durable::{Undecided, has_log, undecided};
 use crate::ending::{End, Ending, Next, Seen};
 use crate::log_cutter::LogCutter;
+use crate::memory;
 use crate::replication::{Replica, Replicas, ShardService, replica_telemetry};
 use crate::service::Service;
 use crate::tensor_service::MessageBudget;
@@ -66,7 +67,7 @@ pub(crate) async fn serve_parameters(
         "waiting",
         vec!["chief:0".to_owned()],
     ));
-    let budget = MessageBudget::new(context.job.parameter_servers.memory_bytes_max);
+    let budget = MessageBudget::new(memory::message_bytes_max(&context));
     let mut routes = Routes::new(ShardService::new(replicas.clone(), task.index, budget));
     let mut limits = ServerLimits::default();
     if is_replicated {
@@ -98,7 +99,13 @@ pub(crate) async fn serve_parameters(
         closing.cancel();
         worked
     };
-    let (served, worked) = tokio::join!(server, work);
+    let measuring = async {
+        tokio::select! {
+            () = memory::measure(&context, &replicas) => unreachable!("it never ends"),
+            outcome = async { tokio::join!(server, work) } => outcome,
+        }
+    };
+    let (served, worked) = measuring.await;
     worked.and(served)
 }
 
@@ -287,7 +294,7 @@ async fn watch(
             shortage.look(replicas);
             retired = Instant::now();
         }
-        cutter.look(context, replicas).await;
+        cutter.look(replicas).await;
         let serving = replicas.serving();
         let statuses: Vec<Status> = serving
             .iter()

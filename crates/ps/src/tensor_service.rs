@@ -28,8 +28,6 @@ pub(crate) struct TensorService {
 
 /// Bytes per permit.
 const UNIT_BYTES: usize = 1 << 10;
-/// Divisor of the memory limit that gives the additional memory for messages.
-const MESSAGES_PART: u64 = 4;
 
 /// Memory budget for messages that are being read, applied and committed. Without free budget a message stays on its
 /// connection (backpressure).
@@ -41,8 +39,7 @@ pub(crate) struct MessageBudget {
 }
 
 impl MessageBudget {
-    pub(crate) fn new(memory_bytes_max: Option<u64>) -> Self {
-        let most = memory_bytes_max.map_or(u64::MAX, |max| max / MESSAGES_PART);
+    pub(crate) fn new(most: u64) -> Self {
         let most = usize::try_from(most)
             .unwrap_or(usize::MAX)
             .min(TENSOR_BYTES_IN_FLIGHT_MAX);

@@ -1,12 +1,15 @@
-//! The runtime services of a daemon: threads for blocking work, connections to other tasks, and pauses between retries.
+//! The runtime services of a daemon: threads for blocking work, connections to other tasks, pauses between retries,
+//! and the memory that it may use.
 //!
 //! The system provides threads and connections by default. A test can replace them: a whole cluster then runs on one thread and on a
 //! simulated network, in the same order each time.
 
 mod backoff;
+mod memory_limit;
 mod network;
 mod work;
 
 pub use backoff::Backoff;
+pub use memory_limit::MemoryLimit;
 pub use network::{Answer, Arrivals, Connection, Network, Stream, Transport};
 pub use work::{apart, blocking, has_threads};

@@ -50,6 +50,7 @@ pub struct Log {
     failure: RwLock<Option<Error>>,
     folder: PathBuf,
     cut_memory: Option<CutMemory>,
+    memory_bytes_max: u64,
 }
 
 impl Log {
@@ -61,6 +62,7 @@ impl Log {
     pub fn open(folder: Folder, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
         let path = folder.path().to_owned();
         let cut_memory = folder.cut_memory()?;
+        let memory_bytes_max = folder.memory().map_or(0, |memory| memory.bytes_max);
         let writer = Writer::new(folder, go_on)?;
         let queue = Queue {
             number: writer.last(),
@@ -78,12 +80,18 @@ impl Log {
             failure: RwLock::default(),
             folder: path,
             cut_memory,
+            memory_bytes_max,
         })
     }
 
     /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Returns the most bytes of the log and its cuts in shared memory.
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.memory_bytes_max
     }
 
     /// Returns where cuts of the log lie in shared memory; `None` = nowhere.

@@ -44,12 +44,10 @@ pub struct SharedMemory {
     pub bytes_max: u64,
 }
 
-impl SharedMemory {
-    /// Most bytes of cuts: three eighths. That is room for a chain of cuts that has twice the bytes of the store, and for
-    /// the cut that replaces it, if the store has an eighth of the bytes.
-    fn cut_bytes_max(&self) -> u64 {
-        self.bytes_max / 8 * 3
-    }
+/// Returns the most bytes of cuts, of a log that may have `bytes_max` in memory: three eighths. That is room for a chain of
+/// cuts that has twice the bytes of the store, and for the cut that replaces it, if the store has an eighth of the bytes.
+fn cut_bytes_max(bytes_max: u64) -> u64 {
+    bytes_max / 8 * 3
 }
 
 /// Where the cuts of a log may lie in memory.
@@ -92,7 +90,8 @@ impl CutMemory {
 #[derive(Debug)]
 pub(crate) struct MemoryFolder {
     pub(crate) path: PathBuf,
-    bytes_max: u64,
+    /// Most bytes of the log and its cuts.
+    pub(crate) bytes_max: u64,
     pub(crate) cuts: CutMemory,
     /// Releases the lock when it is dropped.
     _lock: File,
@@ -354,10 +353,11 @@ impl MemoryFolder {
         file.try_lock()
             .map_err(|_| Error::Taken { path: lock.clone() })?;
         remove_orphans(&all);
+        let bytes_max = memory.bytes_max.min(share_of(&path)?);
         Ok(Self {
-            cuts: CutMemory::new(path.clone(), memory.cut_bytes_max()),
+            cuts: CutMemory::new(path.clone(), cut_bytes_max(bytes_max)),
             path,
-            bytes_max: memory.bytes_max,
+            bytes_max,
             _lock: file,
         })
     }
@@ -429,6 +429,23 @@ fn check_owner(folder: &Path) -> Result<(), Error> {
     let problem = "it must be a folder of this user that no other user may enter";
     let problem = std::io::Error::new(ErrorKind::PermissionDenied, problem);
     Err(Error::io("use", folder)(problem))
+}
+
+/// Returns the part of a file system in memory that the log in `folder` may take: half of what is free for it, which its own
+/// files are.
+///
+/// # Errors
+/// The folder cannot be read.
+fn share_of(folder: &Path) -> Result<u64, Error> {
+    let space =
+        rustix::fs::statvfs(folder).map_err(|error| Error::io("look at", folder)(error.into()))?;
+    let mut free = space.f_bavail.saturating_mul(space.f_frsize);
+    for file in files_of(folder)? {
+        let found = std::fs::metadata(&file).map_err(Error::io("look at", &file))?;
+        // A file may be longer than what it takes.
+        free = free.saturating_add(found.blocks().saturating_mul(512));
+    }
+    Ok(free / 2)
 }
 
 /// Returns whether a file of this size leaves the other users of a file system their part of it.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::Store;
 use crate::selection::Resolved;
-use crate::{Error, Held};
+use crate::{Error, Held, MemoryRoom};
 
 impl Store {
     /// Bounds the bytes that the store may hold; absent = no bound. Bytes that are held already stay.
@@ -37,16 +37,21 @@ impl Store {
 
     /// Checks that `asked` more bytes may be held.
     pub(super) fn check_room(&self, asked: u64, what: &'static str) -> Result<(), Error> {
-        match self.memory_budget.max() {
-            Some(max) => self.check_bound(max, "parameter_servers.memory_bytes_max", asked, what),
-            None => Ok(()),
+        if let Some(max) = self.memory_budget.max() {
+            self.check_bound(max, "parameter_servers.memory_bytes_max", asked, what)?;
         }
+        if let Some(room) = self.memory_budget.room()
+            && let Some(most) = room.free
+        {
+            self.check_bound(most, &format!("what {} leaves", room.of), asked, what)?;
+        }
+        Ok(())
     }
 
     fn check_bound(
         &self,
         max: u64,
-        bound: &'static str,
+        bound: &str,
         asked: u64,
         what: &'static str,
     ) -> Result<(), Error> {
@@ -54,7 +59,7 @@ impl Store {
         if held.total().saturating_add(asked) > max {
             Err(Error::NoRoom {
                 max,
-                bound,
+                bound: bound.to_owned(),
                 held,
                 asked,
                 what,
@@ -64,23 +69,18 @@ impl Store {
         }
     }
 
-    /// As [`Store::check_room`], for what is held from the beginning and must also fit the memory of the machine.
+    /// As [`Store::check_room`], for what is held from the beginning and must also fit the memory limit of the process.
     pub(super) fn check_first_room(&self, asked: u64, what: &'static str) -> Result<(), Error> {
         self.check_room(asked, what)?;
-        match self.memory_budget.machine() {
-            Some(machine) => self.check_bound(
-                machine,
-                "the memory of its machine, or of its unit",
-                asked,
-                what,
-            ),
+        match self.memory_budget.room() {
+            Some(room) => self.check_bound(room.limit, &room.of, asked, what),
             None => Ok(()),
         }
     }
 
-    /// Sets the memory of the process in bytes. What is held from the beginning must fit it.
-    pub fn know_machine(&self, bytes: Option<u64>) {
-        self.memory_budget.know_machine(bytes);
+    /// Sets what the process may use, as it was measured just now; absent = no limit.
+    pub fn set_memory_room(&self, room: Option<MemoryRoom>) {
+        self.memory_budget.set_room(room, self.held().total());
     }
 
     /// Returns the bytes that the store would hold if every row changed, and the most that it may hold, if the latter
@@ -95,7 +95,7 @@ impl Store {
             .memory_budget
             .max()
             .into_iter()
-            .chain(self.memory_budget.machine())
+            .chain(self.memory_budget.room().map(|room| room.limit))
             .min()?;
         (all > most).then_some((all, most))
     }
@@ -104,9 +104,6 @@ impl Store {
     /// micro-batch. If only the copies for a checkpoint in progress do not fit, the push may be repeated when the
     /// checkpoint has been written.
     pub(super) fn check_push(&self, resolved: &Resolved, part: u64) -> Result<(), Error> {
-        if self.memory_budget.max().is_none() {
-            return Ok(());
-        }
         let most = resolved
             .ids()
             .map(|(_, slice, ids)| slice.growth_max(ids.len()))
@@ -131,7 +128,10 @@ impl Store {
         } else {
             0
         };
-        if self.check_room(most + aside, "").is_ok() {
+        let is_clear = self.memory_budget.takes_clear(most + aside);
+        if is_clear && self.memory_budget.max().is_none()
+            || self.check_room(most + aside, "").is_ok()
+        {
             return Ok(());
         }
         // Memory is nearly used up, so it pays to find out which rows and ids are new.
@@ -156,7 +156,7 @@ impl Store {
         }
         if aside > 0 && self.check_room(asked + aside, "").is_err() {
             Err(Error::NotReady(
-                "a checkpoint is being written, and memory_bytes_max leaves no room to set aside what changes meanwhile",
+                "a checkpoint is being written, and the memory of the server leaves no room to set aside what changes meanwhile",
             ))
         } else {
             Ok(())

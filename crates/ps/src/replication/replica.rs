@@ -24,7 +24,6 @@ use trainyard_write_ahead_log::Log;
 
 use crate::durable::{cannot, log_of, open_folder, open_log_at};
 use crate::log_cut_telemetry;
-use crate::machine::memory_bytes;
 use crate::replication::log_sender::LogSender;
 use crate::replication::receiving_mark::ReceivingMark;
 use crate::replication::replica_role::{Order, Refused, Role, RoleState, Step, Term};
@@ -356,7 +355,6 @@ impl Replica {
     fn bound_memory(&self, store: &LocalServer) {
         let store = store.store();
         store.bound_memory(self.context.job.parameter_servers.memory_bytes_max);
-        store.know_machine(memory_bytes());
     }
 
     /// Turns a backup into the primary, with the store that it has replayed.
@@ -591,6 +589,7 @@ impl Replica {
         written
             .into_iter()
             .try_for_each(|(kind, number, body)| replay.make(kind, number, body))
+            .map_err(String::from)
     }
 
     /// Writes all changes so far to the log.
@@ -673,7 +672,7 @@ impl Replica {
 
     /// Cuts the log of this backup at the begin of a segment, where the primary has cut its own. Training goes on meanwhile.
     fn cut_log(&self, journal: &Arc<LogJournal>, segment: u64) {
-        let memory_bytes = self.context.job.parameter_servers.shared_memory_bytes_max;
+        let memory_bytes = journal.memory_bytes_max();
         let cut = self.store().follow_cut(journal, segment, memory_bytes);
         if let Some(cut) = cut {
             tokio::spawn(async move { log_cut_telemetry::record(&cut.await) });

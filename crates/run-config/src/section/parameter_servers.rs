@@ -8,8 +8,6 @@ use crate::{Durability, Guard, Nonfinite};
 /// Least and largest length of a log at which a checkpoint is requested, in bytes.
 const LOG_BYTES_MIN: u64 = 1 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 50;
-/// Bytes of a log in shared memory, by default.
-const SHARED_MEMORY_BYTES: u64 = 1 << 30;
 /// Least memory budget of a server, in bytes.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Latest pushes of a session whose rejections a server counts.
@@ -27,14 +25,17 @@ section! {
         /// ([operations.md](operations.md#a-parameter-server-that-dies)). Jobs without parameter servers keep no log
         durability: Durability = choice("durability", &Durability::NAMES).or(Durability::SharedMemory);
         /// maximum bytes of a server's log in shared memory, of which three eighths are for its cuts; what does not fit is
-        /// written to files in the server's state folder; 0 = all of it
-        shared_memory_bytes_max: u64 = integer(0..=LOG_BYTES_MAX).or(SHARED_MEMORY_BYTES);
+        /// written to files in the server's state folder; 0 = all of it. A log takes at most half of what the file system
+        /// in memory has free
+        shared_memory_bytes_max: Option<u64> = integer(0..=LOG_BYTES_MAX).optional(
+            "1 GiB, and an eighth of the memory limit of the server's control group at most"
+        );
         /// when a server's log reaches this many bytes, the server requests a checkpoint, after which the log starts again;
         /// at least 1 MiB
         log_bytes_max: u64 = integer(LOG_BYTES_MIN..=LOG_BYTES_MAX).or(4 << 30);
         /// maximum bytes that a server may hold of parameters and what grows with them
         /// ([operations.md](operations.md#memory-of-a-parameter-server)); at least 1 MiB
-        memory_bytes_max: Option<u64> = integer(MEMORY_BYTES_MIN..=LOG_BYTES_MAX).optional("no bound");
+        memory_bytes_max: Option<u64> = integer(MEMORY_BYTES_MIN..=LOG_BYTES_MAX).optional("what the memory limit of its control group leaves");
         /// bounds on the gradients of a batch, [below](#parameter_serversguard)
         guard: GuardSection = custom(read_guard, guard_takes, "").or(GuardSection::default()).said("as below");
     }

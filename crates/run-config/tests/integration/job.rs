@@ -119,7 +119,7 @@ fn parameter_servers_have_a_guard_and_bounds() {
     let expected = ParameterServersConfig {
         durability: Durability::SharedMemory,
         log_bytes_max: 4 << 30,
-        shared_memory_bytes_max: 1 << 30,
+        shared_memory_bytes_max: None,
         memory_bytes_max: None,
         guard: GuardSection::default(),
     };

@@ -1,0 +1,97 @@
+//! The memory of this server's process: what its limit leaves to the store, to logs and to messages.
+//!
+//! A server under the limit of a control group gives an eighth of it to its logs in shared memory, which are charged to the
+//! same group, and an eighth to messages. The store may grow until no more is left than the part of messages, as measured
+//! all the time: other processes of the group count, too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+use trainyard_daemon::Context;
+use trainyard_parameter_store::MemoryRoom;
+use trainyard_protocol::limits::TENSOR_BYTES_IN_FLIGHT_MAX;
+use trainyard_runtime::{MemoryLimit, has_threads};
+
+use crate::replication::Replicas;
+
+/// Interval between measurements.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Most bytes of a log in shared memory, where nothing else is set.
+const LOG_BYTES: u64 = 1 << 30;
+/// One in so many bytes of a group's limit is for logs in shared memory, and one for messages.
+const PART_OF_LIMIT: u64 = 8;
+/// One in so many bytes of `memory_bytes_max` may be taken by messages in addition.
+const MESSAGES_PART: u64 = 4;
+
+/// Returns the limit of this process that a control group sets.
+fn group_limit() -> Option<u64> {
+    let limit = MemoryLimit::of_process().filter(MemoryLimit::is_of_group)?;
+    Some(limit.bytes())
+}
+
+/// Returns the most bytes of each log of this server in shared memory.
+pub(crate) fn log_bytes_max(context: &Context) -> u64 {
+    let logs = if context.job.is_replicated() { 2 } else { 1 };
+    let configured = context.job.parameter_servers.shared_memory_bytes_max;
+    configured.unwrap_or_else(|| default_log_bytes(group_limit(), logs))
+}
+
+fn default_log_bytes(limit: Option<u64>, logs: u64) -> u64 {
+    limit.map_or(LOG_BYTES, |limit| {
+        (limit / PART_OF_LIMIT / logs).min(LOG_BYTES)
+    })
+}
+
+/// Returns the most bytes of messages that are being read, applied, written to the log or answered.
+pub(crate) fn message_bytes_max(context: &Context) -> u64 {
+    let configured = context.job.parameter_servers.memory_bytes_max;
+    let by_setting = configured.map(|max| max / MESSAGES_PART);
+    let by_limit = group_limit().map(|limit| limit / PART_OF_LIMIT);
+    let most = by_setting.into_iter().chain(by_limit).min();
+    most.map_or(TENSOR_BYTES_IN_FLIGHT_MAX as u64, |most| {
+        most.min(TENSOR_BYTES_IN_FLIGHT_MAX as u64)
+    })
+}
+
+/// Returns what the process may use now: the limit, and what is left of that of a control group.
+pub(crate) fn room(messages: u64) -> Option<MemoryRoom> {
+    let limit = MemoryLimit::of_process()?;
+    let free = limit.is_of_group().then(|| limit.used()).flatten();
+    Some(MemoryRoom {
+        limit: limit.bytes(),
+        of: Arc::from(limit.to_string()),
+        free: free.map(|used| limit.bytes().saturating_sub(used).saturating_sub(messages)),
+    })
+}
+
+/// Measures all the time what the process may use.
+pub(crate) async fn measure(context: &Context, replicas: &Replicas) {
+    // The memory of a simulated machine is that of the simulation.
+    if !has_threads() {
+        return std::future::pending().await;
+    }
+    let messages = message_bytes_max(context);
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let room = room(messages);
+        for replica in replicas.iter() {
+            replica.store().store().set_memory_room(room.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_take_an_eighth_of_the_limit_together_and_a_gibibyte_each_at_most() {
+        assert_eq!(default_log_bytes(None, 1), 1 << 30);
+        assert_eq!(default_log_bytes(Some(512 << 20), 1), 64 << 20);
+        assert_eq!(default_log_bytes(Some(512 << 20), 2), 32 << 20);
+        assert_eq!(default_log_bytes(Some(64 << 30), 1), 1 << 30);
+    }
+}

@@ -1,0 +1,151 @@
+//! Parameter servers under the memory limit of a control group: they refuse what does not fit before the kernel kills them.
+
+use trainyard_tests::{MemoryGroup, Program, TestCluster};
+
+use crate::end_to_end::LIMIT;
+
+/// Two dynamic tables of 40,000 ids each, of 4 kB a row with its slot.
+const GROWING: &str = r#"
+[[feature]]
+column = "x"
+name = "x id"
+kind = "dynamic"
+deep = { embedding = 512 }
+[[feature]]
+column = "z"
+name = "z id"
+kind = "dynamic"
+deep = { embedding = 512 }
+"#;
+/// Small tables, of which each batch changes much.
+const BUSY: &str = r#"
+[[feature]]
+column = "x"
+name = "x hash"
+kind = "hashed"
+buckets = 2000
+deep = { embedding = 256 }
+[[feature]]
+column = "z"
+name = "z hash"
+kind = "hashed"
+buckets = 2000
+deep = { embedding = 256 }
+"#;
+
+fn all_of(programs: impl IntoIterator<Item = Program>) -> Vec<(i32, String)> {
+    programs
+        .into_iter()
+        .map(|program| program.wait(LIMIT))
+        .map(|ended| (ended.code, ended.output))
+        .collect()
+}
+
+trial!(a_table_that_outgrows_the_memory_limit_of_its_server_ends_the_job_and_kills_nothing, needs MemoryGroups);
+fn a_table_that_outgrows_the_memory_limit_of_its_server_ends_the_job_and_kills_nothing() {
+    let group = MemoryGroup::of(160 << 20);
+    let cluster = TestCluster::new(
+        1,
+        1,
+        60_000,
+        &format!("[train]\nmax_steps = 100000\n{GROWING}"),
+    );
+    let settings = ["--set", "input.train.batch_size=64"];
+    let server = group.start(&cluster, "ps", 0, &settings, &[]);
+    let worker = cluster.start("worker", 0, &settings);
+    let chief = cluster.start("chief", 0, &settings);
+    let ended = all_of([chief, worker]);
+    assert_eq!(group.kills(), 0, "{}", ended[0].1);
+    assert_eq!(ended[0].0, 73, "{}", ended[0].1);
+    for part in [
+        "E3009",
+        "the limit of 167772160 bytes of the control group",
+        "rows of new ids",
+    ] {
+        assert!(ended[0].1.contains(part), "no `{part}`: {}", ended[0].1);
+    }
+    server.signal(rustix::process::Signal::KILL);
+    drop(server.wait(LIMIT));
+}
+
+trial!(a_server_pushes_more_than_its_memory_limit_and_trains_to_the_end, needs MemoryGroups);
+fn a_server_pushes_more_than_its_memory_limit_and_trains_to_the_end() {
+    let group = MemoryGroup::of(160 << 20);
+    let cluster = TestCluster::new(1, 1, 60_000, &format!("[train]\nmax_steps = 3000\n{BUSY}"));
+    let settings = [
+        "--set",
+        "input.train.batch_size=128",
+        "--set",
+        "run.save_checkpoints_steps=1000000",
+    ];
+    let server = group.start(&cluster, "ps", 0, &settings, &[]);
+    let worker = cluster.start("worker", 0, &settings);
+    let chief = cluster.start("chief", 0, &settings);
+    let ended = all_of([chief, worker, server]);
+    assert_eq!(group.kills(), 0, "{}", ended[2].1);
+    for (code, output) in &ended {
+        assert_eq!(*code, 0, "{output}");
+    }
+    assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(3000));
+}
+
+trial!(a_server_whose_memory_limit_does_not_hold_its_log_says_so_and_recovers_under_a_larger_one, needs MemoryGroups);
+fn a_server_whose_memory_limit_does_not_hold_its_log_says_so_and_recovers_under_a_larger_one() {
+    let large = MemoryGroup::of(700 << 20);
+    let cluster = TestCluster::new(
+        1,
+        1,
+        60_000,
+        &format!("[train]\nmax_steps = 2000\n{GROWING}"),
+    );
+    let memory = tempfile::tempdir().expect("a temporary folder");
+    let memory_dir = memory.path().to_string_lossy();
+    let environment = [("TRAINYARD_SHARED_MEMORY_DIR", &*memory_dir)];
+    let settings = [
+        "--set",
+        "input.train.batch_size=64",
+        "--set",
+        "run.log_step_count_steps=100",
+        "--set",
+        "run.save_checkpoints_steps=1000000",
+    ];
+    let server = large.start(&cluster, "ps", 0, &settings, &environment);
+    let worker = cluster.start("worker", 0, &settings);
+    let mut chief = cluster.start("chief", 0, &settings);
+    for _ in 0..8 {
+        chief.wait_for_next("training step=", LIMIT);
+    }
+    server.signal(rustix::process::Signal::KILL);
+    drop(server.wait(LIMIT));
+    let small = MemoryGroup::of(100 << 20);
+    for _attempt in 0..2 {
+        let refused = small
+            .start(&cluster, "ps", 0, &settings, &environment)
+            .wait(LIMIT);
+        assert_eq!(refused.code, 73, "{}", refused.output);
+        for part in [
+            "E3009",
+            "what its log leads to",
+            "the limit of 104857600 bytes",
+            "no update is lost",
+        ] {
+            assert!(
+                refused.output.contains(part),
+                "no `{part}`: {}",
+                refused.output
+            );
+        }
+    }
+    assert_eq!(small.kills(), 0);
+    let mut server = large.start(&cluster, "ps", 0, &settings, &environment);
+    server.wait_for("recovered the values from the log", LIMIT);
+    let ended = all_of([chief, worker, server]);
+    for (code, output) in &ended {
+        assert_eq!(*code, 0, "{output}");
+    }
+    assert!(!ended[0].1.contains("restoring every"), "{}", ended[0].1);
+    assert_eq!(
+        (large.kills(), cluster.job_state()["global_step"].as_u64()),
+        (0, Some(2000))
+    );
+}

@@ -1,0 +1,120 @@
+//! A control group with a memory limit.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::{LIMIT, Program, TestCluster, program};
+
+/// Where control groups with a memory limit can be made, for each version: the folder, and the file of the limit.
+const ROOTS: [(&str, &str); 2] = [
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+    ("/sys/fs/cgroup", "memory.max"),
+];
+
+/// Groups that this process has made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// A control group, removed with this value.
+#[derive(Debug)]
+pub struct MemoryGroup {
+    folder: PathBuf,
+    limit: &'static str,
+}
+
+impl MemoryGroup {
+    /// Makes a group whose processes may use `bytes` together.
+    ///
+    /// # Panics
+    /// It cannot be made, for which the test would have been skipped.
+    pub fn of(bytes: u64) -> Self {
+        let group = Self::make().expect("control groups can be made");
+        group.set_limit(bytes);
+        group
+    }
+
+    /// Returns why no group can be made; nothing where one can.
+    pub(crate) fn missing() -> Option<String> {
+        Self::make().err()
+    }
+
+    fn make() -> Result<Self, String> {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("trainyard-test-{}-{number}", std::process::id());
+        let mut why = "the kernel shows no control groups".to_owned();
+        for (root, limit) in ROOTS {
+            let folder = Path::new(root).join(&name);
+            if !Path::new(root).join("cgroup.procs").exists() {
+                continue;
+            }
+            if let Err(error) = std::fs::create_dir(&folder) {
+                why = format!("{}: {error}", folder.display());
+                continue;
+            }
+            let group = Self { folder, limit };
+            if group.folder.join(limit).exists() {
+                return Ok(group);
+            }
+            why = format!("{root} has no {limit}");
+        }
+        Err(why)
+    }
+
+    /// Changes the limit.
+    ///
+    /// # Panics
+    /// The kernel does not take it.
+    pub fn set_limit(&self, bytes: u64) {
+        let file = self.folder.join(self.limit);
+        std::fs::write(&file, bytes.to_string()).expect("the limit is set");
+    }
+
+    /// Returns how many processes of the group the kernel has killed for their memory.
+    ///
+    /// # Panics
+    /// The kernel does not tell.
+    pub fn kills(&self) -> u64 {
+        let files = ["memory.events", "memory.oom_control"];
+        let texts = files.map(|file| std::fs::read_to_string(self.folder.join(file)));
+        let text = texts.into_iter().find_map(Result::ok).expect("it tells");
+        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        line.and_then(|count| count.trim().parse().ok())
+            .expect("a count")
+    }
+
+    /// Starts a daemon by its flags as a process of the group.
+    pub fn start(
+        &self,
+        cluster: &TestCluster,
+        role: &str,
+        index: usize,
+        more: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Program {
+        let enter = format!(
+            "echo $$ > {}/cgroup.procs && exec \"$@\"",
+            self.folder.display()
+        );
+        let task = program(&format!("trainyard-{role}"));
+        let task = task.to_string_lossy();
+        let (job, file) = (
+            cluster.job.to_string_lossy(),
+            cluster.cluster.to_string_lossy(),
+        );
+        let index = index.to_string();
+        let mut arguments = vec!["-c", &enter, "sh", &*task];
+        arguments.extend(["--job", &job, "--cluster", &file, "--index", &index]);
+        arguments.extend(more);
+        Program::start("sh", &arguments, environment)
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let until = Instant::now() + LIMIT;
+        // The kernel keeps the group for a moment after the end of its last process.
+        while std::fs::remove_dir(&self.folder).is_err() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
