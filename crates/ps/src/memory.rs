@@ -5,18 +5,12 @@
 //! all the time: other processes of the group count, too.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::time::MissedTickBehavior;
 use trainyard_daemon::Context;
 use trainyard_parameter_store::MemoryRoom;
 use trainyard_protocol::limits::TENSOR_BYTES_IN_FLIGHT_MAX;
-use trainyard_runtime::{MemoryLimit, has_threads};
+use trainyard_runtime::MemoryLimit;
 
-use crate::replication::Replicas;
-
-/// Interval between measurements.
-const INTERVAL: Duration = Duration::from_millis(100);
 /// Most bytes of a log in shared memory, where nothing else is set.
 const LOG_BYTES: u64 = 1 << 30;
 /// One in so many bytes of a group's limit is for logs in shared memory, and one for messages.
@@ -63,24 +57,6 @@ pub(crate) fn room(messages: u64) -> Option<MemoryRoom> {
         of: Arc::from(limit.to_string()),
         free: free.map(|used| limit.bytes().saturating_sub(used).saturating_sub(messages)),
     })
-}
-
-/// Measures all the time what the process may use.
-pub(crate) async fn measure(context: &Context, replicas: &Replicas) {
-    // The memory of a simulated machine is that of the simulation.
-    if !has_threads() {
-        return std::future::pending().await;
-    }
-    let messages = message_bytes_max(context);
-    let mut ticks = tokio::time::interval(INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let room = room(messages);
-        for replica in replicas.iter() {
-            replica.store().store().set_memory_room(room.clone());
-        }
-    }
 }
 
 #[cfg(test)]

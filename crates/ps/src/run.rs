@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, MissedTickBehavior, sleep};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
 use tracing::{debug, info, warn};
@@ -17,7 +17,7 @@ use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_store::{State, Status};
 use trainyard_protocol::limits::SHIPPED_MESSAGE_BYTES_MAX;
 use trainyard_protocol::v1::replica_service_server::ReplicaServiceServer;
-use trainyard_runtime::blocking;
+use trainyard_runtime::{blocking, has_threads};
 
 use crate::durable::{Undecided, has_log, undecided};
 use crate::ending::{End, Ending, Next, Seen};
@@ -29,6 +29,8 @@ use crate::tensor_service::MessageBudget;
 
 /// Interval of the polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval between measurements of the memory.
+const MEMORY_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between log lines while the disk of a log has no room.
 const SHORTAGE_NOTICE_INTERVAL: Duration = Duration::from_secs(30);
 /// Longest time in which a server that ends gives back memory.
@@ -101,12 +103,30 @@ pub(crate) async fn serve_parameters(
     };
     let measuring = async {
         tokio::select! {
-            () = memory::measure(&context, &replicas) => unreachable!("it never ends"),
+            () = measure_memory(&context, &replicas) => unreachable!("it never ends"),
             outcome = async { tokio::join!(server, work) } => outcome,
         }
     };
     let (served, worked) = measuring.await;
     worked.and(served)
+}
+
+/// Measures all the time what memory the process may use.
+async fn measure_memory(context: &Context, replicas: &Replicas) {
+    // The memory of a simulated machine is that of the simulation.
+    if !has_threads() {
+        return std::future::pending().await;
+    }
+    let messages = memory::message_bytes_max(context);
+    let mut ticks = tokio::time::interval(MEMORY_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let room = memory::room(messages);
+        for replica in replicas.iter() {
+            replica.store().store().set_memory_room(room.clone());
+        }
+    }
 }
 
 /// Returns the replicas of this server.
