@@ -370,7 +370,7 @@ fn up_that_is_told_to_stop_while_its_chief_is_down_waits_for_no_checkpoint() {
     up.wait_for("training step=", LIMIT);
     let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
     rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
-    up.wait_for("has died: starting it again task=chief:0", LIMIT);
+    up.wait_for("chief:0 has died: it was ended by SIGKILL", LIMIT);
     up.signal(Signal::TERM);
     let ended = up.wait(LIMIT);
     assert!(
@@ -511,4 +511,40 @@ fn a_synchronous_job_that_is_scaled_computes_the_same_bits() {
         of_scaled == trained(folders[1].path(), &still, epochs),
         "the values differ"
     );
+}
+
+/// Returns the processes of the tasks that `up` has said.
+fn pids_in(output: &[String]) -> Vec<i32> {
+    let pid = |line: &String| {
+        let (_, behind) = line.split_once("pid=")?;
+        behind.split(' ').next()?.parse().ok()
+    };
+    output.iter().filter_map(pid).collect()
+}
+
+trial!(up_that_is_killed_takes_its_tasks_along_and_the_next_one_goes_on);
+fn up_that_is_killed_takes_its_tasks_along_and_the_next_one_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = ledger(folder.path());
+    let path = job.to_string_lossy();
+    let arguments = ["up", &path, "--cluster", "local:ps=2,worker=1,evaluator=0"];
+    let mut up = Program::start("trainyard", &arguments, &[]);
+    let listening: Vec<String> = ["ps:0", "ps:1", "chief:0", "worker:0"]
+        .map(|task| up.wait_for(&format!("listens task={task}"), LIMIT))
+        .into();
+    for _ in 0..2 {
+        up.wait_for_next("training step=", LIMIT);
+    }
+    up.signal(Signal::KILL);
+    drop(up.wait(LIMIT));
+    let until = Instant::now() + LIMIT;
+    for pid in pids_in(&listening) {
+        while Path::new(&format!("/proc/{pid}/exe")).exists() {
+            assert!(Instant::now() < until, "process {pid} stays");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let mut next = Program::start("trainyard", &arguments, &[]);
+    next.wait_for("training step=", LIMIT);
+    assert!(stop(next, folder.path(), ROWS.div_ceil(BATCH)) > 0);
 }

@@ -65,10 +65,16 @@ pub(crate) fn accept(
                 accepted = listener.accept() => accepted,
                 () = stop.cancelled() => return,
             };
-            let Ok((stream, address)) = accepted else {
-                // Mostly, file descriptors are exhausted. During a short pause, other connections may close.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
+            let (stream, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Mostly, file descriptors are exhausted. During a short pause, other connections may close.
+                    if let Some(unsaid) = refusals.may() {
+                        tracing::warn!(unsaid, "no connection can be accepted: {error}");
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
             };
             let sender = sender.clone();
             let security = Arc::clone(&security);

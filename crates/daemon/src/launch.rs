@@ -15,6 +15,7 @@ use trainyard_diagnostic::{Code, Diagnostic, render_all};
 
 use crate::hosts::Hosts;
 use crate::port::bind;
+use crate::process::{end_with_parent, raise_open_files, survive_file_size_limit};
 use crate::stop_signals::StopSignals;
 use crate::supervision::Supervision;
 use crate::{
@@ -170,6 +171,7 @@ type Run<'a> =
 
 fn supervise_boxed(supervision: Supervision, run: Run<'_>) -> Result<(), Diagnostic> {
     install_panic_hook();
+    raise_open_files();
     // The variable FAILPOINTS defines the failures. A release ignores it, even one that was built with the tests.
     #[cfg(all(feature = "failpoints", debug_assertions))]
     let _scenario = fail::FailScenario::setup();
@@ -193,6 +195,10 @@ async fn around(
 ) -> Result<(), Diagnostic> {
     let stop = CancellationToken::new();
     let ended = CancellationToken::new();
+    survive_file_size_limit();
+    if end_with_parent() {
+        stop.cancel();
+    }
     let drain = supervision.drain_deadline;
     let task = supervision.task.as_str();
     let telemetry = Telemetry::install();

@@ -11,6 +11,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_security::Security;
 
 use crate::authorization::Authorization;
+use crate::process::connections_within_limit;
 use crate::{Context, Listener, Readiness, connection_limit};
 
 /// Limits of a server. tonic replaces some of hyper's defaults by "no limit", so each limit is set here.
@@ -152,7 +153,10 @@ async fn serve_guarded(
     let first_bytes = limits.first_bytes_timeout;
     let incoming = connection_limit::accept(
         listener,
-        (limits.connections_max, limits.agreeing_max),
+        (
+            connections_within_limit(limits.connections_max),
+            limits.agreeing_max,
+        ),
         first_bytes,
         Arc::clone(security),
         stop.clone(),

@@ -36,6 +36,12 @@ pub(crate) fn cannot(failure: &Error) -> Diagnostic {
     {
         cause.push_str("free space there; ");
     }
+    if let Error::Taken { .. } = failure {
+        let message = format!("the log of this parameter server is taken: {failure}");
+        return Diagnostic::error(Code::E3007, message)
+            .note("nothing was lost: the log is that of the other process")
+            .help("end that process, or wait until it has ended, and start this server again");
+    }
     Diagnostic::error(Code::E3007, format!("the log of this parameter server failed: {failure}"))
         .note("nothing was acknowledged that it does not hold; nothing is from now on")
         .help(format!(

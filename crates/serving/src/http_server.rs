@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
-use trainyard_daemon::{CancellationToken, LogRateLimit};
+use trainyard_daemon::{CancellationToken, LogRateLimit, connections_within_limit};
 use trainyard_runtime::Connection;
 use trainyard_security::{InnerProtocol, Security};
 
@@ -75,7 +75,9 @@ pub(crate) struct Service {
 pub(crate) async fn serve(listener: TcpListener, service: Service, stop: CancellationToken) {
     let service = Arc::new(service);
     let refusals = Arc::<LogRateLimit>::default();
-    let permits = Arc::new(Semaphore::new(service.limits.connections_max));
+    let permits = Arc::new(Semaphore::new(connections_within_limit(
+        service.limits.connections_max,
+    )));
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -84,9 +86,15 @@ pub(crate) async fn serve(listener: TcpListener, service: Service, stop: Cancell
             Some(_) = connections.join_next() => continue,
             () = stop.cancelled() => break,
         };
-        let Ok((stream, peer)) = accepted else {
-            sleep(ACCEPT_RETRY_DELAY).await;
-            continue;
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if let Some(unsaid) = refusals.may() {
+                    warn!(unsaid, "no connection can be accepted: {error}");
+                }
+                sleep(ACCEPT_RETRY_DELAY).await;
+                continue;
+            }
         };
         let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
             counter!("trainyard_serving_connections_refused_total").increment(1);

@@ -19,10 +19,12 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// Another process uses the log.
-    #[error("{} is in use by another process", path.display())]
+    #[error("{} is in use by {holder}", path.display())]
     Taken {
         /// The lock file.
         path: PathBuf,
+        /// The process, in words.
+        holder: String,
     },
     /// A file of the log is not a segment, or a segment of another release.
     #[error("{}: {what}", path.display())]

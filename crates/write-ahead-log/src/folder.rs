@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-use crate::memory::{CutMemory, MemoryFolder, Named, files_of, lock_file};
+use crate::memory::{CutMemory, MemoryFolder, Named, files_of, holder_of, lock_file};
 use crate::{Error, SegmentFile, SharedMemory};
 
 /// Timeout for the lock of the folder. A process that has just been killed may still hold it.
@@ -51,7 +51,13 @@ impl Folder {
                 Err(TryLockError::WouldBlock) if Instant::now() < until => {
                     sleep(LOCK_RETRY_INTERVAL)
                 }
-                Err(TryLockError::WouldBlock) => return Err(Error::Taken { path: beside }),
+                Err(TryLockError::WouldBlock) => {
+                    let holder = holder_of(&beside);
+                    return Err(Error::Taken {
+                        path: beside,
+                        holder,
+                    });
+                }
                 Err(TryLockError::Error(error)) => return Err(Error::io("lock", &beside)(error)),
             }
         }

@@ -350,8 +350,10 @@ impl MemoryFolder {
         let touched = file.set_modified(SystemTime::now());
         touched.map_err(Error::io("change", &lock))?;
         // The log's own folder is locked already. This lock tells other processes that the memory is in use.
-        file.try_lock()
-            .map_err(|_| Error::Taken { path: lock.clone() })?;
+        file.try_lock().map_err(|_| Error::Taken {
+            holder: holder_of(&lock),
+            path: lock.clone(),
+        })?;
         remove_orphans(&all);
         let bytes_max = memory.bytes_max.min(share_of(&path)?);
         Ok(Self {
@@ -402,6 +404,32 @@ pub(crate) fn lock_file(path: &Path) -> std::io::Result<File> {
     options
         .custom_flags(OFlags::NOFOLLOW.bits() as i32)
         .open(path)
+}
+
+/// Returns the process that holds the lock of a file, in words.
+pub(crate) fn holder_of(path: &Path) -> String {
+    let found = std::fs::metadata(path).ok().and_then(|file| {
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        pid_of(&locks, file.ino())
+    });
+    let Some(pid) = found else {
+        return "another process".to_owned();
+    };
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command = String::from_utf8_lossy(&command).replace('\0', " ");
+    format!("process {pid} ({})", command.trim())
+}
+
+/// Returns the process that holds the lock of a file, by the kernel's list of locks (proc(5)).
+fn pid_of(locks: &str, inode: u64) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, file, ..] = words[..] else {
+            return None;
+        };
+        let (_, number) = file.rsplit_once(':')?;
+        (number.parse() == Ok(inode)).then(|| pid.parse().ok())?
+    })
 }
 
 /// Returns the paths of a log's files in a folder in shared memory.
@@ -522,6 +550,19 @@ mod tests {
                 file.set_modified(then).expect("changed");
             }
         }
+    }
+
+    #[test]
+    fn the_holder_of_a_lock_is_named() {
+        let locks = "1: POSIX  ADVISORY  WRITE 17 fd:01:99 0 EOF\n2: FLOCK  ADVISORY  WRITE 4711 fd:01:99 0 EOF\n";
+        assert_eq!((pid_of(locks, 99), pid_of(locks, 9)), (Some(4711), None));
+        let folder = tempfile::tempdir().expect("a folder");
+        let lock = folder.path().join("lock");
+        let file = lock_file(&lock).expect("it is created");
+        assert_eq!(holder_of(&lock), "another process");
+        file.try_lock().expect("it is free");
+        let own = format!("process {} (", std::process::id());
+        assert!(holder_of(&lock).starts_with(&own), "{}", holder_of(&lock));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_daemon::LogFormat;
+use trainyard_daemon::{ENDS_WITH, LogFormat};
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::arguments::JobArguments;
@@ -29,6 +29,10 @@ const RESTART_DELAY: Duration = Duration::from_millis(50);
 const RESTART_DELAY_MAX: Duration = Duration::from_secs(5);
 /// Run time after which a start counts as successful.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
+/// Exit codes above it are those of processes that a signal has ended: 128 and the number of the signal.
+pub(super) const SIGNALLED: i32 = 128;
+/// Deaths of a task in a row by a signal, each soon after its start, after which the job is stopped.
+const KILLS_MAX: u32 = 12;
 /// Timeout for the last lines of a process that has ended: a child of the process may still hold its output open.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -71,6 +75,8 @@ pub(super) struct Launch {
     log_format: LogFormat,
     runtime_threads: usize,
     starts: RefCell<BTreeMap<Task, (Instant, u32)>>,
+    /// Deaths of a task by a signal, each soon after its start.
+    killed: RefCell<BTreeMap<Task, u32>>,
     added: BTreeMap<Task, Added>,
 }
 
@@ -117,6 +123,7 @@ impl Launch {
             log_format: job.log_format,
             runtime_threads,
             starts: RefCell::default(),
+            killed: RefCell::default(),
             added: BTreeMap::new(),
         }
     }
@@ -135,6 +142,22 @@ impl Launch {
     /// Returns the time of a task's last start.
     pub(super) fn started(&self, task: Task) -> Option<Instant> {
         self.starts.borrow().get(&task).map(|(last, _)| *last)
+    }
+
+    /// Records that a task has died with this exit code. Returns whether it has been killed so often, each time soon after its
+    /// start, that the next start would end in the same way.
+    pub(super) fn died(&self, task: Task, code: i32) -> bool {
+        let mut killed = self.killed.borrow_mut();
+        let is_soon = self
+            .started(task)
+            .is_some_and(|last| last.elapsed() <= STABLE_AFTER);
+        let count = killed.entry(task).or_default();
+        *count = if is_soon && code > SIGNALLED {
+            *count + 1
+        } else {
+            0
+        };
+        *count >= KILLS_MAX
     }
 
     /// Returns the wait before a task is restarted.
@@ -207,6 +230,8 @@ impl Launch {
             .stdout(output)
             .stderr(Stdio::piped())
             .kill_on_drop(true)
+            // A program that is killed cannot stop its tasks.
+            .env(ENDS_WITH, std::process::id().to_string())
             .env_remove("TF_CONFIG");
         // With a process group of its own, an interrupt at the terminal reaches only this program, which stops the
         // tasks in the right order.
@@ -233,6 +258,22 @@ impl Launch {
         }
         Ok(Child { process, lines })
     }
+}
+
+/// Returns how a task has died, in words.
+pub(super) fn cause_of(code: i32) -> String {
+    let signal = code - SIGNALLED;
+    let known = match signal {
+        4 => "SIGILL: its program has an instruction that this processor does not know",
+        6 => "SIGABRT: it has ended itself, as without memory",
+        7 => "SIGBUS: a file that it has mapped was truncated, or its file system is full",
+        9 => "SIGKILL: somebody has killed it, perhaps the kernel for want of memory",
+        11 => "SIGSEGV: a fault in its program",
+        25 => "SIGXFSZ: a file has reached the limit of its size (ulimit -f)",
+        _ if signal > 0 => return format!("it was ended by signal {signal}"),
+        _ => return format!("it has ended with code {code}"),
+    };
+    format!("it was ended by {known}")
 }
 
 /// Writes the output lines of a task to standard error, each with the task's name.
@@ -339,6 +380,60 @@ mod tests {
                 Stdio::piped(),
             )
             .expect("there is a shell")
+    }
+
+    /// Returns what starts the tasks of a job that is not there.
+    fn launch() -> Launch {
+        let job = JobArguments {
+            job: "job.toml".into(),
+            model_dir: None,
+            set: Vec::new(),
+            log_format: LogFormat::Text,
+            log_level: None,
+        };
+        let command = TaskCommand {
+            program: &Program::this(),
+            job: &job,
+            threads: None,
+        };
+        Launch::new(
+            &command,
+            1,
+            Path::new("cluster.toml"),
+            Path::new("report.json"),
+        )
+    }
+
+    #[test]
+    fn a_task_that_is_killed_again_and_again_soon_after_its_start_is_given_up() {
+        let task = Task {
+            role: Role::Ps,
+            index: 0,
+        };
+        let launch = launch();
+        let start = || {
+            let now = Instant::now();
+            launch.starts.borrow_mut().insert(task, (now, 0));
+        };
+        let dies = |code: i32| {
+            start();
+            launch.died(task, code)
+        };
+        assert!((1..KILLS_MAX).all(|_| !dies(137)));
+        assert!(dies(137), "the last straw");
+        assert!(
+            !dies(74),
+            "a task that ends with a message is started again"
+        );
+        assert!((1..KILLS_MAX).all(|_| !dies(153)));
+    }
+
+    #[test]
+    fn the_signal_that_has_ended_a_task_is_named() {
+        assert!(cause_of(137).contains("SIGKILL"));
+        assert!(cause_of(153).contains("limit of its size"));
+        assert_eq!(cause_of(128 + 44), "it was ended by signal 44");
+        assert_eq!(cause_of(74), "it has ended with code 74");
     }
 
     #[test]

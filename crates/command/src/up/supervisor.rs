@@ -10,7 +10,7 @@ use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_daemon::StopSignals;
 use trainyard_diagnostic::{Code, Diagnostic};
 
-use super::child::{Child, Launch, TaskCommand};
+use super::child::{Child, Launch, SIGNALLED, TaskCommand, cause_of};
 use super::control::Request;
 use super::scaling::{Changes, Fate, Restart, Scaling};
 use super::share_of_cores;
@@ -186,8 +186,16 @@ impl Supervisor {
                     self.stop_all().await;
                     return Ok(u8::try_from(code).unwrap_or(1));
                 }
+                if self.launch.died(task, code) {
+                    let cause = cause_of(code);
+                    warn!(%task, code, "{task} dies again and again, soon after its start: {cause}. Stopping the job");
+                    self.stop_all().await;
+                    let is_killed = code == SIGNALLED + 9;
+                    return Ok(if is_killed { Code::E3009 } else { Code::E9001 }.exit);
+                }
                 if code != 0 {
-                    warn!(%task, code, "{task} has died: starting it again");
+                    let cause = cause_of(code);
+                    warn!(%task, code, "{task} has died: {cause}. Starting it again");
                     self.due
                         .insert(task, Instant::now() + self.launch.pause(task));
                 } else if task.role == Role::Ps {

@@ -1,0 +1,114 @@
+//! The limits of this process that it can lift itself, and its tie to the process that has started it.
+
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
+};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+
+/// Environment variable that holds the id of the process with which a task ends: the parent that supervises it.
+pub const ENDS_WITH: &str = "TRAINYARD_ENDS_WITH";
+/// Signal of a write beyond the limit of a file's size (`RLIMIT_FSIZE`), which ends a process.
+const SIGXFSZ: i32 = 25;
+/// Most open files that a process asks for. The kernel's own table grows with it.
+const OPEN_FILES_MAX: u64 = 1 << 20;
+/// Open files that connections leave: one in so many, but not less than `LEFT_MIN`. Files of the job, of the log and of the
+/// admin port need them.
+const LEFT_DIVISOR: u64 = 4;
+const LEFT_MIN: u64 = 48;
+/// Least number of connections, whatever the limit.
+const CONNECTIONS_MIN: usize = 4;
+
+/// Raises the soft limit of open files to the hard one: the usual soft limit of 1024 is for programs that use `select`.
+pub(crate) fn raise_open_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.unwrap_or(OPEN_FILES_MAX).min(OPEN_FILES_MAX);
+    if current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit {
+            current: Some(wanted),
+            maximum,
+        };
+        // Without it, the limit stays as it was, and connections are bounded by it.
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+/// Returns how many of `wished` connections the limit of open files leaves room for, and warns if it is fewer.
+pub fn connections_within_limit(wished: usize) -> usize {
+    let Some(limit) = getrlimit(Resource::Nofile).current else {
+        return wished;
+    };
+    let most = connections_of(limit).min(wished);
+    if most < wished {
+        warn!(
+            open_files = limit,
+            connections = most,
+            "fewer connections are served than configured ({wished}): raise the limit of open files (ulimit -n, LimitNOFILE=)"
+        );
+    }
+    most
+}
+
+fn connections_of(open_files: u64) -> usize {
+    let left = open_files.saturating_sub((open_files / LEFT_DIVISOR).max(LEFT_MIN));
+    usize::try_from(left)
+        .unwrap_or(usize::MAX)
+        .max(CONNECTIONS_MIN)
+}
+
+/// Keeps a write beyond the limit of a file's size from ending the process: it fails with an error instead, which names the
+/// file. Must be called within a runtime.
+pub(crate) fn survive_file_size_limit() {
+    match signal(SignalKind::from_raw(SIGXFSZ)) {
+        Ok(_) => {}
+        Err(problem) => {
+            warn!(%problem, "a file that exceeds the limit of its size (ulimit -f) would end this process");
+        }
+    }
+}
+
+/// Asks the kernel to stop this process with its parent, if the parent wants that: the parent is `TRAINYARD_ENDS_WITH`.
+/// Returns whether the parent has ended already.
+pub(crate) fn end_with_parent() -> bool {
+    let wanted = std::env::var(ENDS_WITH).ok();
+    let Some(parent) = wanted.and_then(|text| text.parse().ok().and_then(Pid::from_raw)) else {
+        return false;
+    };
+    if getppid() != Some(parent) {
+        // It may have been started by a program in between, such as a debugger, or the parent has ended.
+        let has_ended = rustix::process::test_kill_process(parent).is_err();
+        if has_ended {
+            info!("the process that supervises this task has ended");
+        }
+        return has_ended;
+    }
+    if let Err(problem) = set_parent_process_death_signal(Some(Signal::TERM)) {
+        warn!(%problem, "this task would outlive the process that supervises it");
+    }
+    // The parent may have ended in between.
+    getppid() != Some(parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_open_files_for_everything_else() {
+        assert_eq!(connections_of(24), 4);
+        assert_eq!(connections_of(64), 16);
+        assert_eq!(connections_of(1024), 768);
+        assert_eq!(connections_of(1 << 20), 786_432);
+    }
+
+    #[test]
+    fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
+        raise_open_files();
+        let limit = getrlimit(Resource::Nofile);
+        let hard = limit.maximum.unwrap_or(OPEN_FILES_MAX).min(OPEN_FILES_MAX);
+        assert!(
+            limit.current.is_none_or(|current| current >= hard),
+            "{limit:?}"
+        );
+    }
+}
