@@ -548,3 +548,31 @@ fn up_that_is_killed_takes_its_tasks_along_and_the_next_one_goes_on() {
     next.wait_for("training step=", LIMIT);
     assert!(stop(next, folder.path(), ROWS.div_ceil(BATCH)) > 0);
 }
+
+trial!(of_two_that_are_started_at_one_moment_one_is_told_of_the_other);
+fn of_two_that_are_started_at_one_moment_one_is_told_of_the_other() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = ledger(folder.path());
+    let path = job.to_string_lossy();
+    let arguments = ["up", &path, "--cluster", "local:ps=1,worker=1,evaluator=0"];
+    let mut both = [(); 2].map(|()| Program::start("trainyard", &arguments, &[]));
+    let until = Instant::now() + LIMIT;
+    let refused = loop {
+        assert!(Instant::now() < until, "both run");
+        if let Some(place) = both.iter_mut().position(|up| !up.runs()) {
+            break place;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let [first, second] = both;
+    let (refused, mut other) = if refused == 0 {
+        (first, second)
+    } else {
+        (second, first)
+    };
+    let refused = refused.wait(LIMIT);
+    assert_eq!(refused.code, 75, "{}", refused.output);
+    assert!(refused.output.contains("E2008"), "{}", refused.output);
+    other.wait_for("training step=", LIMIT);
+    assert!(stop(other, folder.path(), ROWS.div_ceil(BATCH)) > 0);
+}

@@ -266,3 +266,82 @@ fn a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_goes_o
     );
     assert!(!output.contains("cannot be written"), "{output}");
 }
+
+trial!(synchronous_servers_of_which_one_has_a_small_disk_for_its_log_finish_their_step_and_save, needs Mounts);
+fn synchronous_servers_of_which_one_has_a_small_disk_for_its_log_finish_their_step_and_save() {
+    let disk = Mount::of("28m");
+    let state = disk.path().to_string_lossy().into_owned();
+    let settings = [
+        "--set",
+        "strategy.update=\"sync\"",
+        "--set",
+        "parameter_servers.shared_memory_bytes_max=0",
+        "--set",
+        "input.train.batch_size=128",
+        "--set",
+        "run.save_checkpoints_steps=1000000",
+    ];
+    let small: Vec<&str> = settings
+        .into_iter()
+        .chain(["--state-dir", &state])
+        .collect();
+    let end = format!("[train]\nmax_steps = 1000\n{TABLES}");
+    let cluster = TestCluster::new(2, 1, 20_000, &end);
+    let servers = [
+        cluster.start("ps", 0, &settings),
+        cluster.start("ps", 1, &small),
+    ];
+    let worker = cluster.start("worker", 0, &settings);
+    let chief = cluster.start("chief", 0, &settings);
+    let mut output = String::new();
+    for program in [chief, worker].into_iter().chain(servers) {
+        let ended = program.wait(LIMIT);
+        output.push_str(&ended.output);
+        assert_eq!(ended.code, 0, "{output}");
+    }
+    assert!(output.contains("requests a checkpoint"), "{output}");
+    assert_eq!(
+        cluster.job_state()["global_step"].as_u64(),
+        Some(1000),
+        "{output}"
+    );
+}
+
+trial!(a_server_whose_log_disk_somebody_else_fills_to_the_last_byte_stays_up_and_goes_on, needs Mounts);
+fn a_server_whose_log_disk_somebody_else_fills_to_the_last_byte_stays_up_and_goes_on() {
+    let disk = Mount::of("100m");
+    let state = disk.path().to_string_lossy().into_owned();
+    let settings = [
+        "--set",
+        "parameter_servers.shared_memory_bytes_max=0",
+        "--set",
+        "input.train.batch_size=128",
+        "--set",
+        "run.save_checkpoints_steps=1000000",
+    ];
+    let small: Vec<&str> = settings
+        .into_iter()
+        .chain(["--state-dir", &state])
+        .collect();
+    let end = format!("[train]\nmax_steps = 2500\n{TABLES}");
+    let cluster = TestCluster::new(1, 1, 20_000, &end);
+    let server = cluster.start("ps", 0, &small);
+    let worker = cluster.start("worker", 0, &settings);
+    let mut chief = cluster.start("chief", 0, &settings);
+    chief.wait_for("training step=", LIMIT);
+    let mut ballast = std::fs::File::create(disk.path().join("ballast")).expect("created");
+    let lot = vec![1; 1 << 16];
+    while std::io::Write::write_all(&mut ballast, &lot).is_ok() {}
+    let mut output = String::new();
+    for program in [chief, worker, server] {
+        let ended = program.wait(LIMIT);
+        output.push_str(&ended.output);
+        assert_eq!(ended.code, 0, "{output}");
+    }
+    assert!(!output.contains("E3007"), "{output}");
+    assert_eq!(
+        cluster.job_state()["global_step"].as_u64(),
+        Some(2500),
+        "{output}"
+    );
+}

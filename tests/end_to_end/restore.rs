@@ -1,5 +1,6 @@
 //! Servers that take long to come back, and jobs whose end something stands in the way of.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -457,5 +458,56 @@ fn a_server_whose_folder_is_of_another_cluster_waits_and_keeps_its_log() {
     assert!(
         !chief.has_said("restoring"),
         "what the server had is in its log"
+    );
+}
+
+trial!(a_model_directory_that_is_moved_away_gets_no_checkpoint_in_its_place_and_goes_on_when_it_is_back);
+fn a_model_directory_that_is_moved_away_gets_no_checkpoint_in_its_place_and_goes_on_when_it_is_back()
+ {
+    let saves = [
+        "--set",
+        "run.save_checkpoints_steps=200",
+        "--set",
+        "input.train.epochs=1000000",
+        "--set",
+        "train.max_steps=10000000",
+    ];
+    let cluster = TestCluster::new(1, 1, 4_000, "[train]\nmax_steps = 100\n");
+    let all = ["ps", "worker", "chief"].map(|role| cluster.start(role, 0, &saves));
+    let [server, worker, mut chief] = all;
+    chief.wait_for("checkpoint saved step=2", LIMIT);
+    let moved = cluster.folder.path().join("elsewhere");
+    std::fs::rename(cluster.model_dir(), &moved).expect("it is moved");
+    chief.wait_for("no checkpoint is written into it", LIMIT);
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        let names = entries.map(|entry| entry.expect("readable").file_name());
+        names
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect()
+    };
+    let wrong = names(&cluster.model_dir());
+    assert!(
+        !wrong.iter().any(|name| name.starts_with("model.ckpt")),
+        "{wrong:?}"
+    );
+    if cluster.model_dir().exists() {
+        std::fs::remove_dir_all(cluster.model_dir()).expect("removed");
+    }
+    std::fs::rename(&moved, cluster.model_dir()).expect("it is back");
+    for program in [&chief, &worker] {
+        program.signal(Signal::TERM);
+    }
+    let ended = chief.wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    drop(worker.wait(LIMIT));
+    server.signal(Signal::TERM);
+    let server = server.wait(LIMIT);
+    assert!(
+        server
+            .output
+            .contains("the latest checkpoint holds every update"),
+        "{}",
+        server.output
     );
 }

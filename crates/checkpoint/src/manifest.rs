@@ -1,6 +1,6 @@
 //! Manifest of a checkpoint, and the comparison of a checkpoint with a model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -274,6 +274,39 @@ impl Manifest {
             version_units: VersionUnits::Unknown,
             created_unix_secs,
         }
+    }
+
+    /// Returns how many batches some stores had applied and others had not.
+    pub fn half_applied(&self) -> u64 {
+        let data_shards: BTreeSet<u64> = self
+            .shards
+            .iter()
+            .flat_map(|store| store.positions.iter().map(|position| position.shard))
+            .collect();
+        let of_shard = |data_shard: u64| {
+            // The number of stores that have applied a batch changes at the ends of ranges.
+            let mut changes: BTreeMap<u64, i64> = BTreeMap::new();
+            for store in &self.shards {
+                let known = store.positions.iter();
+                for position in known.filter(|position| position.shard == data_shard) {
+                    let ahead = position.ahead.iter().cloned();
+                    for range in std::iter::once(0..position.batch).chain(ahead) {
+                        *changes.entry(range.start).or_default() += 1;
+                        *changes.entry(range.end).or_default() -= 1;
+                    }
+                }
+            }
+            let (mut stores, mut from, mut half) = (0, 0, 0);
+            for (at, change) in changes {
+                if stores > 0 && stores < self.shards.len() as i64 {
+                    half += at - from;
+                }
+                stores += change;
+                from = at;
+            }
+            half
+        };
+        data_shards.into_iter().map(of_shard).sum()
     }
 
     /// Returns the version of each store, in the order of the files; `None` if its unit is not known.

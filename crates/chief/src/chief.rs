@@ -41,7 +41,9 @@ use crate::publish::{Publisher, PublisherState};
 use crate::report::examples_in;
 use crate::telemetry::Telemetry;
 use crate::{Failover, Report};
-use trainyard_coordinator::{Dispatcher, EndedSessions, Liveness, LocalCoordinator, ShardMap};
+use trainyard_coordinator::{
+    Dispatcher, EndedSessions, Liveness, LocalCoordinator, SHARD_BATCHES, ShardMap,
+};
 use trainyard_dashboard::RunHistory;
 use trainyard_dashboard::SummaryWriter;
 
@@ -337,8 +339,13 @@ fn input_fingerprint(lead: &Chief) -> String {
             let contents = data.fingerprint();
             // In synchronous training all servers have applied the same batches, whatever was applied before.
             let sync = if lead.lanes > 0 { " sync" } else { "" };
+            // Rows are mixed within a data shard. Its usual length has no name, as in earlier releases.
+            let shards = match data.batches_per_shard() {
+                SHARD_BATCHES => String::new(),
+                batches => format!(" shard_batches={batches}"),
+            };
             format!(
-                "Dynamic{sync} lanes={lanes} seed={seed} batch={batch} shuffle={shuffle} files={files:?} {contents:016x}"
+                "Dynamic{sync} lanes={lanes}{shards} seed={seed} batch={batch} shuffle={shuffle} files={files:?} {contents:016x}"
             )
         }
         None => {

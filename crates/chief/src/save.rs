@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use trainyard_checkpoint::{Bases, Keep, Manifest, abandon, begin, commit, retain};
 use trainyard_cluster_client::{Error, ServerClient};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model_dir::absolute;
+use trainyard_model_dir::{absolute, known_cluster_id};
 use trainyard_parameter_server::{LocalServer, Plan, Provenance, Saved, SnapshotRequest};
 use trainyard_parameter_store::{Identity, State, Update, Version};
 use trainyard_protocol::Reason;
@@ -93,8 +93,24 @@ impl Saver<'_> {
         request: SaveRequest,
         bases: &mut Bases,
     ) -> Result<Written, Diagnostic> {
+        let saved = self.save_uncounted(request, bases).await;
+        if let Err(problem) = &saved {
+            // An unreachable server is reported as such, and is not a failure of the disk.
+            if problem.code != Code::E2003 {
+                self.telemetry.checkpoint_failures.increment(1);
+            }
+        }
+        saved
+    }
+
+    async fn save_uncounted(
+        &self,
+        request: SaveRequest,
+        bases: &mut Bases,
+    ) -> Result<Written, Diagnostic> {
         let started = Instant::now();
         let identity = request.identity;
+        self.check_model_dir(identity)?;
         let attempt = format!("{}-{:016x}", identity.epoch, identity.incarnation);
         let folder = begin(
             self.model_dir,
@@ -123,15 +139,27 @@ impl Saver<'_> {
                     "checkpoint saved"
                 );
             }
-            Err(problem) => {
-                // An unreachable server is reported as such, and is not a failure of the disk.
-                if problem.code != Code::E2003 {
-                    self.telemetry.checkpoint_failures.increment(1);
-                }
-                abandon(&folder);
-            }
+            Err(_) => abandon(&folder),
         }
         saved
+    }
+
+    /// Checks that the model directory is that of the job. Below a mount that is gone there may be another folder.
+    fn check_model_dir(&self, identity: Identity) -> Result<(), Diagnostic> {
+        let found = known_cluster_id(self.model_dir)?;
+        if found == Some(identity.cluster_id) {
+            return Ok(());
+        }
+        let folder = self.model_dir.display();
+        let what = match found {
+            Some(_) => "is that of another cluster",
+            None => "has no cluster_id any more",
+        };
+        let message =
+            format!("the model directory {folder} {what}: no checkpoint is written into it");
+        Err(Diagnostic::error(Code::E3003, message)
+            .note("it was moved or cleared, or its mount is gone; training continues")
+            .help("bring it back: the chief tries again"))
     }
 
     async fn write(

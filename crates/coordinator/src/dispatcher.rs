@@ -21,7 +21,7 @@ const INDEX_TIMEOUT: Duration = Duration::from_millis(500);
 /// Runs that are indexed at a time. Other requests are handled in between.
 const INDEX_RUNS: u64 = 64;
 /// Batches of a data shard, for each lane.
-const SHARD_BATCHES: u32 = 16;
+pub const SHARD_BATCHES: u32 = 16;
 /// Batches of a data shard with inline records, for each lane.
 const INLINE_SHARD_BATCHES: u32 = 4;
 
@@ -125,6 +125,11 @@ impl Dispatcher {
     /// Returns the number of batches of a synchronous step; 1 if the updates are not synchronous.
     pub fn lanes(&self) -> u32 {
         self.shards.lock().deal().lanes.get()
+    }
+
+    /// Returns the number of batches of a data shard. Rows change their places only within one.
+    pub fn batches_per_shard(&self) -> u32 {
+        self.shards.lock().deal().batches_per_shard.get()
     }
 
     /// Returns a number that changes when a file does.

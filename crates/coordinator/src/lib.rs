@@ -16,7 +16,7 @@ mod rendezvous;
 mod shard_map;
 mod table_positions;
 
-pub use dispatcher::Dispatcher;
+pub use dispatcher::{Dispatcher, SHARD_BATCHES};
 pub use ended_sessions::EndedSessions;
 pub use failover::{Decision, PairReport, ReplicaReport, ReplicaState, decide};
 pub use leader_election::{Candidate, ElectionStep, LeaderElection};

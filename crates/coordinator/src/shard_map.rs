@@ -72,6 +72,21 @@ impl ShardMap {
     /// # Errors
     /// The map cannot be read.
     pub fn read(model_dir: &Path, num_ps: usize) -> Result<Option<Self>, String> {
+        let fits = |map: &Self| {
+            map.shards.len() == num_ps
+                && (0..num_ps).all(|shard| {
+                    let primary = map.shards[shard].primary;
+                    primary == shard || primary == (shard + 1) % num_ps
+                })
+        };
+        Ok(Self::read_any(model_dir)?.filter(fits))
+    }
+
+    /// Reads the latest map of a model directory, for whatever number of servers. Returns `None` if there is none.
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn read_any(model_dir: &Path) -> Result<Option<Self>, String> {
         let (path, text) = loop {
             let found =
                 files(model_dir).map_err(|error| format!("{}: {error}", model_dir.display()));
@@ -85,14 +100,9 @@ impl ShardMap {
                 break (path, text);
             }
         };
-        let map: Self = serde_json::from_slice(&text)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        let fits = map.shards.len() == num_ps
-            && (0..num_ps).all(|shard| {
-                let primary = map.shards[shard].primary;
-                primary == shard || primary == (shard + 1) % num_ps
-            });
-        Ok(fits.then_some(map))
+        serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Writes the map durably. Each term has a file of its own, so that a chief that was deposed meanwhile does not

@@ -212,6 +212,11 @@ impl Store {
         }
     }
 
+    /// Returns the mode of its updates.
+    pub fn update_mode(&self) -> Update {
+        self.control.read().update
+    }
+
     /// Returns the positions of the data shards.
     pub fn positions(&self) -> Vec<ShardPosition> {
         self.ledger.lock().sessions.positions()

@@ -22,7 +22,7 @@ use trainyard_parameter_server::{
     Error, LocalServer, ServerStatus, SnapshotPurpose, SnapshotRequest, WireGradients, plan_of,
 };
 use trainyard_parameter_store::{
-    Identity, OpenSession, Opened, Push, Pushed, State, StepNumber, StepReply, Ticket,
+    Identity, OpenSession, Opened, Push, Pushed, State, StepNumber, StepReply, Ticket, Update,
 };
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
@@ -212,15 +212,23 @@ impl Service {
     ) -> Result<(v1::StepReply, Option<AnswerTensor>), Status> {
         let started = Instant::now();
         let journal = self.journal()?;
-        if request.push.is_some() && journal.is_some_and(|journal| journal.is_short_of_room()) {
-            self.telemetry.refusals.increment(1);
+        let is_short = journal.is_some_and(|journal| journal.is_short_of_room());
+        let no_room = |service: &Self| {
+            service.telemetry.refusals.increment(1);
             let message =
                 "the disk of its log has no room: pushes wait until a checkpoint covers the log";
-            return Err(Refusal::new(Reason::NotReady, message).into());
+            Status::from(Refusal::new(Reason::NotReady, message))
+        };
+        // A checkpoint of synchronous servers has all at one step. So the step in progress is finished, and none begun.
+        let finishes_step = is_short && self.shard.store().update_mode() == Update::Sync;
+        if is_short && (request.push.is_none() == finishes_step) {
+            return Err(no_room(self));
         }
+        let begins_step = finishes_step && request.pull.is_some();
+        let pull = if finishes_step { None } else { request.pull };
         let identity = identity(caller, request.identity)?;
         let WireStep { request, encoding } =
-            step_from_wire(request.push, request.pull, payload).map_err(bad)?;
+            step_from_wire(request.push, pull, payload).map_err(bad)?;
         let StepReply { pushed, pulled } =
             self.answer(self.shard.apply(&identity, &request).await)?;
         if pushed.is_some() {
@@ -238,6 +246,9 @@ impl Service {
             applied = Instant::now();
             self.telemetry.apply_seconds.record(applied - started);
             self.count(identity.task, push, pushed);
+        }
+        if begins_step {
+            return Err(no_room(self));
         }
         let mut reply = v1::StepReply {
             pushed: pushed.as_ref().map(pushed_to_wire),

@@ -137,6 +137,20 @@ impl OfflineShards {
     }
 }
 
+/// Returns whether there is an offline shard to train. Drops those that the chief has granted since they were kept: a lane
+/// has had their batches.
+fn has_next(reserve: &mut VecDeque<DataShard>, lane: Option<(u32, u64)>) -> bool {
+    if let Some((_, from)) = lane {
+        while reserve
+            .front()
+            .is_some_and(|shard| shard.batch(shard.batches - 1) < from)
+        {
+            reserve.pop_front();
+        }
+    }
+    !reserve.is_empty()
+}
+
 impl ShardClient {
     pub(crate) async fn run(self, mut lane: Option<(u32, u64)>) -> Result<(), Error> {
         let mut reserve = OfflineShards::new();
@@ -229,7 +243,7 @@ impl ShardClient {
                 answer = &mut shard_client => break answer?,
                 () = gone.notified(), if !away => away = true,
                 () = tokio::time::sleep_until(begun + CHIEF_TIMEOUT), if !away => away = true,
-                place = self.sender.reserve(), if away && !reserve.is_empty() => {
+                place = self.sender.reserve(), if away && has_next(reserve, *lane) => {
                     let (Ok(place), Some(shard)) = (place, reserve.pop_front()) else { return Ok(None) };
                     if reserve.is_empty() {
                         warn!(task = %task, "the chief does not answer, and this task has used \

@@ -20,6 +20,9 @@ const FILE_BYTES: u64 = 8 << 20;
 /// One in so many bytes of the disk, and no more than these bytes, are kept for the log at a checkpoint.
 const RESERVE_DIVISOR: u64 = 4;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
+/// Files that are kept on the disk for the time when somebody else has filled it: one for the pushes that are in progress,
+/// and one for the segment from which the log goes on after a checkpoint.
+const SPARE_FILES: usize = 2;
 /// Most files that are kept in the folder of the log for later segments.
 const FREE_FILES_MAX: usize = 4;
 
@@ -138,8 +141,11 @@ impl Writer {
 
     /// Returns whether the disk has no room for the log but what a checkpoint takes. Looks again if it had none.
     pub(crate) fn check_room(&mut self) -> bool {
-        let has_file = self.free.iter().any(|(place, _)| *place == Place::Disk);
-        self.is_short = self.is_short && !has_file && is_short(self.folder.path(), FILE_BYTES);
+        if self.is_short {
+            let kept = self.free.iter().filter(|(place, _)| *place == Place::Disk);
+            let has_spare = kept.count() >= SPARE_FILES;
+            self.is_short = !has_spare && is_short(self.folder.path(), FILE_BYTES);
+        }
         self.is_short
     }
 
@@ -250,12 +256,46 @@ impl Writer {
             }
         }
         self.tell_of_disk(size);
-        if let Some(found) = find(&self.free, Place::Disk) {
-            return Ok(self.free.swap_remove(found));
+        let kept = self.free.iter().filter(|(place, _)| *place == Place::Disk);
+        if kept.count() <= SPARE_FILES {
+            self.is_short = is_short(self.folder.path(), size);
+            match MappedFile::create(&self.folder.path().join(name), size) {
+                Ok(file) => {
+                    self.keep_spare_files();
+                    return Ok((Place::Disk, file));
+                }
+                // Somebody else has filled the disk.
+                Err(error) if error.is_full() => {
+                    self.is_short = true;
+                    let found = find(&self.free, Place::Disk).ok_or(error)?;
+                    return Ok(self.free.swap_remove(found));
+                }
+                Err(error) => return Err(error),
+            }
         }
-        self.is_short = is_short(self.folder.path(), size);
-        let file = MappedFile::create(&self.folder.path().join(name), size)?;
-        Ok((Place::Disk, file))
+        let found = find(&self.free, Place::Disk);
+        let file = found.map(|found| self.free.swap_remove(found));
+        match file {
+            Some(file) => Ok(file),
+            None => {
+                let file = MappedFile::create(&self.folder.path().join(name), size)?;
+                Ok((Place::Disk, file))
+            }
+        }
+    }
+
+    /// Keeps files on the disk for the time when it is full.
+    fn keep_spare_files(&mut self) {
+        let on_disk = |(place, _): &&(Place, MappedFile)| *place == Place::Disk;
+        while self.free.iter().filter(on_disk).count() < SPARE_FILES {
+            self.next_free += 1;
+            let name = format!("{FREE}{}", self.next_free);
+            match MappedFile::create(&self.folder.path().join(name), FILE_BYTES) {
+                Ok(file) => self.free.push((Place::Disk, file)),
+                // There is none when the disk is full: the log then ends with an error that says so.
+                Err(_) => return,
+            }
+        }
     }
 
     /// Logs once that the log goes on on the disk.

@@ -24,3 +24,26 @@ fn workers_without_files_train_and_what_a_killed_one_had_is_handed_out_again() {
     assert_eq!(trial.global_step(), passes * 500);
     trial.assert_applied(passes * 500);
 }
+
+trial!(a_job_that_is_divided_otherwise_reads_its_input_from_the_start_and_says_so);
+fn a_job_that_is_divided_otherwise_reads_its_input_from_the_start_and_says_so() {
+    const IN_GRAPH: &str = "strategy.replication=in_graph";
+    for (first, then) in [
+        (&[][..], &["--set", IN_GRAPH][..]),
+        (&["--set", IN_GRAPH], &[]),
+    ] {
+        let trial = Trial::new(1, 1, 8000, &[ENDLESS]);
+        let limit = |steps: &'static str, more: &[&'static str]| {
+            let all = [&["--set", steps], more].concat();
+            trial.start_all_with(&all).end()
+        };
+        limit("train.max_steps=130", first);
+        let output = limit("train.max_steps=260", then);
+        assert!(
+            output.contains("the tasks read the input from its start"),
+            "{output}"
+        );
+        let again = limit("train.max_steps=390", then);
+        assert!(!again.contains("the tasks read the input"), "{again}");
+    }
+}

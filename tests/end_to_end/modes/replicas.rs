@@ -250,3 +250,38 @@ fn a_cluster_of_one_server_cannot_have_backups() {
         );
     }
 }
+
+trial!(the_old_log_of_a_shard_that_another_server_took_over_is_not_used_when_replicas_are_given_up);
+fn the_old_log_of_a_shard_that_another_server_took_over_is_not_used_when_replicas_are_given_up() {
+    const MEMORY: [&str; 2] = ["--set", "parameter_servers.durability=shared_memory"];
+    let trial = Trial::new(2, 2, 8000, &[REPLICA, ENDLESS]);
+    let mut tasks = trial.start_all();
+    wait_until_paired(&trial);
+    tasks.workers.iter_mut().for_each(wait_until_it_trains);
+    kill(tasks.servers.remove(0));
+    tasks.chief.wait_for(TAKEN_OVER, LIMIT);
+    for _ in 0..4 {
+        tasks.workers[0].wait_for_next("training step=", LIMIT);
+    }
+    tasks.stop();
+    let stopped = trial.checkpoint().manifest().global_step;
+    let mut resumed = trial.start_all_with(&MEMORY);
+    let line = resumed.chief.wait_for("restoring step=", LIMIT);
+    assert!(
+        line.contains(&format!("restoring step={stopped} ")),
+        "{line}"
+    );
+    assert!(
+        resumed
+            .chief
+            .has_said("another server had taken these shards over")
+    );
+    resumed.workers.iter_mut().for_each(wait_until_it_trains);
+    resumed.stop();
+    // The map of before says nothing of the logs any more.
+    assert_eq!(shards(&trial), []);
+    let (passes, output) = trial.end(trial.start_all());
+    assert!(!output.contains("restoring every"), "{output}");
+    assert_eq!(trial.global_step(), passes * 500);
+    trial.assert_applied(passes * 500);
+}

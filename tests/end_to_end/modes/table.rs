@@ -28,6 +28,8 @@ enum Killed {
     ChiefAndWorker,
     ChiefAndServer,
     All,
+    /// The chief, by SIGTERM.
+    StoppedChief,
     /// The chief and all workers, which start again with another learning rate.
     OfChangedJob,
     /// A server, which cannot read a file of the job when it starts again.
@@ -48,6 +50,7 @@ impl Killed {
             Self::ChiefAndWorker => "chief + worker",
             Self::ChiefAndServer => "chief + ps",
             Self::All => "all",
+            Self::StoppedChief => "chief by SIGTERM",
             Self::OfChangedJob => "chief + workers, of a job that is then changed",
             Self::BlindServer => "ps that then cannot read",
             Self::BlindChief => "chief that then cannot read",
@@ -79,7 +82,7 @@ struct Mode {
 use Kept::{Checkpoint, EveryStep};
 use Killed::{
     All, BlindChief, BlindServer, Chief, ChiefAndServer, ChiefAndWorker, OfChangedJob, Server,
-    ServerWithoutMemory, Worker, WorkerAndServer,
+    ServerWithoutMemory, StoppedChief, Worker, WorkerAndServer,
 };
 
 /// Where the servers hold all parameters, their logs keep every step.
@@ -87,6 +90,7 @@ const BY_LOGS: &[(Killed, Kept)] = &[
     (Worker, EveryStep),
     (Server, EveryStep),
     (Chief, EveryStep),
+    (StoppedChief, EveryStep),
     (WorkerAndServer, EveryStep),
     (ChiefAndWorker, EveryStep),
     (ChiefAndServer, EveryStep),
@@ -119,6 +123,8 @@ const MODES: [Mode; 7] = [
         faults: &[
             (Worker, EveryStep),
             (Chief, EveryStep),
+            (StoppedChief, EveryStep),
+            (StoppedChief, EveryStep),
             (ChiefAndWorker, EveryStep),
             (BlindChief, EveryStep),
             (All, Checkpoint),
@@ -131,6 +137,8 @@ const MODES: [Mode; 7] = [
             (Worker, EveryStep),
             (Server, EveryStep),
             (Chief, EveryStep),
+            (StoppedChief, EveryStep),
+            (StoppedChief, EveryStep),
             (WorkerAndServer, EveryStep),
             (ChiefAndWorker, EveryStep),
             (ChiefAndServer, EveryStep),
@@ -165,6 +173,7 @@ fn strike(trial: &Trial, mut tasks: Tasks, way: Way, killed: Killed) -> Tasks {
         All,
         OfChangedJob,
         BlindChief,
+        StoppedChief,
     ]) {
         dying.push(("chief", 0));
     }
@@ -191,8 +200,12 @@ fn strike(trial: &Trial, mut tasks: Tasks, way: Way, killed: Killed) -> Tasks {
             _ => &mut tasks.servers[index],
         }
     }
+    let (signal, code) = match killed {
+        StoppedChief => (Signal::TERM, 0),
+        _ => (Signal::KILL, 137),
+    };
     for (role, index) in &dying {
-        task(&mut tasks, role, *index).signal(Signal::KILL);
+        task(&mut tasks, role, *index).signal(signal);
     }
     for (role, index) in dying {
         // A new process takes the port of the dead one.
@@ -212,7 +225,7 @@ fn strike(trial: &Trial, mut tasks: Tasks, way: Way, killed: Killed) -> Tasks {
         let mut next = trial.start_with(role, index, more);
         next.wait_for("started; the admin port listens", LIMIT);
         let dead = std::mem::replace(task(&mut tasks, role, index), next);
-        assert_eq!(dead.wait(LIMIT).code, 137, "{role}:{index}");
+        assert_eq!(dead.wait(LIMIT).code, code, "{role}:{index}");
     }
     tasks
 }

@@ -15,7 +15,7 @@ use trainyard_checkpoint::{
     sweep_before,
 };
 use trainyard_cluster_client::{Error, ServerClient, backoff, prepare as prepare_server, retry};
-use trainyard_coordinator::TablePositions;
+use trainyard_coordinator::{ShardMap, TablePositions};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::{JobPhase, JobState, absolute, note_prepared, prepared_epoch};
@@ -281,6 +281,26 @@ async fn open_all(lead: &Chief, run: &Run) -> Result<(), Diagnostic> {
     opened.map(drop).map_err(|error| into_diagnostic(&error))
 }
 
+/// Returns the shards that another server had taken over when the job kept two replicas of each, if it keeps them no longer.
+///
+/// # Errors
+/// The shard map cannot be read.
+fn moved_shards(lead: &Chief) -> Result<Vec<String>, Diagnostic> {
+    if lead.pairs.is_some() || lead.shards.is_empty() {
+        return Ok(Vec::new());
+    }
+    let map = ShardMap::read_any(&lead.job.model_dir).map_err(|problem| {
+        Diagnostic::error(
+            Code::E9002,
+            format!("the shard map of the model directory cannot be read: {problem}"),
+        )
+        .help("check the disk or the mount of model_dir")
+    })?;
+    let shards = map.iter().flat_map(|map| map.shards.iter().enumerate());
+    let moved = shards.filter(|(shard, entry)| entry.primary != *shard);
+    Ok(moved.map(|(shard, _)| format!("ps:{shard}")).collect())
+}
+
 /// Prepares the claimed servers, or adopts their values, and opens training.
 async fn open(
     lead: &mut Chief,
@@ -291,7 +311,8 @@ async fn open(
     let values = ServerValues::of(lead, servers)?;
     let first_server = lead.first_server();
     let servers = &servers[first_server..];
-    let running = start == Start::OfProcess && values.is_whole;
+    let moved = moved_shards(lead)?;
+    let running = start == Start::OfProcess && values.is_whole && moved.is_empty();
     let is_changed = values.is_changed;
     if running && lead.mirror.is_some() && !is_changed {
         // The chief's replica joins the process group with the values of the latest checkpoint. A member that has come
@@ -335,11 +356,22 @@ async fn open(
                 "the job file has changed since the servers were prepared: all tasks go back to \
                 the latest checkpoint, and repeat the steps since then"
             );
+        } else if !moved.is_empty() {
+            warn!(
+                shards = moved.join(" "),
+                "another server had taken these shards over while the job kept two replicas of each, which it keeps no \
+                longer: their own logs are older, and all servers go back to the latest checkpoint. A job that is \
+                stopped before its durability is changed loses no step"
+            );
         } else if start == Start::OfProcess {
             let names = lead.shards[first_server..].iter().map(|shard| shard.name());
             warn_of_lost_values(names.zip(servers), &values);
         }
         prepare(lead, run, Prepared::AllStores).await?;
+    }
+    if lead.pairs.is_none() {
+        // Whoever keeps replicas again begins with each shard on its own server, which has the newest log.
+        ShardMap::clear(&lead.job.model_dir);
     }
     if let Some(mirror) = &lead.mirror {
         let tables = if running {
@@ -663,6 +695,9 @@ fn begin_from(
         }
         other
     });
+    if let Some(manifest) = manifest.filter(|_| !lead.plan.forget_positions) {
+        warn_of_half_applied(manifest, lead.plan.layout.num_ps);
+    }
     lead.plan.checkpoint = checkpoint.map(|checkpoint| absolute(checkpoint.path()));
     match &lead.plan.checkpoint {
         Some(path) => info!(step = run.global_step, path = %path.display(), "restoring"),
@@ -673,6 +708,20 @@ fn begin_from(
         _ => None,
     };
     Ok(())
+}
+
+/// Warns of batches that count twice: some stores of the checkpoint had applied them, and rows move to other stores.
+fn warn_of_half_applied(manifest: &Manifest, stores: usize) {
+    let batches = manifest.half_applied();
+    if batches > 0 && manifest.num_ps != stores {
+        warn!(
+            batches,
+            "the checkpoint has batches that some of its {} stores had applied and others had not, and is restored on \
+            {stores} stores: these batches count twice in the values that had them. To avoid it, start the job as it was, \
+            stop the workers, then the chief, then the servers, as `trainyard up` does, and change it then",
+            manifest.num_ps
+        );
+    }
 }
 
 /// Outcome of the restore of a checkpoint by the servers.

@@ -4,6 +4,7 @@
 //! the name of a socket holds 107 bytes and the path of a model directory may be long. `local_dir/up/control.json`
 //! holds its path.
 
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
@@ -105,6 +106,8 @@ pub(super) struct Control {
     file: PathBuf,
     /// Holds the folder of the socket.
     _folder: Folder,
+    /// Locked while this `up` runs.
+    _lock: File,
 }
 
 impl Control {
@@ -113,13 +116,6 @@ impl Control {
     /// # Errors
     /// Another `up` runs for the same model directory, or a file cannot be created.
     pub(super) fn open(model_dir: &Path) -> Result<Self, Diagnostic> {
-        if let Some(other) = Address::read(model_dir).filter(|address| address.connect().is_ok()) {
-            let folder = model_dir.display();
-            let id = other.process_id;
-            let message = format!("another `trainyard up` runs with model_dir {folder}: pid {id}");
-            return Err(Diagnostic::error(Code::E2008, message)
-                .help("stop it first, or give this one another --model-dir"));
-        }
         let failed = |what: &Path, error: &dyn std::fmt::Display| {
             Diagnostic::error(
                 Code::E9002,
@@ -127,6 +123,24 @@ impl Control {
             )
             .help("check the folder, or give another one with --model-dir")
         };
+        let up = model_dir.join("up");
+        std::fs::create_dir_all(&up).map_err(|error| failed(&up, &error))?;
+        let path = up.join("lock");
+        let lock = File::create(&path).map_err(|error| failed(&path, &error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let folder = model_dir.display();
+                // One that has just begun has not said its address yet.
+                let pid = Address::read(model_dir)
+                    .filter(|address| address.connect().is_ok())
+                    .map_or_else(String::new, |other| format!(": pid {}", other.process_id));
+                let message = format!("another `trainyard up` runs with model_dir {folder}{pid}");
+                return Err(Diagnostic::error(Code::E2008, message)
+                    .help("stop it first, or give this one another --model-dir"));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
+        }
         let folder = Folder::new()?;
         let socket = folder.path().join("control.sock");
         let listener = UnixListener::bind(&socket).map_err(|error| failed(&socket, &error))?;
@@ -136,7 +150,6 @@ impl Control {
             process_id: std::process::id(),
         };
         let text = serde_json::to_string(&address).map_err(|error| failed(&file, &error))? + "\n";
-        std::fs::create_dir_all(model_dir.join("up")).map_err(|error| failed(&file, &error))?;
         trainyard_model_dir::write_atomically(&file, text.as_bytes())
             .map_err(|error| failed(&file, &error))?;
         let (sender, requests) = mpsc::channel(1);
@@ -146,6 +159,7 @@ impl Control {
             listening,
             file,
             _folder: folder,
+            _lock: lock,
         })
     }
 
