@@ -1,6 +1,7 @@
 //! How jobs get onto machines: what the daemons tell systemd, its units, Slurm, Kubernetes, and the folders of hosts.
 
 mod host_folders;
+mod image;
 mod kubernetes;
 mod packages;
 mod service_manager;

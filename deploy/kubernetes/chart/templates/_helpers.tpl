@@ -27,6 +27,18 @@ spec:
   # More than --drain-deadline.
   terminationGracePeriodSeconds: {{ add $values.drainSeconds 15 }}
   automountServiceAccountToken: false
+  {{- if eq .role "ps" }}
+  # Two servers on one node fall with it together, with both replicas of a shard.
+  affinity:
+    podAntiAffinity:
+      preferredDuringSchedulingIgnoredDuringExecution:
+        - weight: 100
+          podAffinityTerm:
+            topologyKey: kubernetes.io/hostname
+            labelSelector:
+              matchLabels:
+                {{- include "trainyard.labels" (list .root "ps") | nindent 16 }}
+  {{- end }}
   securityContext:
     runAsNonRoot: true
     runAsUser: 64100
@@ -68,6 +80,10 @@ spec:
         - { name: admin, containerPort: 9222 }
       readinessProbe:
         httpGet: { path: /readyz, port: admin }
+      # A daemon whose threads are stuck does not answer; systemd's watchdog does the same.
+      livenessProbe:
+        httpGet: { path: /healthz, port: admin }
+        failureThreshold: 6
       resources:
         {{- toYaml (index $values .role).resources | nindent 8 }}
       securityContext:
@@ -77,6 +93,8 @@ spec:
       volumeMounts:
         - { name: files, mountPath: /etc/trainyard, readOnly: true }
         - { name: shared, mountPath: /srv/trainyard }
+        - { name: tmp, mountPath: /tmp }
+        - { name: var-tmp, mountPath: /var/tmp }
         {{- if $values.tls.secret }}
         - { name: tls, mountPath: /run/trainyard/tls, readOnly: true }
         {{- end }}
@@ -88,8 +106,12 @@ spec:
   volumes:
     - { name: files, configMap: { name: {{ .root.Release.Name }} } }
     - { name: shared, persistentVolumeClaim: { claimName: {{ $values.sharedClaim }} } }
+    # With model_dir in a bucket, a server's part of a checkpoint lies in /tmp first.
+    - { name: tmp, emptyDir: { sizeLimit: {{ $values.tmpSize }} } }
+    - { name: var-tmp, emptyDir: { sizeLimit: {{ $values.tmpSize }} } }
     {{- if .stateDir }}
-    - { name: memory, emptyDir: { medium: Memory } }
+    # It takes an eighth of the memory limit, which counts it.
+    - { name: memory, emptyDir: { medium: Memory, sizeLimit: {{ $values.ps.log.memory }} } }
     {{- end }}
     {{- if $values.tls.secret }}
     - { name: tls, secret: { secretName: {{ $values.tls.secret }}-{{ .role }}, defaultMode: 0440 } }
