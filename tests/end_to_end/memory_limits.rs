@@ -149,3 +149,27 @@ fn a_server_whose_memory_limit_does_not_hold_its_log_says_so_and_recovers_under_
         (0, Some(2000))
     );
 }
+
+trial!(check_names_the_limits_of_this_machine_before_a_job_starts);
+fn check_names_the_limits_of_this_machine_before_a_job_starts() {
+    let cluster = TestCluster::new(1, 1, 100, &format!("[train]\nmax_steps = 1\n{GROWING}"));
+    let job = cluster.job.to_string_lossy();
+    let ended = Program::start("trainyard", &["check", &job], &[]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    for line in [
+        "ok  memory",
+        "ok  log",
+        "ok  open files",
+        "ok  dynamic table",
+    ] {
+        assert!(ended.output.contains(line), "no `{line}`: {}", ended.output);
+    }
+    // 512 values and as many of the slot, and what goes with a row.
+    assert!(
+        ended
+            .output
+            .contains("about 4176 bytes of a server's memory an id"),
+        "{}",
+        ended.output
+    );
+}

@@ -16,6 +16,7 @@ use trainyard_storage::is_remote;
 use crate::arguments::{Format, JobArguments};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::{Findings, look, look_at_labels_of_evaluation};
+use crate::limits::limits;
 use crate::output::print;
 use crate::trained_values::{OF_SCORES, other_job};
 
@@ -74,6 +75,7 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
             Ok(model) => {
                 check_inputs(job, &*model, &mut lines, &mut problems);
                 check_space(job, &*model, &mut lines, &mut problems);
+                lines.extend(limits(job, &*model));
                 warnings.extend(check_model_dir(job, &*model, &mut lines, &mut problems));
                 problems.extend(trainyard_evaluator::check_exporters(job, &*model).err());
             }

@@ -23,6 +23,7 @@ pub mod http;
 mod import_tf;
 mod init;
 mod inspect;
+mod limits;
 mod output;
 mod pki;
 mod predict;

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 /// Folder of a file system in memory, by default.
-pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+pub const SHARED_MEMORY: &str = "/dev/shm";
+/// Environment variable that names another folder of a file system in memory.
+pub const SHARED_MEMORY_DIR: &str = "TRAINYARD_SHARED_MEMORY_DIR";
 
 /// Form of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -70,7 +72,7 @@ pub struct Arguments {
     pub insecure_no_auth: bool,
     /// Folder of a file system in memory, for the write-ahead log of a ps. What does not fit there lies in the state
     /// folder.
-    #[arg(long, value_name = "DIR", env = "TRAINYARD_SHARED_MEMORY_DIR", default_value = SHARED_MEMORY)]
+    #[arg(long, value_name = "DIR", env = SHARED_MEMORY_DIR, default_value = SHARED_MEMORY)]
     pub shared_memory_dir: PathBuf,
     /// Local folder for the write-ahead log of a ps. By default STATE_DIRECTORY, which systemd sets, else `wal` in the
     /// model_dir.

@@ -33,7 +33,7 @@ mod telemetry;
 mod version;
 mod watchdog;
 
-pub use arguments::{Arguments, LogFormat, ServiceArguments};
+pub use arguments::{Arguments, LogFormat, SHARED_MEMORY, SHARED_MEMORY_DIR, ServiceArguments};
 pub use authorization::Caller;
 pub use context::Context;
 pub use disk::free_bytes;

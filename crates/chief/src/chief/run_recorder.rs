@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tracing::warn;
 use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_cluster_client::Error;
-use trainyard_diagnostic::Diagnostic;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_server::ServerStatus;
 use trainyard_parameter_store::State;
 use trainyard_runtime::blocking;
@@ -160,9 +160,11 @@ impl Chief {
             } else {
                 "waiting"
             };
+            // The backup of a silent server takes its shards over, and training goes on.
+            let goes_on = self.pairs.is_some() && active > 0;
             (self.set_status)(LoopStatus {
                 state,
-                is_ready: true,
+                is_ready: missing.is_empty() || goes_on,
                 waiting_for: missing.clone(),
             });
             *told = missing;
@@ -179,7 +181,10 @@ impl Chief {
             ..
         }) = written
         else {
-            self.observation.not_saved();
+            // A server that cannot be reached is no failure of the disk, here as in the metrics.
+            if !matches!(written, Err(problem) if problem.code == Code::E2003) {
+                self.observation.not_saved();
+            }
             return;
         };
         let unix_secs = *unix_secs as f64;
