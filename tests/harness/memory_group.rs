@@ -91,20 +91,30 @@ impl MemoryGroup {
         more: &[&str],
         environment: &[(&str, &str)],
     ) -> Program {
-        let enter = format!(
-            "echo $$ > {}/cgroup.procs && exec \"$@\"",
-            self.folder.display()
-        );
-        let task = program(&format!("trainyard-{role}"));
-        let task = task.to_string_lossy();
         let (job, file) = (
             cluster.job.to_string_lossy(),
             cluster.cluster.to_string_lossy(),
         );
         let index = index.to_string();
-        let mut arguments = vec!["-c", &enter, "sh", &*task];
-        arguments.extend(["--job", &job, "--cluster", &file, "--index", &index]);
+        let mut arguments = vec!["--job", &job, "--cluster", &file, "--index", &index];
         arguments.extend(more);
+        self.start_program(&format!("trainyard-{role}"), &arguments, environment)
+    }
+
+    /// Starts a program as a process of the group.
+    pub fn start_program(
+        &self,
+        name: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Program {
+        let enter = format!(
+            "echo $$ > {}/cgroup.procs && exec \"$@\"",
+            self.folder.display()
+        );
+        let task = program(name);
+        let task = task.to_string_lossy();
+        let arguments = [&["-c", &enter, "sh", &*task], arguments].concat();
         Program::start("sh", &arguments, environment)
     }
 }

@@ -7,6 +7,7 @@ mod equality;
 mod exports;
 mod killed_tasks;
 mod load;
+mod memory;
 pub(crate) mod published;
 mod security;
 mod several_servers;

@@ -19,7 +19,7 @@ use trainyard_model::{AnyModel, Build, inline_options};
 use trainyard_model_dir::{Interval, JobState};
 use trainyard_predictor::Predictor;
 use trainyard_run_config::Job;
-use trainyard_runtime::blocking;
+use trainyard_runtime::{MemoryLimit, blocking};
 
 use crate::batching::{BatchLimits, Pool, Queue};
 use crate::config::ModelConfig;
@@ -425,6 +425,7 @@ fn load(job: &Job, model: Arc<AnyModel>, found: &Found) -> Result<Loaded, Diagno
     // Without the right to write, a checkpoint may be removed while it is read. Then a newer one is there.
     let _pin = pin(&found.path, &pin_owner()).ok();
     let checkpoint = Arc::new(Checkpoint::open(&found.path)?);
+    check_memory(checkpoint.manifest().value_bytes())?;
     let created = checkpoint.manifest().created_unix_secs;
     let predictor = Arc::new(Predictor::open(&Origin::Own(checkpoint), model)?);
     Ok(Loaded {
@@ -433,6 +434,30 @@ fn load(job: &Job, model: Arc<AnyModel>, found: &Found) -> Result<Loaded, Diagno
         took: began.elapsed(),
         ..predicted(job, predictor)?
     })
+}
+
+/// Checks that the memory limit of this process leaves room for a version of so many bytes of values, beside those that
+/// answer: the kernel would kill the process.
+///
+/// # Errors
+/// There is no room. The version is tried again, as older ones may be given up meanwhile.
+fn check_memory(value_bytes: u64) -> Result<(), Diagnostic> {
+    let Some(limit) = MemoryLimit::of_process() else {
+        return Ok(());
+    };
+    let Some(used) = limit.used() else {
+        return Ok(());
+    };
+    let needed = value_bytes / 2 * 3;
+    if used.saturating_add(needed) <= limit.bytes() / 32 * 31 {
+        return Ok(());
+    }
+    let message = format!(
+        "the new version has {value_bytes} bytes of values and needs about {needed} bytes of memory, which {limit} does not leave"
+    );
+    Err(Diagnostic::error(Code::E3009, message)
+        .note(format!("{used} bytes are in use"))
+        .help("raise the memory limit: two and a half times the values of the model while a version follows another"))
 }
 
 /// Predicts a row, which checks the model and gives its signature.
