@@ -276,27 +276,14 @@ impl Manifest {
         }
     }
 
-    /// Returns the bytes of all values in memory, without slots: of tables with every row, and of dynamic ones with those that
-    /// the files hold.
+    /// Returns the bytes of the values that the files hold, with the ids of rows and without slots. Other rows have the values
+    /// that a rule gives, and take no memory.
     pub fn value_bytes(&self) -> u64 {
-        let whole = self
-            .variables
-            .iter()
-            .filter(|spec| spec.dynamic().is_none());
-        let whole: u64 = whole.map(|spec| spec.len() as u64 * 4).sum();
-        let dynamic: BTreeSet<&str> = self
-            .variables
-            .iter()
-            .filter(|spec| spec.dynamic().is_some())
-            .map(|spec| spec.name.as_str())
-            .collect();
         let tensors = self.files().flat_map(|file| &file.tensors);
-        let held = tensors
-            .filter(|tensor| tensor.slot.is_none() && dynamic.contains(tensor.variable.as_str()));
-        whole
-            + held
-                .map(|tensor| tensor.rows_held() as u64 * (tensor.width as u64 * 4 + 8))
-                .sum::<u64>()
+        let values = tensors.filter(|tensor| tensor.slot.is_none());
+        values
+            .map(|tensor| tensor.rows_held() as u64 * (tensor.width as u64 * 4 + 8))
+            .sum()
     }
 
     /// Returns how many batches some stores had applied and others had not.
