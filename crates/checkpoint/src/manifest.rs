@@ -491,3 +491,49 @@ pub fn misfit(
     let problem = Diagnostic::error(Code::E3002, message).help(help);
     Some(found.into_iter().fold(problem, Diagnostic::note))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(ps: usize, batch: u64, ahead: &[std::ops::Range<u64>]) -> ShardRecord {
+        ShardRecord {
+            file: String::new(),
+            bytes: 0,
+            header_crc32c: 0,
+            ps,
+            version: 0,
+            positions: vec![PositionRecord {
+                shard: 0,
+                pass: 0,
+                batch,
+                ahead: ahead.to_vec(),
+            }],
+            cut: None,
+            base: None,
+            secs: 0,
+            tensors: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn batches_that_only_some_stores_have_applied_are_counted() {
+        let half = |stores: Vec<ShardRecord>| {
+            let mut manifest = Manifest::new(String::new(), 1, 0, 0);
+            manifest.shards = stores;
+            manifest.half_applied()
+        };
+        assert_eq!(half(vec![store(0, 9, &[]), store(1, 9, &[])]), 0);
+        assert_eq!(half(vec![store(0, 9, &[]), store(1, 4, &[])]), 5);
+        // One has all but batch 7, the other all but 6 and 8.
+        assert_eq!(
+            half(vec![store(0, 7, &[8..10]), store(1, 6, &[7..8, 9..10])]),
+            3
+        );
+        let unknown = ShardRecord {
+            positions: Vec::new(),
+            ..store(1, 0, &[])
+        };
+        assert_eq!(half(vec![store(0, 3, &[]), unknown]), 3);
+    }
+}

@@ -161,7 +161,7 @@ fn a_push_waits_for_a_checkpoint_where_there_is_no_room_to_set_aside() {
     let held = store.held().total();
     store.bound_memory(Some(held + 300));
     let snapshot = store.snapshot(&chief(1), Basis::Whole).unwrap();
-    assert!(matches!(push(2), Err(Error::NotReady(why)) if why.contains("memory_bytes_max")));
+    assert!(matches!(push(2), Err(Error::NotReady(why)) if why.contains("no room to set aside")));
     assert_eq!(store.held().total(), held, "nothing was set aside");
     drop(snapshot);
     push(2).unwrap();
@@ -179,6 +179,44 @@ fn a_push_waits_for_a_checkpoint_where_there_is_no_room_to_set_aside() {
     );
     drop(snapshot);
     assert_eq!(store.held().total(), held);
+}
+
+#[test]
+fn a_push_that_the_memory_limit_of_the_process_does_not_hold_is_refused_until_it_does() {
+    let store = open_prepared(Prepare {
+        update: Update::Sync,
+        ..prepare(0)
+    });
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    let push = |seq: u64| {
+        let micro_batch = Some(MicroBatch { lane: 0, lanes: 2 });
+        let push = push_of(
+            seq,
+            batch(0, seq - 1),
+            Selection::clone(&select(&[3])),
+            &[1.0; 4],
+        );
+        let header = PushHeader {
+            micro_batch,
+            ..push.header
+        };
+        store.push(&worker(0, 1), &Push { header, ..push })
+    };
+    let room = |free: u64| {
+        store.set_memory_room(Some(MemoryRoom {
+            limit: 1 << 30,
+            of: "the limit of a group".into(),
+            free: Some(free),
+        }));
+    };
+    room(0);
+    let refused = push(1).unwrap_err().to_string();
+    assert!(
+        refused.contains("what the limit of a group leaves"),
+        "{refused}"
+    );
+    room(1 << 20);
+    push(1).unwrap();
 }
 
 #[test]
