@@ -229,7 +229,7 @@ fn strike(trial: &Trial, mut tasks: Tasks, way: Way, killed: Killed) -> Tasks {
 }
 
 /// Checks that a task which can open or read no file of the job ends to be started again. A server whose shard another one
-/// has taken over needs no file of its own before it can follow that one, which says that it does not.
+/// has taken over needs no file of its own before it can follow that one, which trains on.
 fn assert_told_of_blindness(
     trial: &Trial,
     tasks: &mut Tasks,
@@ -237,9 +237,12 @@ fn assert_told_of_blindness(
 ) {
     for calls in ["openat", "read,pread64,mmap"] {
         let is_backup = role == "ps" && way == Way::Replica;
-        let blind = trial.start_blind(role, index, calls);
+        let mut blind = trial.start_blind(role, index, calls);
         if is_backup {
-            tasks.servers[1 - index].wait_for_next("the backup does not follow", LIMIT);
+            blind.wait_for("serving", LIMIT);
+            for worker in &mut tasks.workers {
+                worker.wait_for_next("training step=", LIMIT);
+            }
             blind.signal(Signal::KILL);
         }
         let ended = blind.wait(LIMIT);
