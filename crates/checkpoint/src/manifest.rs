@@ -496,7 +496,7 @@ pub fn misfit(
 mod tests {
     use super::*;
 
-    fn store(ps: usize, batch: u64, ahead: &[std::ops::Range<u64>]) -> ShardRecord {
+    fn store(ps: usize, batch: u64, ahead: &[(u64, u64)]) -> ShardRecord {
         ShardRecord {
             file: String::new(),
             bytes: 0,
@@ -507,7 +507,7 @@ mod tests {
                 shard: 0,
                 pass: 0,
                 batch,
-                ahead: ahead.to_vec(),
+                ahead: ahead.iter().map(|(from, to)| *from..*to).collect(),
             }],
             cut: None,
             base: None,
@@ -527,7 +527,10 @@ mod tests {
         assert_eq!(half(vec![store(0, 9, &[]), store(1, 4, &[])]), 5);
         // One has all but batch 7, the other all but 6 and 8.
         assert_eq!(
-            half(vec![store(0, 7, &[8..10]), store(1, 6, &[7..8, 9..10])]),
+            half(vec![
+                store(0, 7, &[(8, 10)]),
+                store(1, 6, &[(7, 8), (9, 10)])
+            ]),
             3
         );
         let unknown = ShardRecord {
