@@ -42,10 +42,10 @@ pub(crate) fn message_bytes_max(context: &Context) -> u64 {
     let configured = context.job.parameter_servers.memory_bytes_max;
     let by_setting = configured.map(|max| max / MESSAGES_PART);
     let by_limit = group_limit().map(|limit| limit / PART_OF_LIMIT);
-    let most = by_setting.into_iter().chain(by_limit).min();
-    most.map_or(TENSOR_BYTES_IN_FLIGHT_MAX as u64, |most| {
-        most.min(TENSOR_BYTES_IN_FLIGHT_MAX as u64)
-    })
+    by_setting
+        .into_iter()
+        .chain(by_limit)
+        .fold(TENSOR_BYTES_IN_FLIGHT_MAX as u64, u64::min)
 }
 
 /// Returns what the process may use now: the limit, and what is left of that of a control group.

@@ -12,7 +12,7 @@ use tonic::codegen::{BoxFuture, Service as TowerService, http};
 use tonic::server::NamedService;
 use trainyard_daemon::Caller;
 use trainyard_protocol::framing::{Outgoing, read_admitted};
-use trainyard_protocol::limits::{TENSOR_BYTES_IN_FLIGHT_MAX, TENSOR_MESSAGE_BYTES_MAX};
+use trainyard_protocol::limits::TENSOR_MESSAGE_BYTES_MAX;
 use trainyard_protocol::unary_call::answer;
 use trainyard_protocol::v1::parameter_service_server::{ParameterServiceServer, SERVICE_NAME};
 
@@ -40,9 +40,7 @@ pub(crate) struct MessageBudget {
 
 impl MessageBudget {
     pub(crate) fn new(most: u64) -> Self {
-        let most = usize::try_from(most)
-            .unwrap_or(usize::MAX)
-            .min(TENSOR_BYTES_IN_FLIGHT_MAX);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
         let units = (most / UNIT_BYTES).max(1);
         let held = gauge!("trainyard_ps_memory_bytes", "kind" => "messages");
         Self {
