@@ -361,14 +361,10 @@ fn up_that_is_told_to_stop_while_its_chief_is_down_waits_for_no_checkpoint() {
     let arguments = ["up", &path, "--cluster", "local:ps=2,worker=1"];
     let mut up = Program::start("trainyard", &arguments, &[]);
     let line = up.wait_for("listens task=chief:0", LIMIT);
-    let pid = line
-        .split("pid=")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next())
-        .expect("it says which process");
+    let pid = pid_in(&line);
     // Updates that no checkpoint holds.
     up.wait_for("training step=", LIMIT);
-    let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
     rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
     up.wait_for("chief:0 has died: it was ended by SIGKILL", LIMIT);
     up.signal(Signal::TERM);
@@ -513,13 +509,11 @@ fn a_synchronous_job_that_is_scaled_computes_the_same_bits() {
     );
 }
 
-/// Returns the processes of the tasks that `up` has said.
-fn pids_in(output: &[String]) -> Vec<i32> {
-    let pid = |line: &String| {
-        let (_, behind) = line.split_once("pid=")?;
-        behind.split(' ').next()?.parse().ok()
-    };
-    output.iter().filter_map(pid).collect()
+/// Returns the process id in the line with which a task says that it has started.
+fn pid_in(line: &str) -> i32 {
+    let (_, behind) = line.split_once("pid=").expect("it says which process");
+    let number = behind.split(' ').next().unwrap_or_default();
+    number.parse().expect("a number")
 }
 
 trial!(up_that_is_killed_takes_its_tasks_along_and_the_next_one_goes_on);
@@ -529,16 +523,15 @@ fn up_that_is_killed_takes_its_tasks_along_and_the_next_one_goes_on() {
     let path = job.to_string_lossy();
     let arguments = ["up", &path, "--cluster", "local:ps=2,worker=1,evaluator=0"];
     let mut up = Program::start("trainyard", &arguments, &[]);
-    let listening: Vec<String> = ["ps:0", "ps:1", "chief:0", "worker:0"]
-        .map(|task| up.wait_for(&format!("listens task={task}"), LIMIT))
-        .into();
+    let pids = ["ps:0", "ps:1", "chief:0", "worker:0"]
+        .map(|task| pid_in(&up.wait_for(&format!("listens task={task}"), LIMIT)));
     for _ in 0..2 {
         up.wait_for_next("training step=", LIMIT);
     }
     up.signal(Signal::KILL);
     drop(up.wait(LIMIT));
     let until = Instant::now() + LIMIT;
-    for pid in pids_in(&listening) {
+    for pid in pids {
         while Path::new(&format!("/proc/{pid}/exe")).exists() {
             assert!(Instant::now() < until, "process {pid} stays");
             std::thread::sleep(Duration::from_millis(20));
