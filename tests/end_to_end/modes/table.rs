@@ -240,6 +240,8 @@ fn assert_told_of_blindness(
         let mut blind = trial.start_blind(role, index, calls);
         if is_backup {
             blind.wait_for("serving", LIMIT);
+            let primary = &mut tasks.servers[1 - index];
+            primary.wait_for_next("the shard has no second copy", LIMIT);
             for worker in &mut tasks.workers {
                 worker.wait_for_next("training step=", LIMIT);
             }

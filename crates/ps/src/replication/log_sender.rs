@@ -32,6 +32,42 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 /// Shortest interval between two warnings, with different reasons.
 const OTHER_WARNING_INTERVAL: Duration = Duration::from_secs(1);
+/// Time for which a backup may say that it is not ready, as it does until the chief has told it its role, before that is
+/// worth a warning.
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Decides which failed attempts to bring the backup in sync are warned of.
+#[derive(Debug, Default)]
+struct Warnings {
+    not_ready_since: Option<Instant>,
+    last: Option<(Instant, String)>,
+}
+
+impl Warnings {
+    /// Records an attempt that failed at `now`, and returns whether it is due a warning.
+    fn is_due(&mut self, now: Instant, reason: Option<Reason>, problem: &str) -> bool {
+        if reason == Some(Reason::NotReady) {
+            let since = *self.not_ready_since.get_or_insert(now);
+            if now.duration_since(since) < READY_TIMEOUT {
+                return false;
+            }
+        } else {
+            self.not_ready_since = None;
+        }
+        let is_told = self.last.as_ref().is_some_and(|(at, before)| {
+            let interval = if before == problem {
+                WARNING_INTERVAL
+            } else {
+                OTHER_WARNING_INTERVAL
+            };
+            now.duration_since(*at) < interval
+        });
+        if !is_told {
+            self.last = Some((now, problem.to_owned()));
+        }
+        !is_told
+    }
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -113,11 +149,10 @@ struct SendLoop {
 }
 
 impl SendLoop {
-    fn set(&self, state: v1::LinkState) {
-        self.shared
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .state = state;
+    /// Sets the state of the connection and returns the one before.
+    fn set(&self, state: v1::LinkState) -> v1::LinkState {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut shared.state, state)
     }
 
     async fn run(self) {
@@ -134,32 +169,24 @@ impl SendLoop {
         let client = ReplicaServiceClient::new(channel)
             .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(limits::SHIPPED_MESSAGE_BYTES_MAX);
-        let mut told: Option<(Instant, String)> = None;
+        let mut warnings = Warnings::default();
         loop {
             if let Some(journal) = self.replica.journal() {
                 let Err(status) = self.send(client.clone(), &journal).await;
-                self.set(v1::LinkState::Broken);
-                if Refusal::from_status(&status)
-                    .is_some_and(|refusal| refusal.reason == Reason::NotPrimary)
-                {
+                if self.set(v1::LinkState::Broken) == v1::LinkState::InSync {
+                    warnings.not_ready_since = None;
+                }
+                let reason = Refusal::from_status(&status).map(|refusal| refusal.reason);
+                if reason == Some(Reason::NotPrimary) {
                     self.replica.depose(status.message());
                     return;
                 }
-                let waits_for_word = Refusal::from_status(&status).is_some();
                 let problem = root_cause(&status);
-                let is_told = told.as_ref().is_some_and(|(at, before)| {
-                    let interval = if *before == problem {
-                        WARNING_INTERVAL
-                    } else {
-                        OTHER_WARNING_INTERVAL
-                    };
-                    at.elapsed() < interval
-                });
-                if waits_for_word || is_told {
-                    debug!(backup = %peer, problem, "the backup is tried again");
+                if warnings.is_due(Instant::now(), reason, &problem) {
+                    let shard = self.replica.task();
+                    warn!(%shard, backup = %peer, problem, "the backup does not follow, and the shard has no second copy: it is tried again");
                 } else {
-                    warn!(backup = %peer, problem, "the backup does not follow: it is tried again");
-                    told = Some((Instant::now(), problem));
+                    debug!(backup = %peer, problem, "the backup is tried again");
                 }
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
@@ -348,5 +375,46 @@ fn ended(reply: Result<Option<v1::FollowReply>, Status>) -> Status {
     match reply {
         Err(status) => status,
         Ok(_) => Status::unavailable("it has ended the stream"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_that_is_not_ready_is_warned_of_once_it_has_been_so_for_too_long() {
+        let mut warnings = Warnings::default();
+        let begin = Instant::now();
+        let mut is_due = |milliseconds, reason| {
+            let now = begin + Duration::from_millis(milliseconds);
+            warnings.is_due(now, reason, "the same problem")
+        };
+        let not_ready = Some(Reason::NotReady);
+        assert!(!is_due(0, not_ready));
+        assert!(!is_due(4_999, not_ready));
+        assert!(is_due(5_000, not_ready));
+        assert!(!is_due(14_999, not_ready));
+        assert!(is_due(15_000, not_ready));
+        // Another failure meanwhile is another story.
+        assert!(is_due(25_000, None));
+        assert!(!is_due(35_000, not_ready));
+        assert!(is_due(40_000, not_ready));
+    }
+
+    #[test]
+    fn each_other_failure_is_warned_of_at_once_and_then_rarely() {
+        for reason in [None, Some(Reason::OtherCluster), Some(Reason::BadRequest)] {
+            let mut warnings = Warnings::default();
+            let begin = Instant::now();
+            let mut is_due = |seconds, problem: &str| {
+                warnings.is_due(begin + Duration::from_secs(seconds), reason, problem)
+            };
+            assert!(is_due(0, "one"), "{reason:?}");
+            assert!(!is_due(9, "one"), "{reason:?}");
+            assert!(is_due(10, "one"), "{reason:?}");
+            assert!(!is_due(10, "another"), "{reason:?}");
+            assert!(is_due(11, "another"), "{reason:?}");
+        }
     }
 }
