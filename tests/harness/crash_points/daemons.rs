@@ -11,7 +11,7 @@ use super::{CrashPoints, Survived};
 use crate::{Account, Ledger, Supervisor};
 
 /// Longest time for a job of a few seconds.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 /// What only the saving of checkpoints, markers and logs on disk does; the other calls are made for a hundred things.
 const NAMES: [&str; 10] = [
     "linkat",
