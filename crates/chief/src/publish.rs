@@ -18,7 +18,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::absolute;
 use trainyard_parameter_server::{Plan, Saved, SnapshotPurpose, SnapshotRequest};
 use trainyard_parameter_store::{Identity, Version};
-use trainyard_runtime::blocking;
+use trainyard_runtime::{FileWork, blocking, tell_if_slow};
 
 use crate::save::Cut;
 use crate::save_together::save_together;
@@ -101,7 +101,9 @@ impl Publisher {
 
     /// Removes the cuts of later steps than the one with which the job ends.
     pub(crate) async fn go_back_to(self, step: u64) {
-        let removed = in_background(move || remove_cuts_after(&self.model_dir, step)).await;
+        let model_dir = self.model_dir.clone();
+        let removed = in_background(&model_dir, move || remove_cuts_after(&self.model_dir, step));
+        let removed = removed.await;
         if let Err(problem) = removed {
             warn!(
                 "cuts after step {step}, with which the job ends, remain: {}",
@@ -137,7 +139,8 @@ impl Publisher {
             None => {
                 let model_dir = self.model_dir.clone();
                 let epoch = self.identity.epoch;
-                in_background(move || Publication::open(&model_dir, epoch)).await?
+                let open = move || Publication::open(&model_dir, epoch);
+                in_background(&self.model_dir, open).await?
             }
         };
         let continued = publication.continued();
@@ -231,7 +234,7 @@ impl Publisher {
             let committed = publication.commit(&folder, &manifest);
             committed.map(|_| (publication, manifest))
         };
-        let (publication, manifest) = in_background(commit).await?;
+        let (publication, manifest) = in_background(&self.model_dir, commit).await?;
         self.observe(&manifest, began.elapsed());
         Ok((publication, manifest))
     }
@@ -294,9 +297,11 @@ impl Publisher {
 }
 
 async fn in_background<T: Send + 'static>(
+    model_dir: &Path,
     work: impl FnOnce() -> Result<T, trainyard_checkpoint::Error> + Send + 'static,
 ) -> Result<T, Diagnostic> {
-    let done = blocking(work).await.map_err(|panic| {
+    let done = tell_if_slow(FileWork::PublishedCut, model_dir, blocking(work)).await;
+    let done = done.map_err(|panic| {
         let message = format!("the cut could not be committed: {panic}");
         Diagnostic::error(Code::E9001, message)
     })?;

@@ -13,7 +13,7 @@ use trainyard_model_dir::{absolute, known_cluster_id};
 use trainyard_parameter_server::{LocalServer, Plan, Provenance, Saved, SnapshotRequest};
 use trainyard_parameter_store::{Identity, State, Update, Version};
 use trainyard_protocol::Reason;
-use trainyard_runtime::blocking;
+use trainyard_runtime::{FileWork, blocking, tell_if_slow};
 
 use crate::save_together::save_together;
 use crate::telemetry::Telemetry;
@@ -110,14 +110,14 @@ impl Saver<'_> {
     ) -> Result<Written, Diagnostic> {
         let started = Instant::now();
         let identity = request.identity;
-        self.check_model_dir(identity)?;
         let attempt = format!("{}-{:016x}", identity.epoch, identity.incarnation);
-        let folder = begin(
-            self.model_dir,
-            request.known_step,
-            &attempt,
-            request.value_bytes,
-        )?;
+        let (step, bytes) = (request.known_step, request.value_bytes);
+        let model_dir = self.model_dir.to_owned();
+        let begun = self.on_files(move || {
+            check_model_dir(&model_dir, identity)?;
+            Ok(begin(&model_dir, step, &attempt, bytes)?)
+        });
+        let folder = begun.await?;
         let mut saved = self.write(identity, request.cut, &folder, bases).await;
         match &mut saved {
             Ok(Written {
@@ -139,27 +139,24 @@ impl Saver<'_> {
                     "checkpoint saved"
                 );
             }
-            Err(_) => abandon(&folder),
+            Err(_) => {
+                let abandoned = self.on_files(move || Ok(abandon(&folder)));
+                abandoned.await?;
+            }
         }
         saved
     }
 
-    /// Checks that the model directory is that of the job. Below a mount that is gone there may be another folder.
-    fn check_model_dir(&self, identity: Identity) -> Result<(), Diagnostic> {
-        let found = known_cluster_id(self.model_dir)?;
-        if found == Some(identity.cluster_id) {
-            return Ok(());
-        }
-        let folder = self.model_dir.display();
-        let what = match found {
-            Some(_) => "is that of another cluster",
-            None => "has no cluster_id any more",
-        };
-        let message =
-            format!("the model directory {folder} {what}: no checkpoint is written into it");
-        Err(Diagnostic::error(Code::E3003, message)
-            .note("it was moved or cleared, or its mount is gone; training continues")
-            .help("bring it back: the chief tries again"))
+    /// Works on files of the model directory, whose file system may not answer for long.
+    async fn on_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Diagnostic> + Send + 'static,
+    ) -> Result<T, Diagnostic> {
+        let done = tell_if_slow(FileWork::Checkpoint, self.model_dir, blocking(work)).await;
+        done.map_err(|panic| {
+            let message = format!("the files of a checkpoint could not be written: {panic}");
+            Diagnostic::error(Code::E9001, message)
+        })?
     }
 
     async fn write(
@@ -228,12 +225,7 @@ impl Saver<'_> {
             }
             Ok((manifest, path))
         };
-        let (manifest, path) = blocking(work).await.map_err(|panic| {
-            Diagnostic::error(
-                Code::E9001,
-                format!("the checkpoint could not be committed: {panic}"),
-            )
-        })??;
+        let (manifest, path) = self.on_files(work).await?;
         *bases = bases.after(&manifest, &path);
         let bytes = manifest.shards.iter().map(|shard| shard.bytes).sum();
         let unix_secs = manifest.created_unix_secs;
@@ -246,6 +238,23 @@ impl Saver<'_> {
             time: Duration::ZERO,
         })
     }
+}
+
+/// Checks that the model directory is that of the job. Below a mount that is gone there may be another folder.
+fn check_model_dir(model_dir: &Path, identity: Identity) -> Result<(), Diagnostic> {
+    let found = known_cluster_id(model_dir)?;
+    if found == Some(identity.cluster_id) {
+        return Ok(());
+    }
+    let folder = model_dir.display();
+    let what = match found {
+        Some(_) => "is that of another cluster",
+        None => "has no cluster_id any more",
+    };
+    let message = format!("the model directory {folder} {what}: no checkpoint is written into it");
+    Err(Diagnostic::error(Code::E3003, message)
+        .note("it was moved or cleared, or its mount is gone; training continues")
+        .help("bring it back: the chief tries again"))
 }
 
 impl Saver<'_> {

@@ -402,10 +402,10 @@ fn not_json(text: &str, error: &serde_json::Error) -> Diagnostic {
         .take_while(|(at, _)| at + 1 < error.column())
         .count();
     let place = Place::Source {
-        file: Path::new("environment variable TF_CONFIG").to_owned(),
+        file: Path::new("environment variable TF_CONFIG").into(),
         line: error.line().max(1),
         column: before + 1,
-        text: line.to_owned(),
+        text: line.into(),
         length: 1,
         label: String::new(),
     };

@@ -52,6 +52,10 @@ impl Telemetry {
         );
         describe_gauge!("process_open_fds", "Open file descriptors.");
         describe_gauge!(
+            "trainyard_file_wait_seconds",
+            "Seconds for which the oldest unfinished work on files of a kind has gone on. 0 up to 2 seconds."
+        );
+        describe_gauge!(
             "trainyard_memory_bytes",
             "Memory in use where this task's memory is limited: of its control group, files in memory included and cached files not, or of the machine."
         );

@@ -1,9 +1,10 @@
 //! A diagnostic: one message, with its code and place.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::Code;
 
@@ -23,14 +24,16 @@ pub enum Severity {
 pub enum Place {
     /// A span of one line of a file; shown with the line and a caret under the span.
     Source {
-        /// The file.
-        file: PathBuf,
+        /// The file. All places of a file share it.
+        #[serde(serialize_with = "held")]
+        file: Arc<Path>,
         /// From 1.
         line: usize,
         /// In characters, from 1.
         column: usize,
-        /// The whole line.
-        text: String,
+        /// The whole line. All places of a line share it: a list of ten thousand columns may be one line.
+        #[serde(serialize_with = "held")]
+        text: Arc<str>,
         /// Number of characters under the caret, at least 1.
         length: usize,
         /// Text after the caret, for example `not a key of [optimizer]`; may be empty.
@@ -38,6 +41,14 @@ pub enum Place {
     },
     /// Any other place: `environment variable TF_CONFIG, at task.index`, `flag --index`.
     Named(String),
+}
+
+/// Serializes what a shared pointer holds.
+fn held<T: Serialize + ?Sized, S: Serializer>(
+    value: &Arc<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    value.as_ref().serialize(serializer)
 }
 
 /// A message for a person.

@@ -1,6 +1,7 @@
 //! A TOML file as a tree in which every key and value has its place in the file.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use toml::Spanned;
@@ -82,7 +83,7 @@ impl Document {
     /// Every syntax error, with its line.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
         let (table, errors) = DeTable::parse_recoverable(text);
-        let source = Source { file, text };
+        let source = Source::new(file, text);
         if errors.is_empty() {
             return Ok(Self {
                 root: source.table(table.get_ref()),
@@ -220,10 +221,7 @@ fn place_value(
 fn read_value(text: &str, place: &Place) -> Value {
     let line = format!("value = {text}");
     let parsed = DeTable::parse(&line).ok().and_then(|table| {
-        let source = Source {
-            file: Path::new(""),
-            text: &line,
-        };
+        let source = Source::new(Path::new(""), &line);
         source
             .table(table.get_ref())
             .get("value")
@@ -253,12 +251,54 @@ fn relocate(value: &mut Value, place: &Place) {
     }
 }
 
-struct Source<'a> {
-    file: &'a Path,
-    text: &'a str,
+/// A line of a file.
+struct Line {
+    /// Offset of its first byte in the file.
+    start: usize,
+    text: Arc<str>,
+    /// Whether each of its characters is one byte.
+    is_ascii: bool,
 }
 
-impl Source<'_> {
+impl Line {
+    /// Returns the number of characters in a part of the line, given its bytes from the start of the line.
+    fn characters(&self, part: std::ops::Range<usize>) -> usize {
+        let end = part.end.min(self.text.len());
+        let start = part.start.min(end);
+        if self.is_ascii {
+            end - start
+        } else {
+            self.text[start..end].chars().count()
+        }
+    }
+}
+
+struct Source<'a> {
+    file: Arc<Path>,
+    text: &'a str,
+    lines: Vec<Line>,
+}
+
+impl<'a> Source<'a> {
+    fn new(file: &Path, text: &'a str) -> Self {
+        let mut start = 0;
+        let lines = text.split('\n').map(|line| {
+            let text = line.trim_end_matches('\r');
+            let next = Line {
+                start,
+                text: text.into(),
+                is_ascii: text.is_ascii(),
+            };
+            start += line.len() + 1;
+            next
+        });
+        Self {
+            lines: lines.collect(),
+            file: file.into(),
+            text,
+        }
+    }
+
     fn table(&self, table: &DeTable<'_>) -> Table {
         let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
             let name: &std::borrow::Cow<'_, str> = key.get_ref();
@@ -308,21 +348,14 @@ impl Source<'_> {
     fn place(&self, span: std::ops::Range<usize>, label: &str) -> Place {
         let start = floor(self.text, span.start);
         let end = floor(self.text, span.end.max(start));
-        let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
-        let line_end = self.text[start..]
-            .find('\n')
-            .map_or(self.text.len(), |at| start + at);
+        let number = self.lines.partition_point(|line| line.start <= start);
+        let line = &self.lines[number - 1];
         Place::Source {
-            file: self.file.to_owned(),
-            line: self.text[..start].matches('\n').count() + 1,
-            column: self.text[line_start..start].chars().count() + 1,
-            text: self.text[line_start..line_end]
-                .trim_end_matches('\r')
-                .to_owned(),
-            length: self.text[start..end.min(line_end).max(start)]
-                .chars()
-                .count()
-                .max(1),
+            file: Arc::clone(&self.file),
+            line: number,
+            column: line.characters(0..start - line.start) + 1,
+            text: Arc::clone(&line.text),
+            length: line.characters(start - line.start..end - line.start).max(1),
             label: label.to_owned(),
         }
     }
@@ -333,4 +366,37 @@ fn floor(text: &str, at: usize) -> usize {
         .rev()
         .find(|&at| text.is_char_boundary(at))
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_places_of_a_line_are_counted_in_characters_and_share_its_text() {
+        let text = "one = 1\r\n\"nämen\" = [\"ä\", \"b\"]\n";
+        let document = Document::parse(Path::new("a.toml"), text).expect("TOML");
+        let Some(Value::List(items)) = document.root.get("nämen").map(|node| &node.value) else {
+            panic!("{document:?}");
+        };
+        let places = items.iter().map(|item| match &item.place {
+            Place::Source {
+                line,
+                column,
+                text,
+                length,
+                ..
+            } => (*line, *column, Arc::clone(text), *length),
+            other => panic!("{other:?}"),
+        });
+        let places: Vec<_> = places.collect();
+        let line = "\"nämen\" = [\"ä\", \"b\"]";
+        assert_eq!(places, [(2, 12, line.into(), 3), (2, 17, line.into(), 3)]);
+        assert!(Arc::ptr_eq(&places[0].2, &places[1].2));
+        let first = document.root.get("one").map(|node| &node.place);
+        assert!(
+            matches!(first, Some(Place::Source { line: 1, column: 7, text, .. }) if &**text == "one = 1"),
+            "{first:?}"
+        );
+    }
 }

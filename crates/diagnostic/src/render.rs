@@ -167,6 +167,8 @@ fn cut(text: &str, column: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use crate::*;
 
     #[test]
@@ -181,7 +183,7 @@ mod tests {
     #[test]
     fn source_errors_show_the_line_and_a_caret() {
         let place = Place::Source {
-            file: "train.toml".into(),
+            file: Path::new("train.toml").into(),
             line: 14,
             column: 1,
             text: "learnig_rate = 0.05".into(),
@@ -212,7 +214,7 @@ mod tests {
     fn values_cannot_pose_as_messages() {
         let value = "a\nerror[E9999]: forged \u{202e}";
         let place = Place::Source {
-            file: "b\nc.toml".into(),
+            file: Path::new("b\nc.toml").into(),
             line: 2,
             column: 3,
             text: "\u{1b} = x".into(),
@@ -252,13 +254,13 @@ mod tests {
     #[test]
     fn long_lines_are_cut_around_the_place() {
         let text = format!("{}here{}", "x".repeat(300), "y".repeat(300));
-        let file = "a.toml".into();
+        let file = Path::new("a.toml").into();
         let label = String::new();
         let place = Place::Source {
             file,
             line: 1,
             column: 301,
-            text,
+            text: text.into(),
             length: 4,
             label,
         };

@@ -1,5 +1,6 @@
 //! Parser of records of any format into cells. Columns are identified by name.
 
+use crate::column_names::ColumnNames;
 use crate::formats;
 use crate::record::Record;
 use crate::record_format::TableRow;
@@ -8,7 +9,7 @@ use crate::{Cell, Options};
 /// Parser of the records of an input. Files may have different columns, in any order.
 #[derive(Debug, Default)]
 pub(crate) struct CellParser {
-    columns: Vec<String>,
+    columns: ColumnNames,
     /// Column of the table for each field of the current file's records.
     places: Vec<usize>,
 }
@@ -16,7 +17,12 @@ pub(crate) struct CellParser {
 impl CellParser {
     /// Returns the columns of the files and records so far.
     pub(crate) fn columns(&self) -> &[String] {
-        &self.columns
+        self.columns.names()
+    }
+
+    /// Returns the place of the column with this name.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.columns.find(name)
     }
 
     /// Returns the number of fields of the current file's records, if the file or the options name them.
@@ -27,15 +33,8 @@ impl CellParser {
     /// Begins a file whose records have these columns. Without names in the file, the columns are those of the options.
     pub(crate) fn enter(&mut self, named: Option<Vec<String>>, options: &Options) {
         let named = formats::format(options.format).table_columns(named, options);
-        let columns = &mut self.columns;
-        let place = |name: String| match columns.iter().position(|column| *column == name) {
-            Some(place) => place,
-            None => {
-                columns.push(name);
-                columns.len() - 1
-            }
-        };
-        self.places = named.into_iter().map(place).collect();
+        let places = named.iter().map(|name| self.columns.place(name));
+        self.places = places.collect();
     }
 
     /// Parses a record into a cell for each of [`CellParser::columns`], which may grow.
@@ -46,7 +45,7 @@ impl CellParser {
         row: &mut Vec<Cell>,
     ) -> Result<(), String> {
         row.iter_mut().for_each(|cell| cell.values.clear());
-        row.resize_with(self.columns.len().max(row.len()), Cell::default);
+        row.resize_with(self.columns.names().len().max(row.len()), Cell::default);
         if let Some(fault) = record.fault {
             return Err(fault.to_owned());
         }

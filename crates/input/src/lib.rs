@@ -14,6 +14,7 @@ mod batch_reader;
 mod block;
 mod cell_parser;
 mod cells;
+mod column_names;
 #[cfg(feature = "parquet")]
 mod columnar;
 mod compression;

@@ -11,6 +11,7 @@ use trainyard_storage::Storage;
 
 use crate::block::Block;
 use crate::cells::Bad;
+use crate::column_names::ColumnNames;
 use crate::record::{Content, Place, failed};
 use crate::record_unit::RecordUnit;
 use crate::{Batch, Cell, Compression, Error, Layout, Options, Schema};
@@ -191,7 +192,7 @@ pub(crate) struct TableRow<'a> {
     /// Column of the table for each field of the file's records.
     pub(crate) places: &'a [usize],
     /// Columns of the table. A format whose records name their features adds to them.
-    pub(crate) columns: &'a mut Vec<String>,
+    pub(crate) columns: &'a mut ColumnNames,
     /// Cells, at least one for each column. Their values are empty.
     pub(crate) cells: &'a mut Vec<Cell>,
 }

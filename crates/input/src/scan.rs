@@ -130,9 +130,8 @@ impl Scan {
                     .cells(record, &self.options, &mut self.row)
                     .is_ok()
             {
-                let columns = self.cells.columns();
-                let cell = |name| columns.iter().position(|column| column == name);
-                kept.extend(self.kept.iter().map(|name| match cell(name) {
+                let cells = &self.cells;
+                kept.extend(self.kept.iter().map(|name| match cells.find(name) {
                     Some(place) => self.row[place].clone(),
                     // No tf.train.Example so far had a feature of this name.
                     None => Cell::default(),

@@ -271,6 +271,17 @@ impl LogJournal {
         self.log.bytes()
     }
 
+    /// Returns the bytes of the log's files in shared memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.log.memory_bytes()
+    }
+
+    /// Returns the position behind which the log is being written; `None` if nothing is. While the disk hangs, it stays
+    /// the same.
+    pub fn writes_from(&self) -> Option<u64> {
+        self.log.writes_from()
+    }
+
     /// Returns the folder of the log.
     pub fn folder(&self) -> &Path {
         self.log.folder()

@@ -17,11 +17,12 @@ use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_store::{State, Status};
 use trainyard_protocol::limits::SHIPPED_MESSAGE_BYTES_MAX;
 use trainyard_protocol::v1::replica_service_server::ReplicaServiceServer;
-use trainyard_runtime::{blocking, has_threads};
+use trainyard_runtime::{FileWork, blocking, has_threads, tell_file_wait};
 
 use crate::durable::{Undecided, has_log, undecided};
 use crate::ending::{End, Ending, Next, Seen};
 use crate::log_cutter::LogCutter;
+use crate::log_stall::{self, LogStall};
 use crate::memory;
 use crate::replication::{Replica, Replicas, ShardService, replica_telemetry};
 use crate::service::Service;
@@ -299,6 +300,7 @@ async fn watch(
     let mut retired = begun;
     let mut tending = None;
     let mut shortage = Shortage::default();
+    let mut stalls = Vec::new();
     let mut waiting = wait_for_chief(context);
     let mut cutter = LogCutter::default();
     loop {
@@ -314,6 +316,7 @@ async fn watch(
             shortage.look(replicas);
             retired = Instant::now();
         }
+        let is_stalled = look_for_stalls(&mut stalls, replicas);
         cutter.look(replicas).await;
         let serving = replicas.serving();
         let statuses: Vec<Status> = serving
@@ -329,7 +332,11 @@ async fn watch(
         {
             warn!("{notice}");
         }
-        let now = readiness_of(least);
+        let now = if is_stalled {
+            ReadinessState::waiting("waiting", vec!["the disk of its log".to_owned()])
+        } else {
+            readiness_of(least)
+        };
         if shown.as_ref() != Some(&now) {
             context.readiness.set(now.clone());
             shown = Some(now);
@@ -453,6 +460,36 @@ fn tend_logs(context: &Context, replicas: &Replicas) -> AbortOnDropHandle<()> {
             retire(&journal, &context).await;
         }
     }))
+}
+
+/// Looks whether a log of this server stands still because its files do not answer, and tells of it. `stalls` has one
+/// entry for each replica.
+fn look_for_stalls(stalls: &mut Vec<LogStall>, replicas: &Replicas) -> bool {
+    stalls.resize_with(replicas.iter().count(), LogStall::default);
+    let now = Instant::now();
+    let mut oldest = Duration::ZERO;
+    for (stall, replica) in stalls.iter_mut().zip(replicas.iter()) {
+        let Some(journal) = replica.journal() else {
+            *stall = LogStall::default();
+            continue;
+        };
+        match stall.look(now, journal.writes_from()) {
+            log_stall::Found::GoesOn => {}
+            log_stall::Found::Again(after) => {
+                let (log, seconds) = (journal.folder().display(), after.as_secs());
+                info!(%log, seconds, "the files of the log answer again: pushes are applied");
+            }
+            log_stall::Found::Stalled { age, is_notice_due } => {
+                oldest = oldest.max(age);
+                if is_notice_due {
+                    let (log, seconds) = (journal.folder().display(), age.as_secs());
+                    warn!(%log, seconds, "waiting for the disk of the log: a write has not ended, and no push is answered until it has");
+                }
+            }
+        }
+    }
+    tell_file_wait(FileWork::Log, oldest);
+    !oldest.is_zero()
 }
 
 /// A disk that has no room for a log.

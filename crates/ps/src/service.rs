@@ -318,8 +318,7 @@ impl Service {
             self.telemetry.record_global_step(store.global_step);
         }
         if let Some(journal) = journal {
-            self.telemetry
-                .record_log(journal.bytes(), self.log_bytes_max, journal.free());
+            self.telemetry.record_log(journal, self.log_bytes_max);
         }
     }
 

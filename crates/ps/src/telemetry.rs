@@ -4,6 +4,7 @@ use metrics::{
     Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
 };
+use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_store::{Fault, Status};
 
 /// Handles of the metrics that change with every call.
@@ -80,6 +81,10 @@ impl Telemetry {
             "Bytes of values and slots held."
         );
         describe_gauge!("trainyard_ps_log_bytes", "Bytes of the log of updates.");
+        describe_gauge!(
+            "trainyard_ps_log_memory_bytes",
+            "Bytes of the log's files in shared memory. The rest of the log lies on the disk."
+        );
         describe_counter!(
             "trainyard_ps_log_cuts_total",
             "Cuts of the log: what had changed since the cut before was written to a file, and the log before it was given up."
@@ -141,10 +146,11 @@ impl Telemetry {
     }
 
     /// Records the size of the log and the free space on its disk.
-    pub(crate) fn record_log(&self, bytes: u64, bytes_max: u64, free: Option<u64>) {
-        gauge!("trainyard_ps_log_bytes").set(bytes as f64);
+    pub(crate) fn record_log(&self, journal: &LogJournal, bytes_max: u64) {
+        gauge!("trainyard_ps_log_bytes").set(journal.bytes() as f64);
+        gauge!("trainyard_ps_log_memory_bytes").set(journal.memory_bytes() as f64);
         gauge!("trainyard_ps_log_bytes_max").set(bytes_max as f64);
-        if let Some(free) = free {
+        if let Some(free) = journal.free() {
             gauge!("trainyard_ps_log_free_bytes").set(free as f64);
         }
     }

@@ -1,15 +1,17 @@
-//! The runtime services of a daemon: threads for blocking work, connections to other tasks, pauses between retries,
-//! and the memory that it may use.
+//! The runtime services of a daemon: threads for blocking work, waits for files, connections to other tasks, pauses
+//! between retries, and the memory that it may use.
 //!
 //! The system provides threads and connections by default. A test can replace them: a whole cluster then runs on one thread and on a
 //! simulated network, in the same order each time.
 
 mod backoff;
+mod file_work;
 mod memory_limit;
 mod network;
 mod work;
 
 pub use backoff::Backoff;
+pub use file_work::{FileWork, tell_file_wait, tell_if_slow};
 pub use memory_limit::MemoryLimit;
 pub use network::{Answer, Arrivals, Connection, Network, Stream, Transport};
 pub use work::{apart, blocking, has_threads};

@@ -42,8 +42,12 @@ pub struct Log {
     writer: Mutex<Writer>,
     /// Position up to which the log is written.
     written: AtomicU64,
+    /// A thread writes what lies behind that position.
+    is_writing: AtomicBool,
     /// Bytes in use of all segments.
     bytes: AtomicU64,
+    /// Bytes of files in shared memory.
+    memory_bytes: AtomicU64,
     /// The next write may go to a file on the disk.
     may_wait: AtomicBool,
     is_short: AtomicBool,
@@ -68,13 +72,16 @@ impl Log {
             number: writer.last(),
             ..Queue::default()
         };
-        let bytes = writer.bytes();
+        let bytes = AtomicU64::new(writer.bytes());
+        let memory_bytes = AtomicU64::new(writer.memory_bytes());
         let may_wait = AtomicBool::new(writer.may_wait());
         Ok(Self {
             queue: Mutex::new(queue),
             writer: Mutex::new(writer),
             written: AtomicU64::new(0),
-            bytes: AtomicU64::new(bytes),
+            is_writing: AtomicBool::new(false),
+            bytes,
+            memory_bytes,
             may_wait,
             is_short: AtomicBool::new(false),
             failure: RwLock::default(),
@@ -153,12 +160,15 @@ impl Log {
             let mut queue = self.queue.lock();
             (std::mem::take(&mut queue.items), queue.end)
         };
-        if let Err(error) = write_items(&mut writer, items) {
+        self.is_writing.store(true, Ordering::Release);
+        let outcome = write_items(&mut writer, items);
+        self.is_writing.store(false, Ordering::Release);
+        if let Err(error) = outcome {
             // The first failure is the cause of the others.
             self.failure.write().get_or_insert_with(|| error.clone());
             return Err(error);
         }
-        self.bytes.store(writer.bytes(), Ordering::Relaxed);
+        self.measure(&writer);
         self.may_wait.store(writer.may_wait(), Ordering::Relaxed);
         self.is_short.store(writer.check_room(), Ordering::Relaxed);
         self.written.store(end, Ordering::Release);
@@ -171,10 +181,13 @@ impl Log {
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// Looks again for room on the disk, if there was none. Returns whether there still is none.
+    /// Looks again for room on the disk, if there was none and nothing is being written. Returns whether there still is
+    /// none. Does not wait for a disk that hangs.
     pub fn check_room(&self) -> bool {
-        if self.is_short_of_room() {
-            let is_short = self.writer.lock().check_room();
+        if self.is_short_of_room()
+            && let Some(mut writer) = self.writer.try_lock()
+        {
+            let is_short = writer.check_room();
             self.is_short.store(is_short, Ordering::Relaxed);
         }
         self.is_short_of_room()
@@ -196,7 +209,7 @@ impl Log {
             let retired = {
                 let mut writer = self.writer.lock();
                 let retired = writer.retire_next(number);
-                self.bytes.store(writer.bytes(), Ordering::Relaxed);
+                self.measure(&writer);
                 retired?
             };
             match retired {
@@ -215,8 +228,25 @@ impl Log {
     pub fn clear(&self) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         let cleared = writer.clear();
-        self.bytes.store(writer.bytes(), Ordering::Relaxed);
+        self.measure(&writer);
         cleared
+    }
+
+    fn measure(&self, writer: &Writer) {
+        self.bytes.store(writer.bytes(), Ordering::Relaxed);
+        self.memory_bytes
+            .store(writer.memory_bytes(), Ordering::Relaxed);
+    }
+
+    /// Returns the position behind which a thread writes; `None` if none does. While the disk hangs, it stays the same.
+    pub fn writes_from(&self) -> Option<u64> {
+        let is_writing = self.is_writing.load(Ordering::Acquire);
+        is_writing.then(|| self.written.load(Ordering::Acquire))
+    }
+
+    /// Returns the bytes of files in shared memory, those that are kept for later segments included.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of all segments.

@@ -215,7 +215,7 @@ impl Writer {
     }
 
     /// Returns the bytes of the files in shared memory, those that are kept for later segments included.
-    fn memory_bytes(&self) -> u64 {
+    pub(crate) fn memory_bytes(&self) -> u64 {
         let is_memory = |place| place == Place::SharedMemory;
         let used = self.files.iter().filter(|file| is_memory(file.place));
         let free = self.free.iter().filter(|(place, _)| is_memory(*place));

@@ -6,13 +6,14 @@ use std::time::Duration;
 use metrics::gauge;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_cluster_client::Error;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_server::ServerStatus;
 use trainyard_parameter_store::State;
-use trainyard_runtime::blocking;
+use trainyard_runtime::{FileWork, blocking, tell_if_slow};
 use trainyard_trainer::{JobState, LoopStatus};
 
 use super::{Chief, LEAVE_TIMEOUT, Run};
@@ -88,10 +89,17 @@ impl Chief {
         tokio::spawn(async move {
             let mut before = None::<(Instant, u64)>;
             let mut kept_at = Instant::now();
+            let mut keeping = None::<AbortOnDropHandle<()>>;
             loop {
                 tokio::time::sleep(SAMPLE_INTERVAL).await;
-                if kept_at.elapsed() >= HISTORY_WRITE_INTERVAL {
-                    let _ = blocking(keep(&observation, &model_dir)).await;
+                // The model directory may not answer for long, and the step of the run must not wait for it.
+                let is_idle = keeping.as_ref().is_none_or(AbortOnDropHandle::is_finished);
+                if is_idle && kept_at.elapsed() >= HISTORY_WRITE_INTERVAL {
+                    let keep = blocking(keep(&observation, &model_dir));
+                    let folder = model_dir.clone();
+                    keeping = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+                        let _ = tell_if_slow(FileWork::History, &folder, keep).await;
+                    })));
                     kept_at = Instant::now();
                 }
                 if coordinator.with(|membership, _| membership.state()) != JobState::Training {

@@ -6,6 +6,7 @@ mod numbers;
 mod part;
 mod vocabulary;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use trainyard_diagnostic::{Code, Kinds, Section, Takes, Value, kinds, section};
@@ -153,17 +154,20 @@ pub(crate) fn read_all(
     let mut complete = true;
     // For each feature, the index of its section: a section with several columns stands for several features.
     let mut tables = Vec::new();
+    let mut of_name = HashMap::<String, Vec<usize>>::new();
     for (place, section) in sections.iter().enumerate() {
         match read(path, section, model) {
             Some(read) => {
                 for feature in read {
-                    if features.iter().any(|have| clash(have, &feature)) {
+                    let same = of_name.entry(feature.name.clone()).or_default();
+                    if same.iter().any(|&have| clash(&features[have], &feature)) {
                         let message = format!("feature name `{}` is given twice", feature.name);
                         let problem = section.reject(Code::E1002, "name", message);
                         section.problems().push(
                             problem.help("give one of them another name, with the key `name`"),
                         );
                     }
+                    same.push(features.len());
                     features.push(feature);
                     tables.push(place);
                 }
@@ -183,8 +187,8 @@ pub(crate) fn read_all(
     complete.then_some(features)
 }
 
-/// Returns whether two features clash. They may share a name if they feed different parts, as `c` wide and `c` embedded
-/// in TensorFlow.
+/// Returns whether two features of one name clash. They may share it if they feed different parts, as `c` wide and `c`
+/// embedded in TensorFlow.
 fn clash(one: &FeatureConfig, other: &FeatureConfig) -> bool {
     let unused = |feature: &FeatureConfig| !feature.wide && feature.deep.is_none();
     let deep = match (&one.deep, &other.deep) {
@@ -193,7 +197,7 @@ fn clash(one: &FeatureConfig, other: &FeatureConfig) -> bool {
         (Some(one), Some(other)) => one == other,
         _ => false,
     };
-    one.name == other.name && (one.wide && other.wide || deep || unused(one) || unused(other))
+    one.wide && other.wide || deep || unused(one) || unused(other)
 }
 
 fn read(

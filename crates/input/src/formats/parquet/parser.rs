@@ -2,6 +2,7 @@
 
 use super::TOO_FEW;
 use crate::cells::{Bad, end_row, missing_cells, push_digits, shown};
+use crate::column_names::first_places;
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
 use crate::row::{Cell, RowCells};
@@ -20,10 +21,11 @@ impl RowParser {
     /// Returns a parser of rows with these columns. The error is the first wanted column that is not among them.
     pub(super) fn new(columns: &FileColumns<'_>) -> Result<Self, String> {
         let schema = columns.schema;
+        let places = first_places(columns.names);
         let mut targets = vec![Vec::new(); columns.names.len()];
         for (position, field) in schema.fields.iter().enumerate() {
-            let place = columns.names.iter().position(|name| *name == field.name);
-            targets[place.ok_or_else(|| field.name.clone())?].push(position);
+            let place = places.get(field.name.as_str());
+            targets[*place.ok_or_else(|| field.name.clone())?].push(position);
         }
         let missing = columns.options.missing.iter();
         Ok(Self {

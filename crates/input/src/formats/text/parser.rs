@@ -6,6 +6,7 @@ use super::delimiter::Delimiters;
 use super::quoted::unquote;
 use super::{Delimited, Quotes};
 use crate::cells::{Bad, missing_cells};
+use crate::column_names::first_places;
 use crate::formats::lists::several;
 use crate::number::{float_at, int_at};
 use crate::record::Content;
@@ -30,10 +31,11 @@ impl TextParser {
     /// Returns a parser of records with these columns. The error is the first wanted column that is not among them.
     pub(super) fn new(syntax: Delimited, columns: &FileColumns<'_>) -> Result<Self, String> {
         let schema = columns.schema;
+        let places = first_places(columns.names);
         let mut targets = vec![Vec::new(); columns.names.len()];
         for (position, field) in schema.fields.iter().enumerate() {
-            let place = columns.names.iter().position(|name| *name == field.name);
-            targets[place.ok_or_else(|| field.name.clone())?].push(position);
+            let place = places.get(field.name.as_str());
+            targets[*place.ok_or_else(|| field.name.clone())?].push(position);
         }
         let missing = columns.options.missing.iter();
         Ok(Self {

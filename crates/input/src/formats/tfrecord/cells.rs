@@ -1,12 +1,13 @@
 //! Parser of all features of a `tf.train.Example` into cells.
 
 use super::wire::{Malformed, Value as Field, Wire};
+use crate::column_names::ColumnNames;
 use crate::{Cell, Value};
 
 /// Parses the features of a record. New names become columns.
 pub(super) fn cells(
     record: &[u8],
-    columns: &mut Vec<String>,
+    columns: &mut ColumnNames,
     row: &mut Vec<Cell>,
 ) -> Result<(), String> {
     features(record, columns, row).map_err(|Malformed { at, expected }| {
@@ -19,7 +20,7 @@ pub(super) fn cells(
 
 fn features(
     record: &[u8],
-    columns: &mut Vec<String>,
+    columns: &mut ColumnNames,
     row: &mut Vec<Cell>,
 ) -> Result<(), Malformed> {
     let mut example = Wire::new(record);
@@ -42,14 +43,8 @@ fn features(
                     _ => {}
                 }
             }
-            let place = columns
-                .iter()
-                .position(|column| *column == name)
-                .unwrap_or_else(|| {
-                    columns.push(name);
-                    columns.len() - 1
-                });
-            row.resize_with(columns.len().max(row.len()), Cell::default);
+            let place = columns.place(&name);
+            row.resize_with(columns.names().len().max(row.len()), Cell::default);
             let cell = &mut row[place];
             // The last feature with a name counts.
             cell.values.clear();

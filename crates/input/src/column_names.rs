@@ -1,0 +1,53 @@
+//! Names of a table's columns, each with its place.
+
+use std::collections::HashMap;
+
+/// Names of columns in their order. A name is found in the same time among ten thousand as among ten.
+#[derive(Debug, Default)]
+pub(crate) struct ColumnNames {
+    names: Vec<String>,
+    places: HashMap<String, usize>,
+}
+
+impl ColumnNames {
+    /// Returns the names in their order.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Returns the place of a name.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    /// Returns the place of a name, which is the last one if the name is new.
+    pub(crate) fn place(&mut self, name: &str) -> usize {
+        self.find(name).unwrap_or_else(|| {
+            let place = self.names.len();
+            self.names.push(name.to_owned());
+            self.places.insert(name.to_owned(), place);
+            place
+        })
+    }
+}
+
+/// Returns the first place of each name.
+pub(crate) fn first_places(names: &[String]) -> HashMap<&str, usize> {
+    let places = names.iter().enumerate().rev();
+    places.map(|(place, name)| (name.as_str(), place)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_keeps_its_first_place() {
+        let mut columns = ColumnNames::default();
+        assert_eq!(["b", "a", "b"].map(|name| columns.place(name)), [0, 1, 0]);
+        assert_eq!(columns.names(), ["b", "a"]);
+        assert_eq!((columns.find("a"), columns.find("c")), (Some(1), None));
+        let names = ["b", "a", "b"].map(str::to_owned);
+        assert_eq!(first_places(&names).get("b"), Some(&0));
+    }
+}
