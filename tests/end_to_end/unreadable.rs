@@ -1,10 +1,12 @@
-//! Reads that fail once, as those of a share that is away for a moment: nothing is concluded from them.
+//! Reads that fail once, as those of a share that is away for a moment: nothing is concluded from them. And files that
+//! do not answer for a while: the tasks say so, and whoever does not need the files goes on.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use trainyard_checkpoint::Checkpoint;
-use trainyard_tests::{Ended, Program, TestCluster, Unreadable};
+use trainyard_tests::{Ended, Program, TestCluster, Unreadable, get};
 
 use crate::end_to_end::LIMIT;
 
@@ -183,4 +185,68 @@ fn a_server_that_cannot_read_the_checkpoint_below_its_log_keeps_the_log_and_reco
     );
     drop(worker.wait(LIMIT));
     drop(server.wait(LIMIT));
+}
+
+/// Time for which a call hangs: longer than a wait is silent.
+const HANGS: Duration = Duration::from_secs(4);
+
+trial!(a_model_directory_that_hangs_in_a_checkpoint_is_told_and_training_goes_on, needs Strace);
+fn a_model_directory_that_hangs_in_a_checkpoint_is_told_and_training_goes_on() {
+    let cluster = TestCluster::new(1, 1, 8_000, "[train]\nmax_steps = 1000000\n");
+    let endless = ["--set", "input.train.epochs=1000000"];
+    let more: Vec<&str> = SAVES[..4].iter().copied().chain(endless).collect();
+    let server = cluster.start("ps", 0, &more);
+    let mut worker = cluster.start("worker", 0, &more);
+    let fault = Unreadable {
+        calls: "fsync",
+        when: "1+",
+        paths: vec![cluster.model_dir()],
+    };
+    let mut chief = cluster.start_on_hanging_files("chief", 0, &more, &fault, HANGS);
+    chief.wait_for("training is open", LIMIT);
+    let told = chief.wait_for_next("waiting for files", LIMIT);
+    assert!(told.contains("work=\"checkpoint\""), "{told}");
+    worker.wait_for_next("training step=", LIMIT);
+    chief.wait_for_next("the files have answered", LIMIT);
+    chief.wait_for_next("checkpoint saved", LIMIT);
+    // The tracer lives as long as the chief.
+    worker.signal(Signal::KILL);
+    server.signal(Signal::KILL);
+    chief.signal(Signal::KILL);
+    drop((worker.wait(LIMIT), server.wait(LIMIT), chief.wait(LIMIT)));
+}
+
+trial!(a_server_whose_log_hangs_says_so_and_is_not_ready, needs Strace);
+fn a_server_whose_log_hangs_says_so_and_is_not_ready() {
+    let cluster = TestCluster::new(1, 1, 8_000, "[train]\nmax_steps = 200\n");
+    let more = ["--set", "parameter_servers.shared_memory_bytes_max=0"];
+    let fault = Unreadable {
+        calls: "fallocate",
+        when: "1",
+        paths: Vec::new(),
+    };
+    let mut server = cluster.start_on_hanging_files("ps", 0, &more, &fault, HANGS);
+    let worker = cluster.start("worker", 0, &more);
+    let chief = cluster.start("chief", 0, &more);
+    let started = server.wait_for("the admin port listens", LIMIT);
+    let admin = started
+        .split("address=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .expect("it says where");
+    let page = |page| get(admin, page, HANGS).expect("the server answers while its log hangs");
+    server.wait_for("waiting for the disk of the log", LIMIT);
+    let (head, ready) = page("/readyz");
+    assert!(head.contains(" 503 "), "{head}");
+    assert!(ready.contains("the disk of its log"), "{ready}");
+    let (_, metrics) = page("/metrics");
+    let waits = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("trainyard_file_wait_seconds{work=\"log\"} "));
+    let waits: f64 = waits.expect("the metric").parse().expect("a number");
+    assert!(waits >= 2.0, "{waits}");
+    server.wait_for("the files of the log answer again", LIMIT);
+    for program in [worker, chief, server] {
+        end_well(program);
+    }
 }

@@ -1,10 +1,11 @@
 //! A task whose reads fail, as those of a share that is away for a while.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::{Program, TestCluster, program};
 
-/// Calls that fail with EIO. `strace` makes them fail.
+/// Calls on files that fail with EIO, or hang. `strace` makes them do so.
 #[derive(Debug)]
 pub struct Unreadable<'a> {
     /// Names of system calls, with commas between.
@@ -12,7 +13,7 @@ pub struct Unreadable<'a> {
     /// Number of the call among those of its thread on the paths, from 1; or the first one and their distance, as strace
     /// writes it; `1+` is every call.
     pub when: &'a str,
-    /// Files.
+    /// Files; empty = all.
     pub paths: Vec<PathBuf>,
 }
 
@@ -26,8 +27,33 @@ impl TestCluster {
         environment: &[(&str, &str)],
         fault: &Unreadable<'_>,
     ) -> Program {
+        self.start_traced(role, index, more, environment, fault, "error=EIO")
+    }
+
+    /// Starts a daemon by its flags, whose calls take `delay` each, as those of a disk that hangs for a while.
+    pub fn start_on_hanging_files(
+        &self,
+        role: &str,
+        index: usize,
+        more: &[&str],
+        fault: &Unreadable<'_>,
+        delay: Duration,
+    ) -> Program {
+        let effect = format!("delay_enter={}", delay.as_micros());
+        self.start_traced(role, index, more, &[], fault, &effect)
+    }
+
+    fn start_traced(
+        &self,
+        role: &str,
+        index: usize,
+        more: &[&str],
+        environment: &[(&str, &str)],
+        fault: &Unreadable<'_>,
+        effect: &str,
+    ) -> Program {
         let trace = format!("--trace={}", fault.calls);
-        let inject = format!("--inject={}:error=EIO:when={}", fault.calls, fault.when);
+        let inject = format!("--inject={}:{effect}:when={}", fault.calls, fault.when);
         let task = program(&format!("trainyard-{role}"));
         let task = task.to_string_lossy();
         let (job, file) = (self.job.to_string_lossy(), self.cluster.to_string_lossy());
