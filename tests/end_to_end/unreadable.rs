@@ -188,7 +188,7 @@ fn a_server_that_cannot_read_the_checkpoint_below_its_log_keeps_the_log_and_reco
 }
 
 /// Time for which a call hangs: longer than a wait is silent.
-const HANGS: Duration = Duration::from_secs(4);
+const HANGS: Duration = Duration::from_secs(3);
 
 trial!(a_model_directory_that_hangs_in_a_checkpoint_is_told_and_training_goes_on, needs Strace);
 fn a_model_directory_that_hangs_in_a_checkpoint_is_told_and_training_goes_on() {

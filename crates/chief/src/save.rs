@@ -140,8 +140,12 @@ impl Saver<'_> {
                 );
             }
             Err(_) => {
-                let abandoned = self.on_files(move || Ok(abandon(&folder)));
-                abandoned.await?;
+                let abandoned = self.on_files(move || {
+                    abandon(&folder);
+                    Ok(())
+                });
+                // The next checkpoint removes what remains.
+                drop(abandoned.await);
             }
         }
         saved
