@@ -66,6 +66,7 @@ fn daemons(folder: &str) -> &'static [&'static str] {
         "worker" => &["worker"],
         "trainer" => &["chief", "worker"],
         "serving" => &["serving"],
+        "runtime" => &["chief", "ps"],
         "daemon" => &["chief", "worker", "ps", "evaluator", "serving"],
         other => panic!("say which daemons hold the crate {other}, which has metrics"),
     }

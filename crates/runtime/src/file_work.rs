@@ -14,8 +14,6 @@ use tracing::warn;
 const FIRST_NOTICE_AFTER: Duration = Duration::from_secs(2);
 /// Time between two notices.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
-/// Seconds for which the oldest unfinished work of a kind has gone on; 0 up to the first notice.
-const WAIT_METRIC: &str = "trainyard_file_wait_seconds";
 
 /// A kind of work on files, as metrics and log lines name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +41,7 @@ impl FileWork {
 
 /// Sets the metric of a kind of work to the age of its oldest unfinished part.
 pub fn tell_file_wait(work: FileWork, age: Duration) {
-    gauge!(WAIT_METRIC, "work" => work.name()).set(age.as_secs_f64());
+    gauge!("trainyard_file_wait_seconds", "work" => work.name()).set(age.as_secs_f64());
 }
 
 /// A wait that the metric shows until this value is dropped.
