@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
-use trainyard_tests::{Account, Ledger, Program, Supervisor, TestCluster, metric};
+use trainyard_tests::{Account, Ledger, Program, Supervisor, TestCluster, get, is_ready, metric};
 
 use crate::end_to_end::LIMIT;
 
@@ -185,4 +185,40 @@ fn a_worker_that_stood_still_while_the_job_ended_ends_too() {
     let account =
         Account::of_model_dir(&folder.path().join("model"), &ledger).expect("a last checkpoint");
     assert!(account.is_exact(), "{account}");
+}
+
+trial!(a_worker_without_data_whose_chief_stands_still_is_not_ready_until_the_chief_goes_on);
+fn a_worker_without_data_whose_chief_stands_still_is_not_ready_until_the_chief_goes_on() {
+    for replication in ["between_graph", "in_graph"] {
+        let set = format!("strategy.replication=\"{replication}\"");
+        let more = ["--set", &*set, "--set", "input.train.epochs=1000000"];
+        let cluster = TestCluster::new(1, 1, 4000, "");
+        let _server = cluster.start("ps", 0, &more);
+        let chief = cluster.start("chief", 0, &more);
+        let mut worker = cluster.start("worker", 0, &more);
+        let admin = worker.admin_address(LIMIT);
+        worker.wait_for("training step=", LIMIT);
+        let steps = || metric(&admin, "trainyard_steps_total").expect("it answers");
+        chief.signal(Signal::STOP);
+        let begun = Instant::now();
+        let waits_for_chief = || {
+            let (head, body) =
+                get(&admin, "/readyz", Duration::from_secs(5)).expect("the worker answers");
+            head.contains(" 503 ") && body.contains("chief:0")
+        };
+        wait_until("it waits for the chief", waits_for_chief);
+        println!("{replication}: not ready {:?} after", begun.elapsed());
+        let before = steps();
+        chief.signal(Signal::CONT);
+        wait_until("it is ready", || is_ready(&admin));
+        wait_until("it trains on", || steps() > before);
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}: not within {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

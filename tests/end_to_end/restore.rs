@@ -61,12 +61,7 @@ fn a_restore_that_takes_longer_than_any_call_is_made_once_and_its_servers_answer
     // Longer than a connection without a sign of life is believed in, and than systemd's watchdog would be if it were as
     // short as here.
     let (mut servers, mut chief, worker) = train_and_restore(&cluster, "sleep(1500)");
-    let line = servers[0].wait_for("the admin port listens", LIMIT);
-    let admin = line
-        .split("address=")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next())
-        .expect("it says where");
+    let admin = &servers[0].admin_address(LIMIT);
     chief.wait_for("restoring", LIMIT);
     let begun = Instant::now();
     let mut preparing = 0;
@@ -120,12 +115,7 @@ fn a_save_that_takes_long_holds_up_neither_steps_nor_answers() {
         ],
         &slow,
     );
-    let line = servers[0].wait_for("the admin port listens", LIMIT);
-    let admin = line
-        .split("address=")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next())
-        .expect("it says where");
+    let admin = &servers[0].admin_address(LIMIT);
     chief.wait_for("training is open", LIMIT);
     let pushes =
         || metric(admin, "trainyard_ps_pushes_total").expect("the server answers while it saves");

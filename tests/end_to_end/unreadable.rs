@@ -228,13 +228,8 @@ fn a_server_whose_log_hangs_says_so_and_is_not_ready() {
     let mut server = cluster.start_on_hanging_files("ps", 0, &more, &fault, HANGS);
     let worker = cluster.start("worker", 0, &more);
     let chief = cluster.start("chief", 0, &more);
-    let started = server.wait_for("the admin port listens", LIMIT);
-    let admin = started
-        .split("address=")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next())
-        .expect("it says where");
-    let page = |page| get(admin, page, HANGS).expect("the server answers while its log hangs");
+    let admin = server.admin_address(LIMIT);
+    let page = |page| get(&admin, page, HANGS).expect("the server answers while its log hangs");
     server.wait_for("waiting for the disk of the log", LIMIT);
     let (head, ready) = page("/readyz");
     assert!(head.contains(" 503 "), "{head}");

@@ -157,6 +157,20 @@ impl Program {
         self.wait_for_after(said, text, limit)
     }
 
+    /// Waits until it says where its admin port listens, and returns `host:port`.
+    ///
+    /// # Panics
+    /// It did not say so in time.
+    pub fn admin_address(&mut self, limit: Duration) -> String {
+        let line = self.wait_for("the admin port listens", limit);
+        let address = line
+            .split_once("address=")
+            .and_then(|(_, rest)| rest.split_whitespace().next());
+        address
+            .unwrap_or_else(|| panic!("no address in {line}"))
+            .to_owned()
+    }
+
     /// Returns whether it has said a line that holds `text`.
     pub fn has_said(&mut self, text: &str) -> bool {
         self.said();

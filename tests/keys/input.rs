@@ -18,14 +18,7 @@ fn watch_queue(site: &Site) -> Ran {
         "train",
         &["--no-evaluation", "--admin-listen", "127.0.0.1:0"],
     );
-    let line = program.wait_for("the admin port listens", LIMIT);
-    let address = line
-        .split("address=")
-        .nth(1)
-        .and_then(|rest| rest.split_whitespace().next());
-    let address = address
-        .unwrap_or_else(|| panic!("no address in {line}"))
-        .to_owned();
+    let address = program.admin_address(LIMIT);
     program.wait_for(" training step=", LIMIT);
     let looks = (0..LOOKS)
         .filter_map(|_| trainyard_tests::metric(&address, "trainyard_input_queue_batches"));

@@ -185,9 +185,7 @@ fn every_panel_of_the_dashboard_for_serving_has_data() {
     let job = crate::serving::trained(folder.path(), 20);
     let mut server = crate::serving::Server::start(&[&job]);
     server.wait_for_version("job", 20);
-    let line = server.program.wait_for("the admin port listens", LIMIT);
-    let admin = line.split_once("address=").expect("an address").1;
-    let admin = admin.split(' ').next().unwrap_or_default().to_owned();
+    let admin = server.program.admin_address(LIMIT);
     let task = ("serving".to_owned(), admin);
     let prometheus = Prometheus::start(&program, folder.path(), &[task]);
     let queries = queries("serving.json");

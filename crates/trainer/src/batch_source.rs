@@ -124,6 +124,7 @@ impl BatchSource {
             // Offline shards are useless if the chief reads the records.
             reserves: config.job.strategy.replication == Replication::BetweenGraph,
             open: Arc::clone(&open),
+            standstill: Arc::clone(&session.standstill),
             sender,
         };
         let lane = lane.map(|lane| (lane, session.opened.batches_applied));

@@ -20,6 +20,7 @@ mod replica;
 mod session;
 mod shard_client;
 mod sparse;
+mod standstill;
 mod step_metrics;
 mod telemetry;
 mod threads;

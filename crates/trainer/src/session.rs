@@ -20,7 +20,7 @@ use trainyard_variable::{Layout, StepNumber};
 
 use crate::Config;
 use crate::heartbeat::{Directive, HeartbeatSender};
-use crate::telemetry::Telemetry;
+use crate::standstill::Standstill;
 use crate::training_task::TrainingTask;
 use crate::{
     Coordinator, HeartbeatRequest, JobState, LeaveReason, LoopStatus, RegisterReply,
@@ -69,6 +69,7 @@ pub(crate) struct Session {
     pub(crate) request: HeartbeatRequest,
     /// The identity of the session for the stores.
     pub(crate) identity: Identity,
+    pub(crate) standstill: Arc<Standstill>,
 }
 
 impl Session {
@@ -133,9 +134,13 @@ impl Session {
             opened = opening => opened?,
             () = stop.cancelled() => return Ok(Entry::Stopped),
         };
+        let standstill = Arc::new(Standstill::new(config));
+        let shown = Arc::clone(&standstill);
         let parameters = parameters
             .with_encoding(config.job.strategy.payload)
-            .with_outages(outages(config));
+            .with_outages(Outages::new(Arc::new(move |servers| {
+                shown.servers(servers)
+            })));
         let parameters = match config.job.strategy.update.mode {
             Update::StaleSynchronous { .. } => parameters.bounded(),
             Update::Async | Update::Sync => parameters,
@@ -160,6 +165,7 @@ impl Session {
             joined,
             request,
             identity,
+            standstill,
         }))
     }
 
@@ -232,22 +238,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// Returns the handler of outages. It reports in the status of this task, and in its step rate, that steps wait for
-/// parameter servers.
-fn outages(config: &Config) -> Outages {
-    let set_status = Arc::clone(&config.set_status);
-    let telemetry = Telemetry::new();
-    Outages::new(Arc::new(move |servers| {
-        if servers.is_empty() {
-            set_status(LoopStatus::ready("training"));
-        } else {
-            telemetry.steps_per_second.set(0.0);
-            telemetry.examples_per_second.set(0.0);
-            set_status(LoopStatus::waiting(servers));
-        }
-    }))
 }
 
 /// Returns the error of a session that has ended for this reason while the job continues.

@@ -12,6 +12,7 @@ use trainyard_cluster_client::{Error, retry};
 use trainyard_input::{DataShard, Direction};
 use trainyard_parameter_store::Identity;
 
+use crate::standstill::Standstill;
 use crate::{Coordinator, GrantedShard, HeartbeatRequest, NextShardReply, NextShardRequest};
 
 /// Interval of requests for a data shard while other tasks hold all of them.
@@ -94,6 +95,7 @@ pub(crate) struct ShardClient {
     /// Offline shards are kept.
     pub(crate) reserves: bool,
     pub(crate) open: Arc<OutstandingShards>,
+    pub(crate) standstill: Arc<Standstill>,
     pub(crate) sender: mpsc::Sender<Box<GrantedShard>>,
 }
 
@@ -238,6 +240,9 @@ impl ShardClient {
         let mut away = false;
         let begun = Instant::now();
         let answer = loop {
+            if away && !has_next(reserve, *lane) {
+                self.standstill.chief(Some(&name));
+            }
             tokio::select! {
                 biased;
                 answer = &mut shard_client => break answer?,
@@ -269,6 +274,7 @@ impl ShardClient {
                 }
             }
         };
+        self.standstill.chief(None);
         if away {
             info!(task = %task, after = ?begun.elapsed(), "the chief assigns data shards again");
         }

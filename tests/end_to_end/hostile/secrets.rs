@@ -94,12 +94,7 @@ fn secrets_are_in_no_log_metric_page_command_line_or_model_folder() {
     // A worker that is stopped before it has joined has logged next to nothing.
     programs[2].wait_for("has joined the job", LIMIT);
     for program in &mut programs {
-        let line = program.wait_for("the admin port listens", LIMIT);
-        let address = line
-            .split("address=")
-            .nth(1)
-            .and_then(|rest| rest.split_whitespace().next());
-        let address = address.expect("an address").to_owned();
+        let address = program.admin_address(LIMIT);
         for page in PAGES {
             let (head, body) =
                 get(&address, page, Duration::from_secs(5)).expect("the port answers");

@@ -38,12 +38,7 @@ fn nobody_is_farther_ahead_than_the_bound_of_a_worker_that_is_slow() {
         let settings = ["strategy.update=ssp", &staleness, ENDLESS];
         let trial = Trial::new(2, 2, 8000, &settings);
         let mut servers = vec![trial.start("ps", 0), trial.start("ps", 1)];
-        let line = servers[0].wait_for("the admin port listens", crate::end_to_end::LIMIT);
-        let admin = line
-            .split("address=")
-            .nth(1)
-            .and_then(|rest| rest.split(' ').next());
-        let admin = admin.expect("it says where");
+        let admin = &servers[0].admin_address(crate::end_to_end::LIMIT);
         let mut chief = trial.start("chief", 0);
         let mut workers = vec![trial.start("worker", 0), trial.start("worker", 1)];
         workers.iter_mut().for_each(wait_until_it_trains);
