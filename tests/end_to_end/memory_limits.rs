@@ -1,6 +1,6 @@
 //! Parameter servers under the memory limit of a control group: they refuse what does not fit before the kernel kills them.
 
-use trainyard_tests::{MemoryGroup, Program, TestCluster};
+use trainyard_tests::{MemoryGroup, Program, TestCluster, write_job};
 
 use crate::end_to_end::LIMIT;
 
@@ -172,4 +172,94 @@ fn check_names_the_limits_of_this_machine_before_a_job_starts() {
         "{}",
         ended.output
     );
+}
+
+/// A dense layer whose activations take a gigabyte for a batch of many rows.
+const WIDE: &[&str] = &[
+    "--set",
+    "model.hidden_units=[4096]",
+    "--set",
+    "input.train.batch_size=60000",
+    "--set",
+    "strategy.partitioner={ kind = \"fixed\", num_shards = 1 }",
+];
+
+trial!(a_worker_whose_batches_outgrow_its_memory_limit_ends_with_a_message_before_the_kernel_kills_it, needs MemoryGroups);
+fn a_worker_whose_batches_outgrow_its_memory_limit_ends_with_a_message_before_the_kernel_kills_it()
+{
+    let group = MemoryGroup::of(300 << 20);
+    let cluster = TestCluster::new(1, 1, 60_000, "[train]\nmax_steps = 1000\n");
+    let server = cluster.start("ps", 0, WIDE);
+    let chief = cluster.start(
+        "chief",
+        0,
+        &[WIDE, &["--set", "strategy.chief_trains=false"]].concat(),
+    );
+    let worker = group.start(&cluster, "worker", 0, WIDE, &[]);
+    let ended = worker.wait(LIMIT);
+    assert_eq!(group.kills(), 0, "{}", ended.output);
+    assert_told_of_limit(&ended.output, ended.code);
+    drop((server, chief));
+}
+
+trial!(a_job_in_one_process_that_outgrows_its_memory_limit_ends_with_a_message, needs MemoryGroups);
+fn a_job_in_one_process_that_outgrows_its_memory_limit_ends_with_a_message() {
+    for more in [WIDE, &["--set", "input.train.batch_size=64"]] {
+        let group = MemoryGroup::of(160 << 20);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let end = format!("[train]\nmax_steps = 100000\n{GROWING}");
+        let job = write_job(folder.path(), 60_000, &end);
+        let job = job.to_string_lossy();
+        let arguments = [&["train", &*job, "--no-evaluation"], more].concat();
+        let ended = group
+            .start_program("trainyard", &arguments, &[])
+            .wait(LIMIT);
+        assert_eq!(group.kills(), 0, "{}", ended.output);
+        assert_told_of_limit(&ended.output, ended.code);
+    }
+}
+
+trial!(whoever_reads_a_checkpoint_that_its_memory_limit_does_not_hold_says_so_before_it_reads, needs MemoryGroups);
+fn whoever_reads_a_checkpoint_that_its_memory_limit_does_not_hold_says_so_before_it_reads() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let end = format!("[train]\nmax_steps = 300\n{GROWING}");
+    let job = write_job(folder.path(), 60_000, &end);
+    let set = ["--set", "input.train.batch_size=256"];
+    let job = job.to_string_lossy();
+    let trained = [&["train", &*job, "--no-evaluation"], &set[..]].concat();
+    let ended = Program::start("trainyard", &trained, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let out = folder.path().join("out");
+    let out = out.to_string_lossy();
+    let cluster = folder.path().join("cluster.toml");
+    std::fs::write(&cluster, "[cluster]\nchief = [\"127.0.0.1:1\"]\n").expect("written");
+    let cluster = cluster.to_string_lossy();
+    let readers: [(&str, &[&str]); 4] = [
+        ("trainyard", &["evaluate", &job]),
+        ("trainyard", &["predict", &job, "--output", &out]),
+        ("trainyard", &["export", &job, "--output", &out]),
+        (
+            "trainyard-evaluator",
+            &["--job", &job, "--cluster", &cluster, "--index", "0"],
+        ),
+    ];
+    for (program, arguments) in readers {
+        let group = MemoryGroup::of(80 << 20);
+        let ended = group.start_program(program, arguments, &[]).wait(LIMIT);
+        assert_eq!(group.kills(), 0, "{}", ended.output);
+        assert_told_of_limit(&ended.output, ended.code);
+        // An export may read table by table.
+        assert!(
+            arguments[0] == "export" || ended.output.contains("bytes of values"),
+            "{arguments:?}: {}",
+            ended.output
+        );
+    }
+}
+
+fn assert_told_of_limit(output: &str, code: i32) {
+    assert_eq!(code, 73, "{output}");
+    for part in ["E3009", "of the control group", "raise the memory limit"] {
+        assert!(output.contains(part), "no `{part}`: {output}");
+    }
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use trainyard_command::main_with_commands;
-use trainyard_daemon::{LogFormat, finish, start_logging};
+use trainyard_daemon::{LogFormat, begin, finish};
 use trainyard_model::{Build, Error, Model, any_of};
 use trainyard_run_config::Job;
 
@@ -29,7 +29,7 @@ enum Commands {
 impl trainyard_command::Commands for Commands {
     fn run(self, build: Build) -> u8 {
         let outcome = match self {
-            Self::Bench(arguments) => start_logging(LogFormat::Text, "warn")
+            Self::Bench(arguments) => begin(LogFormat::Text, "warn")
                 .map_err(|problem| vec![problem])
                 .and_then(|()| bench::bench(&arguments, build)),
             Self::BenchLoad(arguments) => bench::load(&arguments).map_err(|problem| vec![problem]),

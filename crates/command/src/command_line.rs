@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use trainyard_daemon::{LogFormat, finish, start_logging};
+use trainyard_daemon::{LogFormat, begin, finish};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{Build, Error, ExportOnnx, Model, any_of, exportable_of};
 use trainyard_run_config::Job;
@@ -130,7 +130,7 @@ fn run_commands<C: Commands>(program: &Program, build: Build) -> u8 {
     };
     let one = |outcome: Result<(), Diagnostic>| outcome.map_err(|problem| vec![problem]);
     let with_log = |job: &JobArguments, fallback: &str| {
-        one(start_logging(
+        one(begin(
             job.log_format,
             job.log_level.as_deref().unwrap_or(fallback),
         ))
@@ -164,7 +164,7 @@ fn run_commands<C: Commands>(program: &Program, build: Build) -> u8 {
             check.job.log_format,
         ),
         Action::Init(arguments) => {
-            let outcome = one(start_logging(LogFormat::Text, "warn"));
+            let outcome = one(begin(LogFormat::Text, "warn"));
             finish(
                 outcome.and_then(|()| init::init(&arguments)),
                 LogFormat::Text,
@@ -190,7 +190,7 @@ fn run_commands<C: Commands>(program: &Program, build: Build) -> u8 {
         Action::Serve(arguments) => {
             let service = &arguments.service;
             let format = service.log_format;
-            let outcome = one(start_logging(format, &service.log_level));
+            let outcome = one(begin(format, &service.log_level));
             finish(
                 outcome.and_then(|()| serve::serve(&arguments, build)),
                 format,
@@ -213,7 +213,7 @@ fn run_commands<C: Commands>(program: &Program, build: Build) -> u8 {
         Action::Further(command) => command.run(build),
         Action::Pki(arguments) => finish(pki::pki(&arguments), LogFormat::Text),
         Action::Convert(arguments) => {
-            let outcome = one(start_logging(LogFormat::Text, "warn"));
+            let outcome = one(begin(LogFormat::Text, "warn"));
             finish(
                 outcome.and_then(|()| convert::convert(&arguments)),
                 LogFormat::Text,

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use tracing::info;
 use trainyard_cluster_spec::Role;
-use trainyard_daemon::{Arguments, Context, finish, start_logging, supervise};
+use trainyard_daemon::{Arguments, Context, begin, finish, supervise};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Build;
 
@@ -36,7 +36,7 @@ pub(crate) struct Run {
 /// Runs a task to its end, and returns the exit code.
 pub(crate) fn run(run: &Run, build: Build) -> u8 {
     let arguments = &run.arguments;
-    if let Err(problem) = start_logging(arguments.log_format, &arguments.log_level) {
+    if let Err(problem) = begin(arguments.log_format, &arguments.log_level) {
         return finish(Err(vec![problem]), arguments.log_format);
     }
     if arguments.cluster.is_none() && is_alone(std::env::var("TF_CONFIG").ok().as_deref()) {

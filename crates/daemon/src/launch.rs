@@ -14,6 +14,7 @@ use trainyard_cluster_spec::Role;
 use trainyard_diagnostic::{Code, Diagnostic, render_all};
 
 use crate::hosts::Hosts;
+use crate::memory_guard::guard_memory;
 use crate::port::bind;
 use crate::process::{end_with_parent, raise_open_files, survive_file_size_limit};
 use crate::stop_signals::StopSignals;
@@ -61,8 +62,8 @@ pub fn launch_service<A: Args>(
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
     };
-    let logging = start_logging(service.log_format, &service.log_level);
-    let outcome = logging
+    let begun = begin(service.log_format, &service.log_level);
+    let outcome = begun
         .map_err(|problem| vec![problem])
         .and_then(|()| run(own, &service));
     finish(outcome, service.log_format).into()
@@ -83,12 +84,22 @@ where
         }
     };
     let arguments = &command.arguments;
-    if let Err(problem) = start_logging(arguments.log_format, &arguments.log_level) {
+    if let Err(problem) = begin(arguments.log_format, &arguments.log_level) {
         return finish(Err(vec![problem]), arguments.log_format).into();
     }
     let outcome = Context::from_arguments(Some(role), arguments)
         .and_then(|context| supervise(context, run).map_err(|problem| vec![problem]));
     finish(outcome, arguments.log_format).into()
+}
+
+/// Starts the log of a program and the guard of its memory.
+///
+/// # Errors
+/// The level of the log is no level.
+pub fn begin(format: LogFormat, level: &str) -> Result<(), Diagnostic> {
+    start_logging(format, level)?;
+    guard_memory(format);
+    Ok(())
 }
 
 /// Parses the arguments of a daemon. The name of the program follows from its role.

@@ -56,7 +56,7 @@ fn one_line(event: &str) -> String {
 ///
 /// # Errors
 /// `level` is neither a level nor a filter.
-pub fn start_logging(format: LogFormat, level: &str) -> Result<(), Diagnostic> {
+pub(crate) fn start_logging(format: LogFormat, level: &str) -> Result<(), Diagnostic> {
     let filter = EnvFilter::try_new(format!("{QUIET},{level}")).map_err(|error| {
         let message = format!(
             "log level `{level}` is not error, warn, info, debug, trace or a filter: {error}"

@@ -48,7 +48,7 @@ codes! {
     E3006 74 "not enough space";
     E3007 74 "log cannot be written";
     E3008 65 "log is damaged or of another job";
-    E3009 73 "parameter server may not hold as much memory";
+    E3009 73 "task may not hold as much memory";
     E4001 65 "input has no records";
     E4002 66 "input file is missing or cannot be read";
     E4003 65 "column is not in the input";

@@ -8,6 +8,7 @@ mod array;
 mod file_predictions;
 mod parameters;
 mod predictor;
+mod room;
 
 pub use file_predictions::{Predicted, predict};
 pub use parameters::{ALL_IDS, Gathered, Parameters};

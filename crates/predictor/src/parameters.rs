@@ -9,6 +9,7 @@ use trainyard_model::AnyModel;
 use trainyard_variable::{Access, DynamicRows, InitialRows, Read, Reads, Values, VariableSpec};
 
 use crate::array::Array;
+use crate::room::check_room;
 
 /// All ids of a dynamic table.
 pub const ALL_IDS: std::ops::Range<u128> = 0..1 << 64;
@@ -82,10 +83,13 @@ impl Parameters {
             }
             Origin::TensorFlow(_) | Origin::Tensors(_) => differences(origin, variables),
         };
-        match problem {
-            Some(problem) => Err(problem),
-            None => Self::read_all(origin, variables),
+        if let Some(problem) = problem {
+            return Err(problem);
         }
+        if let Origin::Own(checkpoint) = origin {
+            check_room(checkpoint.manifest().value_bytes())?;
+        }
+        Self::read_all(origin, variables)
     }
 
     fn read_all(origin: &Origin, variables: &[VariableSpec]) -> Result<Self, Diagnostic> {

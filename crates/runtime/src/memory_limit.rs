@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 /// Where the kernel shows control groups of v2, and those of v1 for memory.
 const UNIFIED: &str = "/sys/fs/cgroup";
 const V1: &str = "/sys/fs/cgroup/memory";
+/// Files of the limit.
+const UNIFIED_LIMIT: &str = "memory.max";
+const V1_LIMIT: &str = "memory.limit_in_bytes";
 
 /// Whose memory is limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +56,30 @@ impl MemoryLimit {
     /// Whether a control group sets it, such as that of a container or of a unit of systemd.
     pub fn is_of_group(&self) -> bool {
         self.of != Of::Machine
+    }
+
+    /// Returns the folder of the control group that sets it.
+    pub fn group(&self) -> Option<&Path> {
+        match &self.of {
+            Of::Machine => None,
+            Of::Unified(group) | Of::V1(group) => Some(group),
+        }
+    }
+
+    /// Returns the limit of the same group or machine as it is now; `None` if the kernel does not show it any more.
+    pub fn again(&self) -> Option<Self> {
+        let file = match &self.of {
+            Of::Machine => return Some(self.clone()),
+            Of::Unified(group) => group.join(UNIFIED_LIMIT),
+            Of::V1(group) => group.join(V1_LIMIT),
+        };
+        // A limit of v2 that was lifted is the text `max`.
+        let text = std::fs::read_to_string(file).ok()?;
+        let bytes = text.trim().parse().unwrap_or(u64::MAX);
+        Some(Self {
+            bytes,
+            of: self.of.clone(),
+        })
     }
 
     /// Returns the bytes that are in use and that the kernel cannot take back: files on disks are cached in what is left.
@@ -117,12 +144,12 @@ fn of_group(line: &str, file: &dyn Fn(&Path) -> Option<String>) -> Vec<MemoryLim
         return Vec::new();
     };
     let (root, name) = if controllers.is_empty() {
-        (UNIFIED, "memory.max")
+        (UNIFIED, UNIFIED_LIMIT)
     } else if controllers
         .split(',')
         .any(|controller| controller == "memory")
     {
-        (V1, "memory.limit_in_bytes")
+        (V1, V1_LIMIT)
     } else {
         return Vec::new();
     };

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use trainyard_checkpoint::{Found, Origin};
 use trainyard_model::AnyModel;
 use trainyard_run_config::Job;
@@ -22,12 +24,44 @@ pub(crate) struct Following {
     pub(crate) export: Option<PathBuf>,
     /// The checkpoint or export that was refused last, which is not tried again.
     pub(crate) refused: Option<PathBuf>,
+    /// When the next version is read, and how long the last one took to read.
+    pub(crate) turns: Turns,
     /// An export that answers, and whose checksums have not been compared yet.
     pub(crate) unverified: Option<Unverified>,
     /// Training has gone back behind the version that answers, which was logged.
     pub(crate) is_ahead: bool,
     /// The last problem that was logged.
     pub(crate) told: Option<String>,
+}
+
+/// A new version is read within so many times the time that the last one took, at a moment that each server draws.
+const SPREAD: f64 = 4.0;
+
+/// The turns of a server to read versions. All servers of a model see a new version at the same time. Each reads it at
+/// another moment, so that they are not all slow at once, and at the peak of their memory.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    took: Option<Duration>,
+    next: Option<Instant>,
+}
+
+impl Turns {
+    /// Returns whether a version that is there now is read now. `draw` gives a number from 0 to 1.
+    pub(crate) fn has_come(&mut self, now: Instant, draw: impl FnOnce() -> f64) -> bool {
+        let Some(took) = self.took else { return true };
+        let next = *self
+            .next
+            .get_or_insert_with(|| now + took.mul_f64(SPREAD * draw()));
+        now >= next
+    }
+
+    /// Notes how long a version took to read.
+    pub(crate) fn read(&mut self, took: Duration) {
+        *self = Self {
+            took: Some(took),
+            next: None,
+        };
+    }
 }
 
 /// An export that answers already.
@@ -108,6 +142,20 @@ mod tests {
             epoch,
             path: PathBuf::new(),
         }
+    }
+
+    #[test]
+    fn a_server_reads_its_first_version_at_once_and_each_further_one_when_its_drawn_turn_comes() {
+        let mut turns = Turns::default();
+        let begun = Instant::now();
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        assert!(turns.has_come(begun, || 1.0));
+        turns.read(Duration::from_secs(2));
+        assert!(!turns.has_come(after(10), || 0.5));
+        assert!(!turns.has_come(after(13), || 0.0), "one draw a version");
+        assert!(turns.has_come(after(14), || 1.0));
+        turns.read(Duration::from_secs(1));
+        assert!(turns.has_come(after(20), || 0.0));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use trainyard_model::{AnyModel, Build, inline_options};
 use trainyard_model_dir::{Interval, JobState};
 use trainyard_predictor::Predictor;
 use trainyard_run_config::Job;
-use trainyard_runtime::{MemoryLimit, blocking};
+use trainyard_runtime::blocking;
 
 use crate::batching::{BatchLimits, Pool, Queue};
 use crate::config::ModelConfig;
@@ -298,8 +298,12 @@ fn look_at_checkpoints(
     if is_refused || !following.takes_checkpoint(&newest, training) {
         return Ok(None);
     }
+    if !following.turns.has_come(Instant::now(), draw) {
+        return Ok(None);
+    }
     match load(job, model, &newest) {
         Ok(loaded) => {
+            following.turns.read(loaded.took);
             following.current = Some(Current {
                 epoch: newest.epoch,
                 step: newest.step,
@@ -332,7 +336,7 @@ fn look_at_export(
 ) -> Result<Option<Loaded>, Refusal> {
     let is_known = following.export.as_ref() == Some(&export.path)
         || following.refused.as_ref() == Some(&export.path);
-    if is_known {
+    if is_known || !following.turns.has_come(Instant::now(), draw) {
         return Ok(None);
     }
     let began = Instant::now();
@@ -359,6 +363,7 @@ fn look_at_export(
     };
     match open() {
         Ok((loaded, unverified)) => {
+            following.turns.read(loaded.took);
             following.unverified = unverified;
             following.export = Some(export.path.clone());
             Ok(Some(loaded))
@@ -425,7 +430,6 @@ fn load(job: &Job, model: Arc<AnyModel>, found: &Found) -> Result<Loaded, Diagno
     // Without the right to write, a checkpoint may be removed while it is read. Then a newer one is there.
     let _pin = pin(&found.path, &pin_owner()).ok();
     let checkpoint = Arc::new(Checkpoint::open(&found.path)?);
-    check_memory(checkpoint.manifest().value_bytes())?;
     let created = checkpoint.manifest().created_unix_secs;
     let predictor = Arc::new(Predictor::open(&Origin::Own(checkpoint), model)?);
     Ok(Loaded {
@@ -434,30 +438,6 @@ fn load(job: &Job, model: Arc<AnyModel>, found: &Found) -> Result<Loaded, Diagno
         took: began.elapsed(),
         ..predicted(job, predictor)?
     })
-}
-
-/// Checks that the memory limit of this process leaves room for a version of so many bytes of values, beside those that
-/// answer: the kernel would kill the process.
-///
-/// # Errors
-/// There is no room. The version is tried again, as older ones may be given up meanwhile.
-fn check_memory(value_bytes: u64) -> Result<(), Diagnostic> {
-    let Some(limit) = MemoryLimit::of_process() else {
-        return Ok(());
-    };
-    let Some(used) = limit.used() else {
-        return Ok(());
-    };
-    let needed = value_bytes / 2 * 3;
-    if used.saturating_add(needed) <= limit.bytes() / 32 * 31 {
-        return Ok(());
-    }
-    let message = format!(
-        "the new version has {value_bytes} bytes of values and needs about {needed} bytes of memory, which {limit} does not leave"
-    );
-    Err(Diagnostic::error(Code::E3009, message)
-        .note(format!("{used} bytes are in use"))
-        .help("raise the memory limit: two and a half times the values of the model while a version follows another"))
 }
 
 /// Predicts a row, which checks the model and gives its signature.
@@ -475,6 +455,11 @@ fn predicted(job: &Job, predictor: Arc<Predictor>) -> Result<Loaded, Diagnostic>
         written: SystemTime::UNIX_EPOCH,
         took: Duration::ZERO,
     })
+}
+
+/// Draws a number from 0 to 1.
+fn draw() -> f64 {
+    f64::from(RandomState::new().build_hasher().finish() as u32) / f64::from(u32::MAX)
 }
 
 /// Returns the name of this process in the pins of the checkpoints that it reads. In a container every process may have
