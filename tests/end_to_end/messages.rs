@@ -44,7 +44,7 @@ fn every_mistake_has_its_code_and_says_what_to_do() {
             &["exporter.0.metric=aux"],
             None,
             78,
-            &["E1101", "compares the metric `aux`", "did you mean `auc`?"],
+            &["E1005", "compares the metric `aux`", "did you mean `auc`?"],
         ),
         (
             &["feature.0.kind=numberic"],

@@ -77,7 +77,7 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
                 check_space(job, &*model, &mut lines, &mut problems);
                 lines.extend(limits(job, &*model));
                 warnings.extend(check_model_dir(job, &*model, &mut lines, &mut problems));
-                problems.extend(trainyard_evaluator::check_exporters(job, &*model).err());
+                problems.extend(trainyard_evaluator::check_metrics(job, &*model).err());
             }
             Err(error) => problems.push(error.into()),
         }

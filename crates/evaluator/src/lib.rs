@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use trainyard_cluster_spec::Role;
 use trainyard_model::PREMADE;
 
-pub use compared::check_exporters;
+pub use compared::check_metrics;
 pub use evaluation::evaluate;
 pub use export::{ScoredModel, export};
 pub use run::{Config, Report, parts, run, warn_of_one_class};

@@ -22,7 +22,7 @@ use trainyard_model_dir::{
 use trainyard_predictor::Parameters;
 use trainyard_run_config::{Agreement, EvaluationConfig, ExporterKind, Job};
 
-use crate::compared::check_exporters;
+use crate::compared::check_metrics;
 use crate::evaluation::evaluate;
 use crate::events::Events;
 use crate::export::ScoredModel;
@@ -160,7 +160,7 @@ async fn watch_checkpoints(
     for part in parts(&config.job) {
         input_options(&config.job, part, Shard::WHOLE, None)?;
     }
-    check_exporters(&config.job, &*model)?;
+    check_metrics(&config.job, &*model)?;
     let telemetry = Telemetry::new();
     let events = Arc::new(Events::default());
     let started = Instant::now();

@@ -2,7 +2,7 @@
 //! model. The cost is a virtual call per step and a box per batch.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trainyard_input::{Batch, Schema};
 use trainyard_optimizer::OptimizerConfig;
@@ -35,42 +35,63 @@ pub type AnyModel = dyn ErasedModel;
 pub type Build = &'static (dyn Fn(&Job) -> Result<Box<AnyModel>, Error> + Send + Sync);
 
 /// Builds the premade estimator that the job names.
-pub const PREMADE: Build = &|job| Ok(any(Canned::from_job(job)?));
+pub const PREMADE: Build = &|job| any(Canned::from_job(job)?);
 
 /// Erases the type of a model. Of these, the premade estimators can be exported as ONNX graphs.
-pub fn any(model: impl Model) -> Box<AnyModel> {
-    Box::new(Erased {
-        model,
-        onnx: premade,
-        callbacks: None,
-    })
+///
+/// # Errors
+/// Two variables of the model have one name.
+pub fn any(model: impl Model) -> Result<Box<AnyModel>, Error> {
+    erased(model, premade, None)
 }
 
 /// As [`any`], with callbacks in the place of the model's own.
-pub fn any_with_callbacks(model: impl Model, callbacks: Box<dyn Callbacks>) -> Box<AnyModel> {
-    Box::new(Erased {
-        model,
-        onnx: premade,
-        callbacks: Some(callbacks),
-    })
+///
+/// # Errors
+/// Two variables of the model have one name.
+pub fn any_with_callbacks(
+    model: impl Model,
+    callbacks: Box<dyn Callbacks>,
+) -> Result<Box<AnyModel>, Error> {
+    erased(model, premade, Some(callbacks))
 }
 
 /// Erases the type of the models that a function builds. The function is leaked, because a process has a single kind of
 /// model.
 pub fn any_of<M: Model>(build: fn(&Job) -> Result<M, Error>) -> Build {
-    Box::leak(Box::new(move |job: &Job| Ok(any(build(job)?))))
+    Box::leak(Box::new(move |job: &Job| any(build(job)?)))
 }
 
 /// As [`any_of`], for custom models that can be exported as ONNX graphs.
 pub fn exportable_of<M: Model + ExportOnnx>(build: fn(&Job) -> Result<M, Error>) -> Build {
     Box::leak(Box::new(move |job: &Job| {
-        let exportable: Box<AnyModel> = Box::new(Erased {
-            model: build(job)?,
-            onnx: |model| Ok(model),
-            callbacks: None,
-        });
-        Ok(exportable)
+        erased(build(job)?, |model| Ok(model), None)
     }))
+}
+
+fn erased<M: Model>(
+    model: M,
+    onnx: fn(&M) -> Result<&dyn ExportOnnx, Error>,
+    callbacks: Option<Box<dyn Callbacks>>,
+) -> Result<Box<AnyModel>, Error> {
+    check_names(model.variables())?;
+    Ok(Box::new(Erased {
+        model,
+        onnx,
+        callbacks,
+    }))
+}
+
+/// Refuses two variables of one name: the training of one of them would be lost.
+fn check_names(variables: &[VariableSpec]) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    match variables.iter().find(|spec| !names.insert(&spec.name)) {
+        None => Ok(()),
+        Some(spec) => Err(Error::Invalid(format!(
+            "the model has two variables of the name `{}`: rename one",
+            spec.name
+        ))),
+    }
 }
 
 /// Returns a premade estimator as a model that can be exported. Any other model cannot.

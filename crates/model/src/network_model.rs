@@ -1,6 +1,6 @@
 //! The adapter of networks: a [`Network`] as a [`Model`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::json;
 use trainyard_feature_column::Features;
@@ -62,7 +62,6 @@ impl<N: Network> NetworkModel<N> {
         let mut builder = NetworkBuilder::new(&input, head.units(), tables);
         let network = N::build(job, &mut builder)?;
         let variables = builder.into_variables();
-        check_names(&variables)?;
         let mut optimizers = BTreeMap::from([(GROUP.to_owned(), custom_optimizer(job)?)]);
         if variables.iter().any(|spec| spec.optimizer_group == FROZEN) {
             // A learning rate of 0 keeps any value unchanged.
@@ -206,17 +205,6 @@ fn check_features(features: &[FeatureConfig]) -> Result<(), Error> {
         Some(feature) => Err(Error::Invalid(format!(
             "feature `{}` is not in the network's input: set deep = {{ embedding = 8 }} or deep = \"indicator\"",
             feature.name
-        ))),
-    }
-}
-
-fn check_names(variables: &[VariableSpec]) -> Result<(), Error> {
-    let mut names = BTreeSet::new();
-    match variables.iter().find(|spec| !names.insert(&spec.name)) {
-        None => Ok(()),
-        Some(spec) => Err(Error::Invalid(format!(
-            "the network has two variables of the name `{}`",
-            spec.name
         ))),
     }
 }

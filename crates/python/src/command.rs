@@ -48,10 +48,7 @@ pub(crate) fn run_command(
         Some(callbacks) => Box::leak(Box::new(move |job: &Job| {
             let model = Canned::from_job(job)?;
             let callbacks = Python::attach(|python| callbacks.clone_ref(python));
-            Ok(any_with_callbacks(
-                model,
-                Box::new(PythonCallbacks::new(callbacks)),
-            ))
+            any_with_callbacks(model, Box::new(PythonCallbacks::new(callbacks)))
         })),
     };
     python.detach(|| run_program(&own.with(arguments), build))
@@ -68,7 +65,7 @@ pub(crate) fn run_module(
 ) -> u8 {
     // Leaked, because a process has one module, or few.
     let build: Build = Box::leak(Box::new(move |job: &Job| {
-        Ok(any(PythonModel::from_job(job, &factory)?))
+        any(PythonModel::from_job(job, &factory)?)
     }));
     python.detach(|| run_program(&own.with(arguments), build))
 }

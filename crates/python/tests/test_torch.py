@@ -100,7 +100,11 @@ def test_the_best_checkpoint_of_a_module_is_exported(job: Path) -> None:
     job.write_text(f"{text}\n[[exporter]]\nkind = 'best'\nmetric = 'acu'\n")
     misspelt = ran("train", str(job), "--set", "model_dir='another'")
     assert misspelt.returncode == 78
-    assert "compares the metric `acu`" in misspelt.stderr and "accuracy, accuracy_baseline, auc" in misspelt.stderr
+    assert "compares the metric `acu`" in misspelt.stderr and "did you mean `auc`?" in misspelt.stderr
+    job.write_text(f"{text}\n[[exporter]]\nkind = 'best'\nmetric = 'rmse'\nhigher_is_better = false\n")
+    absent = ran("train", str(job), "--set", "model_dir='a third'")
+    assert absent.returncode == 78
+    assert "compares the metric `rmse`" in absent.stderr and "accuracy, accuracy_baseline, auc" in absent.stderr
 
 
 def test_an_exception_ends_the_task_with_traceback_and_batch(job: Path) -> None:

@@ -14,6 +14,7 @@ mod job;
 mod keys;
 mod limit;
 mod local_dir;
+mod metric_direction;
 mod model;
 mod params;
 mod reader;

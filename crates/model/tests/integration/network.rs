@@ -7,7 +7,9 @@
 use std::path::Path;
 
 use trainyard_input::{Batch, Bytes, Column, Position};
-use trainyard_model::{Dense, Error, Mode, Model, Network, NetworkBuilder, NetworkModel, Pass};
+use trainyard_model::{
+    Dense, Error, Mode, Model, Network, NetworkBuilder, NetworkModel, Pass, any,
+};
 use trainyard_run_config::{FeatureConfig, Job};
 use trainyard_variable::{Gradients, Initializer, Read, Values, VariableSpec};
 
@@ -271,7 +273,9 @@ fn mistakes_of_a_network_are_reported_before_training() {
         gradient.contains("`hidden/kernel` must hold 28 values, given 0"),
         "{gradient}"
     );
-    let names = told("units = 4", "units = 4, name = \"hidden\"");
+    let twice = job("units = 4", "units = 4, name = \"hidden\"");
+    let names = any(NetworkModel::<Tanh>::from_job(&twice).unwrap()).err();
+    let names = names.unwrap().to_string();
     assert!(
         names.contains("two variables of the name `hidden/kernel`"),
         "{names}"

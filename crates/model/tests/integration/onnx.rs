@@ -106,7 +106,7 @@ fn a_premade_model_is_exported_behind_an_erased_type() {
     let model = canned(&format!("{FEATURES}{MODEL}")).unwrap();
     let values = values(&model);
     let direct = model.to_onnx(&values, HashedColumns::Refuse).unwrap();
-    let erased = any(model);
+    let erased = any(model).unwrap();
     let found = erased.onnx().unwrap();
     assert_eq!(
         found.to_onnx(&values, HashedColumns::Refuse).unwrap(),

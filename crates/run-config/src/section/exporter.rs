@@ -4,7 +4,7 @@ use serde::Serialize;
 use trainyard_diagnostic::{Code, Section, Takes, Value, section, suggest};
 
 use super::input::duplicate;
-use super::train::lower_is_better;
+use crate::metric_direction::direction;
 
 section! {
     /// Keys of `[[exporter]]`.
@@ -19,7 +19,7 @@ section! {
         /// metric that `best` compares
         metric: String = text().or("loss".to_owned());
         /// direction of the metric
-        higher_is_better: Option<bool> = flag().optional("false for losses, else true");
+        higher_is_better: Option<bool> = flag().optional("that of the metric; required for metrics that have none");
         /// `safetensors`, `onnx`, `saved_model`, or a list of them ([export.md](export.md))
         format: Option<Vec<ExportFormat>> = custom(read_formats, formats_taken, "\"safetensors\"")
             .or_invalid(vec![ExportFormat::Safetensors]);
@@ -95,7 +95,7 @@ pub struct ExporterConfig {
     pub exports_to_keep: usize,
     /// Metric that `best` compares; `loss` by default.
     pub metric: String,
-    /// A higher metric is better; false for `loss` and `average_loss`, true otherwise.
+    /// A higher metric is better. Of `best` alone.
     pub higher_is_better: bool,
     /// Files that it writes.
     #[serde(flatten)]
@@ -133,9 +133,12 @@ fn read(section: &Section<'_>) -> Option<ExporterConfig> {
         let message = format!("exporter.name must be a plain folder name, given `{name}`");
         section.fail(Code::E1002, "name", message);
     }
-    let higher_is_better = keys
-        .higher_is_better
-        .unwrap_or(!lower_is_better(&keys.metric));
+    let is_best = keys.kind == Some(ExporterKind::Best);
+    let higher_is_better = if is_best {
+        direction(section, &keys.metric, keys.higher_is_better)?
+    } else {
+        false
+    };
     let formats = keys.format?;
     if keys.hashed_as_ids && !formats.contains(&ExportFormat::Onnx) {
         section.fail(

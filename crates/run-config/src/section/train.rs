@@ -5,6 +5,7 @@ use trainyard_diagnostic::{Bound, Code, Section, Takes, Value, section};
 
 use super::optimizer::{read_clipping, takes_clipping};
 use crate::OptimizerSection;
+use crate::metric_direction::direction;
 
 section! {
     /// End of training (`tf.estimator.TrainSpec`).
@@ -45,7 +46,7 @@ section! {
         /// metric to compare
         metric: String = text().or("loss".to_owned());
         /// direction of the metric
-        higher_is_better: Option<bool> = flag().optional("false for losses, else true");
+        higher_is_better: Option<bool> = flag().optional("that of the metric; required for metrics that have none");
         /// evaluations before this step do not end the job
         min_steps: u64 = integer(0..=u64::MAX).or(0);
         /// an evaluation is better only if it improves by more than this
@@ -72,7 +73,7 @@ section! {
 pub struct EarlyStoppingConfig {
     /// Name of the metric; `loss` by default.
     pub metric: String,
-    /// A higher metric is better; false for `loss` and `average_loss`, true otherwise.
+    /// A higher metric is better.
     pub higher_is_better: bool,
     /// Evaluations without improvement after the best one that end the job; at least 1.
     pub max_evaluations_without_improvement: Option<u64>,
@@ -151,11 +152,6 @@ fn read_rename(section: &Section<'_>, key: &'static str) -> Option<Vec<(String, 
     Some(rename)
 }
 
-/// Returns whether a lower value of a metric is better, unless the job says otherwise.
-pub(crate) fn lower_is_better(metric: &str) -> bool {
-    metric == "loss" || metric == "average_loss"
-}
-
 fn read_early_stopping(section: &Section<'_>, key: &'static str) -> Option<EarlyStoppingConfig> {
     let section = section.section(key)?;
     let keys = EarlyStoppingKeys::read_keys(&section)?;
@@ -167,13 +163,11 @@ fn read_early_stopping(section: &Section<'_>, key: &'static str) -> Option<Early
     if bounds.iter().all(|key| section.node(key).is_none()) {
         section.missing("max_evaluations_without_improvement", "3");
     }
+    let higher_is_better = direction(&section, &keys.metric, keys.higher_is_better);
     section.finish();
-    let higher_is_better = keys
-        .higher_is_better
-        .unwrap_or(!lower_is_better(&keys.metric));
     Some(EarlyStoppingConfig {
         metric: keys.metric,
-        higher_is_better,
+        higher_is_better: higher_is_better?,
         max_evaluations_without_improvement: keys.max_evaluations_without_improvement,
         max_steps_without_improvement: keys.max_steps_without_improvement,
         stop_at: keys.stop_at,

@@ -190,3 +190,23 @@ fn features_that_share_a_table_share_its_rules() {
         );
     }
 }
+
+#[test]
+fn a_table_with_the_name_of_another_features_own_table_is_refused_until_both_name_it() {
+    let with = |deep: &str, friend: &str| {
+        let other = format!(
+            "deep = {deep}\n[[feature]]\ncolumn = \"friend\"\nkind = \"dynamic\"\ndeep = {friend}"
+        );
+        parse(&JOB.replacen("deep = { embedding = 16 }", &other, 1))
+    };
+    let named = "{ embedding = 16, table = \"user_embedding\" }";
+    let text = render_all(&with("{ embedding = 16 }", named).unwrap_err());
+    assert!(
+        text.contains("E1006")
+            && text.contains(
+                "feature `friend` has the table `user_embedding`, which is that of feature `user`"
+            ),
+        "{text}"
+    );
+    assert_eq!(with(named, named).unwrap().features.len(), 2);
+}

@@ -1029,3 +1029,40 @@ fn params_are_a_table_of_finite_numbers_of_a_custom_model() {
     let premade = refused("model.kind=\"linear_regressor\"");
     assert!(premade.contains("unknown key `params`"), "{premade}");
 }
+
+#[test]
+fn the_best_model_is_chosen_by_the_direction_of_its_metric_or_by_the_direction_that_is_given() {
+    let with = |keys: &str| {
+        let early = format!("\n[train.early_stopping]\nstop_at = 1.0\n{keys}\n[eval]\n");
+        parse(
+            &format!("{}{keys}\n", CENSUS.replace("[eval]\n", &early)),
+            &[],
+        )
+    };
+    for (metric, higher) in [
+        ("loss", false),
+        ("holdout/loss", false),
+        ("calibration_error", false),
+        ("auc", true),
+        ("holdout/accuracy/positive_threshold_0.2", true),
+    ] {
+        let job = with(&format!("metric = \"{metric}\"")).unwrap();
+        assert_eq!(job.exporters[0].higher_is_better, higher, "{metric}");
+        let early = job.train.early_stopping.unwrap();
+        assert_eq!(early.higher_is_better, higher, "{metric}");
+    }
+    for metric in ["rmse", "holdout/rmse", "prediction/mean"] {
+        let problems = with(&format!("metric = \"{metric}\"")).unwrap_err();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        for problem in problems {
+            let text = render_all(&[problem]);
+            for part in ["E1005", metric, "higher_is_better = true or false"] {
+                assert!(text.contains(part), "no `{part}`: {text}");
+            }
+        }
+        for higher in [false, true] {
+            let keys = format!("metric = \"{metric}\"\nhigher_is_better = {higher}");
+            assert_eq!(with(&keys).unwrap().exporters[0].higher_is_better, higher);
+        }
+    }
+}

@@ -47,12 +47,16 @@ class FinalExporter(_Exporter):
 
 @dataclass(frozen=True)
 class BestExporter(_Exporter):
-    """Exports the model of each evaluation that is better than all before, by its loss or by `metric`."""
+    """Exports the model of each evaluation that is better than all before, by its loss or by `metric`.
+
+    `higher_is_better` is known for the metrics of heads, and required for your own.
+    """
 
     name: str = "best_exporter"
     event_file_pattern: str | None = "eval/*.tfevents.*"
     compare_fn: Any = None
     metric: str = "loss"
+    higher_is_better: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,4 +65,5 @@ class BestExporter(_Exporter):
 
     def keys(self) -> dict[str, Any]:
         """Returns the keys of `[[exporter]]`."""
-        return {**self._keys("best"), "metric": self.metric}
+        direction = {} if self.higher_is_better is None else {"higher_is_better": self.higher_is_better}
+        return {**self._keys("best"), "metric": self.metric, **direction}

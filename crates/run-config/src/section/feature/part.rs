@@ -162,6 +162,26 @@ pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
             _ => None,
         })
         .collect();
+    for (table, _, member) in &tables {
+        // The name of the table that a feature has for itself (TensorFlow's name of the column).
+        let owner = features.iter().find(|feature| {
+            let own = table.strip_suffix("_embedding") == Some(&feature.name);
+            let alone =
+                matches!(&feature.deep, Some(Deep::Embedding(deep)) if deep.table.is_none());
+            own && alone
+        });
+        if let Some(owner) = owner {
+            let (owner, member) = (&owner.name, &member.name);
+            let message = format!(
+                "feature `{member}` has the table `{table}`, which is that of feature `{owner}`"
+            );
+            let help = format!(
+                "give `{owner}` deep.table = \"{table}\", too, if they share it; else give the table another name"
+            );
+            root.problems()
+                .push(Diagnostic::error(Code::E1006, message).help(help));
+        }
+    }
     for (place, one) in tables.iter().enumerate() {
         let Some(other) = tables[..place].iter().find(|other| other.0 == one.0) else {
             continue;
