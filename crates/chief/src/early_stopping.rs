@@ -21,16 +21,19 @@ pub(crate) struct Verdict {
     pub(crate) stop: Option<String>,
 }
 
-/// Returns the values of the metric in the results of `eval/metrics.jsonl`, oldest first. If a job was restored to an
+/// Returns the values of the metric in the results of `eval/metrics.jsonl`, oldest first; NaN where it is not finite, which
+/// JSON writes as null. If a job was restored to an
 /// earlier checkpoint, the results of later steps before it are left out.
 pub(crate) fn values(results: &[Value], metric: &str) -> Vec<Evaluation> {
     let mut out: Vec<Evaluation> = Vec::new();
     for result in results {
-        let (Some(step), Some(value)) = (
-            result["global_step"].as_u64(),
-            result["metrics"][metric].as_f64(),
-        ) else {
+        let Some(step) = result["global_step"].as_u64() else {
             continue;
+        };
+        let value = match result["metrics"].get(metric) {
+            Some(Value::Null) => f64::NAN,
+            Some(Value::Number(number)) => number.as_f64().unwrap_or(f64::NAN),
+            _ => continue,
         };
         out.retain(|before| before.step < step);
         out.push(Evaluation { step, value });
@@ -43,7 +46,8 @@ pub(crate) fn judge(config: &EarlyStoppingConfig, evaluations: &[Evaluation]) ->
     let mut best: Option<Evaluation> = None;
     let mut since_best = 0;
     for &evaluation in evaluations {
-        if best.is_none_or(|best| is_better(config, evaluation.value, best.value)) {
+        let is_first = best.is_none() && evaluation.value.is_finite();
+        if is_first || best.is_some_and(|best| is_better(config, evaluation.value, best.value)) {
             best = Some(evaluation);
             since_best = 0;
         } else {
@@ -173,6 +177,29 @@ mod tests {
             None,
             "a gain begins the count anew"
         );
+    }
+
+    #[test]
+    fn evaluations_that_are_not_finite_are_never_the_best_and_count_as_no_improvement() {
+        let config = EarlyStoppingConfig {
+            max_evaluations_without_improvement: Some(2),
+            ..config()
+        };
+        let results: Vec<Value> = [
+            (1, json!(null)),
+            (2, json!(0.7)),
+            (3, json!(null)),
+            (4, json!(null)),
+        ]
+        .into_iter()
+        .map(|(step, auc)| json!({"global_step": step, "metrics": {"auc": auc}}))
+        .collect();
+        let at = |count: usize| judge(&config, &values(&results[..count], "auc"));
+        assert_eq!(at(1), Verdict::default());
+        assert_eq!(at(3).stop, None);
+        let verdict = at(4);
+        assert_eq!(verdict.best.map(|best| best.step), Some(2));
+        assert!(verdict.stop.is_some());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use trainyard_checkpoint::Origin;
 use trainyard_diagnostic::Diagnostic;
-use trainyard_evaluator::{evaluate as score, warn_of_one_class};
+use trainyard_evaluator::{evaluate as score, not_finite, warn_of_one_class};
 use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
 use trainyard_predictor::Parameters;
 use trainyard_run_config::{EvaluationConfig, Job};
@@ -53,7 +53,8 @@ pub(crate) fn evaluate(arguments: &Evaluate, build: Build) -> Result<(), Vec<Dia
         };
         let mut out = Sink::open(arguments.output.as_deref(), &[])?;
         out.write(&text)?;
-        out.finish()
+        out.finish()?;
+        not_finite(&scores).map_or(Ok(()), Err)
     };
     work().map_err(|problem| vec![problem])
 }

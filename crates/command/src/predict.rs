@@ -101,11 +101,14 @@ struct Seen {
     records: u64,
     bad: u64,
     first: Vec<BadRow>,
+    /// Records whose predictions are not finite.
+    nonfinite: u64,
 }
 
 impl Seen {
     fn add(&mut self, predicted: &Predicted) {
         self.records += 1;
+        self.nonfinite += u64::from(nonfinite(predicted).is_some());
         if let Err(bad) = &predicted.outcome {
             self.bad += 1;
             if self.first.len() < SHOWN_MAX {
@@ -115,9 +118,10 @@ impl Seen {
     }
 
     fn line(&self) -> String {
-        let Self { records, bad, .. } = self;
+        let bad = self.bad + self.nonfinite;
+        let records = self.records;
         let predicted = records - bad;
-        if *bad == 0 {
+        if bad == 0 {
             format!("predicted {records} records")
         } else {
             format!(
@@ -132,7 +136,15 @@ impl Seen {
             records,
             bad,
             first,
+            nonfinite,
         } = self;
+        if nonfinite > 0 {
+            let message =
+                format!("the predictions of {nonfinite} of {records} records are not finite");
+            return Err(Diagnostic::error(Code::E5001, message)
+                .note(format!("their lines have an `{ERROR}`"))
+                .help("take an earlier checkpoint, and look for values of the records that are far outside of those of training"));
+        }
         let most = match job.input.bad_rows {
             BadRows::Fail => 0,
             BadRows::Skip => job.input.bad_rows_max,
@@ -222,6 +234,9 @@ impl Writer {
         }
         match &predicted.outcome {
             Ok(prediction) => {
+                if let Some(text) = nonfinite(predicted) {
+                    object.insert(ERROR.to_owned(), json!(text));
+                }
                 object.extend(
                     prediction
                         .iter()
@@ -280,7 +295,7 @@ impl Writer {
         match &predicted.outcome {
             Ok(prediction) => {
                 cells.extend(csv_cells(prediction).into_iter().map(|(_, text)| text));
-                cells.push(String::new());
+                cells.push(nonfinite(predicted).map_or(String::new(), |text| quoted(&text)));
             }
             Err(bad) => {
                 let columns = self.columns.as_ref().map_or(0, Vec::len);
@@ -290,6 +305,18 @@ impl Writer {
         }
         format!("{}\n", cells.join(","))
     }
+}
+
+/// Returns why a prediction is none, if a number of it is not finite.
+fn nonfinite(predicted: &Predicted) -> Option<String> {
+    let prediction = predicted.outcome.as_ref().ok()?;
+    prediction.iter().find_map(|(key, values)| match values {
+        Prediction::Floats(values) => {
+            let value = values.iter().find(|value| !value.is_finite())?;
+            Some(format!("the prediction is not finite: `{key}` is {value}"))
+        }
+        Prediction::Ints(_) | Prediction::Texts(_) => None,
+    })
 }
 
 fn prediction_json(prediction: &Prediction) -> Value {

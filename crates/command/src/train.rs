@@ -9,6 +9,7 @@ use trainyard_chief::{Chief, Ending, Report, run_job};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_daemon::{CancellationToken, Context, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_evaluator::not_finite;
 use trainyard_model::Build;
 use trainyard_parameter_server::LocalServer;
 use trainyard_run_config::{Job, StrategyKind};
@@ -59,7 +60,9 @@ pub(crate) fn train(arguments: &Train, build: Build, show: Show) -> Result<(), V
     context.admin_listen.clone_from(&arguments.admin_listen);
     let model_dir = context.job.model_dir.clone();
     let trained = in_one_process(context, build, show).map_err(|problem| vec![problem])?;
-    print(&trained.text(&model_dir)).map_err(|problem| vec![problem])
+    let told = print(&trained.text(&model_dir));
+    let outcome = told.and_then(|()| not_finite(&trained.report.eval).map_or(Ok(()), Err));
+    outcome.map_err(|problem| vec![problem])
 }
 
 /// The end of a job in one process.

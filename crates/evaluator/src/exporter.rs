@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::{info, warn};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::Scores;
 use trainyard_model_dir::{encode, names, read, remove, write_atomically};
 use trainyard_run_config::{ExporterConfig, ExporterKind};
 
@@ -35,6 +36,21 @@ fn better(config: &ExporterConfig, best: Option<&Best>, value: f64) -> bool {
     }
 }
 
+/// Losses of an evaluation, which is the first one, or further down a further one.
+const LOSSES: [&str; 2] = ["average_loss", "loss"];
+
+/// Returns the error that the predictions of an evaluated model are not finite, if its losses are not.
+pub fn not_finite(scores: &Scores) -> Option<Diagnostic> {
+    let is_loss = |name: &str| LOSSES.contains(&name.rsplit('/').next().unwrap_or(name));
+    let (name, value) = scores
+        .iter()
+        .find(|(name, value)| is_loss(name) && !value.is_finite())?;
+    let message = format!("the predictions of the model are not finite: `{name}` is {value}");
+    Some(Diagnostic::error(Code::E5001, message).help(
+        "take an earlier checkpoint, and train again with a smaller learning rate or with clip_gradients",
+    ))
+}
+
 /// Place of an evaluated checkpoint among those of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -57,7 +73,13 @@ pub(crate) fn run(
     let global_step = scored.checkpoint.manifest().global_step;
     let best = match config.kind {
         ExporterKind::Final if turn != Turn::Last => return Ok(None),
-        ExporterKind::Final | ExporterKind::Latest => None,
+        ExporterKind::Final | ExporterKind::Latest => {
+            if let Some(problem) = not_finite(scored.scores) {
+                warn!(exporter = %config.name, step = global_step, "not exported: {}", problem.message);
+                return Ok(None);
+            }
+            None
+        }
         ExporterKind::Best => {
             let value = *scored.scores.get(&config.metric).ok_or_else(|| {
                 let known: Vec<&str> = scored.scores.keys().map(String::as_str).collect();

@@ -21,6 +21,7 @@ use trainyard_model::PREMADE;
 pub use compared::check_metrics;
 pub use evaluation::evaluate;
 pub use export::{ScoredModel, export};
+pub use exporter::not_finite;
 pub use run::{Config, Report, parts, run, warn_of_one_class};
 
 /// Runs the daemon `trainyard-evaluator` with the premade estimators. Returns its exit code.

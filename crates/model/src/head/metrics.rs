@@ -30,7 +30,12 @@ pub struct HeadMetrics {
     /// One entry per k that the head reports.
     top_k: Vec<TopK>,
     calibration: Calibration,
+    /// Examples with a prediction that is not finite.
+    nonfinite: u64,
 }
+
+/// Metrics of the labels alone.
+const OF_LABELS: [&str; 2] = ["label/mean", "accuracy_baseline"];
 
 impl HeadMetrics {
     /// Adds a batch. `groups` holds the group of each record.
@@ -51,6 +56,7 @@ impl HeadMetrics {
             .zip(labels.chunks_exact(head.label_width()));
         for (row, (logits, labels)) in rows.enumerate() {
             let weight = weights.map_or(1.0, |weights| weights[row]);
+            self.nonfinite += u64::from(logits.iter().any(|logit| !logit.is_finite()));
             scratch.clear();
             scratch.extend_from_slice(logits);
             let loss = head.example(&mut scratch, labels);
@@ -142,8 +148,21 @@ impl HeadMetrics {
         }
     }
 
-    /// Returns the values so far.
+    /// Returns the values so far. Where a prediction is not finite, no metric of predictions is: an area under a curve and an
+    /// accuracy would be numbers all the same, and such a model could be the best.
     pub fn scores(&self, head: &Head) -> Scores {
+        let mut scores = self.finite_scores(head);
+        if self.nonfinite > 0 {
+            for (name, value) in &mut scores {
+                if !OF_LABELS.contains(&name.as_str()) {
+                    *value = f64::NAN;
+                }
+            }
+        }
+        scores
+    }
+
+    fn finite_scores(&self, head: &Head) -> Scores {
         let mut scores = Scores::new();
         let mut put = |name: &str, value: f64| {
             scores.insert(name.to_owned(), value);
