@@ -355,6 +355,11 @@ fn of_embeddings() -> Vec<Row> {
             .over(&[(sum[0].0, &sum[0].1)])
             .set("feature.0.deep.combiner", "\"sqrtn\""),
         own("max_norm").set("feature.0.deep.max_norm", "0.05"),
+        own("initializer").set("feature.0.deep.initializer", "{ kind = \"zeros\" }"),
+        own("initializer").set(
+            "feature.0.deep.initializer",
+            "{ kind = \"normal\", stddev = 0.01 }",
+        ),
         own("trainable").set("feature.0.deep.trainable", "false"),
         own("table")
             .set("feature.0.deep.table", "\"shared\"")

@@ -185,6 +185,8 @@ fn of_parts() -> Vec<Row> {
         row("model.defaults")
             .over(&[("model.defaults", "\"tensorflow1\"")])
             .to("\"tensorflow2\""),
+        row("model.embedding_initializer").to("{ kind = \"uniform\", low = -0.05, high = 0.05 }"),
+        row("model.embedding_initializer").to("{ kind = \"constant\", value = 0.1 }"),
         row("model.loss_reduction").to("\"sum\""),
         row("model.sparse_combiner")
             .over(&[

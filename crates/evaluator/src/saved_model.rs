@@ -92,6 +92,8 @@ impl Out<'_> {
                 Initializer::Uniform { low, high } => f32::midpoint(low, high),
                 Initializer::Zeros
                 | Initializer::GlorotUniform
+                | Initializer::HeNormal
+                | Initializer::Normal { .. }
                 | Initializer::TruncatedNormal { .. } => 0.0,
             };
             return self.append(bytemuck::cast_slice(&vec![other; spec.width()]));

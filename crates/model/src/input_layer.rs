@@ -133,9 +133,11 @@ fn pieces(
                         name,
                         shape: vec![column.buckets as usize, dimension],
                         access: access(column),
-                        initializer: Initializer::TruncatedNormal {
-                            stddev: 1.0 / (dimension as f32).sqrt(),
-                        },
+                        initializer: embedding.initializer.clone().unwrap_or_else(|| {
+                            Initializer::TruncatedNormal {
+                                stddev: 1.0 / (dimension as f32).sqrt(),
+                            }
+                        }),
                         optimizer_group: group.to_owned(),
                     });
                     variables.len() - 1

@@ -256,6 +256,7 @@ fn embed(place: usize, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> Res
         max_norm: None,
         table: shared.then(|| lookup.table.clone()),
         trainable: true,
+        initializer: None,
     }));
     let known = features
         .iter_mut()

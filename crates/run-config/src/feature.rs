@@ -1,6 +1,7 @@
 //! Feature columns, after validation.
 
 use serde::Serialize;
+use trainyard_variable::Initializer;
 
 /// One `[[feature]]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -80,6 +81,9 @@ pub struct Embedding {
     /// Training updates the vectors; true by default.
     #[serde(skip_serializing_if = "is_true")]
     pub trainable: bool,
+    /// Initial values; absent = those of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initializer: Option<Initializer>,
 }
 
 fn is_true(flag: &bool) -> bool {

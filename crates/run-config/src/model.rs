@@ -1,6 +1,7 @@
 //! The model configuration, after validation.
 
 use serde::{Serialize, Serializer};
+use trainyard_variable::Initializer;
 
 use crate::{Combiner, Params};
 
@@ -354,6 +355,10 @@ pub struct ModelConfig {
     pub batch_norm: bool,
     /// Number of cross layers of a `dcn` model, at least 1; 2 by default, 0 in other models.
     pub cross_layers: usize,
+    /// Initial values of embeddings whose feature names none; absent = a truncated normal distribution of deviation
+    /// 1/√dimension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding_initializer: Option<Initializer>,
     /// Combination of the weights of a row's ids in the linear part; sum by default.
     pub sparse_combiner: Combiner,
     /// Optimizer of the linear part. Default: Ftrl with learning rate min(0.2, 1/sqrt(columns)), with 0.005 instead of

@@ -83,6 +83,10 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     let parameter_servers =
         section::parameter_servers::read(root.section_or_empty("parameter_servers"));
     let publish = section::publish::read(root.section_or_empty("publish"));
+    let mut features = features;
+    if let (Some(model), Some(features)) = (&model, &mut features) {
+        section::feature::settle_initial_values(&root, model, features);
+    }
     let mut model = model;
     if let (Some(model), Some(input)) = (&mut model, &input) {
         section::model::settle(&root, model, input);

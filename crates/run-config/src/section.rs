@@ -4,6 +4,7 @@ pub(crate) mod eval;
 pub(crate) mod evaluation;
 pub(crate) mod exporter;
 pub(crate) mod feature;
+pub(crate) mod initializer;
 pub(crate) mod input;
 mod learning_rate;
 pub(crate) mod model;

@@ -23,6 +23,14 @@ pub enum Initializer {
     /// Uniform in ±√(6 / (fan_in + fan_out)), fans from the first and last dimension
     /// (`tf.keras.initializers.GlorotUniform`).
     GlorotUniform,
+    /// Normal (`tf.keras.initializers.RandomNormal`).
+    Normal {
+        /// Standard deviation.
+        stddev: f32,
+    },
+    /// Normal, redrawn beyond two standard deviations, so that the values have the deviation √(2 / fan_in); fan_in from the
+    /// first dimension (`tf.keras.initializers.HeNormal`; He et al., 2015).
+    HeNormal,
     /// Normal, redrawn beyond two standard deviations (`tf.keras.initializers.TruncatedNormal`).
     TruncatedNormal {
         /// Standard deviation before truncation.
@@ -36,6 +44,11 @@ pub enum Initializer {
         high: f32,
     },
 }
+
+/// Standard deviations at which a truncated normal distribution ends.
+const TRUNCATED_AT: f32 = 2.0;
+/// Standard deviation of a normal distribution that is truncated at two standard deviations.
+const TRUNCATED_STDDEV: f32 = 0.879_625_66;
 
 impl Initializer {
     /// Writes the initial values of `rows` of a variable into `out`, row-major.
@@ -92,7 +105,18 @@ impl Initializer {
                 span: high - low,
             },
             Self::GlorotUniform => Drawn::Limit((6.0 / fans(shape)).sqrt()),
-            Self::TruncatedNormal { stddev } => Drawn::TruncatedNormal { stddev },
+            Self::Normal { stddev } => Drawn::Normal {
+                stddev,
+                most: f32::INFINITY,
+            },
+            Self::HeNormal => Drawn::Normal {
+                stddev: (2.0 / fan_in(shape)).sqrt() / TRUNCATED_STDDEV,
+                most: TRUNCATED_AT,
+            },
+            Self::TruncatedNormal { stddev } => Drawn::Normal {
+                stddev,
+                most: TRUNCATED_AT,
+            },
         };
         if width == 0 {
             return;
@@ -121,8 +145,10 @@ enum Drawn {
     },
     /// Uniform between the negative and the positive limit.
     Limit(f32),
-    TruncatedNormal {
+    /// Normal. Values beyond `most` standard deviations are drawn again.
+    Normal {
         stddev: f32,
+        most: f32,
     },
 }
 
@@ -142,7 +168,7 @@ impl Drawn {
             .zip(streams)
             .for_each(|(lane, stream)| *lane = stream);
         match self {
-            Self::TruncatedNormal { stddev } => truncated(random, &lanes, width, stddev, out),
+            Self::Normal { stddev, most } => normal(random, &lanes, width, (stddev, most), out),
             Self::Uniform { low, span } => uniform(
                 random,
                 &lanes,
@@ -175,6 +201,18 @@ fn fans(shape: &[usize]) -> f32 {
     }
 }
 
+/// Returns the fan-in (`tf.keras.initializers`, `_compute_fans`).
+fn fan_in(shape: &[usize]) -> f32 {
+    match *shape {
+        [] => 1.0,
+        [length] => length as f32,
+        [.., fan_in, _] => {
+            let field: usize = shape[..shape.len() - 2].iter().product();
+            (field * fan_in) as f32
+        }
+    }
+}
+
 /// Returns a number that is uniform in [0, 1), with 24 bits.
 #[inline(always)]
 fn unit(word: u32) -> f32 {
@@ -200,14 +238,14 @@ fn uniform<const L: usize>(
     }
 }
 
-/// Writes rows of normal values by the polar method (G. Marsaglia, 1964). Values beyond two standard deviations are
-/// drawn again. Two numbers of a stream that lie within the unit circle give two values, in their order.
+/// Writes rows of normal values by the polar method (G. Marsaglia, 1964). Values beyond `most` standard deviations are drawn
+/// again. Two numbers of a stream that lie within the unit circle give two values, in their order.
 #[inline(always)]
-fn truncated<const L: usize>(
+fn normal<const L: usize>(
     random: &Streams,
     streams: &[u64; L],
     width: usize,
-    stddev: f32,
+    (stddev, most): (f32, f32),
     out: &mut [f32],
 ) {
     const PAIRS: usize = BLOCK / 2;
@@ -234,7 +272,7 @@ fn truncated<const L: usize>(
             let mut count = 0;
             for normal in normals.iter().flatten() {
                 kept[count] = stddev * normal[lane];
-                count += usize::from(normal[lane].abs() <= 2.0);
+                count += usize::from(normal[lane].abs() <= most);
             }
             let count = count.min(width - *done);
             row[*done..*done + count].copy_from_slice(&kept[..count]);
@@ -263,6 +301,10 @@ mod tests {
         random.set_stream(row);
         let mut unit = || (random.next_u32() >> 8) as f32 / (1 << 24) as f32;
         let mut spare = None;
+        let most = match initializer {
+            Initializer::Normal { .. } => f32::INFINITY,
+            _ => 2.0,
+        };
         let mut normal = || loop {
             if let Some(spare) = spare.take() {
                 return spare;
@@ -274,7 +316,7 @@ mod tests {
                 let scale = (-2.0 * square.ln() / square).sqrt();
                 let mut normals = [x * scale, y * scale]
                     .into_iter()
-                    .filter(|normal| normal.abs() <= 2.0);
+                    .filter(|normal| normal.abs() <= most);
                 if let Some(normal) = normals.next() {
                     spare = normals.next();
                     return normal;
@@ -285,7 +327,11 @@ mod tests {
         match *initializer {
             Initializer::Zeros => vec![0.0; width],
             Initializer::Constant { value } => vec![value; width],
-            Initializer::TruncatedNormal { stddev } => {
+            Initializer::HeNormal => {
+                let stddev = (2.0 / shape[0] as f32).sqrt() / TRUNCATED_STDDEV;
+                (0..width).map(|_| stddev * normal()).collect()
+            }
+            Initializer::Normal { stddev } | Initializer::TruncatedNormal { stddev } => {
                 (0..width).map(|_| stddev * normal()).collect()
             }
             Initializer::Uniform { low, high } => {
@@ -304,6 +350,8 @@ mod tests {
             Initializer::Zeros,
             Initializer::Constant { value: 2.5 },
             Initializer::GlorotUniform,
+            Initializer::HeNormal,
+            Initializer::Normal { stddev: 0.25 },
             Initializer::TruncatedNormal { stddev: 0.25 },
             Initializer::Uniform {
                 low: -1.0,
@@ -329,6 +377,8 @@ mod tests {
     fn a_slice_holds_what_the_whole_holds() {
         for initializer in [
             Initializer::GlorotUniform,
+            Initializer::HeNormal,
+            Initializer::Normal { stddev: 0.25 },
             Initializer::TruncatedNormal { stddev: 0.25 },
             Initializer::Uniform {
                 low: -1.0,
@@ -362,6 +412,20 @@ mod tests {
         assert!(
             mean.abs() < 0.005 && (deviation - 0.4398).abs() < 0.005,
             "mean {mean}, deviation {deviation}"
+        );
+        let spread = |values: &[f32]| {
+            let squares = values.iter().map(|value| value * value);
+            (squares.sum::<f32>() / values.len() as f32).sqrt()
+        };
+        Initializer::Normal { stddev: 0.5 }.fill(1, "t", &[12_500, 16], 0..12_500, &mut values);
+        assert!((spread(&values) - 0.5).abs() < 0.005, "{}", spread(&values));
+        assert!(values.iter().any(|value| value.abs() > 1.5));
+        Initializer::HeNormal.fill(1, "t", &[500, 400], 0..500, &mut values);
+        let expected = (2.0_f32 / 500.0).sqrt();
+        assert!(
+            (spread(&values) / expected - 1.0).abs() < 0.01,
+            "{}",
+            spread(&values)
         );
         Initializer::GlorotUniform.fill(1, "k", &[500, 400], 0..500, &mut values);
         let limit = (6.0_f32 / 900.0).sqrt();

@@ -14,6 +14,7 @@ use trainyard_diagnostic::{Code, Kinds, Section, Takes, Value, kinds, section};
 use self::dynamic::DynamicKeys;
 use self::numbers::{BoundaryKeys, NumberKeys};
 use self::part::PartKeys;
+pub(crate) use self::part::settle_initial_values;
 use self::vocabulary::VocabularyKeys;
 use super::input::separator_at;
 use crate::{CrossKey, Deep, Family, FeatureConfig, FeatureKind, ModelKind, Numbers};

@@ -1,7 +1,9 @@
 //! `[model]`: the premade estimator, its head and its optimizers.
 
 use trainyard_diagnostic::{Bound, Code, Diagnostic, Key, Section, Takes, Value, section};
+use trainyard_variable::Initializer;
 
+use super::initializer::{read_initializer, takes_initializer};
 use super::optimizer::{
     read_linear_optimizer, read_optimizer, takes_linear_optimizer, takes_optimizer,
 };
@@ -77,6 +79,10 @@ section! {
         batch_norm: bool = flag().or(false);
         /// `dcn_*`: number of cross layers below the dense layers
         cross_layers: usize = integer(1..=CROSS_LAYERS_MAX).or(2);
+        /// initial values of the embeddings whose feature names none, `{ kind = "normal", stddev = 0.01 }`:
+        /// see below
+        embedding_initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
+            .optional_or_invalid("`truncated_normal` of deviation 1/√dimension, as in TensorFlow");
         /// linear part: `sum`, `mean` or `sqrtn` over the ids of a row
         sparse_combiner: Option<Combiner> = choice("combiner", &Combiner::NAMES).or_invalid(Combiner::Sum);
         /// optimizer of the linear part
@@ -126,6 +132,10 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     let is_invalid =
         |key: &str, found: bool| !found && section.keys().any(|present| present == key);
     let invalid = is_invalid("head", keys.head.is_some())
+        || is_invalid(
+            "embedding_initializer",
+            keys.embedding_initializer.is_some(),
+        )
         || is_invalid("linear_optimizer", keys.linear_optimizer.is_some())
         || is_invalid("dnn_optimizer", keys.dnn_optimizer.is_some())
         || (keys.kind.is_some_and(ModelKind::is_custom)
@@ -172,6 +182,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
             Family::Dcn => keys.cross_layers,
             _ => 0,
         },
+        embedding_initializer: keys.embedding_initializer,
         sparse_combiner: keys.sparse_combiner?,
         linear_optimizer: keys.linear_optimizer,
         dnn_optimizer: keys.dnn_optimizer,
@@ -303,12 +314,13 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
 }
 
 /// Keys that have meaning for some kinds of models only.
-const OF_SOME_KINDS: [OfSome<ModelKind>; 11] = [
+const OF_SOME_KINDS: [OfSome<ModelKind>; 12] = [
     ("hidden_units", ModelKind::has_dnn),
     ("activation", ModelKind::has_dnn),
     ("dropout", ModelKind::has_dnn),
     ("batch_norm", ModelKind::has_dnn),
     ("cross_layers", |kind| kind.family == Family::Dcn),
+    ("embedding_initializer", ModelKind::has_deep),
     ("dnn_optimizer", |kind| kind.has_deep() && !kind.is_custom()),
     ("linear_optimizer", |kind| {
         kind.has_linear() || kind.family == Family::Baseline

@@ -268,6 +268,7 @@ fn tables() -> Vec<Table> {
     let section = |heading: &'static str, path: &str| of_keys(heading, rows(&keys_at(path), ""));
     let optimizers = kinds_at("model.dnn_optimizer");
     let partitioners = kinds_at("strategy.partitioner");
+    let initializers = kinds_at("model.embedding_initializer");
     vec![
         of_keys("### Top level", rows(&top, "")),
         section("### `[run]` (TensorFlow's `RunConfig`)", "run"),
@@ -279,6 +280,8 @@ fn tables() -> Vec<Table> {
             ..of_keys(FEATURE, rows(&keys_of_deep(), ""))
         },
         section(MODEL, "model"),
+        of_kinds(MODEL, "initializer", &initializers),
+        of_keys_by_kind(MODEL, "key of an initializer", &initializers),
         of_kinds(MODEL, "kind", &optimizers),
         of_keys_by_kind(MODEL, "hyper-parameter", &optimizers),
         of_kinds(MODEL, "schedule", &schedules()),

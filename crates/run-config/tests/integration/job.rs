@@ -13,6 +13,7 @@ use trainyard_run_config::{
     IndexBase, Job, Nonfinite, ParameterServersConfig, Replication, Sharding, StrategyKind, Update,
     UpdateSection, resolve_files,
 };
+use trainyard_variable::Initializer;
 
 const CENSUS: &str = r#"
 model_dir = "runs/census"
@@ -1064,5 +1065,74 @@ fn the_best_model_is_chosen_by_the_direction_of_its_metric_or_by_the_direction_t
             let keys = format!("metric = \"{metric}\"\nhigher_is_better = {higher}");
             assert_eq!(with(&keys).unwrap().exporters[0].higher_is_better, higher);
         }
+    }
+}
+
+#[test]
+fn embeddings_begin_with_their_own_initial_values_or_else_with_those_of_the_model() {
+    let given = |own: &str, model: &str, kind: &str| {
+        let text = CENSUS
+            .replace("{ embedding = 8 }", &format!("{{ embedding = 8{own} }}"))
+            .replace("kind = \"hashed\"\nbuckets = 100", kind)
+            .replace(
+                "hidden_units = [100, 50]\n",
+                &format!("hidden_units = [100, 50]\n{model}\n"),
+            );
+        parse(&text, &[])
+    };
+    let hashed = "kind = \"hashed\"\nbuckets = 100";
+    let of = |own: &str, model: &str| match &given(own, model, hashed).unwrap().features[1].deep {
+        Some(Deep::Embedding(embedding)) => embedding.initializer.clone(),
+        other => panic!("{other:?}"),
+    };
+    let normal = "embedding_initializer = { kind = \"normal\", stddev = 0.01 }";
+    assert_eq!(of("", ""), None);
+    assert_eq!(of("", normal), Some(Initializer::Normal { stddev: 0.01 }));
+    for (own, expected) in [
+        (
+            "normal\", stddev = 0.5",
+            Initializer::Normal { stddev: 0.5 },
+        ),
+        (
+            "truncated_normal\", stddev = 0.5",
+            Initializer::TruncatedNormal { stddev: 0.5 },
+        ),
+        (
+            "uniform\", low = -1, high = 2",
+            Initializer::Uniform {
+                low: -1.0,
+                high: 2.0,
+            },
+        ),
+        ("glorot_uniform\"", Initializer::GlorotUniform),
+        ("he_normal\"", Initializer::HeNormal),
+        ("zeros\"", Initializer::Zeros),
+        (
+            "constant\", value = 3",
+            Initializer::Constant { value: 3.0 },
+        ),
+    ] {
+        let own = format!(", initializer = {{ kind = \"{own} }}");
+        assert_eq!(of(&own, normal), Some(expected), "{own}");
+    }
+    for (own, kind, part) in [
+        (
+            "uniform\", low = 2, high = 1",
+            hashed,
+            "high must be more than low",
+        ),
+        ("normal\"", hashed, "missing key `stddev`"),
+        ("normal\", stddev = 0", hashed, "stddev"),
+        ("orthogonal\"", hashed, "unknown initializer `orthogonal`"),
+        ("zeros\", stddev = 1", hashed, "stddev"),
+        (
+            "he_normal\"",
+            "kind = \"dynamic\"",
+            "depends on the number of rows",
+        ),
+    ] {
+        let own = format!(", initializer = {{ kind = \"{own} }}");
+        let text = render_all(&given(&own, "", kind).unwrap_err());
+        assert!(text.contains(part), "no `{part}`: {text}");
     }
 }

@@ -1,9 +1,13 @@
 //! Parts of the model that a feature feeds: `wide` and `deep`.
 
 use trainyard_diagnostic::{Bound, Code, Diagnostic, Section, Takes, Value, section};
+use trainyard_variable::Initializer;
 
+use super::super::initializer::{read_initializer, takes_initializer};
 use super::FeatureKeys;
-use crate::{Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, ModelKind};
+use crate::{
+    Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, ModelConfig, ModelKind,
+};
 
 /// Largest dimension of an embedding.
 const DIMENSION_MAX: u64 = 1 << 16;
@@ -35,6 +39,10 @@ section! {
         max_norm: Option<f32> = single(Bound::Positive).optional("none");
         /// features that name the same table share it
         table: Option<String> = text().optional("its own");
+        /// initial values, `{ kind = "normal", stddev = 0.01 }`: see `[model]`. Features that share a table have the
+        /// same
+        initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
+            .optional("`model.embedding_initializer`");
         /// with `false`, training does not change the vectors, which usually come from `train.warm_start`. Their gradients
         /// are zeros and are still sent
         trainable: bool = flag().or(true);
@@ -151,6 +159,42 @@ pub(super) fn check_use<'a, 'b: 'a>(
     }
 }
 
+/// Gives the embeddings without initial values of their own those of the model, and refuses those that depend on the number
+/// of rows where that is not known.
+pub(crate) fn settle_initial_values(
+    root: &Section<'_>,
+    model: &ModelConfig,
+    features: &mut [FeatureConfig],
+) {
+    for feature in features {
+        let is_dynamic = matches!(feature.kind, FeatureKind::Dynamic { .. });
+        let Some(Deep::Embedding(embedding)) = &mut feature.deep else {
+            continue;
+        };
+        if embedding.initializer.is_none() {
+            embedding
+                .initializer
+                .clone_from(&model.embedding_initializer);
+        }
+        let by_rows = match embedding.initializer {
+            Some(Initializer::GlorotUniform) => "glorot_uniform",
+            Some(Initializer::HeNormal) => "he_normal",
+            _ => continue,
+        };
+        if is_dynamic {
+            let message = format!(
+                "the initial values of feature `{}` are `{by_rows}`, which depends on the number of rows, and a dynamic \
+                 table has no fixed one",
+                feature.name
+            );
+            root.problems().push(
+                Diagnostic::error(Code::E1006, message)
+                    .help("take `normal`, `truncated_normal`, `uniform`, `constant` or `zeros`"),
+            );
+        }
+    }
+}
+
 /// Checks that features with a shared table have the same settings for it.
 pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
     let tables: Vec<(&str, &Embedding, &FeatureConfig)> = features
@@ -200,6 +244,12 @@ pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
         } else if one.1.trainable != other.1.trainable {
             let what = "trainable = false for only one of them".to_owned();
             (what, "set it for both, or give them tables of their own")
+        } else if one.1.initializer != other.1.initializer {
+            let what = "other initial values".to_owned();
+            (
+                what,
+                "give both the same initializer, or tables of their own",
+            )
         } else if dynamic(one_kind) != dynamic(other_kind) {
             let what = "other rules of a dynamic table, or only one of them has one".to_owned();
             (
@@ -288,7 +338,7 @@ fn deep(section: &Section<'_>, keys: &FeatureKeys, given: Given) -> Option<Deep>
 fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
     let before = inner.problems().len();
     let keys = DeepKeys::read_keys(&inner)?;
-    let extra = ["combiner", "max_norm", "table", "trainable"]
+    let extra = ["combiner", "max_norm", "table", "initializer", "trainable"]
         .into_iter()
         .find(|key| inner.node(key).is_some());
     if let (None, Some(key)) = (keys.embedding, extra) {
@@ -307,6 +357,7 @@ fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
             max_norm: keys.max_norm,
             table: keys.table,
             trainable: keys.trainable,
+            initializer: keys.initializer,
         })),
         _ => None,
     })
