@@ -10,6 +10,10 @@ const GOODPUT_MIN: f64 = 0.2;
 
 /// Runs a counting job under faults, and fails unless each update was applied once.
 fn exact(way: Way, length: Duration, periods: Periods) {
+    run(way, length, periods, false, GOODPUT_MIN);
+}
+
+fn run(way: Way, length: Duration, periods: Periods, limits: bool, goodput_min: f64) {
     let seed = seed("every update counts once");
     let nemesis = Nemesis {
         program: Path::new(env!("CARGO_BIN_EXE_nemesis")).to_owned(),
@@ -21,13 +25,14 @@ fn exact(way: Way, length: Duration, periods: Periods) {
         rows: 5000,
         way,
         periods,
+        limits,
         settings: vec!["run.save_checkpoints_secs=2".to_owned()],
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let report = nemesis.run(folder.path(), &mut |line| println!("{line}"));
     let problem = match report {
         Ok(report)
-            if report.is_good() && report.absent.is_empty() && report.goodput > GOODPUT_MIN =>
+            if report.is_good() && report.absent.is_empty() && report.goodput > goodput_min =>
         {
             println!("{report}");
             return;
@@ -101,4 +106,22 @@ fn every_update_counts_once_where_workers_hold_dense_variables_and_servers_table
         ..Periods::default()
     };
     exact(Way::Hybrid, Duration::from_secs(15), periods);
+}
+
+trial!(
+    every_update_counts_once_and_every_death_names_its_limit_while_memory_disks_and_files_are_short,
+    needs MemoryGroups Disks Strace,
+    alone
+);
+fn every_update_counts_once_and_every_death_names_its_limit_while_memory_disks_and_files_are_short()
+{
+    let every = |seconds: f64| Some(Duration::from_secs_f64(seconds));
+    let periods = Periods {
+        server: every(8.0),
+        shortage: every(5.0),
+        files: every(4.0),
+        ..Periods::default()
+    };
+    // The time until the operator has raised a limit that cannot be met counts, too.
+    run(Way::Async, Duration::from_secs(15), periods, true, 0.0);
 }

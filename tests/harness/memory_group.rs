@@ -65,8 +65,40 @@ impl MemoryGroup {
     /// # Panics
     /// The kernel does not take it.
     pub fn set_limit(&self, bytes: u64) {
-        let file = self.folder.join(self.limit);
-        std::fs::write(&file, bytes.to_string()).expect("the limit is set");
+        self.try_set_limit(bytes).expect("the limit is set");
+    }
+
+    /// Changes the limit.
+    ///
+    /// # Errors
+    /// The kernel does not take it: version 1 keeps a limit that is above what is in use.
+    pub fn try_set_limit(&self, bytes: u64) -> std::io::Result<()> {
+        std::fs::write(self.folder.join(self.limit), bytes.to_string())
+    }
+
+    /// Returns the bytes in use that the kernel cannot take back; `None` where it does not tell.
+    pub fn used(&self) -> Option<u64> {
+        let read = |name: &str| std::fs::read_to_string(self.folder.join(name)).ok();
+        let all = read("memory.current").or_else(|| read("memory.usage_in_bytes"))?;
+        let all: u64 = all.trim().parse().ok()?;
+        let stat = read("memory.stat")?;
+        let cached = stat.lines().filter_map(|line| line.split_once(' '));
+        let cached = cached.filter(|(name, _)| ["inactive_file", "active_file"].contains(name));
+        let cached: u64 = cached
+            .filter_map(|(_, bytes)| bytes.parse::<u64>().ok())
+            .sum();
+        Some(all.saturating_sub(cached))
+    }
+
+    /// Returns its name, which a message about its limit has.
+    pub fn name(&self) -> String {
+        let name = self.folder.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Returns the command of a shell with which it enters the group.
+    pub fn entry(&self) -> String {
+        format!("echo $$ > {}/cgroup.procs", self.folder.display())
     }
 
     /// Returns how many processes of the group the kernel has killed for their memory.
@@ -108,10 +140,7 @@ impl MemoryGroup {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Program {
-        let enter = format!(
-            "echo $$ > {}/cgroup.procs && exec \"$@\"",
-            self.folder.display()
-        );
+        let enter = format!("{} && exec \"$@\"", self.entry());
         let task = program(name);
         let task = task.to_string_lossy();
         let arguments = [&["-c", &enter, "sh", &*task], arguments].concat();

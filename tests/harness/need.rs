@@ -51,6 +51,8 @@ pub enum Need {
     SystemdAnalyze,
     /// The right to mount a file system in memory.
     Mounts,
+    /// `mkfs.ext4`, loop devices, and the right to mount a disk that is a file.
+    Disks,
     /// The right to make control groups with a memory limit.
     MemoryGroups,
 }
@@ -77,6 +79,7 @@ impl Need {
             Self::Slurm => "slurm",
             Self::SystemdAnalyze => "systemd-analyze",
             Self::Mounts => "mounts",
+            Self::Disks => "disks",
             Self::MemoryGroups => "memory-groups",
         }
     }
@@ -113,6 +116,13 @@ impl Need {
                 (!may(CAP_SYS_ADMIN))
                     .then(|| "this user may not mount file systems (CAP_SYS_ADMIN)".to_owned())
             }),
+            Self::Disks => Self::Mounts
+                .missing()
+                .or_else(|| no_programs(&["mkfs.ext4"]))
+                .or_else(|| {
+                    let control = Path::new("/dev/loop-control");
+                    (!control.exists()).then(|| "the kernel shows no loop devices".to_owned())
+                }),
             Self::MemoryGroups => MemoryGroup::missing(),
             Self::Slurm => {
                 no_programs(&["slurmctld", "slurmd", "munged", "sbatch"]).or_else(|| {

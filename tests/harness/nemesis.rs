@@ -1,6 +1,10 @@
 //! The nemesis: a counting job on real processes, and faults that come at random moments while it runs.
 
+mod confines;
+mod deaths;
 mod fault;
+mod limits;
+mod operator;
 mod report;
 mod step_monitor;
 
@@ -12,8 +16,12 @@ use trainyard_cluster_spec::{LocalCounts, Role, Task};
 
 use crate::{Account, Draw, Ledger, Supervisor, Way, is_ready};
 
+use confines::Confines;
 use fault::{Injected, Schedule};
 pub use fault::{Kind, Periods};
+pub use limits::Resource;
+pub use operator::LimitReport;
+use operator::Operator;
 pub use report::{Recovery, Report};
 use step_monitor::{Counted, StepMonitor};
 
@@ -21,10 +29,14 @@ use step_monitor::{Counted, StepMonitor};
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest time for the cluster to begin.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// And of one under limits, of which the operator raises some.
+const LIMITED_START_TIMEOUT: Duration = Duration::from_secs(180);
 /// Time for the tasks to end by themselves behind the chief.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// A job under faults takes at most this many times as long as without.
 const SLOWDOWN_MAX: u32 = 6;
+/// And under limits, where the operator has to raise some of them first.
+const LIMITED_SLOWDOWN_MAX: u32 = 20;
 
 /// What a nemesis does, and to what.
 #[derive(Debug, Clone)]
@@ -47,8 +59,66 @@ pub struct Nemesis {
     pub way: Way,
     /// How often each kind of fault comes.
     pub periods: Periods,
+    /// Whether the tasks have limits of memory, disks and open files, drawn from the seed.
+    pub limits: bool,
     /// Settings of the job, `section.key=value`.
     pub settings: Vec<String>,
+}
+
+/// A job that runs. What it runs in is dropped last.
+struct Running {
+    tasks: Supervisor,
+    step_monitor: StepMonitor,
+    model_dir: PathBuf,
+    operator: Option<Operator>,
+}
+
+impl Running {
+    /// Looks after the tasks.
+    ///
+    /// # Errors
+    /// One has ended for good.
+    fn look(&mut self, told: &mut dyn FnMut(&str)) -> Result<(), String> {
+        self.tasks.look();
+        if let Some(operator) = &mut self.operator {
+            return operator.look(&mut self.tasks, self.step_monitor.total(), told);
+        }
+        match self.tasks.failed_for_good() {
+            Some((task, code)) => Err(format!(
+                "{task} has failed with code {code}: see {}",
+                self.tasks.log(task).display()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins a fault. Returns whether it could.
+    fn begin(&mut self, fault: &Injected, draw: &mut Draw, told: &mut dyn FnMut(&str)) -> bool {
+        let (kind, task) = (fault.kind, fault.task);
+        match (kind.signal(), &mut self.operator) {
+            (Some(signal), _) => {
+                self.tasks.signal(task, signal);
+                told(&format!("{kind} {task}"));
+                true
+            }
+            (None, Some(operator)) => {
+                let begun = operator.begin(kind, task, draw, &mut self.tasks);
+                let words = begun.as_deref().unwrap_or("the kernel refuses it");
+                told(&format!("{kind} {task}: {words}"));
+                begun.is_some()
+            }
+            (None, None) => false,
+        }
+    }
+
+    /// Ends a fault that lasts.
+    fn end(&mut self, fault: &Injected) {
+        if fault.kind == Kind::Pause {
+            self.tasks.signal(fault.task, Signal::CONT);
+        } else if let Some(operator) = &mut self.operator {
+            operator.end(fault.kind, fault.task, &mut self.tasks);
+        }
+    }
 }
 
 impl Nemesis {
@@ -100,7 +170,14 @@ impl Nemesis {
         }
     }
 
-    fn start(&self, folder: &Path, ledger: &Ledger) -> Result<(Supervisor, StepMonitor), String> {
+    /// Starts the job, within limits where there is a generator to draw them.
+    fn start(
+        &self,
+        folder: &Path,
+        ledger: &Ledger,
+        limits: Option<&mut Draw>,
+        told: &mut dyn FnMut(&str),
+    ) -> Result<Running, String> {
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("{}: {error}", folder.display()))?;
         let job = ledger.write(folder);
@@ -128,33 +205,49 @@ impl Nemesis {
             .into_iter()
             .map(|task| tasks.admin(task).to_owned());
         let step_monitor = StepMonitor::of(stores.collect(), counted);
+        let mut model_dir = folder.join("model");
+        let mut timeout = START_TIMEOUT;
+        let operator = limits.map(|draw| {
+            let confines = Confines::drawn(&tasks.tasks(), draw);
+            told(&confines.to_string());
+            confines.apply(&mut tasks);
+            model_dir = confines.model_dir();
+            tasks.set(&format!("model_dir=\"{}\"", model_dir.display()));
+            timeout = LIMITED_START_TIMEOUT;
+            Operator::of(confines)
+        });
         tasks.start_all();
-        let until = Instant::now() + START_TIMEOUT;
-        while step_monitor.total() == 0 {
+        let mut running = Running {
+            tasks,
+            step_monitor,
+            model_dir,
+            operator,
+        };
+        let until = Instant::now() + timeout;
+        while running.step_monitor.total() == 0 {
             if Instant::now() > until {
                 return Err(format!(
-                    "nothing was trained within {START_TIMEOUT:?}: see {}",
+                    "nothing was trained within {timeout:?}: see {}",
                     folder.display()
                 ));
             }
-            tasks.look();
-            failed(&tasks)?;
+            running.look(told)?;
             std::thread::sleep(POLL_INTERVAL);
         }
-        Ok((tasks, step_monitor))
+        Ok(running)
     }
 
     /// Steps a second of a run without faults.
     fn baseline(&self, folder: &Path) -> Result<f64, String> {
         // It is cut off, so that its length is as good as endless.
-        let (mut tasks, step_monitor) = self.start(folder, &self.ledger(5000))?;
+        let mut running = self.start(folder, &self.ledger(5000), None, &mut |_| ())?;
         let begun = Instant::now();
-        let before = step_monitor.total();
+        let before = running.step_monitor.total();
         while begun.elapsed() < self.baseline {
-            tasks.look();
+            running.tasks.look();
             std::thread::sleep(POLL_INTERVAL);
         }
-        let mut steps = (step_monitor.total() - before) as f64;
+        let mut steps = (running.step_monitor.total() - before) as f64;
         if self.way.has_servers() {
             // Each server gets each batch of a step.
             steps /= (self.servers as u64 * self.way.lanes(self.workers)) as f64;
@@ -169,57 +262,73 @@ impl Nemesis {
         steps_per_second: f64,
         told: &mut dyn FnMut(&str),
     ) -> Result<Report, String> {
-        let (mut tasks, step_monitor) = self.start(folder, ledger)?;
+        // The faults of a seed are the same with limits and without.
+        let mut of_limits = self.limits.then(|| Draw::new(!self.seed));
+        let mut running = self.start(folder, ledger, of_limits.as_mut(), told)?;
         let chief = Task {
             role: Role::Chief,
             index: 0,
         };
         let begun = Instant::now();
         let fault_free = ledger.steps() as f64 / steps_per_second;
-        let limit = START_TIMEOUT + Duration::from_secs_f64(fault_free * f64::from(SLOWDOWN_MAX));
+        let slowdown = match self.limits {
+            true => LIMITED_SLOWDOWN_MAX,
+            false => SLOWDOWN_MAX,
+        };
+        let limit = START_TIMEOUT + Duration::from_secs_f64(fault_free * f64::from(slowdown));
         let periods = Periods {
             server: self.periods.server.filter(|_| self.way.has_servers()),
+            shortage: self.periods.shortage.filter(|_| self.limits),
+            files: self.periods.files.filter(|_| self.limits),
             ..self.periods
         };
         let mut schedule = Schedule::new(periods, Draw::new(self.seed));
         let mut open: Vec<Injected> = Vec::new();
         let mut report = Report::new(self.seed);
-        while tasks.runs(chief) || tasks.exit(chief) != Some(0) || tasks.is_due(chief) {
+        let ends = |tasks: &Supervisor| tasks.exit(chief) == Some(0) && !tasks.is_due(chief);
+        while running.tasks.runs(chief) || !ends(&running.tasks) {
             if begun.elapsed() > limit {
                 return Err(format!(
                     "the job did not end within {limit:?}: see {}",
                     folder.display()
                 ));
             }
-            tasks.look();
-            failed(&tasks)?;
+            let mut told = |line: &str| {
+                told(&format!("{:8.3} s: {line}", begun.elapsed().as_secs_f64()));
+            };
+            running.look(&mut told)?;
             for kind in schedule.due() {
-                let busy = |task: &Task| open.iter().any(|fault| fault.task == *task);
+                let busy = |task: &Task| {
+                    let mut others = open.iter().filter(|fault| fault.task == *task);
+                    others.any(|fault| fault.kind.excludes(kind))
+                };
                 let victims: Vec<Task> = kind
-                    .victims(&tasks)
+                    .victims(&running.tasks)
                     .into_iter()
                     .filter(|task| !busy(task))
                     .collect();
                 let mut victims: Vec<Task> = victims
                     .into_iter()
-                    .filter(|task| tasks.runs(*task))
+                    .filter(|task| running.tasks.runs(*task))
                     .collect();
                 for _ in 0..kind.victims_at_once() {
                     let Some(victim) = schedule.draw.one_of(&victims).copied() else {
                         break;
                     };
                     victims.retain(|task| *task != victim);
-                    let fault = Injected::now(kind, victim, &step_monitor, &mut schedule.draw);
-                    tasks.signal(victim, kind.signal());
-                    told(&format!(
-                        "{:8.3} s: {kind} {victim}",
-                        begun.elapsed().as_secs_f64()
-                    ));
-                    open.push(fault);
+                    let draw = &mut schedule.draw;
+                    let fault = Injected::now(kind, victim, &running.step_monitor, draw);
+                    if running.begin(&fault, draw, &mut told) {
+                        open.push(fault);
+                    }
                 }
             }
             open.retain_mut(|fault| {
-                fault.look(&mut tasks, &step_monitor, is_ready);
+                if fault.is_to_end() {
+                    running.end(fault);
+                    fault.ended(&running.step_monitor);
+                }
+                fault.look(&running.tasks, &running.step_monitor, is_ready);
                 let over = fault.is_over();
                 if over {
                     report.add(fault);
@@ -230,29 +339,23 @@ impl Nemesis {
         }
         // Those that stand still at the end are let go.
         for fault in &open {
-            tasks.signal(fault.task, Signal::CONT);
+            running.end(fault);
             report.add(fault);
         }
         report.seconds = begun.elapsed().as_secs_f64();
-        let late = tasks.finish(END_TIMEOUT);
-        report.account = Account::of_model_dir(&folder.join("model"), ledger)?;
-        let step = tasks.lines(chief, "restoring").len();
-        (report.restores, report.starts) = (step, tasks.starts());
+        let late = running.tasks.finish(END_TIMEOUT);
+        report.account = Account::of_model_dir(&running.model_dir, ledger)?;
+        let step = running.tasks.lines(chief, "restoring").len();
+        (report.restores, report.starts) = (step, running.tasks.starts());
         report.steps = ledger.steps();
         report.goodput = fault_free / report.seconds;
         let came = |kind: &Kind| report.recovery.contains_key(kind);
         report.absent = schedule.kinds().filter(|kind| !came(kind)).collect();
         report.late = late.into_iter().map(|task| task.to_string()).collect();
+        report.limits = running
+            .operator
+            .take()
+            .map(|operator| operator.report(&mut running.tasks, told));
         Ok(report)
-    }
-}
-
-fn failed(tasks: &Supervisor) -> Result<(), String> {
-    match tasks.failed_for_good() {
-        Some((task, code)) => Err(format!(
-            "{task} has failed with code {code}: see {}",
-            tasks.log(task).display()
-        )),
-        None => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
+use std::ops::Range;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -48,7 +49,25 @@ pub struct Supervisor {
     /// Tasks whose machines are gone.
     lost: BTreeSet<Task>,
     exits: BTreeMap<Task, i32>,
+    /// Tasks whose present life the user of this supervisor has ended.
+    signalled: BTreeSet<Task>,
+    /// Length of the log of a task at its latest start.
+    log_begins: BTreeMap<Task, u64>,
+    ends: Vec<End>,
     starts: u64,
+}
+
+/// The end of a task's life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// The task.
+    pub task: Task,
+    /// Exit code; 128 + n after signal n.
+    pub code: i32,
+    /// Whether the user of the supervisor has killed it, or told it to stop.
+    pub is_signalled: bool,
+    /// Part of the task's log that it has written.
+    log: Range<u64>,
 }
 
 impl Supervisor {
@@ -92,6 +111,9 @@ impl Supervisor {
             told_to_stop: BTreeSet::new(),
             lost: BTreeSet::new(),
             exits: BTreeMap::new(),
+            signalled: BTreeSet::new(),
+            log_begins: BTreeMap::new(),
+            ends: Vec::new(),
             starts: 0,
         };
         out.write_cluster();
@@ -255,6 +277,7 @@ impl Supervisor {
             .append(true)
             .open(self.log(task))
             .expect("a log");
+        self.log_begins.insert(task, self.log_bytes(task));
         let home = self.homes.get(&task).cloned().unwrap_or_default();
         let mut words = home
             .into_iter()
@@ -296,6 +319,7 @@ impl Supervisor {
         self.children.insert(task, child);
         self.started.insert(task, Instant::now());
         self.told_to_stop.remove(&task);
+        self.signalled.remove(&task);
         self.starts += 1;
     }
 
@@ -412,8 +436,31 @@ impl Supervisor {
         for (task, code) in &ended {
             self.children.remove(task);
             self.exits.insert(*task, *code);
+            let begin = self.log_begins.get(task).copied().unwrap_or_default();
+            self.ends.push(End {
+                task: *task,
+                code: *code,
+                is_signalled: self.signalled.contains(task),
+                log: begin..self.log_bytes(*task),
+            });
         }
         ended
+    }
+
+    fn log_bytes(&self, task: Task) -> u64 {
+        std::fs::metadata(self.log(task)).map_or(0, |file| file.len())
+    }
+
+    /// Returns the lives that have ended since it was last asked for them.
+    pub fn take_ends(&mut self) -> Vec<End> {
+        std::mem::take(&mut self.ends)
+    }
+
+    /// Returns what a task had written in a life that has ended.
+    pub fn output_of(&self, end: &End) -> String {
+        let log = std::fs::read(self.log(end.task)).unwrap_or_default();
+        let part = log.get(end.log.start as usize..end.log.end as usize);
+        String::from_utf8_lossy(part.unwrap_or_default()).into_owned()
     }
 
     /// Whether a task that has ended will be started again.
@@ -444,6 +491,11 @@ impl Supervisor {
             .map(|(task, code)| (*task, *code))
     }
 
+    /// Whether a task that ends with this code is not started again: a restart would end in the same way.
+    pub fn is_permanent(code: i32) -> bool {
+        PERMANENT.contains(&code)
+    }
+
     /// Times that a task was started, all tasks together.
     pub fn starts(&self) -> u64 {
         self.starts
@@ -467,6 +519,9 @@ impl Supervisor {
         };
         if signal == Signal::TERM {
             self.told_to_stop.insert(task);
+        }
+        if [Signal::TERM, Signal::KILL].contains(&signal) {
+            self.signalled.insert(task);
         }
         // It may have ended this very moment.
         let _ = kill_process(pid, signal);

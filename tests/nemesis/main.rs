@@ -8,7 +8,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use trainyard_tests::{Nemesis, Periods, Way, as_task};
+use trainyard_tests::{Need, Nemesis, Periods, Way, as_task};
+
+/// What limits need.
+const NEEDS: [Need; 3] = [Need::MemoryGroups, Need::Disks, Need::Strace];
 
 #[global_allocator]
 static ALLOCATOR: trainyard::Allocator = trainyard::ALLOCATOR;
@@ -60,6 +63,15 @@ struct Arguments {
     /// Seconds between tasks that are told to stop, and started again; 0 = none.
     #[arg(long, default_value_t = 100.0)]
     terminate: f64,
+    /// Draws limits of memory, disks and open files, and lets them be short and files fail for a while. Needs root.
+    #[arg(long)]
+    limits: bool,
+    /// Seconds between shortages of each kind, with --limits; 0 = none.
+    #[arg(long, default_value_t = 40.0)]
+    shortage: f64,
+    /// Seconds between errors of files, and between slow files, with --limits; 0 = none.
+    #[arg(long, default_value_t = 40.0)]
+    files: f64,
     /// Sets one key of the job, for example strategy.update=sync. May be given more than once.
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
     set: Vec<String>,
@@ -73,6 +85,12 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::parse();
+    if arguments.limits
+        && let Some((need, why)) = NEEDS.iter().find_map(|need| Some((need, need.missing()?)))
+    {
+        let _ = writeln!(std::io::stdout(), "--limits needs {}: {why}", need.name());
+        return ExitCode::FAILURE;
+    }
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let folder = arguments.keep.as_deref().unwrap_or(scratch.path());
     let period = |seconds: f64| (seconds > 0.0).then(|| Duration::from_secs_f64(seconds));
@@ -98,7 +116,10 @@ fn main() -> ExitCode {
             pair: period(arguments.kill_pair),
             pause: period(arguments.pause),
             terminate: period(arguments.terminate),
+            shortage: period(arguments.shortage),
+            files: period(arguments.files),
         },
+        limits: arguments.limits,
         settings: arguments.set,
     };
     let mut out = std::io::stdout();

@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use trainyard_cluster_spec::{Role, Task};
 
+use super::limits::Resource;
 use super::step_monitor::StepMonitor;
 use crate::{Draw, Supervisor};
 
 /// Longest time that a task stands still.
 const PAUSE_MAX: Duration = Duration::from_secs(8);
+/// Longest time that something is short, or that files do not work.
+const SHORTAGE_MAX: Duration = Duration::from_secs(6);
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +26,12 @@ pub enum Kind {
     Pause,
     /// `SIGTERM` to any task.
     Terminate,
+    /// Something is short for a while.
+    Shortage(Resource),
+    /// Calls on files of any task fail for a while.
+    FileErrors,
+    /// Calls on files of any task are slow for a while.
+    SlowFiles,
 }
 
 impl fmt::Display for Kind {
@@ -32,16 +41,38 @@ impl fmt::Display for Kind {
             Self::KillPair => formatter.write_str("kill pair"),
             Self::Pause => formatter.write_str("pause"),
             Self::Terminate => formatter.write_str("terminate"),
+            Self::Shortage(resource) => write!(formatter, "short {resource}"),
+            Self::FileErrors => formatter.write_str("file errors"),
+            Self::SlowFiles => formatter.write_str("slow files"),
         }
     }
 }
 
 impl Kind {
-    pub(super) fn signal(self) -> Signal {
+    /// Returns the signal with which it comes, if it comes with one.
+    pub(super) fn signal(self) -> Option<Signal> {
         match self {
-            Self::Kill(_) | Self::KillPair => Signal::KILL,
-            Self::Pause => Signal::STOP,
-            Self::Terminate => Signal::TERM,
+            Self::Kill(_) | Self::KillPair => Some(Signal::KILL),
+            Self::Pause => Some(Signal::STOP),
+            Self::Terminate => Some(Signal::TERM),
+            Self::Shortage(_) | Self::FileErrors | Self::SlowFiles => None,
+        }
+    }
+
+    /// Whether a task that it has struck may not be struck by another one meanwhile.
+    pub(super) fn excludes(self, other: Self) -> bool {
+        let is_of_files = |kind| matches!(kind, Self::FileErrors | Self::SlowFiles);
+        self == other
+            || is_of_files(self) && is_of_files(other)
+            || self.signal().is_some() && other.signal().is_some()
+    }
+
+    /// Returns the longest time that it lasts, if it lasts.
+    fn lasts_max(self) -> Option<Duration> {
+        match self {
+            Self::Kill(_) | Self::KillPair | Self::Terminate => None,
+            Self::Pause => Some(PAUSE_MAX),
+            Self::Shortage(_) | Self::FileErrors | Self::SlowFiles => Some(SHORTAGE_MAX),
         }
     }
 
@@ -49,7 +80,7 @@ impl Kind {
     pub(super) fn victims_at_once(self) -> usize {
         match self {
             Self::KillPair => 2,
-            Self::Kill(_) | Self::Pause | Self::Terminate => 1,
+            _ => 1,
         }
     }
 
@@ -61,7 +92,9 @@ impl Kind {
                 .into_iter()
                 .filter(|task| task.role != Role::Evaluator)
                 .collect(),
-            Self::Terminate => tasks.tasks(),
+            Self::Terminate | Self::FileErrors | Self::SlowFiles => tasks.tasks(),
+            Self::Shortage(Resource::ModelDisk) => tasks.of_role(Role::Chief),
+            Self::Shortage(_) => tasks.of_role(Role::Ps),
         }
     }
 }
@@ -83,6 +116,10 @@ pub struct Periods {
     pub pause: Option<Duration>,
     /// Tasks told to stop.
     pub terminate: Option<Duration>,
+    /// Shortages of each resource, of a job under limits.
+    pub shortage: Option<Duration>,
+    /// Errors of files, and slow files, of a job under limits.
+    pub files: Option<Duration>,
 }
 
 /// When which fault comes.
@@ -106,10 +143,14 @@ impl Schedule {
             (Kind::KillPair, periods.pair),
             (Kind::Pause, periods.pause),
             (Kind::Terminate, periods.terminate),
+            (Kind::FileErrors, periods.files),
+            (Kind::SlowFiles, periods.files),
         ];
+        let shortages = Resource::ALL.map(|resource| (Kind::Shortage(resource), periods.shortage));
         let now = Instant::now();
         let given = kinds
             .into_iter()
+            .chain(shortages)
             .filter_map(|(kind, period)| Some((kind, period?)));
         let next = given
             .map(|(kind, period)| (kind, period, now + wait(period, &mut draw)))
@@ -142,8 +183,8 @@ pub(super) struct Injected {
     pub(super) kind: Kind,
     pub(super) task: Task,
     at: Instant,
-    /// When a task that stands still goes on.
-    go_on: Option<Instant>,
+    /// When a fault that lasts ends.
+    ends: Option<Instant>,
     /// Updates that each server had applied.
     before: Vec<u64>,
     /// Whether the old process was seen to be gone.
@@ -151,21 +192,23 @@ pub(super) struct Injected {
     old_process: Option<u32>,
     /// Time to the next applied update: at the victim, where it is a server, otherwise anywhere.
     pub(super) update: Option<Duration>,
-    /// Time until the victim does its work again, in a new process.
+    /// Time until the victim does its work again, in a new process where the fault has ended the old one at once.
     pub(super) back: Option<Duration>,
 }
 
 impl Injected {
     pub(super) fn now(kind: Kind, task: Task, step_monitor: &StepMonitor, draw: &mut Draw) -> Self {
         let at = Instant::now();
-        let go_on = (kind == Kind::Pause).then(|| at + PAUSE_MAX.mul_f64(draw.fraction()));
-        let gone = kind == Kind::Pause;
+        let ends = kind
+            .lasts_max()
+            .map(|max| at + max.mul_f64(draw.fraction()));
+        let gone = ends.is_some();
         let old_process = None;
         Self {
             kind,
             task,
             at,
-            go_on,
+            ends,
             before: step_monitor.applied(),
             gone,
             old_process,
@@ -174,20 +217,25 @@ impl Injected {
         }
     }
 
+    /// Whether a fault that lasts has lasted long enough.
+    pub(super) fn is_to_end(&self) -> bool {
+        self.ends.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Takes note that a fault that lasts has ended. Recovery counts from here: before, there was nothing to recover.
+    pub(super) fn ended(&mut self, step_monitor: &StepMonitor) {
+        (self.ends, self.at, self.before) = (None, Instant::now(), step_monitor.applied());
+    }
+
     /// Looks whether the cluster and the victim have recovered.
     pub(super) fn look(
         &mut self,
-        tasks: &mut Supervisor,
+        tasks: &Supervisor,
         step_monitor: &StepMonitor,
         is_ready: impl Fn(&str) -> bool,
     ) {
-        if let Some(until) = self.go_on {
-            if Instant::now() < until {
-                return;
-            }
-            tasks.signal(self.task, Signal::CONT);
-            // Recovery counts from here: while it stood still there was nothing to recover.
-            (self.go_on, self.at, self.before) = (None, Instant::now(), step_monitor.applied());
+        if self.ends.is_some() {
+            return;
         }
         let process = tasks.id(self.task);
         let old = *self

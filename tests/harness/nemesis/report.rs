@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::fault::{Injected, Kind};
+use super::operator::LimitReport;
 use crate::Account;
 
 /// Recovery from the faults of one kind.
@@ -41,6 +42,8 @@ pub struct Report {
     pub late: Vec<String>,
     /// Kinds of faults that were to come and did not.
     pub absent: Vec<Kind>,
+    /// What limits have led to, of a job that had some.
+    pub limits: Option<LimitReport>,
 }
 
 impl Report {
@@ -58,9 +61,13 @@ impl Report {
         recovery.back.extend(fault.back);
     }
 
-    /// Whether each update was applied once, and every task has ended by itself.
+    /// Whether each update was applied once, every task has ended by itself, and each that died of a limit has named it.
     pub fn is_good(&self) -> bool {
-        self.account.is_exact() && self.late.is_empty()
+        let is_told = self
+            .limits
+            .as_ref()
+            .is_none_or(|limits| limits.unnamed.is_empty());
+        self.account.is_exact() && self.late.is_empty() && is_told
     }
 
     /// Faults of all kinds.
@@ -122,6 +129,9 @@ impl fmt::Display for Report {
         }
         for kind in &self.absent {
             writeln!(formatter, "there was no fault of the kind: {kind}")?;
+        }
+        if let Some(limits) = &self.limits {
+            write!(formatter, "{limits}")?;
         }
         writeln!(
             formatter,
