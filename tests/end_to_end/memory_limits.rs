@@ -89,6 +89,21 @@ fn a_server_pushes_more_than_its_memory_limit_and_trains_to_the_end() {
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(3000));
 }
 
+trial!(a_server_whose_memory_limit_is_below_what_any_server_needs_says_so, needs MemoryGroups);
+fn a_server_whose_memory_limit_is_below_what_any_server_needs_says_so() {
+    let group = MemoryGroup::of(48 << 20);
+    let cluster = TestCluster::new(1, 1, 100, "[train]\nmax_steps = 1\n");
+    let ended = group.start(&cluster, "ps", 0, &[], &[]).wait(LIMIT);
+    assert_eq!((ended.code, group.kills()), (73, 0), "{}", ended.output);
+    for part in [
+        "E3009",
+        "needs 67108864 bytes",
+        "the limit of 50331648 bytes",
+    ] {
+        assert!(ended.output.contains(part), "no `{part}`: {}", ended.output);
+    }
+}
+
 trial!(a_server_whose_memory_limit_does_not_hold_its_log_says_so_and_recovers_under_a_larger_one, needs MemoryGroups);
 fn a_server_whose_memory_limit_does_not_hold_its_log_says_so_and_recovers_under_a_larger_one() {
     let large = MemoryGroup::of(700 << 20);

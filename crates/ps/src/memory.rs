@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use trainyard_daemon::Context;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::MemoryRoom;
 use trainyard_protocol::limits::TENSOR_BYTES_IN_FLIGHT_MAX;
 use trainyard_runtime::MemoryLimit;
@@ -15,6 +16,9 @@ use trainyard_runtime::MemoryLimit;
 const LOG_BYTES: u64 = 1 << 30;
 /// One in so many bytes of a group's limit is for logs in shared memory, and one for messages.
 const PART_OF_LIMIT: u64 = 8;
+/// Least limit of a group under which a server starts, in bytes. Its program, threads and buffers take more than half of it
+/// while it reads its log, before a table has a row.
+const LIMIT_BYTES_MIN: u64 = 64 << 20;
 /// One in so many bytes of `memory_bytes_max` may be taken by messages in addition.
 const MESSAGES_PART: u64 = 4;
 
@@ -22,6 +26,26 @@ const MESSAGES_PART: u64 = 4;
 fn group_limit() -> Option<u64> {
     let limit = MemoryLimit::of_process().filter(MemoryLimit::is_of_group)?;
     Some(limit.bytes())
+}
+
+/// Checks that a server can work within the limit of this process. Otherwise the kernel would kill it again and again.
+///
+/// # Errors
+/// It cannot.
+pub(crate) fn check_limit() -> Result<(), Diagnostic> {
+    match MemoryLimit::of_process() {
+        Some(limit) if limit.bytes() < LIMIT_BYTES_MIN => Err(too_small(&limit.to_string())),
+        _ => Ok(()),
+    }
+}
+
+fn too_small(limit: &str) -> Diagnostic {
+    let message = format!(
+        "a parameter server needs {LIMIT_BYTES_MIN} bytes of memory, and more for its tables: it has {limit}"
+    );
+    Diagnostic::error(Code::E3009, message).help(
+        "raise the memory limit of this server, or of its container or unit, and start it again",
+    )
 }
 
 /// Returns the most bytes of each log of this server in shared memory.

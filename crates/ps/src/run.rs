@@ -56,6 +56,10 @@ pub(crate) async fn serve_parameters(
     context: Context,
     stop: CancellationToken,
 ) -> Result<(), Diagnostic> {
+    // The memory of a simulated machine is that of the simulation.
+    if has_threads() {
+        memory::check_limit()?;
+    }
     let task = context.task;
     let is_replicated = context.job.is_replicated();
     let replicas = replicas(&context)?;
