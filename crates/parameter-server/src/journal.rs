@@ -71,15 +71,23 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl LogJournal {
     /// Returns the journal of server `member` for a log in state `log_state` that holds so many `changes`; absent =
-    /// the log has not been begun.
+    /// the log has not been begun. Removes cuts at segments that the log does not have: an earlier process has died between
+    /// the two, and this one will begin segments of these numbers, at which the store is another.
+    ///
+    /// # Errors
+    /// A folder cannot be read, or a cut cannot be removed.
     pub fn new(
         log: Log,
         owner: u128,
         member: usize,
         log_state: LogState,
         changes: Option<u64>,
-    ) -> Self {
-        Self::of(Arc::new(log), owner, member, log_state, changes)
+    ) -> Result<Self, Error> {
+        let journal = Self::of(Arc::new(log), owner, member, log_state, changes);
+        let last = journal.log.last();
+        let removed = journal.cut_folders.remove(|segment| segment <= last);
+        removed.map_err(|error| journal.cut_error("remove a cut of", error))?;
+        Ok(journal)
     }
 
     fn of(

@@ -486,7 +486,8 @@ pub fn open_folder(path: &Path) -> Folder {
 /// Opens a new log in a folder, and returns its journal.
 pub fn open_log(path: &Path) -> Arc<LogJournal> {
     let log = Log::open(open_folder(path), None).expect("it opens");
-    Arc::new(LogJournal::new(log, CLUSTER, 0, LogState::default(), None))
+    let journal = LogJournal::new(log, CLUSTER, 0, LogState::default(), None);
+    Arc::new(journal.expect("it opens"))
 }
 
 /// Does the work on a store without a log or checkpoints.

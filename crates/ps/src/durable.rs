@@ -223,7 +223,7 @@ fn open(folder: Folder, member: usize, recovered: Option<&Recovered>) -> Result<
         (found.owner, found.log_state.clone())
     });
     let changes = recovered.map(|found| found.changes);
-    Ok(LogJournal::new(log, owner, member, log_state, changes))
+    LogJournal::new(log, owner, member, log_state, changes)
 }
 
 fn tell(problem: &Problem, aside: &std::path::Path) {

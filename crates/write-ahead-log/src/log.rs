@@ -96,6 +96,11 @@ impl Log {
         &self.folder
     }
 
+    /// Returns the number of the last segment, queued ones included; 0 = none.
+    pub fn last(&self) -> u64 {
+        self.queue.lock().number
+    }
+
     /// Returns the most bytes of the log and its cuts in shared memory.
     pub fn memory_bytes_max(&self) -> u64 {
         self.memory_bytes_max

@@ -213,7 +213,8 @@ proptest! {
         prop_assert_eq!(image(&shard), expected);
         let folder = open_folder(&path);
         let log = Log::open(folder, Some(&recovered.last)).expect("it opens");
-        let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes)));
+        let journal = LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes));
+        let journal = Arc::new(journal.expect("it opens"));
         shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
         worker.shard = shard;
         work(&mut worker, &journal, behind, &cuts[place % 7..]);
@@ -246,7 +247,8 @@ proptest! {
         let recovered = recovered.expect("it is sound").expect("there is a log");
         let folder = open_folder(&path);
         let log = Log::open(folder, Some(&recovered.last)).expect("it opens");
-        let journal = Arc::new(LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes)));
+        let journal = LogJournal::new(log, CLUSTER, 0, recovered.log_state, Some(recovered.changes));
+        let journal = Arc::new(journal.expect("it opens"));
         shard.store().keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);
         shard.store().set_restarts(journal.restarted());
         shard.store().set_clock(secs);
@@ -368,6 +370,57 @@ fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
     );
 }
 
+/// Opens a session and pushes once.
+fn push(worker: &mut Worker<'_>) {
+    worker.act(&Act::OpenSession { task: 0 });
+    worker.act(&Act::Reserve {
+        task: 0,
+        half_applied: false,
+    });
+    worker.act(&Act::Push(RandomPush {
+        task: 0,
+        rows: 7,
+        values: 1,
+        repeated: false,
+        finite: true,
+    }));
+}
+
+/// A log that begins anew removes its segments first. If there is no room for its first file, the next process finds none.
+#[test]
+fn a_cut_of_a_log_whose_segments_are_gone_is_no_cut_of_the_log_after_it() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let model_dir = scratch.path().join("model");
+    let path = scratch.path().join("log");
+    let journal = open_log(&path);
+    let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
+    push(&mut worker);
+    journal.write().expect("it is written");
+    let cut = worker.shard.cut_log_now(&journal, due(LogCut::Whole));
+    assert!(cut.expect("there is room").is_some());
+    drop((worker, journal));
+    for (file, _) in extent(&path) {
+        std::fs::remove_file(file).expect("removed");
+    }
+    let journal = open_log(&path);
+    let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
+    for _ in 0..3 {
+        push(&mut worker);
+    }
+    // The process dies while it writes the cut at its second segment.
+    journal.request_cut(LogCut::Whole);
+    drop(worker.shard.store().log_snapshot(LogCut::Whole));
+    journal.write().expect("it is written");
+    assert_eq!(extent(&path).len(), 2);
+    drop(journal);
+    let expected = image_of_worker(&mut worker);
+    let (shard, recovered) = bring_back(&model_dir, &path);
+    recovered.expect("it is sound").expect("there is a log");
+    let found = image(&shard);
+    assert_eq!(found.status.version, expected.status.version);
+    assert_eq!(found.bits, expected.bits);
+}
+
 /// A server that drains ends without its chief if a checkpoint holds its version.
 #[test]
 fn a_store_that_was_recovered_from_a_cut_of_its_log_knows_what_a_checkpoint_holds_and_no_more() {
@@ -379,20 +432,6 @@ fn a_store_that_was_recovered_from_a_cut_of_its_log_knows_what_a_checkpoint_hold
         let path = scratch.path().join("log");
         let journal = open_log(&path);
         let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
-        let push = |worker: &mut Worker<'_>| {
-            worker.act(&Act::OpenSession { task: 0 });
-            worker.act(&Act::Reserve {
-                task: 0,
-                half_applied: false,
-            });
-            worker.act(&Act::Push(RandomPush {
-                task: 0,
-                rows: 7,
-                values: 1,
-                repeated: false,
-                finite: true,
-            }));
-        };
         push(&mut worker);
         let saved = worker.shard.store().status().version.count();
         worker.act(&Act::Checkpoint { committed });

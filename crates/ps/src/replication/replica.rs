@@ -398,13 +398,7 @@ impl Replica {
                 let context = self.context.clone();
                 let open = move || {
                     let log = Log::open(open_folder(&context, &folder)?, None)?;
-                    Ok(LogJournal::new(
-                        log,
-                        cluster,
-                        member,
-                        LogState::default(),
-                        None,
-                    ))
+                    LogJournal::new(log, cluster, member, LogState::default(), None)
                 };
                 let opened = blocking(open).await.map_err(|panic| {
                     Diagnostic::error(Code::E9001, format!("the log could not be opened: {panic}"))
