@@ -105,6 +105,7 @@ fn crates_that_decide_have_no_clock_environment_or_chance_of_their_own() {
         "variable",
         "optimizer",
         "feature-column",
+        "vocabulary",
         "model",
         "parameter-store",
     ];

@@ -392,14 +392,14 @@ fn look_at_vocabulary(feature: &FeatureConfig, column: &ColumnProfile, findings:
     else {
         return;
     };
-    let number = |text: &str| text.trim().parse::<i64>().ok();
     let known = |text: &str| {
-        if *integers {
-            let wanted = number(text);
-            wanted.is_some() && values.iter().any(|value| number(value) == wanted)
+        let id = if *integers {
+            let number = text.parse().ok();
+            number.and_then(|number| values.id_of_int(number))
         } else {
-            values.iter().any(|value| value == text)
-        }
+            values.id(text.as_bytes())
+        };
+        id.is_some()
     };
     let mut matches = 0;
     let mut all = 0;

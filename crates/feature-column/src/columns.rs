@@ -260,7 +260,7 @@ fn categorical(
         } => {
             let value_type = of_flag(*integers);
             let field = category(column, value_type, schema);
-            let vocabulary = Vocabulary::new(values, *oov_buckets, *default);
+            let vocabulary = Vocabulary::new(values.clone(), *oov_buckets, *default);
             (
                 values.len() as u32 + oov_buckets,
                 Source::Vocabulary {

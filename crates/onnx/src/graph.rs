@@ -113,10 +113,15 @@ impl Graph {
     }
 
     /// Adds a constant of texts, row-major.
-    pub fn texts(&mut self, name: &str, shape: &[usize], values: &[String]) -> Name {
+    pub fn texts(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        values: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Name {
         let texts = values
-            .iter()
-            .map(|value| value.clone().into_bytes())
+            .into_iter()
+            .map(|value| value.as_ref().as_bytes().to_vec())
             .collect();
         let values = TensorProto {
             string_data: texts,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
 
 use serde_json::Value;
+use trainyard_vocabulary::{Digest, Words};
 
-use crate::Job;
+use crate::{FeatureKind, Job};
 
 /// Keys that may differ between tasks, with all keys below them: paths on a host, settings that affect only how a host
 /// does its part, and keys that a single role reads.
@@ -57,6 +58,8 @@ const DECIDE_TRAINING: [&str; 4] = [
 ];
 /// Longest value that is sent, in bytes of JSON. Of a longer value, its length and a hash are sent.
 const VALUE_BYTES_MAX: usize = 120;
+/// Longest beginning of a longer value, in bytes.
+const BEGINNING_BYTES_MAX: usize = 60;
 /// Longest name of a feature in a key, in bytes.
 const NAME_BYTES_MAX: usize = 60;
 /// Most characters of a key or value in a message. They suffice for every value that is sent.
@@ -73,10 +76,13 @@ impl Agreement {
     /// Returns the agreement of a job.
     pub fn of(job: &Job) -> Self {
         let mut keys = BTreeMap::new();
+        let mut brief = job.clone();
+        let vocabularies = take_vocabularies(&mut brief);
         // A job consists of numbers, texts and lists of them, and JSON can express all of these.
-        if let Ok(value) = serde_json::to_value(job) {
+        if let Ok(value) = serde_json::to_value(brief) {
             flatten(String::new(), &value, &mut keys);
         }
+        keys.extend(vocabularies);
         keys.retain(|key, _| !is_below(key, &MAY_DIFFER));
         Self(keys)
     }
@@ -155,6 +161,20 @@ impl Agreement {
     }
 }
 
+/// Empties the vocabularies of a job, and returns their keys and values. As JSON, a long vocabulary would take many times
+/// its memory.
+fn take_vocabularies(job: &mut Job) -> Vec<(String, String)> {
+    let mut taken = Vec::new();
+    for (place, feature) in job.features.iter_mut().enumerate() {
+        if let FeatureKind::Vocabulary { values, .. } = &mut feature.kind {
+            let values = sent_words(&std::mem::take(values));
+            let element = element_key(place, Some(&feature.name));
+            taken.push((format!("feature.{element}.values"), values));
+        }
+    }
+    taken
+}
+
 /// Returns whether a key is one of these names, or below one of them.
 fn is_below(key: &str, names: &[&str]) -> bool {
     let below = |name: &str| {
@@ -188,15 +208,20 @@ fn flatten(key: String, value: &Value, keys: &mut BTreeMap<String, String>) {
             for (place, value) in values.iter().enumerate() {
                 // A section with several columns stands for several features, so this index differs from that in the
                 // file.
-                let name = match value.get("name").and_then(Value::as_str) {
-                    Some(name) => format!("{place}({})", cut(name, NAME_BYTES_MAX)),
-                    None => place.to_string(),
-                };
-                flatten(below(&name), value, keys);
+                let name = value.get("name").and_then(Value::as_str);
+                flatten(below(&element_key(place, name)), value, keys);
             }
         }
         Value::Null => {}
         plain => drop(keys.insert(key, sent(&plain.to_string()))),
+    }
+}
+
+/// Returns the key of an element in a list of sections: its index, and its name if it has one.
+fn element_key(place: usize, name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("{place}({})", cut(name, NAME_BYTES_MAX)),
+        None => place.to_string(),
     }
 }
 
@@ -218,11 +243,26 @@ fn sent(value: &str) -> String {
     // All tasks of a run have the same release, hence the same hash function.
     let mut hash = DefaultHasher::new();
     hash.write(value.as_bytes());
+    abridged(value, value.len() as u64, hash.finish())
+}
+
+/// Returns the words of a vocabulary as [`sent`] returns their list in JSON.
+fn sent_words(words: &Words) -> String {
+    let Digest { bytes, hash } = words.digest();
+    // Each word has at least its quotes and a comma.
+    let first: Vec<&str> = words.iter().take(VALUE_BYTES_MAX / 3 + 1).collect();
+    let json = Value::from(first).to_string();
+    if bytes <= VALUE_BYTES_MAX as u64 {
+        return json;
+    }
+    abridged(&json, bytes, hash)
+}
+
+/// Returns the beginning of a long value with its length and hash.
+fn abridged(value: &str, bytes: u64, hash: u64) -> String {
     format!(
-        "{}... ({} bytes, hash {:016x})",
-        cut(value, 60),
-        value.len(),
-        hash.finish()
+        "{}... ({bytes} bytes, hash {hash:016x})",
+        cut(value, BEGINNING_BYTES_MAX)
     )
 }
 
@@ -328,6 +368,29 @@ kind = "linear_classifier"
                 .is_some_and(|more| more.contains("feature.1(")),
             "{more:?}"
         );
+    }
+
+    #[test]
+    fn a_vocabulary_is_sent_like_every_other_list() {
+        let names = ["w".to_owned(), "\u{e9}".repeat(200)];
+        let long: Vec<String> = (0..1000).map(|word| format!("\"{word}\u{e9}")).collect();
+        let short = ["a\n".to_owned(), String::new()];
+        let lists = [&long[..], &long[..30], &long[..12], &long[..1], &short];
+        for (name, list) in names.iter().flat_map(|name| lists.map(|list| (name, list))) {
+            let mut job = job("a", 1, &["x", name]);
+            job.features[1].kind = FeatureKind::Vocabulary {
+                column: "w".to_owned(),
+                values: Words::new(list.iter().collect()).expect("no word is repeated"),
+                oov_buckets: 0,
+                default: None,
+                integers: false,
+            };
+            let mut whole = BTreeMap::new();
+            let value = serde_json::to_value(&job).expect("JSON");
+            flatten(String::new(), &value, &mut whole);
+            whole.retain(|key, _| !is_below(key, &MAY_DIFFER));
+            assert_eq!(Agreement::of(&job), Agreement(whole));
+        }
     }
 
     #[test]

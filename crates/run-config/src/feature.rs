@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use trainyard_variable::Initializer;
+use trainyard_vocabulary::Words;
 
 /// One `[[feature]]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -324,8 +325,8 @@ pub enum FeatureKind {
     Vocabulary {
         /// Input column.
         column: String,
-        /// Values in the order of their ids, without repetition.
-        values: Vec<String>,
+        /// Values in the order of their ids. Features of a job that name the same file share them.
+        values: Words,
         /// Buckets for unlisted values; 0 = an unlisted value has the default id, or none.
         oov_buckets: u32,
         /// Id of unlisted values; excludes `oov_buckets`.

@@ -1,11 +1,10 @@
 //! Feature columns in the graph: normalised numbers, buckets, vocabularies, identities.
 
-use std::collections::BTreeMap;
-
 use trainyard_onnx::{
     Attribute, AttributeProto, Dimension, ML_DOMAIN, Name, Operator, Tensor, attribute,
 };
 use trainyard_run_config::{FeatureKind, LOG_MIN, Normalizer, Numbers, Operand, Time};
+use trainyard_vocabulary::Words;
 
 use super::Builder;
 use super::lookup::{Bag, IdsPerRow};
@@ -353,14 +352,12 @@ impl Builder<'_> {
     }
 }
 
-/// Returns the whole numbers of a vocabulary and their ids. Of equal ones, the last counts.
-fn listed_integers(values: &[String]) -> [AttributeProto; 2] {
-    let parsed = values.iter().enumerate();
-    let known: BTreeMap<i64, i64> = parsed
-        .filter_map(|(id, value)| Some((value.parse().ok()?, id as i64)))
-        .collect();
-    let known = known
+/// Returns the whole numbers of a vocabulary and their ids.
+fn listed_integers(values: &Words) -> [AttributeProto; 2] {
+    let known = values
+        .integers()
         .into_iter()
+        .map(|(value, id)| (value, i64::from(id)))
         .filter(|(value, _)| *value != NONE)
         .chain([(NONE, NONE)]);
     let (keys, ids): (Vec<i64>, Vec<i64>) = known.unzip();
@@ -371,10 +368,10 @@ fn listed_integers(values: &[String]) -> [AttributeProto; 2] {
 }
 
 /// Returns the texts of a vocabulary and their ids.
-fn listed_texts(values: &[String]) -> [AttributeProto; 2] {
+fn listed_texts(values: &Words) -> [AttributeProto; 2] {
     let known = values
         .iter()
-        .cloned()
+        .map(str::to_owned)
         .zip(0..)
         .filter(|(value, _)| !value.is_empty());
     let (keys, ids): (Vec<String>, Vec<i64>) = known.chain([(String::new(), NONE)]).unzip();

@@ -1,11 +1,10 @@
 //! Ids of categorical columns in a SavedModel, as sparse tensors.
 
-use std::collections::BTreeMap;
-
 use trainyard_feature_column::CROSS_HASH_KEY;
 use trainyard_run_config::{CrossKey, Deep, FeatureKind};
 use trainyard_tensorflow_formats::generated::DataType;
 use trainyard_tensorflow_formats::saved_model::{Binary, Comparison, Cross, Edge, Sparse};
+use trainyard_vocabulary::Words;
 
 use super::Builder;
 use super::inputs::{Field, unpadded};
@@ -204,7 +203,7 @@ impl Builder<'_> {
     fn vocabulary(
         &mut self,
         feature: usize,
-        values: &[String],
+        values: &Words,
         integers: bool,
     ) -> trainyard_tensorflow_formats::saved_model::LookupTable {
         if let Some(have) = self.shared.vocabularies.get(&feature) {
@@ -216,19 +215,14 @@ impl Builder<'_> {
         );
         let keys_name = format!("{name}/keys");
         let graph = &mut *self.graph;
-        let numbered = values.iter().zip(0_i64..);
         let (keys, ids): (Edge, Vec<i64>) = if integers {
-            let parsed = numbered.filter_map(|(value, id)| Some((value.parse().ok()?, id)));
-            // Of equal numbers, the last counts.
-            let parsed: BTreeMap<i64, i64> = parsed.collect();
-            let keys: Vec<i64> = parsed.keys().copied().collect();
-            (
-                graph.integers(&keys_name, &[keys.len()], &keys),
-                parsed.into_values().collect(),
-            )
+            let known = values.integers().into_iter();
+            let (keys, ids): (Vec<i64>, Vec<i64>) =
+                known.map(|(value, id)| (value, i64::from(id))).unzip();
+            (graph.integers(&keys_name, &[keys.len()], &keys), ids)
         } else {
-            let ids = numbered.map(|(_, id)| id).collect();
-            (graph.texts(&keys_name, &[values.len()], values), ids)
+            let ids = (0..).take(values.len()).collect();
+            (graph.texts(&keys_name, &[values.len()], values.iter()), ids)
         };
         let ids = graph.integers(&format!("{name}/ids"), &[ids.len()], &ids);
         let table = graph.lookup_table(&name, &keys, &ids);

@@ -174,7 +174,7 @@ impl<'a> Columns<'a> {
                         DataType::DtInt64 => {
                             graph.integers(&name, &[count], &vec![column.missing; count])
                         }
-                        _ => graph.texts(&name, &[count], &vec![String::new(); count]),
+                        _ => graph.texts(&name, &[count], vec![""; count]),
                     };
                     parser.dense(&column.name, width, default)
                 }

@@ -15,7 +15,7 @@ use self::dynamic::DynamicKeys;
 use self::numbers::{BoundaryKeys, NumberKeys};
 use self::part::PartKeys;
 pub(crate) use self::part::settle_initial_values;
-use self::vocabulary::VocabularyKeys;
+use self::vocabulary::{VocabularyFiles, VocabularyKeys};
 use super::input::separator_at;
 use crate::{CrossKey, Deep, Family, FeatureConfig, FeatureKind, ModelKind, Numbers};
 
@@ -156,8 +156,9 @@ pub(crate) fn read_all(
     // For each feature, the index of its section: a section with several columns stands for several features.
     let mut tables = Vec::new();
     let mut of_name = HashMap::<String, Vec<usize>>::new();
+    let mut files = VocabularyFiles::beside(path);
     for (place, section) in sections.iter().enumerate() {
-        match read(path, section, model) {
+        match read(&mut files, section, model) {
             Some(read) => {
                 for feature in read {
                     let same = of_name.entry(feature.name.clone()).or_default();
@@ -202,7 +203,7 @@ fn clash(one: &FeatureConfig, other: &FeatureConfig) -> bool {
 }
 
 fn read(
-    path: &Path,
+    files: &mut VocabularyFiles,
     section: &Section<'_>,
     model: Option<ModelKind>,
 ) -> Option<Vec<FeatureConfig>> {
@@ -210,7 +211,7 @@ fn read(
     // All keys are read before an early return, so that every mistake is reported.
     let own = ColumnKeys::read_keys(section)?;
     let columns = columns(section, &own, &keys);
-    let kinds = of_columns(path, section, &keys, columns.as_deref());
+    let kinds = of_columns(files, section, &keys, columns.as_deref());
     if let (Some(names), Some(kinds)) = (&own.name, &kinds)
         && names.len() != kinds.len()
     {
@@ -369,7 +370,7 @@ fn columns(section: &Section<'_>, own: &ColumnKeys, keys: &FeatureKeys) -> Optio
 
 /// Returns the kind of each column. Without columns, it checks the other keys only.
 fn of_columns(
-    path: &Path,
+    files: &mut VocabularyFiles,
     section: &Section<'_>,
     keys: &FeatureKeys,
     columns: Option<&[String]>,
@@ -402,7 +403,7 @@ fn of_columns(
             Some(columns.zip(buckets).map(hashed).collect())
         }
         FeatureKeys::Vocabulary(keys, _) => {
-            let listed = keys.listed(path, section)?;
+            let listed = keys.listed(files, section)?;
             Some(columns.map(|column| listed.of(column)).collect())
         }
         FeatureKeys::Identity(BucketKeys { buckets }, IdentityKeys { default }, _) => {

@@ -14,6 +14,7 @@ use trainyard_run_config::{
     UpdateSection, resolve_files,
 };
 use trainyard_variable::Initializer;
+use trainyard_vocabulary::Words;
 
 const CENSUS: &str = r#"
 model_dir = "runs/census"
@@ -586,7 +587,7 @@ fn a_vocabulary_file_is_read_as_tensorflow_reads_it() {
     };
     let expected = FeatureKind::Vocabulary {
         column: "occupation".into(),
-        values: vec!["a".into(), " b ".into(), "c".into()],
+        values: Words::new(["a", " b ", "c"].into_iter().collect()).unwrap(),
         oov_buckets: 0,
         default: None,
         integers: false,
@@ -594,7 +595,7 @@ fn a_vocabulary_file_is_read_as_tensorflow_reads_it() {
     assert_eq!(load("a\r\n b \nc").unwrap(), expected);
     for (words, rule) in [
         ("a\n\nb\n", "words.txt:2 is empty"),
-        ("a\nb\na\n", "`a` is given twice"),
+        ("a\nb\na\n", "`a` is given twice, in lines 1 and 3 of"),
         ("", "at least one"),
     ] {
         let text = render_all(&load(words).unwrap_err());
@@ -605,6 +606,43 @@ fn a_vocabulary_file_is_read_as_tensorflow_reads_it() {
     }
     let missing = Job::parse(&path, &text.replace("words.txt", "wrds.txt"), &[]).unwrap_err();
     assert_eq!(missing[0].exit_code(), 66, "{}", render_all(&missing));
+}
+
+#[test]
+fn features_that_name_the_same_file_share_its_words() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("words.txt"), "1\n2\n+3\n2\n").unwrap();
+    let feature = |keys: &str| format!("[[feature]]\nkind = \"vocabulary\"\n{keys}\n");
+    let text = [
+        "model_dir = \"m\"\n[input]\nlabel = { column = \"y\" }\n",
+        "train = { files = [\"a.csv\"], epochs = 1 }\n[model]\nkind = \"linear_classifier\"\n",
+        &feature("columns = [\"a\", \"b\"]\nfile = \"words.txt\"\nsize = 3"),
+        &feature("column = \"c\"\nfile = \"words.txt\"\nsize = 3\nintegers = true"),
+        &feature("column = \"d\"\nfile = \"words.txt\"\nsize = 2\noov_buckets = 1"),
+    ]
+    .concat();
+    let parse = |text: &str| Job::parse(&folder.path().join("job.toml"), text, &[]);
+    let job = parse(&text).unwrap();
+    let words: Vec<&Words> = job
+        .features
+        .iter()
+        .map(|feature| match &feature.kind {
+            FeatureKind::Vocabulary { values, .. } => values,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(words[3].iter().collect::<Vec<_>>(), ["1", "2"]);
+    assert!(words[1..3].iter().all(|other| other.is_clone_of(words[0])));
+    assert_eq!(words[2].id_of_int(3), Some(2));
+    let refused = |text: &str| render_all(&parse(text).unwrap_err());
+    let repeated = refused(&text.replace("size = 3\nintegers", "integers"));
+    assert!(
+        repeated.contains("`2` is given twice, in lines 2 and 4 of"),
+        "{repeated}"
+    );
+    std::fs::write(folder.path().join("words.txt"), "1\n2\nx\n").unwrap();
+    let text = refused(&text);
+    assert!(text.contains("given `x` in line 3 of"), "{text}");
 }
 
 #[test]

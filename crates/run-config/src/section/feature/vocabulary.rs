@@ -1,8 +1,10 @@
 //! Values of a vocabulary, from the job file or from a file beside it.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Section, Takes, Value, section};
+use trainyard_vocabulary::{Error, Texts, Words};
 
 use super::BUCKETS_MAX;
 use crate::FeatureKind;
@@ -29,14 +31,14 @@ section! {
 /// Values as a job lists them.
 #[derive(Debug, Clone)]
 pub(crate) struct Listed {
-    texts: Vec<String>,
+    texts: Texts,
     /// Whether the job lists whole numbers.
     integers: bool,
 }
 
 /// Settings of a vocabulary, without its column.
 pub(super) struct Said {
-    values: Vec<String>,
+    values: Words,
     oov_buckets: u32,
     default: Option<u32>,
     integers: bool,
@@ -60,40 +62,72 @@ impl Said {
     }
 }
 
+/// Vocabulary files of a job. Features that use the same values of a file share them.
+pub(super) struct VocabularyFiles {
+    /// Folder of the job file.
+    folder: PathBuf,
+    /// Values by the path of their file and the key `size`.
+    read: HashMap<(PathBuf, Option<usize>), Words>,
+}
+
+impl VocabularyFiles {
+    pub(super) fn beside(job_file: &Path) -> Self {
+        Self {
+            folder: job_file.parent().unwrap_or(Path::new("")).to_owned(),
+            read: HashMap::new(),
+        }
+    }
+}
+
+/// Values of a feature.
+enum Values {
+    /// Values that have been checked, and have ids.
+    Known(Words),
+    New(Texts),
+}
+
+impl Values {
+    fn texts(&self) -> &Texts {
+        match self {
+            Self::Known(words) => words.texts(),
+            Self::New(texts) => texts,
+        }
+    }
+}
+
+/// Source of values, for messages.
+struct Source {
+    key: &'static str,
+    file: Option<PathBuf>,
+}
+
 impl VocabularyKeys {
     /// Returns the values with the rules for all others.
-    pub(super) fn listed(&self, path: &Path, section: &Section<'_>) -> Option<Said> {
+    pub(super) fn listed(
+        &self,
+        files: &mut VocabularyFiles,
+        section: &Section<'_>,
+    ) -> Option<Said> {
         let oov_buckets = self.oov_buckets;
         let default = self.default;
-        let listed = self.values.clone();
-        let of_values = listed.as_ref().map(|listed| listed.integers);
+        let of_values = self.values.as_ref().map(|listed| listed.integers);
         let integers = self.integers.or(of_values).unwrap_or(false);
-        let (key, mut values) = match (listed, &self.file) {
-            (Some(_), Some(_)) => {
-                section.fail(Code::E1006, "file", "values and file cannot be both set");
-                return None;
-            }
-            (Some(Listed { texts, .. }), None) => ("values", texts),
-            (None, Some(file)) => ("file", read_file(path, section, file)?),
-            (None, None) => {
-                if section.node("values").is_none() {
-                    section.missing("values", "[\"red\", \"green\"]");
-                }
-                return None;
-            }
-        };
+        let (source, mut values) = self.values(files, section)?;
+        let key = source.key;
         if let Some(size) = self.size {
-            if size > values.len() {
-                let message = format!(
-                    "size must be at most the {} values there are, given {size}",
-                    values.len()
-                );
+            let count = values.texts().len();
+            if size > count {
+                let message =
+                    format!("size must be at most the {count} values there are, given {size}");
                 section.fail(Code::E1002, "size", message);
                 return None;
             }
-            values.truncate(size);
+            if let Values::New(texts) = &mut values {
+                texts.truncate(size);
+            }
         }
-        if values.is_empty() {
+        let count = values.texts().len();
+        if count == 0 {
             section.fail(
                 Code::E1002,
                 key,
@@ -108,14 +142,27 @@ impl VocabularyKeys {
                 "default and oov_buckets cannot be both set",
             );
         }
-        if let Some(default) = default.filter(|default| *default as usize >= values.len()) {
-            let message = format!(
-                "default must be below the number of values ({}), given {default}",
-                values.len()
-            );
+        if let Some(default) = default.filter(|default| *default as usize >= count) {
+            let message =
+                format!("default must be below the number of values ({count}), given {default}");
             section.fail(Code::E1002, "default", message);
         }
-        check(section, key, &values, integers)?;
+        if count as u64 + u64::from(oov_buckets) > BUCKETS_MAX {
+            let message = format!(
+                "oov_buckets and the {count} values must be at most {BUCKETS_MAX} ids, given {oov_buckets}"
+            );
+            section.fail(Code::E1002, "oov_buckets", message);
+        }
+        if integers {
+            source.check_integers(section, values.texts())?;
+        }
+        let values = match values {
+            Values::Known(words) => words,
+            Values::New(texts) => source.words(section, texts)?,
+        };
+        if let Some(file) = source.file {
+            files.read.insert((file, self.size), values.clone());
+        }
         Some(Said {
             values,
             oov_buckets,
@@ -123,39 +170,84 @@ impl VocabularyKeys {
             integers,
         })
     }
+
+    /// Returns the values of the job or of its file, before `size` has cut them.
+    fn values(&self, files: &VocabularyFiles, section: &Section<'_>) -> Option<(Source, Values)> {
+        match (&self.values, &self.file) {
+            (Some(_), Some(_)) => {
+                section.fail(Code::E1006, "file", "values and file cannot be both set");
+                None
+            }
+            (Some(Listed { texts, .. }), None) => {
+                let source = Source {
+                    key: "values",
+                    file: None,
+                };
+                Some((source, Values::New(texts.clone())))
+            }
+            (None, Some(file)) => {
+                let file = files.folder.join(file);
+                let values = match files.read.get(&(file.clone(), self.size)) {
+                    Some(words) => Values::Known(words.clone()),
+                    None => Values::New(read_file(section, &file)?),
+                };
+                let source = Source {
+                    key: "file",
+                    file: Some(file),
+                };
+                Some((source, values))
+            }
+            (None, None) => {
+                if section.node("values").is_none() {
+                    section.missing("values", "[\"red\", \"green\"]");
+                }
+                None
+            }
+        }
+    }
 }
 
-fn check(
-    section: &Section<'_>,
-    key: &'static str,
-    values: &[String],
-    integers: bool,
-) -> Option<()> {
-    if let Some(bad) = values
-        .iter()
-        .find(|value| integers && value.parse::<i64>().is_err())
-    {
+impl Source {
+    fn check_integers(&self, section: &Section<'_>, texts: &Texts) -> Option<()> {
+        let is_integer = |text: &str| text.parse::<i64>().is_ok();
+        let Some(bad) = texts.iter().position(|text| !is_integer(text)) else {
+            return Some(());
+        };
+        let value = texts.get(bad);
+        let line = self.line(bad);
         section.fail(
             Code::E1002,
-            key,
-            format!("values of integers must be whole numbers, given `{bad}`"),
+            self.key,
+            format!("values of integers must be whole numbers, given `{value}`{line}"),
         );
-        return None;
+        None
     }
-    let mut sorted: Vec<&String> = values.iter().collect();
-    sorted.sort();
-    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        section.fail(
-            Code::E1002,
-            key,
-            format!(
-                "a vocabulary must not repeat a value, `{}` is given twice",
-                pair[0]
+
+    /// Gives each text its id.
+    fn words(&self, section: &Section<'_>, texts: Texts) -> Option<Words> {
+        let refused = match Words::new(texts) {
+            Ok(words) => return Some(words),
+            Err(refused) => refused,
+        };
+        let lines = match (&refused, &self.file) {
+            (Error::Repeated { first, second, .. }, Some(file)) => format!(
+                ", in lines {} and {} of {}",
+                first + 1,
+                second + 1,
+                file.display()
             ),
-        );
-        return None;
+            _ => String::new(),
+        };
+        section.fail(Code::E1002, self.key, format!("{refused}{lines}"));
+        None
     }
-    Some(())
+
+    /// Returns the line of a value, if it is one of a file.
+    fn line(&self, index: usize) -> String {
+        self.file.as_ref().map_or_else(String::new, |file| {
+            format!(" in line {} of {}", index + 1, file.display())
+        })
+    }
 }
 
 fn takes_values() -> Takes {
@@ -181,31 +273,33 @@ fn read_values(section: &Section<'_>, key: &'static str) -> Option<Listed> {
     } else {
         section.texts(key)?
     };
-    Some(Listed { texts, integers })
+    Some(Listed {
+        texts: texts.iter().collect(),
+        integers,
+    })
 }
 
 /// Reads a file with one value per line. Spaces are kept, and a carriage return at the end of a line is dropped
 /// (TensorFlow's rules).
-fn read_file(path: &Path, section: &Section<'_>, file: &str) -> Option<Vec<String>> {
-    let full = path.parent().unwrap_or(Path::new("")).join(file);
-    match std::fs::read_to_string(&full) {
+fn read_file(section: &Section<'_>, file: &Path) -> Option<Texts> {
+    match std::fs::read_to_string(file) {
         Ok(text) => {
-            let values: Vec<String> = text.lines().map(str::to_owned).collect();
-            if let Some(line) = values.iter().position(String::is_empty) {
+            let texts = Texts::of_lines(text);
+            if let Some(line) = texts.iter().position(str::is_empty) {
                 let message = format!(
                     "{}:{} is empty, a vocabulary file holds one value a line",
-                    full.display(),
+                    file.display(),
                     line + 1
                 );
                 section.fail(Code::E1002, "file", message);
                 return None;
             }
-            Some(values)
+            Some(texts)
         }
         Err(error) => {
             let message = format!(
                 "vocabulary file {} cannot be read: {}",
-                full.display(),
+                file.display(),
                 error.kind()
             );
             section.fail(Code::E1201, "file", message);

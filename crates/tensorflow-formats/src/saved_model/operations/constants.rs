@@ -37,8 +37,15 @@ impl Graph {
     }
 
     /// Adds a constant of texts, row-major.
-    pub fn texts(&mut self, name: &str, shape: &[usize], values: &[String]) -> Edge {
-        let texts = values.iter().map(|value| value.clone().into_bytes());
+    pub fn texts(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        values: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Edge {
+        let texts = values
+            .into_iter()
+            .map(|value| value.as_ref().as_bytes().to_vec());
         let tensor = TensorProto {
             string_val: texts.collect(),
             ..numbers(DataType::DtString, shape, Vec::new())
@@ -86,7 +93,7 @@ impl Graph {
         if let Some(have) = self.shared.get(&key) {
             return have.clone();
         }
-        let edge = self.texts("constant/text", &[], &[value.to_owned()]);
+        let edge = self.texts("constant/text", &[], [value]);
         self.shared.insert(key, edge.clone());
         edge
     }
