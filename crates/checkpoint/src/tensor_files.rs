@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use safetensors::tensor::Metadata;
 use serde::Deserialize;
-use trainyard_model_dir::{names, read};
+use trainyard_model_dir::{names, read_json};
 use trainyard_storage::{File, Storage, is_remote};
 use trainyard_tensorflow_formats::tensor_bundle::{bf16_to_f32, f16_to_f32};
 use trainyard_variable::{DynamicRows, FirstRows, Idle, Initializer};
@@ -316,11 +316,8 @@ impl TensorFiles {
 
     /// Reads the description of an export, if there is one.
     fn describe(&mut self, path: &Path) -> Result<(), Error> {
-        let Some(text) = read(path)? else {
-            return Ok(());
-        };
         // Another program may have written a file of this name, so a file of another form is ignored.
-        let Ok(description) = serde_json::from_slice::<Description>(&text) else {
+        let Some(Ok(description)) = read_json::<Description>(path)? else {
             return Ok(());
         };
         self.global_step = Some(description.global_step);

@@ -1,9 +1,12 @@
 //! An export: the variables of a checkpoint in one safetensors file, the model as an ONNX graph or as a SavedModel, and
 //! a description of the model beside them.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 use trainyard_checkpoint::Checkpoint;
 use trainyard_diagnostic::Diagnostic;
@@ -34,6 +37,43 @@ pub struct ScoredModel<'a> {
     pub checkpoint: &'a Checkpoint,
     /// Metrics of the values; empty if they were not evaluated.
     pub scores: &'a Scores,
+}
+
+/// The content of [`DESCRIPTION`].
+#[derive(Serialize)]
+struct Description<'a> {
+    columns: Vec<serde_json::Value>,
+    description: OfModel<'a>,
+    format: &'static str,
+    global_step: u64,
+    job: &'a [String],
+    metrics: &'a Scores,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    onnx: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saved_model: Option<serde_json::Value>,
+    variables: Vec<serde_json::Value>,
+}
+
+/// The description of a model, with its features.
+struct OfModel<'a>(&'a AnyModel);
+
+impl Serialize for OfModel<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let fields = match self.0.describe() {
+            serde_json::Value::Object(fields) => fields,
+            other => return other.serialize(serializer),
+        };
+        let mut out = serializer.serialize_map(None)?;
+        for (key, value) in &fields {
+            out.serialize_entry(key, value)?;
+        }
+        let features = self.0.described_features();
+        if !features.is_empty() {
+            out.serialize_entry("features", features)?;
+        }
+        out.end()
+    }
 }
 
 /// Writes an export into `folder/<unix seconds>`, whole or not at all, and returns its path. If there is an export of
@@ -107,9 +147,9 @@ fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(
         scores,
     } = *scored;
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let mut saved_model = serde_json::Value::Null;
+    let mut saved_model = None;
     if form.formats.contains(&ExportFormat::SavedModel) {
-        saved_model = saved_model::write(model, checkpoint, folder)?;
+        saved_model = Some(saved_model::write(model, checkpoint, folder)?);
     }
     let specs = model.variables().iter();
     let whole = form
@@ -134,7 +174,7 @@ fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(
             .map(|spec| Exported::unread(checkpoint, spec))
             .collect()
     };
-    let mut onnx = serde_json::Value::Null;
+    let mut onnx = None;
     if form.formats.contains(&ExportFormat::Onnx) {
         let hashed = if form.hashed_as_ids {
             HashedColumns::AsIds
@@ -147,7 +187,7 @@ fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(
             .collect();
         let graph = model.onnx()?.to_onnx(&values, hashed)?;
         write_graph(&graph.file, folder)?;
-        onnx = graph.describe();
+        onnx = Some(graph.describe());
     }
     let wanted = |schema: &trainyard_input::Schema| -> Vec<serde_json::Value> {
         let fields = schema.fields.iter();
@@ -155,29 +195,30 @@ fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(
             .map(|field| json!({"column": field.name, "kind": format!("{:?}", field.kind)}))
             .collect()
     };
-    let mut description = json!({
-        "format": "trainyard-export-1",
-        "global_step": checkpoint.manifest().global_step,
-        "job": checkpoint.manifest().job,
-        "description": model.describe(),
-        "columns": wanted(model.serving_schema()),
-        "variables": described,
-        "metrics": scores,
-    });
-    if !onnx.is_null() {
-        description["onnx"] = onnx;
-    }
-    if !saved_model.is_null() {
-        description["saved_model"] = saved_model;
-    }
+    let manifest = checkpoint.manifest();
+    let description = Description {
+        columns: wanted(model.serving_schema()),
+        description: OfModel(model),
+        format: "trainyard-export-1",
+        global_step: manifest.global_step,
+        job: &manifest.job,
+        metrics: scores,
+        onnx,
+        saved_model,
+        variables: described,
+    };
     let path = folder.join(JOB);
     let text = job.as_run().map_err(|error| failed(&path, error))?;
     write_atomically(&path, text.as_bytes())?;
-    write_atomically(
-        &folder.join(DESCRIPTION),
-        format!("{description:#}").as_bytes(),
-    )?;
-    Ok(())
+    let path = folder.join(DESCRIPTION);
+    write_description(&description, &path).map_err(|error| failed(&path, error))
+}
+
+/// Writes a description piece by piece, because that of a long vocabulary would be larger than the vocabulary.
+fn write_description(description: &Description<'_>, path: &Path) -> std::io::Result<()> {
+    let mut out = BufWriter::new(File::create(path)?);
+    serde_json::to_writer_pretty(&mut out, description)?;
+    out.into_inner()?.sync_all()
 }
 
 fn safetensors(variables: &[Exported<'_>], path: &Path) -> Result<(), Diagnostic> {

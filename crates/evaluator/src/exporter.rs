@@ -7,7 +7,7 @@ use serde_json::Value;
 use tracing::{info, warn};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Scores;
-use trainyard_model_dir::{encode, names, read, remove, write_atomically};
+use trainyard_model_dir::{encode, names, read, read_json, remove, write_atomically};
 use trainyard_run_config::{ExporterConfig, ExporterKind};
 
 use crate::export::{DESCRIPTION, ScoredModel, export};
@@ -172,6 +172,15 @@ fn free_name(taken: &[String]) -> String {
         .unwrap_or_else(|| name(u64::MAX))
 }
 
+/// The fields of a description that are compared. The others may be long.
+#[derive(Debug, Deserialize)]
+struct Scored {
+    #[serde(default)]
+    metrics: Value,
+    #[serde(default)]
+    global_step: Value,
+}
+
 /// Returns the best of the exports in a folder, according to their descriptions.
 fn best_export(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, Diagnostic> {
     let mut best = None;
@@ -180,17 +189,17 @@ fn best_export(config: &ExporterConfig, folder: &Path) -> Result<Option<Best>, D
         .filter(|name| name.parse::<u64>().is_ok())
     {
         let path = folder.join(second).join(DESCRIPTION);
-        let Some(text) = read(&path)? else { continue };
-        let described: Value = match serde_json::from_slice(&text) {
-            Ok(described) => described,
-            Err(error) => {
+        let described: Scored = match read_json(&path)? {
+            None => continue,
+            Some(Ok(described)) => described,
+            Some(Err(error)) => {
                 warn!(path = %path.display(), %error, "the description is damaged: this export is not compared");
                 continue;
             }
         };
         let told = (
-            described["metrics"][&config.metric].as_f64(),
-            described["global_step"].as_u64(),
+            described.metrics[&config.metric].as_f64(),
+            described.global_step.as_u64(),
         );
         if let (Some(value), Some(global_step)) = told
             && better(config, best.as_ref(), value)

@@ -1,10 +1,11 @@
 //! Small files of a model directory, on this machine or in a bucket.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{BufReader, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::bucket::Bucket;
 use crate::model_dir::ModelDir;
@@ -55,6 +56,26 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("read", path)(error)),
+    }
+}
+
+/// Reads a value from a file of JSON; nothing if there is no file. The text of a local file is not held in memory. A file
+/// of another form is an inner error.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<serde_json::Result<T>>, Error> {
+    if ModelDir::is_bucket(path) {
+        return Ok(read(path)?.map(|text| serde_json::from_slice(&text)));
+    }
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("open", path)(error)),
+    };
+    match serde_json::from_reader(BufReader::new(file)) {
+        Err(error) if error.is_io() => Err(Error::io("read", path)(error.into())),
+        parsed => Ok(Some(parsed)),
     }
 }
 
@@ -196,6 +217,19 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn a_file_of_json_is_absent_or_good_or_of_another_form() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("model.json");
+        let read = || read_json::<Vec<u8>>(&path).expect("it can be read");
+        assert!(read().is_none());
+        std::fs::write(&path, "[1, 2").expect("there is room");
+        assert!(matches!(read(), Some(Err(_))));
+        std::fs::write(&path, "[1, 2]").expect("there is room");
+        assert_eq!(read().expect("a file").expect("a list"), [1, 2]);
+        read_json::<Vec<u8>>(folder.path()).expect_err("a folder is no file");
+    }
 
     #[test]
     fn a_value_that_json_cannot_say_is_an_error_that_names_its_file() {

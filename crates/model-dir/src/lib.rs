@@ -23,7 +23,7 @@ pub use claim::{Leader, claim_above, cluster_id, known_cluster_id, refuse_if_dep
 pub use error::{Error, FileState};
 pub use evaluator_mark::{Evaluated, EvaluatorMark};
 pub use files::{
-    absolute, append, create_folder, encode, names, read, read_tail, remove, send, show,
+    absolute, append, create_folder, encode, names, read, read_json, read_tail, remove, send, show,
     write_atomically,
 };
 pub use interval::Interval;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trainyard_input::{Batch, Schema};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_run_config::Job;
+use trainyard_run_config::{FeatureConfig, Job};
 use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
 
 use crate::{
@@ -216,6 +216,10 @@ impl<M: Model> Model for Erased<M> {
 
     fn describe(&self) -> serde_json::Value {
         self.model.describe()
+    }
+
+    fn described_features(&self) -> &[FeatureConfig] {
+        self.model.described_features()
     }
 
     fn callbacks(&self) -> Option<&dyn Callbacks> {

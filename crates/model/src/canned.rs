@@ -6,7 +6,7 @@ use serde_json::json;
 use trainyard_feature_column::{FeatureColumns, Features};
 use trainyard_input::{Batch, Position, Schema};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_run_config::{Defaults, Family, Job, ModelConfig, OptimizerSection};
+use trainyard_run_config::{Defaults, Family, FeatureConfig, Job, ModelConfig, OptimizerSection};
 use trainyard_tensor::{join, multiply, multiply_rows};
 use trainyard_variable::{
     Access, FROZEN, Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec,
@@ -42,6 +42,7 @@ pub struct Canned {
     /// A step overwrites all of a variable's gradient, which then need not be cleared.
     written: Vec<bool>,
     description: serde_json::Value,
+    features: Vec<FeatureConfig>,
 }
 
 /// The deep part.
@@ -126,8 +127,7 @@ impl Canned {
         let written = (0..variables.len())
             .map(|variable| kernels.contains(&variable))
             .collect();
-        let description =
-            json!({"model": model, "features": job.features, "label": job.input.label});
+        let description = json!({"model": model, "label": job.input.label});
         Ok(Self {
             records,
             seed: job.run.seed,
@@ -138,6 +138,7 @@ impl Canned {
             head,
             written,
             description,
+            features: job.features.clone(),
         })
     }
 
@@ -513,6 +514,10 @@ impl Model for Canned {
 
     fn describe(&self) -> serde_json::Value {
         self.description.clone()
+    }
+
+    fn described_features(&self) -> &[FeatureConfig] {
+        &self.features
     }
 }
 

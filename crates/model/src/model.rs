@@ -6,6 +6,7 @@ use std::fmt;
 
 use trainyard_input::{Batch, Schema};
 use trainyard_optimizer::OptimizerConfig;
+use trainyard_run_config::FeatureConfig;
 use trainyard_variable::{Gradients, Reads, Values, VariableSpec};
 
 use crate::{Callbacks, Error, Scores};
@@ -142,7 +143,14 @@ pub trait Model: Send + Sync + 'static {
     ) -> Result<Vec<BTreeMap<String, Prediction>>, Error>;
 
     /// Returns a description of the model for an exported signature, from which other programs can rebuild the model.
+    /// An object gets the key `features` with [`Model::described_features`].
     fn describe(&self) -> serde_json::Value;
+
+    /// Returns the features in the description. They are apart from it, because vocabularies would take many times their
+    /// memory as a [`serde_json::Value`]. By default there are none.
+    fn described_features(&self) -> &[FeatureConfig] {
+        &[]
+    }
 
     /// Returns the callbacks that receive the events of the run. By default there are none.
     fn callbacks(&self) -> Option<&dyn Callbacks> {

@@ -32,6 +32,7 @@ pub struct NetworkModel<N> {
     variables: Vec<VariableSpec>,
     optimizers: BTreeMap<String, OptimizerConfig>,
     description: serde_json::Value,
+    features: Vec<FeatureConfig>,
 }
 
 /// Buffers of a step.
@@ -70,9 +71,10 @@ impl<N: Network> NetworkModel<N> {
         table::check_rules(&variables, &optimizers)?;
         let model = Self {
             description: json!({
-                "model": job.model, "features": features, "label": job.input.label,
+                "model": job.model, "label": job.input.label,
                 "network": std::any::type_name::<N>(),
             }),
+            features,
             network,
             records,
             input,
@@ -317,5 +319,9 @@ impl<N: Network> Model for NetworkModel<N> {
 
     fn describe(&self) -> serde_json::Value {
         self.description.clone()
+    }
+
+    fn described_features(&self) -> &[FeatureConfig] {
+        &self.features
     }
 }

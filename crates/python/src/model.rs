@@ -11,7 +11,7 @@ use serde_json::json;
 use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_model::{Callbacks, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_run_config::Job;
+use trainyard_run_config::{FeatureConfig, Job};
 use trainyard_variable::{Access, Gradients, Read, Reads, Values, VariableSpec};
 
 use crate::callbacks::PythonCallbacks;
@@ -106,7 +106,7 @@ impl PythonModel {
             loss: if own_loss { Loss::Module } else { Loss::Head },
             module: Mutex::new(module.unbind()),
             description: json!({
-                "model": job.model, "features": columns.features(), "label": job.input.label,
+                "model": job.model, "label": job.input.label,
             }),
             columns,
             variables,
@@ -364,6 +364,10 @@ impl Model for PythonModel {
 
     fn describe(&self) -> serde_json::Value {
         self.description.clone()
+    }
+
+    fn described_features(&self) -> &[FeatureConfig] {
+        self.columns.features()
     }
 
     fn callbacks(&self) -> Option<&dyn Callbacks> {
