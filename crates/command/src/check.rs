@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, list, misfit};
 use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
@@ -30,6 +31,16 @@ pub(crate) struct Check {
     /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
+}
+
+/// The findings in JSON. It is written as it is, because a job with its vocabularies would take many times its memory as a
+/// [`serde_json::Value`].
+#[derive(Debug, Serialize)]
+struct Found<'a> {
+    ok: bool,
+    job: Option<&'a Job>,
+    place: serde_json::Value,
+    warnings: Vec<serde_json::Value>,
 }
 
 /// Records that are read from each file.
@@ -99,9 +110,14 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
     }
     let printed = match arguments.format {
         Format::Json => {
-            let warnings: Vec<_> = warnings.iter().map(Diagnostic::to_json).collect();
-            let found = json!({"ok": true, "job": job, "place": place, "warnings": warnings});
-            print(&format!("{found}\n"))
+            let found = Found {
+                ok: true,
+                job: job.as_ref(),
+                place,
+                warnings: warnings.iter().map(Diagnostic::to_json).collect(),
+            };
+            let text = serde_json::to_string(&found).expect("JSON can express every job");
+            print(&format!("{text}\n"))
         }
         Format::Text => {
             let mut text: String = lines

@@ -1,17 +1,22 @@
-//! What this machine lets a task have: the lines of `trainyard check` on memory, logs, temporary files and open files.
+//! What this machine lets a task have, and what a task needs: the lines of `trainyard check` on memory, logs, temporary
+//! files, open files, vocabularies and dynamic tables.
 
 use std::path::PathBuf;
 
 use rustix::process::{Resource, getrlimit};
 use trainyard_daemon::{SHARED_MEMORY, SHARED_MEMORY_DIR, free_bytes};
 use trainyard_model::AnyModel;
-use trainyard_run_config::Job;
+use trainyard_run_config::{FeatureKind, Job};
 use trainyard_runtime::MemoryLimit;
 use trainyard_storage::is_remote;
+use trainyard_vocabulary::Words;
 
 /// Bytes that a row of a dynamic table takes beside its values and slots: its id, its place in the order of use, and the room
 /// to grow of both, as measured.
 const ROW_BYTES: u64 = 80;
+
+/// Least memory of a vocabulary that has a line, in bytes.
+const VOCABULARY_BYTES_MIN: usize = 1_000_000;
 
 /// Returns what this machine lets the tasks of a job have, as names and texts.
 pub(crate) fn limits(job: &Job, model: &AnyModel) -> Vec<(String, String)> {
@@ -66,6 +71,17 @@ pub(crate) fn limits(job: &Job, model: &AnyModel) -> Vec<(String, String)> {
             shown(files.maximum)
         ),
     );
+    for (features, words) in vocabularies(job) {
+        let bytes = words.memory_bytes();
+        if bytes >= VOCABULARY_BYTES_MIN {
+            let text = format!(
+                "{}: {} words, {bytes} bytes of memory in each task",
+                features.join(", "),
+                words.len()
+            );
+            say("vocabulary", text);
+        }
+    }
     let optimizers = model.optimizers();
     for spec in model
         .variables()
@@ -86,4 +102,68 @@ pub(crate) fn limits(job: &Job, model: &AnyModel) -> Vec<(String, String)> {
         );
     }
     lines
+}
+
+/// Returns the vocabularies of a job, each with the features that share it.
+fn vocabularies(job: &Job) -> Vec<(Vec<&str>, &Words)> {
+    let mut out: Vec<(Vec<&str>, &Words)> = Vec::new();
+    for feature in &job.features {
+        let FeatureKind::Vocabulary { values, .. } = &feature.kind else {
+            continue;
+        };
+        match out.iter_mut().find(|(_, words)| words.is_clone_of(values)) {
+            Some((features, _)) => features.push(&feature.name),
+            None => out.push((vec![&feature.name], values)),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use trainyard_model::PREMADE;
+
+    use super::*;
+
+    #[test]
+    fn a_large_vocabulary_has_one_line_with_all_of_its_features() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, count: u32| {
+            let words: String = (0..count).map(|word| format!("word {word:09}\n")).collect();
+            std::fs::write(folder.path().join(name), words).expect("there is room");
+        };
+        write("large.txt", 50_000);
+        write("small.txt", 1_000);
+        let feature = |columns: &str, file: &str| {
+            format!("[[feature]]\ncolumns = {columns}\nkind = \"vocabulary\"\nfile = \"{file}\"\n")
+        };
+        let text = [
+            "model_dir = \"m\"\n[input]\nlabel = { column = \"y\" }\n",
+            "train = { files = [\"a.csv\"], epochs = 1 }\n[model]\nkind = \"linear_classifier\"\n",
+            &feature("[\"a\", \"b\"]", "large.txt"),
+            &feature("[\"c\"]", "small.txt"),
+            &feature("[\"d\"]", "large.txt"),
+        ]
+        .concat();
+        let path = folder.path().join("job.toml");
+        let job = Job::parse(Path::new(&path), &text, &[]).expect("the job is good");
+        let model = PREMADE(&job).expect("a model");
+        let lines = limits(&job, &*model);
+        let of_vocabularies: Vec<&str> = lines
+            .iter()
+            .filter(|(what, _)| what == "vocabulary")
+            .map(|(_, text)| text.as_str())
+            .collect();
+        let [line] = of_vocabularies[..] else {
+            panic!("{of_vocabularies:?}");
+        };
+        let bytes = line
+            .strip_prefix("a, b, d: 50000 words, ")
+            .and_then(|rest| rest.strip_suffix(" bytes of memory in each task"))
+            .unwrap_or_else(|| panic!("{line}"));
+        let bytes: u32 = bytes.parse().expect("a number");
+        assert!((50_000 * 28..50_000 * 36).contains(&bytes), "{bytes}");
+    }
 }
