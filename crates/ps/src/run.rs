@@ -1,6 +1,7 @@
 //! The wiring of a parameter server, and the loop that polls it. The server has a set of replicas: one of its own shard or,
 //! under `parameter_servers.durability = "replica"`, one of its own shard and one of the shard before it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use trainyard_parameter_store::{State, Status};
 use trainyard_protocol::limits::SHIPPED_MESSAGE_BYTES_MAX;
 use trainyard_protocol::v1::replica_service_server::ReplicaServiceServer;
 use trainyard_runtime::{FileWork, blocking, has_threads, tell_file_wait};
+use trainyard_write_ahead_log::Folder;
 
 use crate::durable::{Undecided, has_log, undecided};
 use crate::ending::{End, Ending, Next, Seen};
@@ -36,6 +38,9 @@ const MEMORY_INTERVAL: Duration = Duration::from_millis(100);
 const SHORTAGE_NOTICE_INTERVAL: Duration = Duration::from_secs(30);
 /// Longest time in which a server that ends gives back memory.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(3);
+/// Most bytes of a log that a server which ends moves from shared memory to the folder of the log. A log whose updates are in
+/// a checkpoint has a few kilobytes.
+const MOVED_BYTES_MAX: u64 = 8 << 20;
 /// Interval of the checks for a newly committed checkpoint.
 const LOG_RETIRE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for the last replies to be sent before the server closes.
@@ -113,7 +118,39 @@ pub(crate) async fn serve_parameters(
         }
     };
     let (served, worked) = measuring.await;
+    leave_memory(replicas).await;
     worked.and(served)
+}
+
+/// Moves what the logs of a server that has ended still have in shared memory to their own folders, unless it is long.
+async fn leave_memory(replicas: Replicas) {
+    let journals = replicas.iter().filter_map(|replica| replica.journal());
+    let logs: Vec<PathBuf> = journals
+        .filter(|journal| journal.failure().is_none())
+        .map(|journal| journal.folder().to_owned())
+        .collect();
+    // Closes the logs.
+    drop(replicas);
+    // Memory of a simulated machine is that of the simulation.
+    if !has_threads() {
+        return;
+    }
+    let leaving = blocking(move || {
+        for log in logs {
+            let left = Folder::open(&log).and_then(|log| log.leave_memory(MOVED_BYTES_MAX));
+            if let Err(error) = left {
+                warn!(log = %log.display(), %error, "the log stays in shared memory until the next start");
+            }
+        }
+    });
+    if tokio::time::timeout(GIVE_BACK_TIMEOUT, leaving)
+        .await
+        .is_err()
+    {
+        warn!(
+            "the folder of the log does not answer: the log stays in shared memory until the next start"
+        );
+    }
 }
 
 /// Measures all the time what memory the process may use.

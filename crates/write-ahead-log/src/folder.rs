@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 use crate::memory::{CutMemory, MemoryFolder, Named, files_of, holder_of, lock_file};
+use crate::segment_file::is_segment;
 use crate::{Error, SegmentFile, SharedMemory};
 
 /// Timeout for the lock of the folder. A process that has just been killed may still hold it.
@@ -63,7 +64,11 @@ impl Folder {
         }
         remove_free(path)?;
         let lost_memory = match Named::by(path)? {
-            Named::Nothing | Named::Own(_) => None,
+            Named::Nothing => None,
+            Named::Own(memory) => {
+                remove_copies(&memory, path)?;
+                None
+            }
             Named::Missing(memory) => Some(format!(
                 "a part of it lay in {}, which is not on this machine any more",
                 memory.display()
@@ -163,6 +168,38 @@ impl Folder {
             .try_for_each(|segment| self.remove(segment))
     }
 
+    /// Moves what a closed log has in shared memory into its own folder, and removes the folder in shared memory, if that is
+    /// at most `bytes_max` bytes. The log then no longer names its memory: this is the step that matters. Until then, what is
+    /// in its own folder is a copy.
+    ///
+    /// # Errors
+    /// A file cannot be copied or removed. The log is whole.
+    pub fn leave_memory(&self, bytes_max: u64) -> Result<(), Error> {
+        let Some(memory) = Named::by(&self.path)?.own() else {
+            return Ok(());
+        };
+        remove_free(&memory)?;
+        let files = files_of(&memory)?;
+        let mut bytes = 0;
+        for file in &files {
+            let found = std::fs::metadata(file).map_err(Error::io("look at", file))?;
+            bytes += found.len();
+        }
+        if bytes > bytes_max {
+            return Ok(());
+        }
+        if let Err(error) = files
+            .iter()
+            .try_for_each(|file| copy_into(file, &self.path))
+        {
+            remove_free(&self.path)?;
+            remove_copies(&memory, &self.path)?;
+            return Err(error);
+        }
+        MemoryFolder::forget(&self.path)?;
+        std::fs::remove_dir_all(&memory).map_err(Error::io("remove", &memory))
+    }
+
     /// Renames the folder, so that people can inspect its files, and begins an empty one. The rename is the only step that
     /// matters: the renamed folder has the whole log, in shared memory too, and the new one has nothing of it. Then the files
     /// in shared memory are copied to the renamed folder, unless its disk has no room. Removes the folder that was renamed
@@ -215,6 +252,27 @@ fn bring_out(memory: &Path, to: &Path) -> Result<(), Error> {
         }
     }
     std::fs::remove_dir_all(memory).map_err(Error::io("remove", memory))
+}
+
+/// Copies a file into a folder, under its own name when it is whole.
+fn copy_into(file: &Path, folder: &Path) -> Result<(), Error> {
+    let name = file.file_name().unwrap_or_default();
+    let mut unfinished = std::ffi::OsString::from(FREE);
+    unfinished.push(name);
+    let unfinished = folder.join(unfinished);
+    std::fs::copy(file, &unfinished).map_err(Error::io("copy", file))?;
+    let copy = folder.join(name);
+    std::fs::rename(&unfinished, &copy).map_err(Error::io("rename", &unfinished))
+}
+
+/// Removes the copies of segments in shared memory from the folder of a log, which a process that died has left there. No
+/// other file has the name of one of them.
+fn remove_copies(memory: &Path, folder: &Path) -> Result<(), Error> {
+    files_of(memory)?
+        .iter()
+        .filter_map(|file| file.file_name())
+        .filter(|name| is_segment(name))
+        .try_for_each(|name| remove(&folder.join(name)))
 }
 
 /// Removes the files that an earlier process has kept for later segments.

@@ -23,7 +23,7 @@ pub use durability::Durability;
 pub use error::Error;
 pub use folder::Folder;
 pub use log::Log;
-pub use memory::{CutMemory, SharedMemory};
+pub use memory::{CutMemory, MemoryUse, SharedMemory};
 pub use reader::{Bad, Fault, Next, Reader};
 pub use record::{BODY_BYTES_MAX, Entry, Record};
 pub use record_writer::RecordWriter;

@@ -34,6 +34,8 @@ const POINTER: &str = "memory";
 const ORIGIN: &str = "origin";
 /// Name of the file that is locked.
 const LOCK: &str = "lock";
+/// Beginning of the name of the folder with a user's logs, before the number of the user.
+const USER_FOLDER: &str = "trainyard-";
 
 /// Where a log may lie in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +106,85 @@ const ORPHAN_AGE_MIN: Duration = Duration::from_secs(600);
 const RESERVE_DIVISOR: u64 = 8;
 const RESERVE_BYTES_MAX: u64 = 1 << 30;
 
+/// What a log has in the shared memory of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Name of the log: that of its folder, such as `ps-0`.
+    pub log: String,
+    /// The folder in shared memory.
+    pub folder: PathBuf,
+    /// Bytes that its files take; `None` if this user may not read the folder.
+    pub bytes: Option<u64>,
+}
+
+impl MemoryUse {
+    /// Returns what the logs in a folder have in the shared memory of this machine, by the name of the log. A log that names
+    /// a folder of another machine, or of the log of which it is a copy, has nothing here. No log is locked or changed.
+    ///
+    /// # Errors
+    /// A folder or file cannot be read.
+    pub fn of_logs(logs: &Path) -> Result<Vec<Self>, Error> {
+        let entries = match std::fs::read_dir(logs) {
+            Ok(entries) => entries,
+            Err(error) if is_absence(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(Error::io("read", logs)(error)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let log = entry.map_err(Error::io("read", logs))?.path();
+            found.extend(Self::of(&log)?);
+        }
+        found.sort_by(|one, other| one.log.cmp(&other.log));
+        Ok(found)
+    }
+
+    fn of(log: &Path) -> Result<Option<Self>, Error> {
+        let pointer = log.join(POINTER);
+        let folder = match std::fs::read_to_string(&pointer) {
+            Ok(text) => PathBuf::from(text.trim()),
+            Err(error) if is_absence(&error) => return Ok(None),
+            Err(error) => return Err(Error::io("read", &pointer)(error)),
+        };
+        if user_of(&folder).is_none() {
+            return Ok(None);
+        }
+        let bytes = match space_of(&folder) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if is_absence(&error) => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
+            Err(error) => return Err(Error::io("read", &folder)(error)),
+        };
+        let absolute = std::path::absolute(log).map_err(Error::io("look at", log))?;
+        if bytes.is_some()
+            && Origin::read(&folder)?
+                .of_another(&absolute, &folder)?
+                .is_some()
+        {
+            return Ok(None);
+        }
+        let name = log.file_name().unwrap_or_default();
+        Ok(Some(Self {
+            log: name.to_string_lossy().into_owned(),
+            folder,
+            bytes,
+        }))
+    }
+}
+
+/// Returns the bytes that the files of a folder take.
+fn space_of(folder: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        match entry?.metadata() {
+            // A file may be longer than what it takes.
+            Ok(file) => bytes += file.blocks().saturating_mul(512),
+            Err(error) if is_absence(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
 /// The folder in shared memory that the folder of a log names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Named {
@@ -164,8 +245,13 @@ fn source_of(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
 }
 
-/// Returns whether a path has the form of a folder that [`MemoryFolder::create`] makes: `../trainyard-UID/RANDOM`.
+/// Returns whether a path has the form of a folder that [`MemoryFolder::create`] makes for this user.
 fn has_form(path: &Path) -> bool {
+    user_of(path) == Some(rustix::process::getuid().as_raw())
+}
+
+/// Returns the user in whose folder a log lies, by the form of its path: `../trainyard-UID/RANDOM`.
+fn user_of(path: &Path) -> Option<u32> {
     let name = |path: &Path| {
         path.file_name()
             .and_then(|name| name.to_str())
@@ -173,16 +259,17 @@ fn has_form(path: &Path) -> bool {
     };
     let is_random = name(path)
         .is_some_and(|name| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    let of_user = path.parent().and_then(name) == Some(user_folder());
     let is_plain = path
         .components()
         .all(|part| !matches!(part, Component::ParentDir));
-    path.is_absolute() && is_plain && is_random && of_user
+    let of_user = path.parent().and_then(name)?;
+    let user = of_user.strip_prefix(USER_FOLDER)?.parse().ok()?;
+    (path.is_absolute() && is_plain && is_random).then_some(user)
 }
 
 /// Returns the name of the folder of this user's logs.
 fn user_folder() -> String {
-    format!("trainyard-{}", rustix::process::getuid().as_raw())
+    format!("{USER_FOLDER}{}", rustix::process::getuid().as_raw())
 }
 
 /// The folder of a log, as its folder in shared memory records it.
@@ -387,6 +474,15 @@ impl MemoryFolder {
         builder.create(&path).map_err(Error::io("create", &path))?;
         Origin::of(folder)?.write(&path)?;
         Ok(path)
+    }
+
+    /// Makes the log of `folder` name no folder.
+    pub(crate) fn forget(folder: &Path) -> Result<(), Error> {
+        let pointer = folder.join(POINTER);
+        match std::fs::remove_file(&pointer) {
+            Err(error) if !is_absence(&error) => Err(Error::io("remove", &pointer)(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the log of `folder` name `path`.

@@ -1,6 +1,7 @@
 //! A segment: its files, and their records in order.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,11 @@ pub(crate) fn file_name(number: u64, part: u32) -> String {
 fn numbers(name: &str) -> Option<(u64, u32)> {
     let (number, part) = name.strip_suffix(SUFFIX)?.split_once('-')?;
     Some((number.parse().ok()?, part.parse().ok()?))
+}
+
+/// Returns whether a file with this name is a file of a segment.
+pub(crate) fn is_segment(name: &OsStr) -> bool {
+    name.to_str().and_then(numbers).is_some()
 }
 
 /// A file of a segment.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use trainyard_write_ahead_log::{
-    Bad, EarlierSegments, Entry, Fault, Folder, Log, Next, Origin, Reader, Record,
+    Bad, EarlierSegments, Entry, Fault, Folder, Log, MemoryUse, Next, Origin, Reader, Record,
     SEGMENT_HEADER_BYTES, SegmentFile, SharedMemory,
 };
 
@@ -337,6 +337,62 @@ fn segments_are_removed_only_when_the_one_that_goes_on_is_written() {
     assert_eq!(numbers, [second]);
     let (records, _, _) = read(&std::fs::read(segments[0].path()).expect("readable"));
     assert_eq!(records[0].body, "head again");
+}
+
+#[test]
+fn a_closed_log_leaves_shared_memory_if_it_is_short_and_goes_on_from_its_own_folder() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let logs = scratch.path().join("logs");
+    let path = logs.join("ps-0");
+    let memory = SharedMemory {
+        folder: scratch.path().join("shm"),
+        bytes_max: 64 << 20,
+    };
+    let open = || {
+        let mut folder = Folder::open(&path).expect("it is free");
+        folder.use_memory(&memory).expect("it has memory");
+        folder
+    };
+    let log = Log::open(open(), None).expect("it opens");
+    log.begin(ORIGIN, [entry(0, 0, b"head")], EarlierSegments::Obsolete);
+    log.add(entry(1, 1, b"a change"));
+    log.commit(log.end()).expect("it is written");
+    drop(log);
+    let used = MemoryUse::of_logs(&logs).expect("readable");
+    let [MemoryUse { log, folder, bytes }] = &used[..] else {
+        panic!("{used:?}")
+    };
+    assert_eq!(log, "ps-0");
+    assert!(bytes.is_some_and(|bytes| (1..1 << 20).contains(&bytes)));
+    // A process that died while it copied the log has left a copy.
+    let [segment] = &SegmentFile::all(&path).expect("readable")[..] else {
+        panic!("one segment")
+    };
+    let name = segment.path().file_name().expect("a name");
+    std::fs::copy(segment.path(), path.join(name)).expect("copied");
+    let closed = Folder::open(&path).expect("it is free");
+    assert!(!path.join(name).exists());
+    closed.leave_memory(1).expect("it may stay");
+    assert!(folder.exists(), "it is longer than that");
+    closed.leave_memory(1 << 20).expect("it leaves");
+    assert!(!folder.exists());
+    assert_eq!(MemoryUse::of_logs(&logs).expect("readable"), []);
+    drop(closed);
+    let folder = open();
+    assert_eq!(folder.lost_memory(), None);
+    let segments = folder.segments().expect("readable");
+    let log = Log::open(folder, segments.last()).expect("it opens");
+    log.add(entry(1, 2, b"another"));
+    log.commit(log.end()).expect("it is written");
+    drop(log);
+    assert_eq!(all_bodies(&path), ["head", "a change", "another"]);
+    // A copy of the folders names the memory of the originals.
+    let copy = scratch.path().join("copy/ps-0");
+    std::fs::create_dir_all(&copy).expect("made");
+    std::fs::copy(path.join("memory"), copy.join("memory")).expect("copied");
+    let of_copy = MemoryUse::of_logs(&scratch.path().join("copy"));
+    assert_eq!(of_copy.expect("readable"), []);
+    assert_eq!(MemoryUse::of_logs(&logs).expect("readable").len(), 1);
 }
 
 #[test]
