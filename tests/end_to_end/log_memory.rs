@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
+use serde_json::Value;
 use trainyard_checkpoint::Checkpoint;
-use trainyard_tests::{Mount, Program, TestCluster};
+use trainyard_tests::{Mount, Program, TestCluster, write_job};
 
 use crate::end_to_end::LIMIT;
 
@@ -33,6 +34,21 @@ fn bytes_in(folder: &Path) -> u64 {
                 .map_or(0, |file| file.len())
         })
         .sum()
+}
+
+/// Returns the files below a folder.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("readable");
+    let paths = entries.map(|entry| entry.expect("readable").path());
+    paths
+        .flat_map(|path| {
+            if path.is_dir() {
+                files_below(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 fn start_all(cluster: &TestCluster, more: &[&str], environment: &[(&str, &str)]) -> [Program; 3] {
@@ -121,7 +137,7 @@ fn a_job_that_is_stopped_gives_back_the_memory_of_its_log_and_continues_where_it
         assert_eq!(ended.code, 0, "{}", ended.output);
     }
     let step = cluster.job_state()["global_step"].as_u64().expect("a step");
-    assert!(bytes_in(&log) < 64 << 10, "{} bytes stay", bytes_in(&log));
+    assert_eq!(files_below(memory.path()), Vec::<PathBuf>::new());
     let most = format!("train.max_steps={}", step + 50);
     let mut output = String::new();
     for program in start_all(&cluster, &["--set", &most], &environment) {
@@ -134,6 +150,122 @@ fn a_job_that_is_stopped_gives_back_the_memory_of_its_log_and_continues_where_it
         Some(step + 50),
         "{output}"
     );
+}
+
+/// Starts `up` with two servers, whose logs lie below `memory`.
+fn up(job: &Path, memory: &Path, more: &[&str]) -> Program {
+    let job = job.to_string_lossy();
+    let local = ["up", &*job, "--cluster", "local:ps=2,worker=1,evaluator=0"];
+    let arguments = [&local, more].concat();
+    let memory = memory.to_string_lossy();
+    let environment = [("TRAINYARD_SHARED_MEMORY_DIR", &*memory)];
+    Program::start("trainyard", &arguments, &environment)
+}
+
+fn told(arguments: &[&str]) -> String {
+    let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.output);
+    ended.output
+}
+
+trial!(
+    up_that_is_stopped_leaves_nothing_in_memory_and_status_and_inspect_name_what_a_running_job_has
+);
+fn up_that_is_stopped_leaves_nothing_in_memory_and_status_and_inspect_name_what_a_running_job_has()
+{
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let memory = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 4_000, "[train]\nmax_steps = 100\n");
+    let mut running = up(&job, memory.path(), &ENDLESS);
+    for _ in 0..3 {
+        running.wait_for_next("training step=", LIMIT);
+    }
+    let job = job.to_string_lossy();
+    let model_dir = folder.path().join("model");
+    let model_dir = model_dir.to_string_lossy();
+    let named = |output: &str| {
+        let is_named = |name: &str| {
+            let line = format!("MiB of the log of {name} in {}/", memory.path().display());
+            output.contains(&line)
+        };
+        assert!(is_named("ps-0") && is_named("ps-1"), "{output}");
+    };
+    named(&told(&["status", &job]));
+    named(&told(&["inspect", &job]));
+    named(&told(&["inspect", &model_dir]));
+    for command in ["status", "inspect"] {
+        let output = told(&[command, &job, "--format", "json"]);
+        let answer: Value = serde_json::from_str(&output).expect("JSON");
+        let logs = answer["memory"].as_array().expect("an array");
+        assert_eq!(logs.len(), 2, "{output}");
+        assert_eq!(logs[1]["log"], "ps-1");
+        assert!(logs[1]["bytes"].as_u64() >= Some(8 << 20), "{output}");
+    }
+    running.signal(Signal::INT);
+    let ended = running.wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    assert_eq!(files_below(memory.path()), Vec::<PathBuf>::new());
+    assert!(
+        !ended.output.contains("stays in shared memory"),
+        "{}",
+        ended.output
+    );
+    let output = told(&["status", &job]);
+    assert!(
+        output.starts_with("STOPPED") && !output.contains("memory"),
+        "{output}"
+    );
+    let most = format!(
+        "train.max_steps={}",
+        output
+            .split(' ')
+            .nth(3)
+            .map_or(0, |step| { step.parse::<u64>().expect("a step") + 50 })
+    );
+    let ended = up(Path::new(&*job), memory.path(), &["--set", &most]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    assert!(
+        ended.output.contains("recovered the values from the log"),
+        "the short log has moved to its own folder: {}",
+        ended.output
+    );
+    assert_eq!(files_below(memory.path()), Vec::<PathBuf>::new());
+}
+
+trial!(the_end_of_up_and_status_and_inspect_name_what_a_job_without_its_last_checkpoint_leaves_in_memory, needs Mounts);
+fn the_end_of_up_and_status_and_inspect_name_what_a_job_without_its_last_checkpoint_leaves_in_memory()
+ {
+    let disk = Mount::of("64m");
+    let memory = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(disk.path(), 4_000, "[train]\nmax_steps = 100\n");
+    let large = ["--set", "model.hidden_units=[16384]"];
+    let mut running = up(&job, memory.path(), &[&ENDLESS[..], &large].concat());
+    for _ in 0..3 {
+        running.wait_for_next("training step=", LIMIT);
+    }
+    let mut ballast = std::fs::File::create(disk.path().join("ballast")).expect("created");
+    let mut bytes = 0;
+    while std::io::Write::write_all(&mut ballast, &[1; 1 << 16]).is_ok() {
+        bytes += 1 << 16;
+    }
+    // Room for the state of the job, not for a checkpoint.
+    ballast.set_len(bytes - (256 << 10)).expect("truncated");
+    running.signal(Signal::INT);
+    let ended = running.wait(LIMIT);
+    assert_eq!(ended.code, 74, "{}", ended.output);
+    assert!(
+        ended.output.contains("a log stays in shared memory")
+            && ended.output.contains("log=\"ps-0\""),
+        "{}",
+        ended.output
+    );
+    let job = job.to_string_lossy();
+    let output = told(&["status", &job]);
+    assert!(output.starts_with("STOPPED"), "{output}");
+    for output in [output, told(&["inspect", &job])] {
+        let line = format!("MiB of the log of ps-0 in {}/", memory.path().display());
+        assert!(output.contains(&line), "{output}");
+    }
 }
 
 /// A dynamic table of many ids, and a static one, both of which change a lot.

@@ -7,9 +7,10 @@ use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, Manifest, is_committed, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::{JobPhase, JobState};
-use trainyard_run_config::Job;
+use trainyard_run_config::{Job, default_logs_dir};
 
 use crate::arguments::Format;
+use crate::log_memory::LogMemory;
 use crate::output::print;
 
 #[derive(Debug, Args)]
@@ -20,11 +21,16 @@ pub(crate) struct Inspect {
     /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
+    /// Folder of the logs of this machine's parameter servers, if they are started with --state-dir.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
 }
 
-/// Shows the checkpoints of a model directory, and the variables of the newest.
+/// Shows the checkpoints of a model directory, the variables of the newest, and the memory of the logs on this machine.
 pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
-    let path = &model_dir(&arguments.path)?;
+    let (path, logs) = &folders(&arguments.path)?;
+    let logs = arguments.state_dir.as_ref().unwrap_or(logs);
+    let memory = LogMemory::of(logs);
     let found = if is_committed(path)? {
         vec![path.clone()]
     } else {
@@ -33,6 +39,7 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     let Some(newest) = found.last() else {
         let problem =
             Diagnostic::error(Code::E3004, format!("no checkpoint in {}", path.display()));
+        let problem = memory.lines().into_iter().fold(problem, Diagnostic::note);
         return Err(problem.help("give the folder model_dir of a job, or one checkpoint in it"));
     };
     let newest = Checkpoint::open(newest)?;
@@ -41,7 +48,7 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
     if arguments.format == Format::Json {
         return print(&format!(
             "{}\n",
-            json!({"job_state": state, "checkpoints": found, "newest": manifest})
+            json!({"job_state": state, "checkpoints": found, "newest": manifest, "memory": memory.json()})
         ));
     }
     let mut text = String::new();
@@ -63,6 +70,9 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
             manifest.num_ps,
             shared(manifest)
         ));
+    }
+    for line in memory.lines() {
+        text.push_str(&format!("{line}\n"));
     }
     text.push_str(&format!("variables of step {}:\n", manifest.global_step));
     let width = manifest
@@ -137,13 +147,13 @@ fn status_line(state: &JobState) -> String {
     )
 }
 
-/// Returns the model directory of a job file, and any other path unchanged.
-fn model_dir(path: &Path) -> Result<PathBuf, Diagnostic> {
+/// Returns the model directory of a job file, or any other path unchanged, and the folder of the logs.
+fn folders(path: &Path) -> Result<(PathBuf, PathBuf), Diagnostic> {
     if !path.is_file() {
-        return Ok(path.to_owned());
+        return Ok((path.to_owned(), default_logs_dir(path)));
     }
     // One mistake of a job file is enough for this command.
     Job::load(path, &[])
-        .map(|job| job.model_dir)
+        .map(|job| (job.model_dir.clone(), job.logs_dir()))
         .map_err(|mut problems| problems.remove(0))
 }

@@ -24,6 +24,7 @@ mod import_tf;
 mod init;
 mod inspect;
 mod limits;
+mod log_memory;
 mod output;
 mod pki;
 mod predict;

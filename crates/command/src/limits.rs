@@ -40,13 +40,12 @@ pub(crate) fn limits(job: &Job, model: &AnyModel) -> Vec<(String, String)> {
         || "which cannot be used here".to_owned(),
         |free| format!("where {free} bytes are free"),
     );
-    let state = job.local_dir();
     say(
         "log",
         format!(
             "of a parameter server: at most {what}, and half of what is free, in {}, {free}; the rest in {} or --state-dir",
             folder.display(),
-            state.join("wal").display()
+            job.logs_dir().display()
         ),
     );
     if is_remote(&job.model_dir) {

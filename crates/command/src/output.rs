@@ -42,6 +42,22 @@ pub(crate) fn refuse_own_input(output: &Path, inputs: &[PathBuf]) -> Result<(), 
     Err(Diagnostic::error(Code::E1000, message).help("give the result another name"))
 }
 
+/// Returns a number of bytes in words.
+pub(crate) fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" {
+                format!("{bytes} B")
+            } else {
+                format!("{value:.1} {unit}")
+            };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
 /// Target of output lines: a file, or standard output.
 pub(crate) struct Sink {
     out: Box<dyn Write>,

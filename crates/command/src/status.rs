@@ -5,18 +5,21 @@ mod screen;
 mod stored;
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use render::{Seen, lines};
 use screen::Screen;
 use serde_json::{Value, json};
-use stored::{model_dir, stored};
+use stored::{Folders, stored};
 use trainyard_diagnostic::Diagnostic;
+use trainyard_run_config::default_logs_dir;
+use trainyard_storage::is_remote;
 
 use crate::admin_client::AdminClient;
 use crate::arguments::Format;
+use crate::log_memory::LogMemory;
 use crate::output::print;
 use crate::runtime::single_threaded;
 
@@ -52,13 +55,18 @@ pub(crate) fn status(arguments: &Status) -> Result<(), Vec<Diagnostic>> {
     let one = |problem| vec![problem];
     let runtime = single_threaded().map_err(one)?;
     let seen = find(&arguments.run).and_then(|client| runtime.block_on(look(&client)).map_err(one));
-    let seen = match (seen, model_dir(&arguments.run)) {
+    let folders = Folders::of(&arguments.run);
+    let mut seen = match (seen, &folders) {
         (Ok(seen), _) => seen,
-        (Err(problems), Some(folder)) => {
-            return print(&stored(&folder, arguments.format, problems)?).map_err(one);
+        (Err(problems), Some(folders)) => {
+            return print(&stored(folders, arguments.format, problems)?).map_err(one);
         }
         (Err(problems), None) => return Err(problems),
     };
+    let memory = folders
+        .map(|folders| folders.logs)
+        .or_else(|| logs_of(&seen.run))
+        .map(|logs| LogMemory::of(&logs));
     match arguments.format {
         Format::Json => {
             let Seen {
@@ -66,12 +74,22 @@ pub(crate) fn status(arguments: &Status) -> Result<(), Vec<Diagnostic>> {
             } = seen;
             print(&format!(
                 "{}\n",
-                json!({"run": run, "evaluations": evaluations})
+                json!({"run": run, "evaluations": evaluations, "memory": memory.map(|memory| memory.json())})
             ))
             .map_err(one)
         }
-        Format::Text => snapshot(&seen).map_err(one),
+        Format::Text => {
+            seen.memory = memory.map_or_else(Vec::new, |memory| memory.lines());
+            snapshot(&seen).map_err(one)
+        }
     }
+}
+
+/// Returns the folder of the logs of a run by the chief's answer.
+fn logs_of(run: &Value) -> Option<PathBuf> {
+    let model_dir = Path::new(run["job"]["model_dir"].as_str()?);
+    let is_same_here = model_dir.is_absolute() || is_remote(model_dir);
+    is_same_here.then(|| default_logs_dir(model_dir))
 }
 
 /// Shows the status of a run until a key ends it. Without a terminal, prints it once.
@@ -111,6 +129,7 @@ async fn look(client: &AdminClient) -> Result<Seen, Diagnostic> {
         run,
         history,
         evaluations,
+        memory: Vec::new(),
     })
 }
 

@@ -27,6 +27,7 @@ use trainyard_trainer::check_cluster;
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
+use crate::log_memory::LogMemory;
 use crate::output::{print, result_line, table};
 use crate::program::Program;
 use crate::runtime::single_threaded;
@@ -219,6 +220,7 @@ async fn supervise(
     }
     let watched = supervisor.watch(&mut scaling).await;
     scaling.end();
+    LogMemory::of(&job.logs_dir()).warn_of_rest();
     let code = watched?;
     let by_chief = told(read_report(supervisor.report_file()));
     // A chief that stopped before it trained has written no report.

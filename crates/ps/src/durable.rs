@@ -17,15 +17,12 @@ use trainyard_write_ahead_log::{Durability, Error, Folder, Log, SharedMemory};
 
 use crate::memory::log_bytes_max;
 
-/// Name of the folder of the logs, in the job's local folder.
-const LOGS: &str = "wal";
-
 /// Returns the folder of the servers' logs.
 fn logs(context: &Context) -> PathBuf {
     context
         .state_dir
         .clone()
-        .unwrap_or_else(|| context.job.local_dir().join(LOGS))
+        .unwrap_or_else(|| context.job.logs_dir())
 }
 
 /// Returns the error for a failure of the log, which ends the server.

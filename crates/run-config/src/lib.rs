@@ -27,6 +27,7 @@ pub use files::{Ambiguous, ambiguous_files, expand_files, resolve_files, resolve
 pub use foreign_names::{FOREIGN_NAMES, ForeignName};
 pub use job::*;
 pub use keys::keys;
+pub use local_dir::default_logs_dir;
 pub use model::*;
 pub use params::{ParamError, Params};
 pub use schema::schema;

@@ -8,6 +8,8 @@ use crate::Job;
 
 /// Folder for files that survive a reboot (Filesystem Hierarchy Standard 3.0, 5.15).
 const LOCAL: &str = "/var/tmp";
+/// Folder of the parameter servers' logs.
+const LOGS: &str = "wal";
 
 impl Job {
     /// Returns the folder of this machine for files that an object store cannot hold: logs of parameter servers, events
@@ -15,12 +17,30 @@ impl Job {
     /// `model_dir` itself. Otherwise it is `local_dir` of the job file, or a folder below `/var/tmp` that is named
     /// after the bucket.
     pub fn local_dir(&self) -> PathBuf {
-        if !is_remote(&self.model_dir) {
-            return self.model_dir.clone();
-        }
-        let named = || Path::new(LOCAL).join(name_of(&self.model_dir.to_string_lossy()));
-        self.local_dir.clone().unwrap_or_else(named)
+        let named = self.local_dir.clone();
+        named
+            .filter(|_| is_remote(&self.model_dir))
+            .unwrap_or_else(|| default_local_dir(&self.model_dir))
     }
+
+    /// Returns the folder of the logs of this machine's parameter servers, if `--state-dir` names no other.
+    pub fn logs_dir(&self) -> PathBuf {
+        self.local_dir().join(LOGS)
+    }
+}
+
+/// Returns [`Job::local_dir`] of a job that does not set `local_dir`.
+fn default_local_dir(model_dir: &Path) -> PathBuf {
+    if is_remote(model_dir) {
+        Path::new(LOCAL).join(name_of(&model_dir.to_string_lossy()))
+    } else {
+        model_dir.to_owned()
+    }
+}
+
+/// Returns [`Job::logs_dir`] of a job that does not set `local_dir`.
+pub fn default_logs_dir(model_dir: &Path) -> PathBuf {
+    default_local_dir(model_dir).join(LOGS)
 }
 
 /// Returns the folder name of a URL. `/` becomes `+`, and all other bytes except letters, digits, `.`, `-` and `_`

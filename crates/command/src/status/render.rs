@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::output::size;
+
 /// Shades of a sparkline, lowest first.
 const SHADES: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Most columns of a sparkline.
@@ -15,6 +17,8 @@ pub(super) struct Seen {
     pub(super) run: Value,
     pub(super) history: Value,
     pub(super) evaluations: Value,
+    /// Lines on the shared memory of this machine.
+    pub(super) memory: Vec<String>,
 }
 
 /// Returns the lines of a report, each at most `width` columns wide.
@@ -47,6 +51,7 @@ pub(super) fn lines(seen: &Seen, width: usize) -> Vec<String> {
     out.push(String::new());
     out.push(checkpoint(run));
     out.push(evaluation(&seen.evaluations));
+    out.extend(seen.memory.iter().cloned());
     out.iter()
         .map(|line| line.chars().take(width).collect())
         .collect()
@@ -269,21 +274,6 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-fn size(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "B" {
-                format!("{bytes} B")
-            } else {
-                format!("{value:.1} {unit}")
-            };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -308,6 +298,7 @@ mod tests {
             run,
             history,
             evaluations,
+            memory: vec!["memory      8.0 MiB of the log of ps-0 in /dev/shm/log".to_owned()],
         }
     }
 
@@ -323,6 +314,7 @@ mod tests {
             "2.0 KiB, 1200 updates",
             "checkpoint  step 1000, 12 s ago, 2.9 MiB",
             "evaluation  step 1000: accuracy 0.8750",
+            "memory      8.0 MiB of the log of ps-0",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
@@ -343,6 +335,7 @@ mod tests {
             run: json!({}),
             history: Value::Null,
             evaluations: json!([]),
+            memory: Vec::new(),
         };
         assert!(lines(&nothing, 80).join("\n").contains("none yet"));
     }

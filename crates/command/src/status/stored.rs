@@ -6,19 +6,39 @@ use serde_json::{Value, json};
 use trainyard_checkpoint::list;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model_dir::{JobPhase, JobState, Leader, read};
-use trainyard_run_config::Job;
+use trainyard_run_config::{Job, default_logs_dir};
 
 use crate::arguments::Format;
+use crate::log_memory::LogMemory;
 use crate::status::Observe;
 
-/// Returns the model directory of the target, which is a job file or the directory itself.
-pub(super) fn model_dir(arguments: &Observe) -> Option<PathBuf> {
-    let target = Path::new(&arguments.target);
-    if target.is_dir() {
-        return Some(target.to_owned());
+/// The folders of a job.
+#[derive(Debug)]
+pub(super) struct Folders {
+    pub(super) model_dir: PathBuf,
+    /// Folder of the parameter servers' logs.
+    pub(super) logs: PathBuf,
+}
+
+impl Folders {
+    /// Returns the folders of the target, if it is a job file or a model directory.
+    pub(super) fn of(arguments: &Observe) -> Option<Self> {
+        let target = Path::new(&arguments.target);
+        if target.is_dir() {
+            return Some(Self {
+                model_dir: target.to_owned(),
+                logs: default_logs_dir(target),
+            });
+        }
+        let mut job = Job::load(target, &arguments.set).ok()?;
+        if let Some(model_dir) = &arguments.model_dir {
+            job.model_dir.clone_from(model_dir);
+        }
+        Some(Self {
+            logs: job.logs_dir(),
+            model_dir: job.model_dir,
+        })
     }
-    let job = Job::load(target, &arguments.set).ok()?;
-    Some(arguments.model_dir.clone().unwrap_or(job.model_dir))
 }
 
 /// Returns the state of a finished job. For a job that should run, the error is `unanswered` with the recorded state.
@@ -26,10 +46,12 @@ pub(super) fn model_dir(arguments: &Observe) -> Option<PathBuf> {
 /// # Errors
 /// The job has not finished, or the directory cannot be read.
 pub(super) fn stored(
-    folder: &Path,
+    folders: &Folders,
     format: Format,
     unanswered: Vec<Diagnostic>,
 ) -> Result<String, Vec<Diagnostic>> {
+    let folder = &folders.model_dir;
+    let memory = LogMemory::of(&folders.logs);
     let noted = |said: String| {
         unanswered
             .iter()
@@ -65,7 +87,8 @@ pub(super) fn stored(
         .and_then(|text| serde_json::from_slice(&text).ok());
     if let Format::Json = format {
         let checkpoints: Vec<&PathBuf> = checkpoints.iter().map(|found| &found.path).collect();
-        let found = json!({"run": null, "job_state": state, "checkpoints": checkpoints, "evaluation": evaluation});
+        let found = json!({"run": null, "job_state": state, "checkpoints": checkpoints, "evaluation": evaluation,
+            "memory": memory.json()});
         return Ok(format!("{found}\n"));
     }
     let phase = state.phase.name().to_uppercase();
@@ -93,6 +116,9 @@ pub(super) fn stored(
             evaluation["global_step"],
             scores.join(", ")
         );
+    }
+    for line in memory.lines() {
+        text += &format!("{line}\n");
     }
     Ok(text)
 }
