@@ -83,9 +83,26 @@ fn each_host_gets_the_same_files_and_starts_its_own_tasks() {
             let target = fs::read_link(units(&host).join("trainyard.target.wants").join(&unit))
                 .expect("a link");
             let name = target.file_name().expect("a name");
-            assert!(
-                deploy().join("systemd").join(name).is_file(),
-                "{unit} is a unit of ours: {target:?}"
+            let file = deploy().join("systemd").join(name);
+            assert!(file.is_file(), "{unit} is a unit of ours: {target:?}");
+            // Units on which it depends come with the packages, too.
+            let text = fs::read_to_string(file).expect("a unit");
+            let needed = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("RequiresMountsFor=/"));
+            for mount in needed {
+                let mount = format!("{}.mount", mount.replace('/', "-"));
+                assert!(deploy().join("systemd").join(mount).is_file(), "{unit}");
+            }
+            let memory = fs::read_to_string(units(&host).join(format!("{unit}.d/50-memory.conf")));
+            let percent = match host.as_str() {
+                "lead.example" | "w.example" => 80,
+                _ => 40,
+            };
+            assert_eq!(
+                memory.expect("a file"),
+                format!("[Service]\nMemoryMax={percent}%\n"),
+                "{unit} on {host}"
             );
         }
     }

@@ -15,6 +15,8 @@ const UNITS: [&str; 5] = [
     "trainyard-evaluator.service",
     "trainyard-serving.service",
 ];
+/// The file system with the logs of servers.
+const MEMORY: &str = "run-trainyard-memory.mount";
 /// Most exposure that a unit may have, in tenths: 0 is nothing, 100 a process of root's.
 const EXPOSURE_MAX: u32 = 15;
 
@@ -63,7 +65,7 @@ trial!(systemd_finds_nothing_wrong_with_the_units_and_little_that_is_exposed, ne
 fn systemd_finds_nothing_wrong_with_the_units_and_little_that_is_exposed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let units = root(folder.path());
-    for unit in UNITS.into_iter().chain(["trainyard.target"]) {
+    for unit in UNITS.into_iter().chain(["trainyard.target", MEMORY]) {
         let mut command = Command::new("systemd-analyze");
         let (fine, text) = said(
             command
@@ -117,6 +119,49 @@ fn units_start_a_task_again_unless_its_exit_code_says_that_it_is_no_use() {
         text.contains("0 | 64 | 65 | 66 | 73 | 76 | 77 | 78)"),
         "Slurm's tasks end for the same codes"
     );
+}
+
+trial!(tasks_that_upload_write_their_temporary_files_to_a_disk);
+/// `/tmp` may be in memory. `/var/tmp` survives a restart of the host (Filesystem Hierarchy Standard 3.0, 5.15).
+fn tasks_that_upload_write_their_temporary_files_to_a_disk() {
+    for unit in [
+        "trainyard-ps@0.service",
+        "trainyard-chief.service",
+        "trainyard-evaluator.service",
+    ] {
+        let environment = values(unit, "Environment");
+        assert!(
+            environment.contains(&"TMPDIR=/var/tmp".to_owned()),
+            "{unit}: {environment:?}"
+        );
+    }
+}
+
+trial!(a_parameter_server_has_its_log_in_a_file_system_that_its_user_owns_and_the_package_brings);
+fn a_parameter_server_has_its_log_in_a_file_system_that_its_user_owns_and_the_package_brings() {
+    let folder = values(MEMORY, "Where").concat();
+    let server = "trainyard-ps@0.service";
+    assert_eq!(values(server, "RequiresMountsFor").concat(), folder);
+    let expected = format!(
+        "TRAINYARD_SHARED_MEMORY_DIR={}",
+        folder.replace("/run", "%t")
+    );
+    assert!(values(server, "Environment").contains(&expected));
+    // The name of a mount unit is its path.
+    let name = folder.trim_start_matches('/').replace('/', "-");
+    assert_eq!(MEMORY, format!("{name}.mount"));
+    let users = fs::read_to_string(deploy().join("debian/sysusers.conf")).expect("the user");
+    let number = users
+        .lines()
+        .find_map(|line| line.strip_prefix("u trainyard ")?.split(' ').next())
+        .expect("a number");
+    let options = values(MEMORY, "Options").concat();
+    for option in ["size=20%", "mode=0700", &format!("uid={number}")] {
+        assert!(options.split(',').any(|one| one == option), "{options}");
+    }
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/ps/Cargo.toml");
+    let manifest = fs::read_to_string(manifest).expect("the package of the server");
+    assert!(manifest.contains(&format!("deploy/systemd/{MEMORY}\"")));
 }
 
 trial!(a_task_has_longer_to_stop_than_it_takes_for_itself);

@@ -23,6 +23,9 @@ const WANTS: &str = "etc/systemd/system/trainyard.target.wants";
 /// Folders that a unit cannot see (`ProtectHome=`, `PrivateTmp=`).
 const HIDDEN_FROM_UNITS: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
 
+/// Part of a host's memory that its tasks may take together, in percent. Each unit by itself may take as much.
+const MEMORY_PERCENT: u64 = 80;
+
 /// The tasks of each host.
 type Hosts = BTreeMap<String, Vec<Task>>;
 
@@ -175,6 +178,21 @@ fn template(task: Task) -> String {
     }
 }
 
+/// Returns the weight of a task when the memory of its host is divided: parameter servers hold the model.
+fn memory_weight(task: Task) -> u64 {
+    match task.role {
+        Role::Ps => 2,
+        Role::Chief | Role::Worker | Role::Evaluator => 1,
+    }
+}
+
+/// Returns a drop-in with the part of a host's memory that one of its tasks may take.
+fn memory(task: Task, tasks: &[Task]) -> String {
+    let all: u64 = tasks.iter().map(|task| memory_weight(*task)).sum();
+    let percent = (MEMORY_PERCENT * memory_weight(task) / all).max(1);
+    format!("[Service]\nMemoryMax={percent}%\n")
+}
+
 /// Returns the entries of a host's folder, by their paths below it.
 fn entries(
     tasks: &[Task],
@@ -184,9 +202,14 @@ fn entries(
     for task in tasks {
         let target = format!("{UNITS}/{}", template(*task));
         entries.insert(Path::new(WANTS).join(unit(*task)), Entry::Link(target));
+        // Also where the task is alone: a file of an earlier cluster file may be there.
+        let folder = format!("etc/systemd/system/{}.d", unit(*task));
+        entries.insert(
+            Path::new(&folder).join("50-memory.conf"),
+            Entry::Text(memory(*task, tasks)),
+        );
         if task.role == Role::Chief && task.index > 0 {
             let text = format!("[Service]\nEnvironment=TRAINYARD_INDEX={}\n", task.index);
-            let folder = format!("etc/systemd/system/{}.d", unit(*task));
             entries.insert(
                 Path::new(&folder).join("50-standby.conf"),
                 Entry::Text(text),

@@ -54,9 +54,27 @@ fn each_host_starts_the_tasks_whose_addresses_are_its_own() {
     let of_a = entries(&hosts["a"], None).unwrap();
     assert_eq!(
         of_a.len(),
-        2,
+        4,
         "neither a standby nor a model folder: {of_a:?}"
     );
+}
+
+#[test]
+fn the_tasks_of_a_host_share_its_memory_and_a_server_gets_twice_the_part_of_others() {
+    let cluster = cluster(
+        "[cluster]\nchief = [\"a:1\"]\nworker = [\"a:2\", \"b:1\"]\nps = [\"a:3\", \"a:4\", \"c:1\", \"c:2\"]\n",
+    );
+    let hosts = hosts(&cluster).unwrap();
+    let limit = |host: &str, unit: &str| {
+        let path = format!("etc/systemd/system/{unit}.service.d/50-memory.conf");
+        entries(&hosts[host], None).unwrap()[Path::new(&path)].clone()
+    };
+    let percent = |number: u32| Entry::Text(format!("[Service]\nMemoryMax={number}%\n"));
+    assert_eq!(limit("a", "trainyard-chief"), percent(13));
+    assert_eq!(limit("a", "trainyard-worker@0"), percent(13));
+    assert_eq!(limit("a", "trainyard-ps@1"), percent(26));
+    assert_eq!(limit("b", "trainyard-worker@1"), percent(80));
+    assert_eq!(limit("c", "trainyard-ps@2"), percent(40));
 }
 
 #[test]
