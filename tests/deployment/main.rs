@@ -4,6 +4,7 @@ mod host_folders;
 mod image;
 mod kubernetes;
 mod packages;
+mod pods;
 mod service_manager;
 mod slurm;
 mod systemd;

@@ -25,11 +25,20 @@ struct Host {
     address: String,
 }
 
-/// The network. Its namespaces are removed when it is dropped.
+/// Hosts joined by a bridge. Their namespaces are removed when it is dropped.
+#[derive(Debug)]
+pub struct Network {
+    bridge: String,
+    /// Address of this machine.
+    own: String,
+    hosts: Vec<Host>,
+}
+
+/// A network with a host for each task of a cluster.
 #[derive(Debug)]
 pub struct Lan {
-    bridge: String,
-    hosts: BTreeMap<Task, Host>,
+    network: Network,
+    places: BTreeMap<Task, usize>,
 }
 
 fn ip(arguments: &str) -> Result<(), String> {
@@ -50,25 +59,26 @@ fn run(program: &str, arguments: &str) -> Result<(), String> {
     ))
 }
 
-impl Lan {
-    /// Gives each task of a cluster a host of its own. To be said before anything is started.
+impl Network {
+    /// Makes a network of so many hosts.
     ///
     /// # Errors
     /// This machine does not let it: what was tried, and the answer.
-    pub fn around(tasks: &mut Supervisor) -> Result<Self, String> {
+    pub fn of(hosts: usize) -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number =
             std::process::id() * NETWORKS + NEXT.fetch_add(1, Ordering::Relaxed) % NETWORKS;
         let net = format!("10.{}.{}", 64 + number / 256 % 64, number % 256);
-        let mut lan = Self {
+        let mut network = Self {
             bridge: format!("ty{number}"),
-            hosts: BTreeMap::new(),
+            own: format!("{net}.1"),
+            hosts: Vec::new(),
         };
-        let bridge = lan.bridge.clone();
+        let bridge = network.bridge.clone();
         ip(&format!("link add {bridge} type bridge"))?;
         ip(&format!("address add {net}.1/24 dev {bridge}"))?;
         ip(&format!("link set {bridge} up"))?;
-        for (place, task) in tasks.tasks().into_iter().enumerate() {
+        for place in 0..hosts {
             let host = Host {
                 namespace: format!("{bridge}-{place}"),
                 cable: format!("{bridge}v{place}"),
@@ -80,11 +90,6 @@ impl Lan {
                 address,
             } = &host;
             ip(&format!("netns add {namespace}"))?;
-            let home = format!("ip netns exec {namespace}")
-                .split(' ')
-                .map(str::to_owned)
-                .collect();
-            tasks.live_at(task, address, home);
             ip(&format!(
                 "link add {cable} type veth peer name eth0 netns {namespace}"
             ))?;
@@ -92,17 +97,53 @@ impl Lan {
             ip(&format!("-n {namespace} address add {address}/24 dev eth0"))?;
             ip(&format!("-n {namespace} link set eth0 up"))?;
             ip(&format!("-n {namespace} link set lo up"))?;
-            lan.hosts.insert(task, host);
+            network.hosts.push(host);
         }
-        Ok(lan)
+        Ok(network)
+    }
+
+    /// Returns the address of this machine in the network.
+    pub fn own(&self) -> &str {
+        &self.own
+    }
+
+    /// Returns the address of a host.
+    ///
+    /// # Panics
+    /// There is no such host. So in what follows.
+    pub fn address(&self, host: usize) -> &str {
+        &self.hosts[host].address
+    }
+
+    /// Returns the command, with its arguments, that starts another command on a host.
+    pub fn home(&self, host: usize) -> Vec<String> {
+        ["ip", "netns", "exec", &self.hosts[host].namespace]
+            .map(str::to_owned)
+            .to_vec()
+    }
+}
+
+impl Lan {
+    /// Gives each task of a cluster a host of its own. To be said before anything is started.
+    ///
+    /// # Errors
+    /// This machine does not let it: what was tried, and the answer.
+    pub fn around(tasks: &mut Supervisor) -> Result<Self, String> {
+        let all = tasks.tasks();
+        let network = Network::of(all.len())?;
+        for (place, task) in all.iter().enumerate() {
+            tasks.live_at(*task, network.address(place), network.home(place));
+        }
+        let places = all.into_iter().zip(0..).collect();
+        Ok(Self { network, places })
     }
 
     fn host(&self, task: Task) -> &Host {
-        self.hosts.get(&task).expect("a task of the cluster")
+        &self.network.hosts[self.places[&task]]
     }
 
     fn must(&self, what: Result<(), String>) {
-        what.unwrap_or_else(|problem| panic!("{problem} ({})", self.bridge));
+        what.unwrap_or_else(|problem| panic!("{problem} ({})", self.network.bridge));
     }
 
     /// Loses, in silence, whatever `from` sends to `to`.
@@ -165,9 +206,9 @@ impl Lan {
     }
 }
 
-impl Drop for Lan {
+impl Drop for Network {
     fn drop(&mut self) {
-        for host in self.hosts.values() {
+        for host in &self.hosts {
             let _ = ip(&format!("netns del {}", host.namespace));
         }
         let _ = ip(&format!("link del {}", self.bridge));

@@ -27,7 +27,7 @@ pub use cluster::{TestCluster, census_rows, write_job};
 pub use crash_points::{CrashPoints, Survived, save};
 pub use draw::{Draw, is_thorough, seed};
 pub use endurance::{Clicks, Endurance, EnduranceReport, Series, Trend, Unit};
-pub use lan::Lan;
+pub use lan::{Lan, Network};
 pub use ledger::{Account, Counting, Ledger, Mismatch, passes_to_go};
 pub use memory_group::MemoryGroup;
 pub use mount::Mount;

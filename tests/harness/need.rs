@@ -43,7 +43,7 @@ pub enum Need {
     TritonClients,
     /// A Python with the schemas of Kubernetes: `TRAINYARD_KUBERNETES_PYTHON`, or `python3`.
     KubernetesSchemas,
-    /// `helm`.
+    /// `TRAINYARD_HELM`, or `helm`.
     Helm,
     /// Slurm's and munge's daemons, and the user root.
     Slurm,
@@ -149,7 +149,7 @@ impl Need {
             Self::Prometheus => (None, "prometheus"),
             Self::Promtool => (None, "promtool"),
             Self::Chromium => (None, "chromium"),
-            Self::Helm => (None, "helm"),
+            Self::Helm => (Some("TRAINYARD_HELM"), "helm"),
             Self::Strace => (None, "strace"),
             Self::SystemdAnalyze => (None, "systemd-analyze"),
             _ => return Err(format!("{} is no single program", self.name())),

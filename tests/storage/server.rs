@@ -21,6 +21,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the server at a port of its own.
     pub(crate) fn start() -> Self {
+        Self::start_at("127.0.0.1")
+    }
+
+    /// Starts the server at an address of this machine, at a port of its own.
+    pub(crate) fn start_at(host: &str) -> Self {
         let installed = Need::S3.program();
         // The interpreter that it was installed for.
         let beside = installed.with_file_name("python");
@@ -32,7 +37,7 @@ impl Server {
         let mut command = Command::new(&program);
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("storage/one_at_a_time.py"));
         command
-            .args(["-H", "127.0.0.1", "-p", "0"])
+            .args(["-H", host, "-p", "0"])
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let started = command.stderr(Stdio::piped()).spawn();
