@@ -7,8 +7,10 @@ use std::collections::HashMap;
 
 use crate::cells::{clear, end_row, missing_cells, push_digits, shown};
 use crate::formats::several;
-use crate::number::float;
-use crate::{Batch, Cells, Column, FieldKind, Format, Fraction, Options, Position, Schema};
+use crate::number::{float, int};
+use crate::{
+    Batch, Cells, Column, FieldKind, Format, Fraction, IndexBase, Options, Position, Schema,
+};
 
 /// A value of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,11 +39,16 @@ pub struct NamedColumns {
     /// Whether files hold all values as text, with spaces around them and separators between them.
     is_text: bool,
     trim: bool,
+    /// The first id of the column `index` of libsvm files, which is counted from 0 in a batch.
+    index_base: Option<IndexBase>,
 }
+
+/// The column of libsvm files with ids.
+const INDEX: &str = "index";
 
 impl NamedColumns {
     /// Returns the columns of a schema. Of the options, the format decides whether the text of a list is divided at its
-    /// separator, and `trim` and `missing` apply to texts.
+    /// separator, and from which number the column `index` of libsvm counts. `trim` and `missing` apply to texts.
     pub fn new(schema: &Schema, options: &Options) -> Self {
         let mut names = Vec::new();
         let mut fields: Vec<Vec<usize>> = Vec::new();
@@ -64,6 +71,10 @@ impl NamedColumns {
             missing: missing.map(|text| text.as_bytes().to_vec()).collect(),
             is_text,
             trim: is_text && options.trim,
+            index_base: match options.format {
+                Format::LibSvm(base) => Some(base),
+                _ => None,
+            },
         }
     }
 
@@ -90,7 +101,8 @@ impl NamedColumns {
         batch
     }
 
-    /// Appends the cell of a row to a column. A list of one value is that value, and a list of none is missing.
+    /// Appends the cell of a row to a column. A list of one value is that value, and a list of none is missing. Of a list of
+    /// any number of values, those that are missing are left out: rows of a tensor are padded with them.
     ///
     /// # Errors
     /// The column cannot hold the values. A part of them may be in the batch, which must not be used.
@@ -100,13 +112,23 @@ impl NamedColumns {
         place: usize,
         values: &[Given<'_>],
     ) -> Result<(), String> {
+        let from_zero;
+        let values = match self.index_base {
+            Some(base) if self.names[place] == INDEX => {
+                let index = |value: &Given<'_>| self.index(*value, base).map(Given::Int);
+                let present = values.iter().filter(|value| !self.is_missing(**value));
+                from_zero = present.map(index).collect::<Result<Vec<_>, String>>()?;
+                &from_zero
+            }
+            _ => values,
+        };
         for field in &self.fields[place] {
             let kind = &self.schema.fields[*field].kind;
             let column = &mut batch.columns[*field];
             match values {
                 [] => missing_cells(column, kind)?,
                 [one] => self.append_one(column, kind, *one)?,
-                several => append_several(column, kind, several)?,
+                several => self.append_several(column, kind, several)?,
             }
         }
         Ok(())
@@ -133,20 +155,48 @@ impl NamedColumns {
         Ok(batch)
     }
 
+    /// Returns an index as a file has it, counted from 0.
+    fn index(&self, value: Given<'_>, base: IndexBase) -> Result<i64, String> {
+        let index = match value {
+            Given::Int(index) => index,
+            Given::Text(text) => int(text, Fraction::Refused)?,
+            Given::Decimal(_) | Given::Float(_) | Given::Double(_) => {
+                return Err(format!("expected a whole number, given {}", told(value)));
+            }
+        };
+        let first = match base {
+            IndexBase::Zero => 0,
+            IndexBase::One => 1,
+        };
+        let from_zero = index.checked_sub(first).filter(|index| *index >= 0);
+        from_zero.ok_or_else(|| {
+            format!("an index is at least {first}, as in the files of training, given {index}")
+        })
+    }
+
+    /// Returns whether a text stands for a missing value.
+    fn is_missing(&self, value: Given<'_>) -> bool {
+        let Given::Text(text) = value else {
+            return false;
+        };
+        let text = if self.trim { text.trim_ascii() } else { text };
+        text.is_empty() || self.missing.iter().any(|missing| missing == text)
+    }
+
     fn append_one(
         &self,
         column: &mut Column,
         kind: &FieldKind,
         value: Given<'_>,
     ) -> Result<(), String> {
+        if self.is_missing(value) || is_padding(value, kind) {
+            return missing_cells(column, kind);
+        }
         let value = match value {
             Given::Text(text) if self.trim => Given::Text(text.trim_ascii()),
             value => value,
         };
         if let Given::Text(text) = value {
-            if text.is_empty() || self.missing.iter().any(|missing| missing == text) {
-                return missing_cells(column, kind);
-            }
             if self.is_text && has_separator(kind) {
                 return several(column, kind, text);
             }
@@ -162,6 +212,52 @@ impl NamedColumns {
             }
         }
     }
+
+    fn append_several(
+        &self,
+        column: &mut Column,
+        kind: &FieldKind,
+        values: &[Given<'_>],
+    ) -> Result<(), String> {
+        let width = match kind {
+            FieldKind::Float { width, .. } => Some(*width),
+            kind if kind.is_ragged() => None,
+            _ => Some(1),
+        };
+        if let Some(width) = width.filter(|width| *width != values.len()) {
+            let plural = if width == 1 { "" } else { "s" };
+            let given = values.len();
+            return Err(format!("expected {width} value{plural}, given {given}"));
+        }
+        for value in values {
+            let is_padding = self.is_missing(*value) || is_padding(*value, kind);
+            if width.is_none() && is_padding {
+                continue;
+            }
+            push(column, kind, *value)?;
+        }
+        end_row(column);
+        Ok(())
+    }
+}
+
+/// Returns whether a number that is no number stands for a missing value, as in a SavedModel.
+fn is_padding(value: Given<'_>, kind: &FieldKind) -> bool {
+    let is_nan = match value {
+        Given::Float(number) => number.is_nan(),
+        Given::Double(number) => number.is_nan(),
+        Given::Int(_) | Given::Decimal(_) | Given::Text(_) => false,
+    };
+    is_nan
+        && matches!(
+            kind,
+            FieldKind::Floats { .. }
+                | FieldKind::Float {
+                    width: 1,
+                    default: Some(_),
+                    ..
+                }
+        )
 }
 
 fn has_separator(kind: &FieldKind) -> bool {
@@ -171,28 +267,6 @@ fn has_separator(kind: &FieldKind) -> bool {
         | FieldKind::Int { separator, .. }
         | FieldKind::Bytes { separator } => separator.is_some(),
     }
-}
-
-fn append_several(
-    column: &mut Column,
-    kind: &FieldKind,
-    values: &[Given<'_>],
-) -> Result<(), String> {
-    let width = match kind {
-        FieldKind::Float { width, .. } => Some(*width),
-        kind if kind.is_ragged() => None,
-        _ => Some(1),
-    };
-    if let Some(width) = width.filter(|width| *width != values.len()) {
-        let plural = if width == 1 { "" } else { "s" };
-        let given = values.len();
-        return Err(format!("expected {width} value{plural}, given {given}"));
-    }
-    for value in values {
-        push(column, kind, *value)?;
-    }
-    end_row(column);
-    Ok(())
 }
 
 /// Appends a value to the cells of a column.
@@ -228,13 +302,7 @@ fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), S
             cells.push(text);
         }
         (cells, value) => {
-            let found = match value {
-                Given::Int(number) => number.to_string(),
-                Given::Decimal(text) => text.to_owned(),
-                Given::Float(number) => number.to_string(),
-                Given::Double(number) => number.to_string(),
-                Given::Text(text) => format!("the text {}", shown(text)),
-            };
+            let found = told(value);
             let wanted = match cells {
                 Cells::Float(_) => "a number",
                 Cells::Int(_) => "a whole number",
@@ -244,6 +312,17 @@ fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), S
         }
     }
     Ok(())
+}
+
+/// Returns a value for a message.
+fn told(value: Given<'_>) -> String {
+    match value {
+        Given::Int(number) => number.to_string(),
+        Given::Decimal(text) => text.to_owned(),
+        Given::Float(number) => number.to_string(),
+        Given::Double(number) => number.to_string(),
+        Given::Text(text) => format!("the text {}", shown(text)),
+    }
 }
 
 fn finite(number: f32) -> Result<f32, String> {
@@ -367,6 +446,79 @@ mod tests {
         twice.extend(&built);
         assert_eq!(twice.columns[3].offsets, Some(vec![0, 2, 4, 6, 8]));
         assert_eq!(twice.columns[2].cells, texts(&["Oslo", "", "Oslo", ""]));
+    }
+
+    #[test]
+    fn an_index_of_libsvm_counts_from_where_its_files_do() {
+        let index = |separator| FieldKind::Int {
+            separator,
+            fraction: Fraction::Refused,
+        };
+        let columns = |base| {
+            let kinds = [
+                ("index", index(Some(b' '))),
+                (
+                    "index",
+                    FieldKind::Bytes {
+                        separator: Some(b' '),
+                    },
+                ),
+                ("value", FieldKind::Floats { separator: b' ' }),
+                ("qid", index(None)),
+            ];
+            columns(&kinds, Format::LibSvm(base))
+        };
+        let row: &[&[Given<'_>]] = &[
+            &[Given::Int(3), Given::Text(b"10"), Given::Text(b"")],
+            &[Given::Int(1), Given::Float(0.5), Given::Float(f32::NAN)],
+            &[Given::Int(7)],
+        ];
+        let built = batch(&columns(IndexBase::One), &[row]).expect("good values");
+        assert_eq!(built.columns[0].cells, Cells::Int(vec![2, 9]));
+        let Cells::Bytes(texts) = &built.columns[1].cells else {
+            panic!("texts");
+        };
+        assert_eq!(texts.data, b"29");
+        assert_eq!(built.columns[2].cells, Cells::Float(vec![1.0, 0.5]));
+        assert_eq!(built.columns[3].cells, Cells::Int(vec![7]));
+        let built = batch(&columns(IndexBase::Zero), &[row]).expect("good values");
+        assert_eq!(built.columns[0].cells, Cells::Int(vec![3, 10]));
+        let refused: &[&[Given<'_>]] = &[&[Given::Int(0)], &[Given::Int(1)], &[Given::Int(7)]];
+        let told = batch(&columns(IndexBase::One), &[refused]).expect_err("index 0");
+        assert!(
+            told.contains("at least 1") && told.contains("given 0"),
+            "{told}"
+        );
+        batch(&columns(IndexBase::Zero), &[refused]).expect("0 is the first");
+    }
+
+    #[test]
+    fn values_that_pad_the_rows_of_a_tensor_are_left_out() {
+        let columns = columns(
+            &[
+                ("tags", TAGS),
+                ("weights", FieldKind::Floats { separator: b'|' }),
+            ],
+            Format::Csv,
+        );
+        let nan = Given::Double(f64::NAN);
+        let built = batch(
+            &columns,
+            &[
+                &[
+                    &[Given::Text(b"a"), Given::Text(b""), Given::Text(b"?")],
+                    &[Given::Int(1), nan, nan],
+                ],
+                &[
+                    &[Given::Text(b"b"), Given::Text(b"c"), Given::Text(b"d")],
+                    &[Given::Int(2), Given::Int(3), Given::Int(4)],
+                ],
+                &[&[Given::Text(b""), Given::Text(b"")], &[nan]],
+            ],
+        )
+        .expect("good values");
+        assert_eq!(built.columns[0].offsets, Some(vec![0, 1, 4, 4]));
+        assert_eq!(built.columns[1].offsets, Some(vec![0, 1, 4, 4]));
     }
 
     #[test]
