@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use trainyard_input::{FieldKind, Fraction};
+use trainyard_run_config::FeatureKind;
 use trainyard_tensorflow_formats::generated::DataType;
 use trainyard_tensorflow_formats::saved_model::{Comparison, Edge, ExampleParser, Graph, Sparse};
 
@@ -113,10 +114,17 @@ impl<'a> Columns<'a> {
     /// Features read a column in two forms that an example cannot have at once.
     pub(super) fn new(canned: &'a Canned) -> Result<Self, Error> {
         let fields = &canned.records.serving_schema.fields;
-        let times = canned.records.columns.numeric.iter();
-        let times: Vec<&str> = times
-            .filter(|column| column.numbers.time.is_some())
-            .map(|column| column.numbers.column.as_str())
+        let columns = &canned.records.columns;
+        let numeric = columns.numeric.iter().map(|column| &column.numbers);
+        let categorical = columns.categorical.iter();
+        let bucketized = categorical.filter_map(|column| match &column.config.kind {
+            FeatureKind::Bucketized { numbers, .. } => Some(numbers),
+            _ => None,
+        });
+        let times: Vec<&str> = numeric
+            .chain(bucketized)
+            .filter(|numbers| numbers.time.is_some())
+            .map(|numbers| numbers.column.as_str())
             .collect();
         let mut list: Vec<Column> = Vec::new();
         for field in fields {
