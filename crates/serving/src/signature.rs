@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trainyard_diagnostic::suggest;
-use trainyard_input::{Batch, Cells, FieldKind, NamedColumns};
+use trainyard_input::{Batch, Cells, FieldKind, Fraction, NamedColumns};
 use trainyard_model::Prediction;
 use trainyard_predictor::{Predictor, Workspace};
 
@@ -99,20 +99,25 @@ pub(crate) struct Signature {
 }
 
 impl Signature {
-    /// Predicts a row without values, and returns the signature of the model.
+    /// Predicts a row without values, or, if the model needs values, a row of zeros. Returns the signature of the model.
     ///
     /// # Errors
-    /// The model cannot predict the row.
+    /// The model can predict neither.
     pub(crate) fn of(predictor: &Predictor, columns: &NamedColumns) -> Result<Self, Error> {
-        let batch = empty_row(predictor, columns);
-        let mut predictions = predictor
-            .predict(&batch, &mut Workspace::default())
-            .map_err(|problem| {
+        let predict = |row| {
+            let batch = trial_row(predictor, columns, row);
+            predictor.predict(&batch, &mut Workspace::default())
+        };
+        // A module of the user's own may need an id in every row.
+        let predicted = predict(TrialRow::Missing).or_else(|missing| {
+            predict(TrialRow::Zeros).map_err(|zeros| {
                 Error::Fault(format!(
-                    "the model cannot predict a row without values: {}",
-                    problem.message
+                    "the model predicts neither a row without values ({}) nor one of zeros ({})",
+                    missing.message, zeros.message
                 ))
-            })?;
+            })
+        });
+        let mut predictions = predicted?;
         let row = predictions.pop().unwrap_or_default();
         Ok(Self {
             inputs: inputs(columns),
@@ -185,22 +190,41 @@ fn outputs(row: &BTreeMap<String, Prediction>) -> Vec<Tensor> {
     row.iter().map(output).collect()
 }
 
-/// Returns a batch of one row in which every value is missing, or 0 where it may not be.
-fn empty_row(predictor: &Predictor, columns: &NamedColumns) -> Batch {
+/// Values of the row by which a model is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TrialRow {
+    /// Every value is missing, or 0 where it may not be: numbers and times.
+    Missing,
+    /// Each column has one value, 0.
+    Zeros,
+}
+
+/// Returns a batch of one row.
+fn trial_row(predictor: &Predictor, columns: &NamedColumns, row: TrialRow) -> Batch {
     let mut batch = columns.begin(1);
     let fields = &predictor.model().serving_schema().fields;
     for (field, column) in fields.iter().zip(&mut batch.columns) {
-        if let Some(offsets) = &mut column.offsets {
-            offsets.push(0);
-            continue;
-        }
+        let is_empty = row == TrialRow::Missing && column.offsets.is_some();
+        let is_missing = row == TrialRow::Missing;
         match (&mut column.cells, &field.kind) {
+            _ if is_empty => {}
             (Cells::Float(cells), FieldKind::Float { width, .. }) => {
                 cells.resize(*width, 0.0);
             }
             (Cells::Float(cells), _) => cells.push(0.0),
-            (Cells::Int(cells), _) => cells.push(-1),
-            (Cells::Bytes(cells), _) => cells.push(b""),
+            (
+                Cells::Int(cells),
+                FieldKind::Int {
+                    fraction: Fraction::Refused,
+                    ..
+                },
+            ) if is_missing => cells.push(-1),
+            (Cells::Int(cells), _) => cells.push(0),
+            (Cells::Bytes(cells), _) if is_missing => cells.push(b""),
+            (Cells::Bytes(cells), _) => cells.push(b"0"),
+        }
+        if let Some(offsets) = &mut column.offsets {
+            offsets.push(column.cells.len() as u32);
         }
     }
     batch.rows = 1;
