@@ -9,12 +9,13 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use trainyard_checkpoint::{
-    Checkpoint, CutKind, Origin, PublishedCut, continues, is_committed, kind_of, published_cuts,
-    snapshot_names, stands_for,
+    Checkpoint, CutKind, Manifest, Origin, PublishedCut, continues, is_committed, kind_of,
+    published_cuts, snapshot_names, stands_for,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::AnyModel;
 use trainyard_predictor::Predictor;
+
+use crate::built_job::BuiltJob;
 
 #[cfg(test)]
 mod tests;
@@ -47,9 +48,14 @@ pub(crate) struct Cut {
     /// Time that reading took.
     pub(crate) took: Duration,
     pub(crate) predictor: Arc<Predictor>,
+    /// The job that trained it.
+    pub(crate) built: Arc<BuiltJob>,
     /// Snapshots of the servers, by which the next increment continues it.
     snapshots: Vec<Option<String>>,
 }
+
+/// Returns the job that trained the values of a manifest.
+pub(crate) type JobOf<'a> = dyn FnMut(&Manifest) -> Result<Arc<BuiltJob>, Diagnostic> + 'a;
 
 /// What came of reading a cut.
 enum Read {
@@ -70,11 +76,11 @@ impl Cuts {
     /// Reads the cuts that have been published since the last look. Returns the newest one, if there is a new one.
     ///
     /// # Errors
-    /// A cut is damaged, or cannot be read. Those before it have been read.
+    /// A cut is damaged, cannot be read, or was trained by another job. Those before it have been read.
     pub(crate) fn look(
         &mut self,
         model_dir: &Path,
-        model: &Arc<AnyModel>,
+        job_of: &mut JobOf<'_>,
     ) -> Result<Option<Cut>, Diagnostic> {
         let mut cuts = published_cuts(model_dir, self.number)?;
         if self.latest.is_none() || self.is_broken {
@@ -85,7 +91,7 @@ impl Cuts {
         let mut newest = None;
         for (place, cut) in cuts.iter().enumerate() {
             let is_last = place + 1 == cuts.len();
-            match self.read(cut, model) {
+            match self.read(cut, job_of) {
                 Ok(Read::Values(read)) => {
                     self.number = cut.number;
                     self.is_broken = false;
@@ -124,20 +130,25 @@ impl Cuts {
     }
 
     /// Reads a cut.
-    fn read(&self, cut: &PublishedCut, model: &Arc<AnyModel>) -> Result<Read, Diagnostic> {
+    fn read(&self, cut: &PublishedCut, job_of: &mut JobOf<'_>) -> Result<Read, Diagnostic> {
         let began = Instant::now();
+        let manifest = cut.manifest()?;
+        let built = job_of(&manifest)?;
+        // The values of a cut are those of the latest one, but the model that predicts with them is another.
+        let latest = self.latest.as_ref();
+        let latest = latest.filter(|latest| Arc::ptr_eq(&latest.built, &built));
         if cut.kind == CutKind::Base
-            && let Some(latest) = &self.latest
-            && stands_for(&cut.manifest()?, &latest.snapshots)
+            && let Some(latest) = latest
+            && stands_for(&manifest, &latest.snapshots)
         {
             return Ok(Read::Held);
         }
         let opened = Checkpoint::open_cut(&cut.path)?;
         let manifest = opened.manifest().clone();
-        let predictor = match (kind_of(&manifest), &self.latest) {
+        let predictor = match (kind_of(&manifest), latest) {
             (Some(CutKind::Base), _) => {
                 let origin = Origin::Own(Arc::new(opened));
-                Predictor::open(&origin, Arc::clone(model))?
+                Predictor::open(&origin, Arc::clone(&built.model))?
             }
             (Some(CutKind::Increment), Some(latest)) if continues(&manifest, &latest.snapshots) => {
                 latest.predictor.after(&opened)?
@@ -150,6 +161,7 @@ impl Cuts {
             written: SystemTime::UNIX_EPOCH + Duration::from_secs(manifest.created_unix_secs),
             took: began.elapsed(),
             predictor: Arc::new(predictor),
+            built,
             snapshots: snapshot_names(&manifest),
         }))
     }

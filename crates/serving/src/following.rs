@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use trainyard_checkpoint::{Found, Origin};
-use trainyard_model::AnyModel;
-use trainyard_run_config::Job;
 
+use crate::built_job::FollowedJob;
 use crate::cuts::Cuts;
 
 /// State of a loader that follows its model.
 #[derive(Default)]
 pub(crate) struct Following {
-    /// Job and model, once the job file is there.
-    pub(crate) model: Option<(Arc<Job>, Arc<AnyModel>)>,
+    /// Job and model of the values that answer.
+    pub(crate) job: FollowedJob,
     /// The values of a checkpoint or cut that answer.
     pub(crate) current: Option<Current>,
     /// The published cuts.

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod batching;
+mod built_job;
 mod config;
 mod cuts;
 mod detached;

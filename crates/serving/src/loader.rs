@@ -4,6 +4,7 @@
 //! that version. A checkpoint or cut that fails is refused, and the version that answers stays.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,11 +12,11 @@ use std::time::{Duration, SystemTime};
 use metrics::{counter, gauge};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
-use trainyard_checkpoint::{Checkpoint, Found, Origin, is_committed, list, pin};
+use trainyard_checkpoint::{Checkpoint, Found, Manifest, Origin, is_committed, list, pin};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::NamedColumns;
-use trainyard_model::{AnyModel, Build, inline_options};
+use trainyard_model::{Build, inline_options};
 use trainyard_model_dir::{Interval, JobState};
 use trainyard_predictor::Predictor;
 use trainyard_run_config::Job;
@@ -23,7 +24,7 @@ use trainyard_runtime::blocking;
 
 use crate::batching::{BatchLimits, Pool, Queue};
 use crate::config::ModelConfig;
-use crate::cuts::{Cut, Cuts};
+use crate::cuts::{Cut, Cuts, JobOf};
 use crate::exports::{self, Export};
 use crate::following::{Current, Following, Source, Training, Unverified};
 use crate::models::{ServedModel, Version};
@@ -97,8 +98,8 @@ impl Loader {
             }
             self.tell_age();
             changed();
-            let model = following.model.as_ref();
-            let folder = model.map_or(&self.config.path, |(job, _)| &job.model_dir);
+            let known = following.job.known();
+            let folder = known.map_or(&self.config.path, |known| &known.job.model_dir);
             tokio::select! {
                 () = sleep(POLL_INTERVAL.of(folder)) => {}
                 () = stop.cancelled() => {}
@@ -245,34 +246,26 @@ fn look(
     if let Some(export) = config.export()? {
         return look_at_export(&export, (config, build), served, following);
     }
-    let (job, model) = match &following.model {
-        Some((job, model)) => (Arc::clone(job), Arc::clone(model)),
-        None => {
-            let job = config
-                .job()
-                .map_err(|mut problems| problems.swap_remove(0))?;
-            let Some(job) = job else { return Ok(None) };
-            let model = build(&job).map_err(Diagnostic::from)?;
-            let job = Arc::new(job);
-            let model = Arc::<AnyModel>::from(model);
-            following.model = Some((Arc::clone(&job), Arc::clone(&model)));
-            (job, model)
-        }
+    let Some(built) = following.job.get(config, build)? else {
+        return Ok(None);
     };
-    if has_ended(&job) {
+    let model_dir = &built.job.model_dir;
+    if has_ended(&built.job) {
         following.cuts = Cuts::default();
-        return look_at_checkpoints(&job, model, following, Training::HasEnded);
+        return look_at_checkpoints((config, build), model_dir, following, Training::HasEnded);
     }
-    let cut = following.cuts.look(&job.model_dir, &model);
+    let job = &mut following.job;
+    let mut job_of = |manifest: &Manifest| job.of_values(manifest, config, build);
+    let cut = following.cuts.look(model_dir, &mut job_of);
     let cut = cut.and_then(|cut| match cut {
-        Some(cut) => shown(config, &job, following, cut),
+        Some(cut) => shown(config, following, cut),
         None => Ok(None),
     });
     // Cuts come more often than checkpoints.
     if matches!(cut, Ok(Some(_))) || following.cuts.are_fresh() {
         return Ok(cut?);
     }
-    let loaded = look_at_checkpoints(&job, model, following, Training::GoesOn)?;
+    let loaded = look_at_checkpoints((config, build), model_dir, following, Training::GoesOn)?;
     match (loaded, cut) {
         (None, cut) => Ok(cut?),
         (loaded, Ok(_)) => Ok(loaded),
@@ -285,12 +278,12 @@ fn look(
 
 /// Looks for a newer checkpoint, and loads it.
 fn look_at_checkpoints(
-    job: &Job,
-    model: Arc<AnyModel>,
+    (config, build): (&ModelConfig, Build),
+    model_dir: &Path,
     following: &mut Following,
     training: Training,
 ) -> Result<Option<Loaded>, Refusal> {
-    let found = list(&job.model_dir).map_err(Diagnostic::from)?;
+    let found = list(model_dir).map_err(Diagnostic::from)?;
     let Some(newest) = found.into_iter().next_back() else {
         return Ok(None);
     };
@@ -301,7 +294,8 @@ fn look_at_checkpoints(
     if !following.turns.has_come(Instant::now(), draw) {
         return Ok(None);
     }
-    match load(job, model, &newest) {
+    let mut job_of = |manifest: &Manifest| following.job.of_values(manifest, config, build);
+    match load(&newest, &mut job_of) {
         Ok(loaded) => {
             following.turns.read(loaded.took);
             following.current = Some(Current {
@@ -395,7 +389,6 @@ fn has_ended(job: &Job) -> bool {
 /// Returns the version of a cut; nothing if training has gone back behind the version that answers.
 fn shown(
     config: &ModelConfig,
-    job: &Job,
     following: &mut Following,
     cut: Cut,
 ) -> Result<Option<Loaded>, Diagnostic> {
@@ -408,7 +401,7 @@ fn shown(
         following.is_ahead = true;
         return Ok(None);
     }
-    let loaded = predicted(job, cut.predictor)?;
+    let loaded = predicted(&cut.built.job, cut.predictor)?;
     following.is_ahead = false;
     following.current = Some(Current {
         epoch: cut.epoch,
@@ -425,18 +418,20 @@ fn shown(
 }
 
 /// Reads a checkpoint, compares its checksums, and predicts a row.
-fn load(job: &Job, model: Arc<AnyModel>, found: &Found) -> Result<Loaded, Diagnostic> {
+fn load(found: &Found, job_of: &mut JobOf<'_>) -> Result<Loaded, Diagnostic> {
     let began = Instant::now();
     // Without the right to write, a checkpoint may be removed while it is read. Then a newer one is there.
     let _pin = pin(&found.path, &pin_owner()).ok();
     let checkpoint = Arc::new(Checkpoint::open(&found.path)?);
     let created = checkpoint.manifest().created_unix_secs;
+    let built = job_of(checkpoint.manifest())?;
+    let model = Arc::clone(&built.model);
     let predictor = Arc::new(Predictor::open(&Origin::Own(checkpoint), model)?);
     Ok(Loaded {
         step: found.step,
         written: SystemTime::UNIX_EPOCH + Duration::from_secs(created),
         took: began.elapsed(),
-        ..predicted(job, predictor)?
+        ..predicted(&built.job, predictor)?
     })
 }
 

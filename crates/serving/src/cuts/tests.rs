@@ -32,7 +32,7 @@ const FIRST: &str = "first";
 struct Published {
     folder: tempfile::TempDir,
     publication: Publication,
-    model: Arc<AnyModel>,
+    built: Arc<BuiltJob>,
     reader: Cuts,
 }
 
@@ -42,7 +42,10 @@ impl Published {
         let job = Job::parse(Path::new("job.toml"), JOB, &[]).expect("a job");
         Self {
             publication: Publication::open(folder.path(), 0).expect("it opens"),
-            model: Arc::from(PREMADE(&job).expect("a model")),
+            built: Arc::new(BuiltJob {
+                model: Arc::from(PREMADE(&job).expect("a model")),
+                job,
+            }),
             reader: Cuts::default(),
             folder,
         }
@@ -55,7 +58,7 @@ impl Published {
             None => CutKind::Base,
         };
         let folder = self.publication.begin(kind).expect("a folder");
-        let variables = self.model.variables();
+        let variables = self.built.model.variables();
         let values: Vec<Vec<f32>> = variables
             .iter()
             .map(|variable| vec![step as f32; variable.len()])
@@ -90,7 +93,7 @@ impl Published {
             num_ps: 1,
             shards: vec![shard],
             variables: variables.to_vec(),
-            optimizers: self.model.optimizers(),
+            optimizers: self.built.model.optimizers(),
             ..Manifest::new("c".to_owned(), 1, step, 0)
         };
         let latest = self.publication.continued().map(<[_]>::to_vec);
@@ -105,8 +108,9 @@ impl Published {
 
     /// Returns the step of the newest cut that a reader finds.
     fn look(&mut self) -> Option<u64> {
-        let model = Arc::clone(&self.model);
-        let found = self.reader.look(self.folder.path(), &model);
+        let built = Arc::clone(&self.built);
+        let mut job_of = |_: &Manifest| Ok(Arc::clone(&built));
+        let found = self.reader.look(self.folder.path(), &mut job_of);
         found.expect("the cuts are read").map(|cut| cut.step)
     }
 }
@@ -159,8 +163,9 @@ fn a_reader_that_missed_a_cut_takes_the_next_base_as_a_whole() {
     published.publish(1, "a", None);
     assert_eq!(published.look(), Some(1));
     damage(&published.publish(2, "b", Some("a")));
-    let model = Arc::clone(&published.model);
-    let problem = published.reader.look(published.folder.path(), &model);
+    let built = Arc::clone(&published.built);
+    let mut job_of = |_: &Manifest| Ok(Arc::clone(&built));
+    let problem = published.reader.look(published.folder.path(), &mut job_of);
     assert!(problem.is_err(), "the increment is damaged");
     published.publish(3, "c", Some("b"));
     assert_eq!(
