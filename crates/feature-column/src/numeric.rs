@@ -54,9 +54,9 @@ impl Source {
         };
         let kind = match numbers.time {
             // Times of today in seconds have more digits than a 32-bit float.
-            Some(_) => FieldKind::Int {
+            Some(time) => FieldKind::Int {
                 separator: None,
-                fraction: Fraction::Dropped,
+                fraction: Fraction::Time(time.unit),
             },
             None => floats(),
         };

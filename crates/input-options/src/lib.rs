@@ -6,8 +6,10 @@ mod bad_rows;
 mod compression;
 mod format;
 mod sharding;
+mod time_unit;
 
 pub use bad_rows::BadRows;
 pub use compression::Compression;
 pub use format::{Format, IndexBase};
 pub use sharding::Sharding;
+pub use time_unit::TimeUnit;

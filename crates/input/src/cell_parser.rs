@@ -25,11 +25,6 @@ impl CellParser {
         self.columns.find(name)
     }
 
-    /// Returns the number of fields of the current file's records, if the file or the options name them.
-    pub(crate) fn fields(&self) -> usize {
-        self.places.len()
-    }
-
     /// Begins a file whose records have these columns. Without names in the file, the columns are those of the options.
     pub(crate) fn enter(&mut self, named: Option<Vec<String>>, options: &Options) {
         let named = formats::format(options.format).table_columns(named, options);

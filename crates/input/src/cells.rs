@@ -70,6 +70,28 @@ pub(crate) fn missing_cells(column: &mut Column, kind: &FieldKind) -> Result<(),
     Ok(())
 }
 
+/// Appends the placeholder of a missing number in a list: the default of its position. Lists of any length leave missing
+/// values out, so that only a list of weights remains here: each weight belongs to a value.
+pub(crate) fn missing_part(
+    cells: &mut Vec<f32>,
+    kind: &FieldKind,
+    nth: usize,
+) -> Result<(), String> {
+    let number = nth + 1;
+    match kind {
+        FieldKind::Float { default, .. } => {
+            let default = default.as_ref().and_then(|default| default.get(nth));
+            cells.push(*default.ok_or_else(|| {
+                format!("number {number} of the list is missing and has no default")
+            })?);
+            Ok(())
+        }
+        _ => Err(format!(
+            "number {number} of the list is missing, and each value needs its weight"
+        )),
+    }
+}
+
 /// Records the place at which the values of a row end.
 #[inline]
 pub(crate) fn end_row(column: &mut Column) {

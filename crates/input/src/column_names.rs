@@ -31,10 +31,32 @@ impl ColumnNames {
     }
 }
 
-/// Returns the first place of each name.
-pub(crate) fn first_places(names: &[String]) -> HashMap<&str, usize> {
-    let places = names.iter().enumerate().rev();
-    places.map(|(place, name)| (name.as_str(), place)).collect()
+/// Place of a name among the columns of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// One column has the name.
+    Once(usize),
+    /// Several columns have the name.
+    Twice,
+}
+
+/// Returns the place of each name.
+pub(crate) fn places(names: &[String]) -> HashMap<&str, Place> {
+    let mut places = HashMap::with_capacity(names.len());
+    for (place, name) in names.iter().enumerate() {
+        places
+            .entry(name.as_str())
+            .and_modify(|place| *place = Place::Twice)
+            .or_insert(Place::Once(place));
+    }
+    places
+}
+
+/// Returns the first name that several columns have.
+pub(crate) fn name_there_twice(names: &[String]) -> Option<&String> {
+    let places = places(names);
+    let is_twice = |name: &&String| places.get(name.as_str()) == Some(&Place::Twice);
+    names.iter().find(is_twice)
 }
 
 #[cfg(test)]
@@ -48,6 +70,9 @@ mod tests {
         assert_eq!(columns.names(), ["b", "a"]);
         assert_eq!((columns.find("a"), columns.find("c")), (Some(1), None));
         let names = ["b", "a", "b"].map(str::to_owned);
-        assert_eq!(first_places(&names).get("b"), Some(&0));
+        assert_eq!(places(&names).get("a"), Some(&Place::Once(1)));
+        assert_eq!(places(&names).get("b"), Some(&Place::Twice));
+        assert_eq!(name_there_twice(&names), Some(&names[0]));
+        assert_eq!(name_there_twice(&names[1..]), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::row::Cell;
+use crate::row::{Cell, Ticks};
 
 /// Texts, end to end.
 #[derive(Debug, Default)]
@@ -32,6 +32,8 @@ impl Texts {
 pub(crate) enum Values {
     Int32(Vec<i32>),
     Int64(Vec<i64>),
+    Unsigned(Vec<u64>),
+    Time(Vec<i64>, Ticks),
     Float(Vec<f32>),
     Double(Vec<f64>),
     Text(Texts),
@@ -43,6 +45,8 @@ impl Values {
         match self {
             Self::Int32(values) => Cell::Int(i64::from(values[nth])),
             Self::Int64(values) => Cell::Int(values[nth]),
+            Self::Unsigned(values) => Cell::Unsigned(values[nth]),
+            Self::Time(values, ticks) => Cell::Time(values[nth], *ticks),
             Self::Float(values) => Cell::Float(f64::from(values[nth])),
             Self::Double(values) => Cell::Float(values[nth]),
             Self::Text(texts) => Cell::Text(texts.get(nth)),

@@ -122,6 +122,14 @@ pub enum Error {
         /// The feature.
         feature: &'static str,
     },
+    /// A file has content that this program does not read.
+    #[error("{} holds what this program does not read: {what}", file.display())]
+    Unsupported {
+        /// The file.
+        file: PathBuf,
+        /// The content, in the words of its reader.
+        what: String,
+    },
     /// The type of a column does not fit the job.
     #[error("column `{column}` of {} holds {found}, the job wants {wanted}", file.display())]
     ColumnType {
@@ -178,6 +186,16 @@ pub enum Error {
         /// Columns of the input.
         known: Vec<String>,
     },
+    /// Several columns of the input have the name of a column that is read.
+    #[error("column `{column}` is there twice in {}", file.display())]
+    ColumnTwice {
+        /// The column.
+        column: String,
+        /// The file.
+        file: PathBuf,
+        /// Columns of the input.
+        known: Vec<String>,
+    },
     /// No file holds a record.
     #[error("the input holds no record: {}", files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "))]
     Empty {
@@ -222,6 +240,8 @@ impl From<Error> for Diagnostic {
             Error::NotBuilt { feature, .. } => {
                 Self::error(Code::E1002, text).help(trainyard_diagnostic::not_built_help(feature))
             }
+            Error::Unsupported { .. } => Self::error(Code::E1002, text)
+                .help("write the file again, uncompressed or with snappy, gzip, lz4 or zstd"),
             Error::ColumnType { found, .. } => {
                 let problem = Self::error(Code::E4003, text);
                 if found.contains("any number") || found.contains("list") {
@@ -234,6 +254,9 @@ impl From<Error> for Diagnostic {
                     )
                 }
             }
+            Error::ColumnTwice { known, .. } => Self::error(Code::E4003, text)
+                .note(format!("columns: {}", known.join(", ")))
+                .help("give each column a name of its own; where the first line is a record, name the columns with input.columns, or --columns"),
             // A header of numbers is a record.
             Error::Column { known, .. } if known.iter().any(|name| name.parse::<f64>().is_ok()) => {
                 Self::error(Code::E4003, text)

@@ -87,6 +87,8 @@ pub(crate) fn kind(value: &Value) -> ColumnKind {
             let text = std::str::from_utf8(text).unwrap_or_default();
             match (text.parse::<i64>(), text.parse::<f64>()) {
                 (Ok(_), _) => ColumnKind::Int,
+                // As a float, an unsigned id of 64 bits would be another id.
+                _ if text.parse::<u64>().is_ok() => ColumnKind::Text,
                 (_, Ok(number)) if number.is_finite() => ColumnKind::Float,
                 _ => ColumnKind::Text,
             }

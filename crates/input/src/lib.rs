@@ -73,4 +73,4 @@ pub use schema::{Field, FieldKind, Fraction, Schema};
 pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};
 pub use shard_reader::{Direction, ShardReader};
 pub use table::{ColumnProfile, Numbers, Profile, TableReader, TableWriter};
-pub use trainyard_input_options::{BadRows, Compression, Format, IndexBase, Sharding};
+pub use trainyard_input_options::{BadRows, Compression, Format, IndexBase, Sharding, TimeUnit};

@@ -198,7 +198,7 @@ impl NamedColumns {
         };
         if let Given::Text(text) = value {
             if self.is_text && has_separator(kind) {
-                return several(column, kind, text);
+                return several(column, kind, text, &self.missing);
             }
         }
         match kind {
@@ -274,7 +274,7 @@ fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), S
     let truncate = matches!(
         kind,
         FieldKind::Int {
-            fraction: Fraction::Dropped,
+            fraction: Fraction::Dropped | Fraction::Time(_),
             ..
         }
     );

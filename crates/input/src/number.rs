@@ -58,7 +58,7 @@ fn short(record: &[u8], place: &Range<usize>) -> Option<u64> {
     }
 }
 
-/// Returns the nearest float of the number at `place` of a record. The float must be finite.
+/// Returns the nearest float of the number at `place` of a record. The float is finite, or NaN: a missing number.
 #[inline]
 pub(crate) fn float_at(record: &[u8], place: Range<usize>) -> Result<f32, String> {
     match short(record, &place) {
@@ -67,59 +67,98 @@ pub(crate) fn float_at(record: &[u8], place: Range<usize>) -> Result<f32, String
     }
 }
 
-/// Returns the whole number at `place` of a record.
+/// Returns the whole number at `place` of a record; absent = NaN, a missing number.
 #[inline]
 pub(crate) fn int_at(
     record: &[u8],
     place: Range<usize>,
     fraction: Fraction,
-) -> Result<i64, String> {
+) -> Result<Option<i64>, String> {
     match short(record, &place) {
         // Below 10^18.
-        Some(number) => Ok(number as i64),
+        Some(number) => Ok(Some(number as i64)),
         None => int(&record[place], fraction),
     }
 }
 
-/// Returns the nearest float of a number. The float must be finite.
+/// Returns the nearest float of a number. The float is finite, or NaN: a missing number.
 #[inline(never)]
 pub(crate) fn float(text: &[u8]) -> Result<f32, String> {
     match fast_float2::parse::<f32, _>(text) {
-        Ok(number) if number.is_finite() => Ok(number),
+        Ok(number) if !number.is_infinite() => Ok(number),
         Ok(_) => Err(format!("{} is not a finite number", shown(text))),
         Err(_) => Err(format!("{} is not a number", shown(text))),
     }
 }
 
-/// Returns a whole number.
+/// Returns a whole number; absent = NaN, a missing number.
 #[inline(never)]
-pub(crate) fn int(text: &[u8], fraction: Fraction) -> Result<i64, String> {
+pub(crate) fn int(text: &[u8], fraction: Fraction) -> Result<Option<i64>, String> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
         rest => (false, rest),
     };
     if let Some(number) = digits(rest) {
-        return Ok(if negative {
+        return Ok(Some(if negative {
             -(number as i64)
         } else {
             number as i64
-        });
+        }));
     }
-    match std::str::from_utf8(text)
+    let whole = std::str::from_utf8(text)
         .ok()
-        .and_then(|text| text.parse().ok())
-    {
-        Some(number) => Ok(number),
-        None if fraction == Fraction::Dropped => float(text).map(|number| number as i64),
-        None => Err(format!("{} is not a whole number", shown(text))),
+        .and_then(|text| text.parse().ok());
+    if whole.is_some() {
+        return Ok(whole);
+    }
+    // A 32-bit float would round times of today by up to 64 s.
+    match fast_float2::parse::<f64, _>(text) {
+        Ok(number) if number.is_nan() => Ok(None),
+        Ok(number) if fraction.is_dropped() => truncated(number).map(Some),
+        Err(_) if fraction.is_dropped() => Err(format!("{} is not a number", shown(text))),
+        _ => Err(format!("{} is not a whole number", shown(text))),
+    }
+}
+
+/// Returns a number that is not NaN without its fraction.
+pub(crate) fn truncated(number: f64) -> Result<i64, String> {
+    // 2^63 is the first number above the range, and the next float below -2^63 is far below it.
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    if number.is_infinite() {
+        Err(format!("{number} is not a finite number"))
+    } else if (-BEYOND..BEYOND).contains(&number) {
+        Ok(number as i64)
+    } else {
+        Err(format!("{number} is beyond the whole numbers of 64 bits"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use trainyard_input_options::TimeUnit;
 
     use super::*;
+
+    #[test]
+    fn nan_is_missing_and_what_no_integer_holds_is_refused() {
+        for text in ["nan", "NaN", "NAN", "-nan"] {
+            assert!(float(text.as_bytes()).is_ok_and(f32::is_nan), "{text}");
+            for fraction in [Fraction::Refused, Fraction::Dropped] {
+                assert_eq!(int(text.as_bytes(), fraction), Ok(None), "{text}");
+            }
+        }
+        for text in ["inf", "-inf", "1e40"] {
+            assert!(float(text.as_bytes()).is_err(), "{text}");
+        }
+        for text in ["inf", "9223372036854775808.0", "-1e19", "1e400"] {
+            assert!(int(text.as_bytes(), Fraction::Dropped).is_err(), "{text}");
+        }
+        assert_eq!(
+            int(b"-9223372036854775808.0", Fraction::Dropped),
+            Ok(Some(i64::MIN))
+        );
+    }
 
     proptest! {
         #[test]
@@ -130,13 +169,22 @@ mod tests {
         ) {
             let whole = text.parse::<i64>().ok();
             let near = fast_float2::parse::<f32, _>(&text).ok().filter(|number| number.is_finite());
+            let long = fast_float2::parse::<f64, _>(&text).ok().filter(|number| number.abs() < 9e18);
             let record = format!("{before}{text}{after}");
             let place = before.len()..before.len() + text.len();
-            prop_assert_eq!(int(text.as_bytes(), Fraction::Refused).ok(), whole);
-            prop_assert_eq!(int_at(record.as_bytes(), place.clone(), Fraction::Refused).ok(), whole);
-            prop_assert_eq!(int(text.as_bytes(), Fraction::Dropped).ok(), whole.or(near.map(|number| number as i64)));
+            prop_assert_eq!(int(text.as_bytes(), Fraction::Refused).ok().flatten(), whole);
+            prop_assert_eq!(int_at(record.as_bytes(), place.clone(), Fraction::Refused).ok().flatten(), whole);
+            if whole.is_some() || long.is_some() {
+                prop_assert_eq!(int(text.as_bytes(), Fraction::Dropped).ok().flatten(), whole.or(long.map(|number| number as i64)));
+            }
             let bits = near.map(f32::to_bits);
             prop_assert_eq!(float_at(record.as_bytes(), place).ok().map(f32::to_bits), bits);
+        }
+
+        #[test]
+        fn a_time_with_a_fraction_keeps_its_seconds(time in -4_000_000_000_i64..4_000_000_000, fraction in 0..1000_u32) {
+            let text = format!("{time}.{fraction:03}");
+            prop_assert_eq!(int(text.as_bytes(), Fraction::Time(TimeUnit::Seconds)), Ok(Some(time)));
         }
 
         #[test]

@@ -11,10 +11,10 @@ use trainyard_storage::Storage;
 
 use crate::block::Block;
 use crate::cells::Bad;
-use crate::column_names::ColumnNames;
+use crate::column_names::{self, ColumnNames, places};
 use crate::record::{Content, Place, failed};
 use crate::record_unit::RecordUnit;
-use crate::{Batch, Cell, Compression, Error, Layout, Options, Schema};
+use crate::{Batch, Cell, Compression, Error, Field, Layout, Options, Schema};
 
 /// A record format.
 pub(crate) trait RecordFormat: Sync {
@@ -77,6 +77,8 @@ pub(crate) struct InputFile<'a> {
     pub(crate) path: &'a Path,
     /// Compression of the file; absent = by its name.
     pub(crate) compression: Option<Compression>,
+    /// The spaces around the fields of text are not part of them.
+    pub(crate) trim: bool,
 }
 
 impl InputFile<'_> {
@@ -142,6 +144,24 @@ pub(crate) struct FileColumns<'a> {
 }
 
 impl FileColumns<'_> {
+    /// Returns the place of each wanted column among the names, in the order of the schema.
+    ///
+    /// # Errors
+    /// A wanted column is missing, or is there twice.
+    pub(crate) fn places(&self) -> Result<Vec<usize>, Error> {
+        let places = places(self.names);
+        let place = |field: &Field| match places.get(field.name.as_str()) {
+            Some(column_names::Place::Once(place)) => Ok(*place),
+            Some(column_names::Place::Twice) => Err(Error::ColumnTwice {
+                column: field.name.clone(),
+                file: self.path(),
+                known: self.names.to_vec(),
+            }),
+            None => Err(self.missing(field.name.clone(), self.names)),
+        };
+        self.schema.fields.iter().map(place).collect()
+    }
+
     /// Returns the error that wanted columns are not among `known`. `first` is the first of them.
     pub(crate) fn missing(&self, first: String, known: &[String]) -> Error {
         Error::Column {

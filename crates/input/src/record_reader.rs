@@ -32,6 +32,7 @@ impl RecordReader {
             storage,
             path: &options.files[number],
             compression: options.compression,
+            trim: options.trim,
         };
         let records = formats::format(options.format).open(&file, schema)?;
         Ok(Self {

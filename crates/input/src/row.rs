@@ -1,7 +1,9 @@
 //! Rows of typed columns: their cells, and their inline form as bytes for readers without access to the files.
 //!
-//! In the inline form, cells are in the order of the columns. Each cell begins with its kind. Whole numbers and floats have 8 bytes,
+//! In the inline form, cells are in the order of the columns. Each cell begins with its kind. Numbers have 8 bytes,
 //! little-endian. Texts and lists begin with their length in 4 bytes, little-endian.
+
+use trainyard_input_options::TimeUnit;
 
 /// Kinds of cells.
 const MISSING: u8 = 0;
@@ -9,12 +11,60 @@ const INT: u8 = 1;
 const FLOAT: u8 = 2;
 const TEXT: u8 = 3;
 const LIST: u8 = 4;
+const UNSIGNED: u8 = 5;
+const DAYS: u8 = 6;
+const MILLISECONDS: u8 = 7;
+const MICROSECONDS: u8 = 8;
+const NANOSECONDS: u8 = 9;
+
+/// Unit in which a file counts time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ticks {
+    Days,
+    Milliseconds,
+    Microseconds,
+    Nanoseconds,
+}
+
+impl Ticks {
+    const SECONDS_OF_A_DAY: i64 = 86_400;
+
+    /// Returns a time of this unit in another unit, rounded down; nothing if 64 bits do not hold it.
+    pub(crate) fn convert(self, time: i64, unit: TimeUnit) -> Option<i64> {
+        let to = unit.per_second();
+        let from = match self {
+            Self::Days => return time.checked_mul(Self::SECONDS_OF_A_DAY * to),
+            Self::Milliseconds => TimeUnit::Milliseconds.per_second(),
+            Self::Microseconds => TimeUnit::Microseconds.per_second(),
+            Self::Nanoseconds => TimeUnit::Nanoseconds.per_second(),
+        };
+        if from >= to {
+            Some(time.div_euclid(from / to))
+        } else {
+            time.checked_mul(to / from)
+        }
+    }
+
+    #[cfg(feature = "parquet")]
+    fn code(self) -> u8 {
+        match self {
+            Self::Days => DAYS,
+            Self::Milliseconds => MILLISECONDS,
+            Self::Microseconds => MICROSECONDS,
+            Self::Nanoseconds => NANOSECONDS,
+        }
+    }
+}
 
 /// A value of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Cell<'a> {
     Missing,
     Int(i64),
+    /// A number of an unsigned type of 64 bits.
+    Unsigned(u64),
+    /// A time since 1970 in UTC, a date, or a time of the day.
+    Time(i64, Ticks),
     Float(f64),
     Text(&'a [u8]),
     /// A list with the number of its values. The values are the cells that follow.
@@ -28,7 +78,7 @@ impl Cell<'_> {
     pub(crate) fn encoded_len(self) -> usize {
         match self {
             Self::Missing => 1,
-            Self::Int(_) | Self::Float(_) => 9,
+            Self::Int(_) | Self::Unsigned(_) | Self::Time(..) | Self::Float(_) => 9,
             Self::Text(text) => 5 + text.len(),
             Self::List(_) => 5,
         }
@@ -50,6 +100,20 @@ impl<'a> Iterator for RowCells<'a> {
             INT => {
                 let (number, rest) = rest.split_first_chunk()?;
                 (Cell::Int(i64::from_le_bytes(*number)), rest)
+            }
+            UNSIGNED => {
+                let (number, rest) = rest.split_first_chunk()?;
+                (Cell::Unsigned(u64::from_le_bytes(*number)), rest)
+            }
+            DAYS..=NANOSECONDS => {
+                let ticks = match kind {
+                    DAYS => Ticks::Days,
+                    MILLISECONDS => Ticks::Milliseconds,
+                    MICROSECONDS => Ticks::Microseconds,
+                    _ => Ticks::Nanoseconds,
+                };
+                let (number, rest) = rest.split_first_chunk()?;
+                (Cell::Time(i64::from_le_bytes(*number), ticks), rest)
             }
             FLOAT => {
                 let (number, rest) = rest.split_first_chunk()?;
@@ -86,6 +150,12 @@ pub(crate) fn encode<'a>(cells: impl Iterator<Item = Cell<'a>>, row: &mut Vec<u8
         match cell {
             Cell::Missing => row.push(MISSING),
             Cell::Int(value) => row.extend_from_slice(&number(INT, value.to_le_bytes())),
+            Cell::Unsigned(value) => {
+                row.extend_from_slice(&number(UNSIGNED, value.to_le_bytes()));
+            }
+            Cell::Time(value, ticks) => {
+                row.extend_from_slice(&number(ticks.code(), value.to_le_bytes()));
+            }
             Cell::Float(value) => row.extend_from_slice(&number(FLOAT, value.to_le_bytes())),
             Cell::Text(text) => {
                 let length = u32::try_from(text.len()).expect("a text is under 4 GiB");

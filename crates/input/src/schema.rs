@@ -1,9 +1,11 @@
 //! Schema of an input: the columns that a job reads from each record.
 
+use trainyard_input_options::TimeUnit;
+
 /// The type into which a field of a record is parsed.
 ///
 /// The values of a TFRecord feature are separate already, so a separator only means that there may be several values.
-/// Floats are read from a `float_list` or `int64_list`, integers from an `int64_list` (with [`Fraction::Dropped`], also from a
+/// Floats are read from a `float_list` or `int64_list`, integers from an `int64_list` (unless fractions are [`Fraction::Refused`], also from a
 /// `float_list`), and texts from a `bytes_list` or `int64_list`. A feature that is absent or has no value is missing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FieldKind {
@@ -60,6 +62,13 @@ impl FieldKind {
     }
 }
 
+impl Fraction {
+    /// Returns whether a number with a fraction is taken.
+    pub(crate) fn is_dropped(self) -> bool {
+        self != Self::Refused
+    }
+}
+
 /// Treatment of a number with a fraction where a whole number is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fraction {
@@ -67,6 +76,9 @@ pub enum Fraction {
     Refused,
     /// The fraction is dropped.
     Dropped,
+    /// The number is a time in this unit, and its fraction is dropped. A column whose type has a unit of its own is
+    /// converted.
+    Time(TimeUnit),
 }
 
 /// A wanted column.

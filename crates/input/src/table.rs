@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use trainyard_storage::Storage;
 
 use crate::cell_parser::CellParser;
+use crate::column_names::name_there_twice;
 use crate::formats;
 use crate::record_format::Want;
 use crate::record_reader::RecordReader;
@@ -60,12 +61,6 @@ impl TableReader {
         self.parser.columns()
     }
 
-    /// Returns the number of fields of the current file's records. It exceeds the number of columns if two fields have
-    /// the same name. For TFRecord, whose records have any number of fields, it is 0.
-    pub fn fields(&self) -> usize {
-        self.parser.fields()
-    }
-
     /// Moves back to the first row. The columns stay.
     pub fn rewind(&mut self) {
         self.reader = None;
@@ -112,6 +107,16 @@ impl TableReader {
         let all: Option<&Schema> = None;
         let (reader, named) =
             RecordReader::open_after_header(&self.options, &self.storage, all, self.next_file)?;
+        let names = named.as_deref().or(self.options.columns.as_deref());
+        let names = names.unwrap_or_default();
+        if let Some(column) = name_there_twice(names) {
+            // Their values would become one cell.
+            return Err(Error::ColumnTwice {
+                column: column.clone(),
+                file: self.options.files[self.next_file].clone(),
+                known: names.to_vec(),
+            });
+        }
         self.parser.enter(named, &self.options);
         self.reader = Some(reader);
         self.next_file += 1;

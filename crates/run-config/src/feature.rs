@@ -4,6 +4,8 @@ use serde::Serialize;
 use trainyard_variable::Initializer;
 use trainyard_vocabulary::Words;
 
+use crate::TimeUnit;
+
 /// One `[[feature]]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FeatureConfig {
@@ -184,7 +186,7 @@ impl Numbers {
 pub struct Time {
     /// Part of each time.
     pub part: TimePart,
-    /// Unit in which the column counts time since 1970.
+    /// Unit in which the column counts time since 1970. A column whose type has a unit of its own is converted.
     pub unit: TimeUnit,
 }
 
@@ -198,35 +200,17 @@ pub enum TimePart {
     Weekday,
 }
 
-/// Unit of a column of times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TimeUnit {
-    /// Seconds.
-    Seconds,
-    /// Milliseconds.
-    Milliseconds,
-}
-
 impl Time {
     const SECONDS_OF_AN_HOUR: i64 = 3600;
     const SECONDS_OF_A_DAY: i64 = 86_400;
-
-    /// Returns the number of units in a second.
-    pub(crate) fn per_second(self) -> i64 {
-        match self.unit {
-            TimeUnit::Seconds => 1,
-            TimeUnit::Milliseconds => 1000,
-        }
-    }
 
     /// Returns the cycle of the part: the units after which it increases by one, the number of its values, and its
     /// value at the start of 1970.
     pub fn cycle(self) -> (i64, i64, i64) {
         match self.part {
-            TimePart::Hour => (Self::SECONDS_OF_AN_HOUR * self.per_second(), 24, 0),
+            TimePart::Hour => (Self::SECONDS_OF_AN_HOUR * self.unit.per_second(), 24, 0),
             // The first of January 1970 was a Thursday.
-            TimePart::Weekday => (Self::SECONDS_OF_A_DAY * self.per_second(), 7, 3),
+            TimePart::Weekday => (Self::SECONDS_OF_A_DAY * self.unit.per_second(), 7, 3),
         }
     }
 

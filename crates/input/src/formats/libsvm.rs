@@ -87,12 +87,11 @@ impl RecordFormat for LibSvm {
                 continue;
             }
             let refused = |reason| refused_pair(token, reason);
-            index
-                .values
-                .push(Value::Int(int(name, Fraction::Refused).map_err(refused)?));
-            value
-                .values
-                .push(Value::Float(f64::from(float(number).map_err(refused)?)));
+            let name = int(name, Fraction::Refused)
+                .and_then(|index| index.ok_or_else(|| "the index is missing".to_owned()));
+            index.values.push(Value::Int(name.map_err(refused)?));
+            let number = float(number).and_then(present).map_err(refused)?;
+            value.values.push(Value::Float(f64::from(number)));
         }
         Ok(())
     }
@@ -123,6 +122,15 @@ fn no_label(first: &[u8]) -> String {
 
 fn no_pair(token: &[u8]) -> String {
     format!("expected index:value, given {}", shown(token))
+}
+
+/// Returns the value of a pair, which cannot be missing.
+fn present(value: f32) -> Result<f32, String> {
+    if value.is_nan() {
+        Err("the value is missing: leave the pair out".to_owned())
+    } else {
+        Ok(value)
+    }
 }
 
 fn refused_pair(token: &[u8], reason: String) -> String {

@@ -15,10 +15,51 @@ const RECORD_BYTES_MAX: usize = 16 << 20;
 pub(super) enum LineSyntax {
     /// Every line end ends a record.
     Plain,
-    /// A line end in quotes is part of a field.
-    Quoted,
+    /// A line end in quotes is part of a field between delimiters.
+    Quoted(QuoteSyntax),
     /// Every line end ends a record. A line that holds only a comment, after `#`, is no record.
     Commented,
+}
+
+/// Place of a quote that opens a field: at its begin. Another quote is a character like others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct QuoteSyntax {
+    pub(super) delimiter: u8,
+    /// Spaces before the quote are not part of the field.
+    pub(super) trim: bool,
+}
+
+impl QuoteSyntax {
+    /// Returns whether a quoted field is open after a line. `open` says so for the begin of the line; a line that begins
+    /// outside of quotes begins a record.
+    fn is_open_after(self, line: &[u8], mut open: bool) -> bool {
+        let mut at = 0;
+        while let Some(next) = memchr::memchr(b'"', &line[at..]) {
+            let quote = at + next;
+            at = quote + 1;
+            if !open {
+                open = self.opens(&line[..quote]);
+            } else if line.get(at) == Some(&b'"') {
+                // Two quotes in a quoted field are one of its characters.
+                at += 1;
+            } else {
+                open = false;
+            }
+        }
+        open
+    }
+
+    /// Returns whether a quote after these bytes of a record is at the begin of a field.
+    fn opens(self, before: &[u8]) -> bool {
+        let before = if self.trim {
+            let spaces = |byte: &&u8| **byte != self.delimiter && byte.is_ascii_whitespace();
+            let spaces = before.iter().rev().take_while(spaces).count();
+            &before[..before.len() - spaces]
+        } else {
+            before
+        };
+        before.last().is_none_or(|byte| *byte == self.delimiter)
+    }
 }
 
 /// Reader of the records of one file.
@@ -58,7 +99,7 @@ impl Lines {
     /// Returns whether the current line is no record.
     fn is_empty(&self) -> bool {
         match self.syntax {
-            LineSyntax::Plain | LineSyntax::Quoted => self.length == 0,
+            LineSyntax::Plain | LineSyntax::Quoted(_) => self.length == 0,
             LineSyntax::Commented => {
                 matches!(self.bytes().trim_ascii_start().first(), None | Some(b'#'))
             }
@@ -67,22 +108,21 @@ impl Lines {
 
     /// Returns the length of the next record with its line end, 0 at the end of the file. Counts the record's lines.
     fn record_length(&mut self, file: &Path, place: &Place) -> Result<usize, Error> {
-        // Bytes that were scanned, the start of the record's last line, and the number of quotes before that line.
+        // Bytes that were scanned, the start of the record's last line, and whether a quoted field is open there.
         let mut seen = 0;
         let mut line = 0;
-        let mut quotes = 0;
+        let mut open = false;
         loop {
             let bytes = self.block.bytes();
             match memchr::memchr(b'\n', &bytes[seen..]) {
                 Some(end) => {
                     seen += end + 1;
                     self.line += 1;
-                    if self.syntax == LineSyntax::Quoted {
-                        quotes += memchr::memchr_iter(b'"', &bytes[line..seen]).count();
+                    if let LineSyntax::Quoted(quotes) = self.syntax {
+                        open = quotes.is_open_after(&bytes[line..seen], open);
                         line = seen;
                     }
-                    // An odd number of quotes: the line end is part of a field.
-                    if quotes % 2 == 0 && seen <= RECORD_BYTES_MAX {
+                    if !open && seen <= RECORD_BYTES_MAX {
                         return Ok(seen);
                     }
                 }
@@ -148,5 +188,40 @@ impl FileRecords for Lines {
 
     fn content(&self) -> Content<'_> {
         Content::Bytes(self.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quote_opens_a_field_at_its_begin_alone() {
+        let strict = QuoteSyntax {
+            delimiter: b',',
+            trim: false,
+        };
+        let trimmed = QuoteSyntax {
+            trim: true,
+            ..strict
+        };
+        for (line, open) in [
+            ("b\"x,2,1\n", false),
+            ("a,5\" pipe,\"\n", true),
+            ("\"a\n", true),
+            ("\"a\"\"\n", true),
+            ("\"a\"\"\"\n", false),
+            ("\"a\"b\"c\n", false),
+            ("\"a\",\"b\n", true),
+            ("\"a, \"\"b\"\"\",c\"d\n", false),
+            ("\"\"\n", false),
+        ] {
+            for syntax in [strict, trimmed] {
+                assert_eq!(syntax.is_open_after(line.as_bytes(), false), open, "{line}");
+            }
+        }
+        assert!(trimmed.is_open_after(b"a, \"b\n", false));
+        assert!(!strict.is_open_after(b"a, \"b\n", false));
+        assert!(!strict.is_open_after(b"b\",c\"\n", true));
     }
 }

@@ -1,13 +1,35 @@
 //! Lists in text: fields of several values with a separator between them.
 
-use crate::cells::{end_row, shown};
+use crate::cells::{end_row, missing_part, shown};
 use crate::number::{float, int};
 use crate::{Cells, Column, FieldKind};
 
-/// Appends the values of a field that may hold several.
+/// Appends the values of a field that may hold several. A part that is empty, one of the `missing` texts or, in a list of
+/// numbers, NaN, is missing: see [`missing_part`].
 #[inline(never)]
-pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Result<(), String> {
+pub(crate) fn several(
+    column: &mut Column,
+    kind: &FieldKind,
+    value: &[u8],
+    missing: &[Vec<u8>],
+) -> Result<(), String> {
     let parts = |separator: u8| value.split(move |byte| *byte == separator);
+    let is_missing = |part: &[u8]| part.is_empty() || missing.iter().any(|text| text == part);
+    let numbers = |cells: &mut Vec<f32>, separator: u8| {
+        for (nth, part) in parts(separator).enumerate() {
+            let number = if is_missing(part) {
+                f32::NAN
+            } else {
+                float(part)?
+            };
+            if number.is_nan() {
+                missing_part(cells, kind, nth)?;
+            } else {
+                cells.push(number);
+            }
+        }
+        Ok::<(), String>(())
+    };
     match (&mut column.cells, kind) {
         (
             Cells::Float(cells),
@@ -17,24 +39,17 @@ pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Re
                 ..
             },
         ) => {
-            let before = cells.len();
-            for part in parts(*separator) {
-                cells.push(float(part)?);
+            let given = parts(*separator).count();
+            if given != *width {
+                return Err(format!(
+                    "{} must hold {width} numbers, given {given}",
+                    shown(value)
+                ));
             }
-            match cells.len() - before {
-                given if given == *width => {}
-                given => {
-                    return Err(format!(
-                        "{} must hold {width} numbers, given {given}",
-                        shown(value)
-                    ));
-                }
-            }
+            numbers(cells, *separator)?;
         }
         (Cells::Float(cells), FieldKind::Floats { separator }) => {
-            for part in parts(*separator) {
-                cells.push(float(part)?);
-            }
+            numbers(cells, *separator)?;
         }
         (
             Cells::Int(cells),
@@ -43,8 +58,8 @@ pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Re
                 fraction,
             },
         ) => {
-            for part in parts(*separator) {
-                cells.push(int(part, *fraction)?);
+            for part in parts(*separator).filter(|part| !is_missing(part)) {
+                cells.extend(int(part, *fraction)?);
             }
         }
         (
@@ -53,7 +68,9 @@ pub(crate) fn several(column: &mut Column, kind: &FieldKind, value: &[u8]) -> Re
                 separator: Some(separator),
             },
         ) => {
-            parts(*separator).for_each(|part| cells.push(part));
+            parts(*separator)
+                .filter(|part| !is_missing(part))
+                .for_each(|part| cells.push(part));
         }
         // The columns were made by the schema, so other pairs do not occur.
         _ => {}

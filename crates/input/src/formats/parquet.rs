@@ -56,10 +56,7 @@ impl RecordFormat for Parquet {
     }
 
     fn parser(&self, columns: &FileColumns<'_>) -> Result<Box<dyn RecordParser>, Error> {
-        match RowParser::new(columns) {
-            Ok(parser) => Ok(Box::new(parser)),
-            Err(missing) => Err(columns.missing(missing, columns.names)),
-        }
+        Ok(Box::new(RowParser::new(columns)?))
     }
 
     fn cells(&self, content: Content<'_>, row: TableRow<'_>) -> Result<(), String> {
@@ -92,6 +89,7 @@ fn table_cells<'a>(
                     target.values.extend(value(next()?));
                 }
             }
+            Cell::Float(number) if number.is_nan() => {}
             one => target.values.extend(value(one)),
         }
     }
@@ -100,7 +98,11 @@ fn table_cells<'a>(
 
 fn value(cell: Cell<'_>) -> Option<Value> {
     match cell {
-        Cell::Int(number) => Some(Value::Int(number)),
+        Cell::Int(number) | Cell::Time(number, _) => Some(Value::Int(number)),
+        Cell::Unsigned(number) => Some(match i64::try_from(number) {
+            Ok(number) => Value::Int(number),
+            Err(_) => Value::Text(number.to_string().into_bytes()),
+        }),
         Cell::Float(number) => Some(Value::Float(number)),
         Cell::Text(text) => Some(Value::Text(text.to_vec())),
         Cell::Missing | Cell::List(_) => None,

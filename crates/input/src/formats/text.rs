@@ -8,7 +8,7 @@ mod writer;
 use self::parser::TextParser;
 use self::quoted::unquote;
 use self::writer::TextWriter;
-use super::lines::{LineSyntax, Lines};
+use super::lines::{LineSyntax, Lines, QuoteSyntax};
 use crate::record::Content;
 use crate::record_format::{
     FileColumns, FileRecords, InputFile, RecordFormat, RecordParser, RowWriter, TableRow, Target,
@@ -61,7 +61,10 @@ impl RecordFormat for Delimited {
         _schema: Option<&Schema>,
     ) -> Result<Box<dyn FileRecords>, Error> {
         let syntax = match self.quotes {
-            Quotes::Allowed => LineSyntax::Quoted,
+            Quotes::Allowed => LineSyntax::Quoted(QuoteSyntax {
+                delimiter: self.delimiter,
+                trim: file.trim,
+            }),
             Quotes::Plain => LineSyntax::Plain,
         };
         Ok(Box::new(Lines::open(file, syntax)?))
@@ -85,10 +88,7 @@ impl RecordFormat for Delimited {
     }
 
     fn parser(&self, columns: &FileColumns<'_>) -> Result<Box<dyn RecordParser>, Error> {
-        match TextParser::new(*self, columns) {
-            Ok(parser) => Ok(Box::new(parser)),
-            Err(missing) => Err(columns.missing(missing, columns.names)),
-        }
+        Ok(Box::new(TextParser::new(*self, columns)?))
     }
 
     fn cells(&self, content: Content<'_>, row: TableRow<'_>) -> Result<(), String> {

@@ -394,3 +394,102 @@ fn bad_lines_of_libsvm_are_told_with_their_place() {
         "{told}"
     );
 }
+
+fn csv(lines: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::Builder::new()
+        .suffix(".csv")
+        .tempfile()
+        .expect("a file");
+    std::fs::write(file.path(), lines).expect("the file is written");
+    file
+}
+
+fn read_csv(lines: &str, schema: Schema) -> Result<Batch, Error> {
+    let file = csv(lines);
+    let options = Options {
+        missing: vec!["?".to_owned()],
+        ..options(vec![file.path().to_owned()], Format::Csv, 64)
+    };
+    let mut dataset = Dataset::open(options, schema)?;
+    dataset.next().expect("a batch")
+}
+
+#[test]
+fn a_quote_inside_a_field_of_csv_is_a_character() {
+    let mut schema = Schema::default();
+    schema.want("c", FieldKind::BYTES);
+    schema.want("n", FieldKind::FLOAT);
+    let lines = "c,n,label\na,1,0\nb\"x,2,1\na,3,0\nb\"y,4,1\n\"q\"\"\n, r\",5,0\n";
+    let batch = read_csv(lines, schema).expect("good records");
+    let Cells::Bytes(texts) = &batch.columns[0].cells else {
+        panic!("texts")
+    };
+    let texts: Vec<&[u8]> = (0..texts.len()).map(|row| texts.get(row)).collect();
+    let expected: [&[u8]; 5] = [b"a", b"b\"x", b"a", b"b\"y", b"q\"\n, r"];
+    assert_eq!(texts, expected);
+    assert_eq!(
+        batch.columns[1].cells,
+        Cells::Float(vec![1.0, 2.0, 3.0, 4.0, 5.0])
+    );
+}
+
+#[test]
+fn a_wanted_column_that_is_there_twice_is_refused() {
+    let lines = "c,n,c,label\na,1,b,0\n";
+    let mut schema = Schema::default();
+    schema.want("n", FieldKind::FLOAT);
+    assert_eq!(read_csv(lines, schema.clone()).expect("a batch").rows, 1);
+    schema.want("c", FieldKind::BYTES);
+    let refused = read_csv(lines, schema).expect_err("two columns `c`");
+    assert!(
+        matches!(&refused, Error::ColumnTwice { column, .. } if column == "c"),
+        "{refused}"
+    );
+    let file = csv(lines);
+    let mut reader = TableReader::new(vec![file.path().to_owned()], Format::Csv, None, None);
+    let refused = reader.read(&mut Vec::new()).expect_err("two columns `c`");
+    assert!(matches!(refused, Error::ColumnTwice { .. }), "{refused}");
+}
+
+#[test]
+fn nan_and_the_missing_parts_of_lists_are_missing() {
+    let list = |kind| match kind {
+        "text" => FieldKind::Bytes {
+            separator: Some(b'|'),
+        },
+        "int" => FieldKind::Int {
+            separator: Some(b'|'),
+            fraction: Fraction::Refused,
+        },
+        _ => FieldKind::Float {
+            width: 2,
+            separator: Some(b'|'),
+            default: Some(vec![7.0, 8.0]),
+        },
+    };
+    let mut schema = Schema::default();
+    schema.want("x", floats(-5.0));
+    schema.want("i", FieldKind::INT);
+    schema.want("t", list("text"));
+    schema.want("n", list("int"));
+    schema.want("v", list("float"));
+    let lines = "x,i,t,n,v\nNaN,nan,a||?|b,1||?|2,1|nan\n-nan,3,?,?,?|2\n1,?,|,|,\n";
+    let batch = read_csv(lines, schema).expect("good records");
+    let [x, i, t, n, v] = batch.columns.as_slice() else {
+        panic!("{} columns", batch.columns.len())
+    };
+    assert_eq!(x.cells, Cells::Float(vec![-5.0, -5.0, 1.0]));
+    assert_eq!(i.cells, Cells::Int(vec![-1, 3, -1]));
+    let mut texts = Bytes::default();
+    [b"a", b"b"].into_iter().for_each(|text| texts.push(text));
+    assert_eq!(t.cells, Cells::Bytes(texts));
+    assert_eq!(t.offsets, Some(vec![0, 2, 2, 2]));
+    assert_eq!(n.cells, Cells::Int(vec![1, 2]));
+    assert_eq!(n.offsets, Some(vec![0, 2, 2, 2]));
+    assert_eq!(v.cells, Cells::Float(vec![1.0, 8.0, 7.0, 2.0, 7.0, 8.0]));
+    let mut weights = Schema::default();
+    weights.want("v", FieldKind::Floats { separator: b'|' });
+    let refused = read_csv("v\n1||2\n", weights).expect_err("a weight is missing");
+    let told = refused.to_string();
+    assert!(told.contains("each value needs its weight"), "{told}");
+}

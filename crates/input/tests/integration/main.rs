@@ -3,6 +3,7 @@
 mod conversion;
 mod formats;
 mod golden;
+mod parquet_types;
 mod pipeline;
 mod scan;
 mod shards;

@@ -1,6 +1,6 @@
 //! Parser of libsvm lines into the wanted columns.
 
-use super::{no_label, no_pair, pair, refused_pair, tokens};
+use super::{no_label, no_pair, pair, present, refused_pair, tokens};
 use crate::cells::{Bad, end_row, missing_cells, push_digits};
 use crate::formats::lists::several;
 use crate::number::{float, int};
@@ -83,7 +83,7 @@ impl LibSvmParser {
 
     /// Parses an index, and returns it counted from 0.
     fn index(&self, text: &[u8]) -> Result<i64, String> {
-        let index = int(text, Fraction::Refused)?;
+        let index = int(text, Fraction::Refused)?.ok_or("the index is missing")?;
         let first = match self.base {
             IndexBase::Zero => 0,
             IndexBase::One => 1,
@@ -111,19 +111,29 @@ impl LibSvmParser {
                     FieldKind::Float {
                         separator: None, ..
                     },
-                ) => float(text).map(|number| cells.push(number)),
+                ) => match float(text) {
+                    Ok(number) if number.is_nan() => missing_cells(column, kind),
+                    number => number.map(|number| cells.push(number)),
+                },
                 (
                     Cells::Int(cells),
                     FieldKind::Int {
                         separator: None,
                         fraction,
                     },
-                ) => int(text, *fraction).map(|number| cells.push(number)),
+                ) => match int(text, *fraction) {
+                    Ok(Some(number)) => {
+                        cells.push(number);
+                        Ok(())
+                    }
+                    Ok(None) => missing_cells(column, kind),
+                    Err(reason) => Err(reason),
+                },
                 (Cells::Bytes(cells), FieldKind::Bytes { separator: None }) => {
                     cells.push(text);
                     Ok(())
                 }
-                _ => several(column, kind, text),
+                _ => several(column, kind, text, &self.missing),
             };
             outcome.map_err(|reason| (Some(place), reason))?;
         }
@@ -151,7 +161,7 @@ impl RecordParser for LibSvmParser {
             }
             let refused = |reason| (None, refused_pair(token, reason));
             let index = self.index(index).map_err(refused)?;
-            let value = float(value).map_err(refused)?;
+            let value = float(value).and_then(present).map_err(refused)?;
             for &place in &self.indices {
                 match &mut batch.columns[place].cells {
                     Cells::Int(cells) => cells.push(index),

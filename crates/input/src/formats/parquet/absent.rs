@@ -76,6 +76,7 @@ mod tests {
             storage: &Storage::default(),
             path: "a.parquet".as_ref(),
             compression: None,
+            trim: false,
         };
         let refused = ParquetRows::open(&file, None);
         let refused: Diagnostic = refused.expect_err("there is no Parquet").into();

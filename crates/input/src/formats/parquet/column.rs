@@ -1,27 +1,47 @@
 //! Column of a Parquet file: its type, and a cursor that decodes its values.
 
-use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
+use std::collections::HashMap;
+
+use half::f16;
+use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{ByteArray, DataType, FixedLenByteArray};
+use parquet::data_type::{ByteArray, DataType, FixedLenByteArray, Int96};
 use parquet::errors::{ParquetError, Result};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
+use crate::column_names::{Place, places};
 use crate::columnar::{Arity, Texts, ValueColumn, Values as Decoded};
-use crate::{FieldKind, Fraction, Schema};
+use crate::row::Ticks;
+use crate::{FieldKind, Schema};
 
 /// Type of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Values {
-    /// Whole numbers, dates and times, in the file's units; booleans as 0 and 1.
+    /// Whole numbers; booleans as 0 and 1.
     Int,
     /// Whole numbers of 32 bits without a sign.
     Unsigned,
+    /// Whole numbers of 64 bits without a sign.
+    Unsigned64,
+    /// Timestamps, dates and times of the day. A timestamp without a time zone is taken as UTC.
+    Time(Ticks),
     /// Floats.
     Float,
+    /// Floats of 16 bits, as their bytes.
+    Float16,
     /// Decimal fractions: whole numbers, with the factor that scales them.
     Decimal(f64),
     /// Texts or arbitrary bytes.
     Text,
+}
+
+impl Values {
+    fn is_whole(self) -> bool {
+        match self {
+            Self::Int | Self::Unsigned | Self::Unsigned64 | Self::Time(_) => true,
+            Self::Float | Self::Float16 | Self::Decimal(_) | Self::Text => false,
+        }
+    }
 }
 
 /// A column that can be read.
@@ -56,12 +76,12 @@ impl ParquetColumn {
 pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
     let leaves = schema.columns();
     let root = |leaf: &ColumnDescriptor| leaf.path().parts().first().cloned().unwrap_or_default();
+    let mut leaves_of_roots = HashMap::<String, usize>::new();
+    for leaf in leaves {
+        *leaves_of_roots.entry(root(leaf)).or_default() += 1;
+    }
     let column = |(place, leaf): (usize, &std::sync::Arc<ColumnDescriptor>)| {
-        let alone = leaves
-            .iter()
-            .filter(|other| root(other) == root(leaf))
-            .count()
-            == 1;
+        let alone = leaves_of_roots.get(&root(leaf)) == Some(&1);
         let list = leaf.max_rep_level() > 0;
         let readable = leaf.max_rep_level() == 0 || leaf.max_rep_level() == 1 && alone;
         let name = if list && alone {
@@ -92,71 +112,123 @@ pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
 fn values(leaf: &ColumnDescriptor) -> Option<Values> {
     let decimal = leaf.converted_type() == ConvertedType::DECIMAL
         || matches!(leaf.logical_type_ref(), Some(LogicalType::Decimal { .. }));
-    let unsigned = leaf.converted_type() == ConvertedType::UINT_32;
+    let unsigned = match (leaf.logical_type_ref(), leaf.converted_type()) {
+        (Some(LogicalType::Integer(kind)), _) => !kind.is_signed,
+        (_, converted) => matches!(converted, ConvertedType::UINT_32 | ConvertedType::UINT_64),
+    };
+    if let Some(ticks) = ticks(leaf) {
+        return Some(Values::Time(ticks));
+    }
     match leaf.physical_type() {
         Physical::INT32 | Physical::INT64 if decimal => {
             Some(Values::Decimal(0.1_f64.powi(leaf.type_scale())))
         }
         Physical::INT32 if unsigned => Some(Values::Unsigned),
+        Physical::INT64 if unsigned => Some(Values::Unsigned64),
         Physical::BOOLEAN | Physical::INT32 | Physical::INT64 => Some(Values::Int),
         Physical::FLOAT | Physical::DOUBLE => Some(Values::Float),
         Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY if !decimal => {
-            (!matches!(leaf.logical_type_ref(), Some(LogicalType::Float16))).then_some(Values::Text)
+            match leaf.logical_type_ref() {
+                Some(LogicalType::Float16) => (leaf.type_length() == 2).then_some(Values::Float16),
+                _ => Some(Values::Text),
+            }
         }
         _ => None,
     }
 }
 
-/// A wanted column that does not fit; if the file has it, also its type and the type that is wanted.
-type Misfit = (String, Option<(String, &'static str)>);
+/// Returns the unit of a column of times.
+fn ticks(leaf: &ColumnDescriptor) -> Option<Ticks> {
+    let of = |unit: &TimeUnit| match unit {
+        TimeUnit::MILLIS => Ticks::Milliseconds,
+        TimeUnit::MICROS => Ticks::Microseconds,
+        TimeUnit::NANOS => Ticks::Nanoseconds,
+    };
+    match (leaf.logical_type_ref(), leaf.converted_type()) {
+        // Microseconds hold all dates of four digits, which nanoseconds in 64 bits do not.
+        _ if leaf.physical_type() == Physical::INT96 => Some(Ticks::Microseconds),
+        (Some(LogicalType::Timestamp(time)), _) => Some(of(&time.unit)),
+        (Some(LogicalType::Time(time)), _) => Some(of(&time.unit)),
+        (Some(LogicalType::Date), _) | (_, ConvertedType::DATE) => Some(Ticks::Days),
+        (_, ConvertedType::TIMESTAMP_MILLIS | ConvertedType::TIME_MILLIS) => {
+            Some(Ticks::Milliseconds)
+        }
+        (_, ConvertedType::TIMESTAMP_MICROS | ConvertedType::TIME_MICROS) => {
+            Some(Ticks::Microseconds)
+        }
+        _ => None,
+    }
+}
 
-/// Returns the columns that a schema wants, in file order. The error is the first wanted column that is missing or has
-/// another type.
+/// A wanted column that does not fit.
+pub(super) struct Misfit {
+    pub(super) column: String,
+    pub(super) why: Why,
+}
+
+/// Reason why a wanted column does not fit.
+pub(super) enum Why {
+    /// The file does not have it.
+    Missing,
+    /// Several columns of the file have its name.
+    Twice,
+    /// The file has another type than the one that is wanted.
+    Type { found: String, wanted: &'static str },
+}
+
+/// Returns the columns that a schema wants, in file order. The error is the first wanted column that does not fit.
 pub(super) fn project(
     columns: &[ParquetColumn],
     schema: &Schema,
 ) -> std::result::Result<Vec<ParquetColumn>, Misfit> {
     let mut wanted = vec![false; columns.len()];
+    let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+    let places = places(&names);
     for field in &schema.fields {
-        let place = columns.iter().position(|column| column.name == field.name);
-        let place = place.ok_or_else(|| (field.name.clone(), None))?;
+        let misfit = |why| Misfit {
+            column: field.name.clone(),
+            why,
+        };
+        let place = match places.get(field.name.as_str()) {
+            Some(Place::Once(place)) => *place,
+            Some(Place::Twice) => return Err(misfit(Why::Twice)),
+            None => return Err(misfit(Why::Missing)),
+        };
         let column = &columns[place];
         let (fits, wants) = match (&field.kind, column.values) {
             (FieldKind::Float { .. } | FieldKind::Floats { .. }, values) => (
                 values.is_some_and(|values| values != Values::Text),
                 "numbers",
             ),
-            (
-                FieldKind::Int {
-                    fraction: Fraction::Dropped,
-                    ..
-                },
-                values,
-            ) => (
+            (FieldKind::Int { fraction, .. }, values) if fraction.is_dropped() => (
                 values.is_some_and(|values| values != Values::Text),
                 "numbers",
             ),
-            (FieldKind::Int { .. }, values) => (
-                matches!(values, Some(Values::Int | Values::Unsigned)),
-                "whole numbers",
-            ),
+            (FieldKind::Int { .. }, values) => {
+                (values.is_some_and(Values::is_whole), "whole numbers")
+            }
             (FieldKind::Bytes { .. }, values) => (
-                matches!(values, Some(Values::Text | Values::Int | Values::Unsigned)),
+                values.is_some_and(|values| values == Values::Text || values.is_whole()),
                 "texts or whole numbers",
             ),
         };
         if !fits {
-            return Err((field.name.clone(), Some((column.type_name.clone(), wants))));
+            let found = column.type_name.clone();
+            return Err(misfit(Why::Type {
+                found,
+                wanted: wants,
+            }));
         }
         let takes_several = match &field.kind {
             FieldKind::Float { width, .. } => *width > 1,
             kind => kind.is_ragged(),
         };
         if column.list && !takes_several {
-            return Err((
-                field.name.clone(),
-                Some((column.type_name.clone(), "one value a row")),
-            ));
+            let found = column.type_name.clone();
+            return Err(misfit(Why::Type {
+                found,
+                wanted: "one value a row",
+            }));
         }
         wanted[place] = true;
     }
@@ -174,6 +246,7 @@ enum Buffer {
     Bool(Vec<bool>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
+    Int96(Vec<Int96>),
     Float(Vec<f32>),
     Double(Vec<f64>),
     Bytes(Vec<ByteArray>),
@@ -190,8 +263,8 @@ pub(super) struct ColumnCursor {
 }
 
 impl ColumnCursor {
-    /// Returns a cursor at the first row; nothing if the physical type is not supported.
-    pub(super) fn new(column: &ParquetColumn, reader: ColumnReader) -> Option<Self> {
+    /// Returns a cursor at the first row.
+    pub(super) fn new(column: &ParquetColumn, reader: ColumnReader) -> Self {
         let buffer = match &reader {
             ColumnReader::BoolColumnReader(_) => Buffer::Bool(Vec::new()),
             ColumnReader::Int32ColumnReader(_) => Buffer::Int32(Vec::new()),
@@ -200,17 +273,17 @@ impl ColumnCursor {
             ColumnReader::DoubleColumnReader(_) => Buffer::Double(Vec::new()),
             ColumnReader::ByteArrayColumnReader(_) => Buffer::Bytes(Vec::new()),
             ColumnReader::FixedLenByteArrayColumnReader(_) => Buffer::Fixed(Vec::new()),
-            ColumnReader::Int96ColumnReader(_) => return None,
+            ColumnReader::Int96ColumnReader(_) => Buffer::Int96(Vec::new()),
         };
         let definitions = Vec::new();
         let repetitions = Vec::new();
-        Some(Self {
+        Self {
             reader,
             column: column.clone(),
             definitions,
             repetitions,
             buffer,
-        })
+        }
     }
 
     /// Skips rows. Returns the number of rows that were skipped.
@@ -240,6 +313,9 @@ impl ColumnCursor {
                 fill(reader, rows, levels, values)
             }
             (ColumnReader::Int64ColumnReader(reader), Buffer::Int64(values)) => {
+                fill(reader, rows, levels, values)
+            }
+            (ColumnReader::Int96ColumnReader(reader), Buffer::Int96(values)) => {
                 fill(reader, rows, levels, values)
             }
             (ColumnReader::FloatColumnReader(reader), Buffer::Float(values)) => {
@@ -329,32 +405,51 @@ impl ColumnCursor {
 
     /// Moves the values out of the buffer, in the type that rows have.
     fn values(&mut self) -> Decoded {
-        let unit = match self.column.values {
-            Some(Values::Decimal(unit)) => Some(unit),
-            _ => None,
-        };
-        let is_unsigned = self.column.values == Some(Values::Unsigned);
-        match (&mut self.buffer, unit) {
+        let kind = self.column.values;
+        match (&mut self.buffer, kind) {
             (Buffer::Bool(values), _) => {
                 Decoded::Int32(values.iter().map(|value| i32::from(*value)).collect())
             }
-            (Buffer::Int32(values), _) if is_unsigned => {
-                let unsigned = values.iter().map(|value| i64::from(*value as u32));
+            (Buffer::Int32(values), Some(Values::Unsigned)) => {
+                let unsigned = values.iter().map(|value| i64::from(value.cast_unsigned()));
                 Decoded::Int64(unsigned.collect())
             }
-            (Buffer::Int32(values), Some(unit)) => {
+            (Buffer::Int32(values), Some(Values::Time(ticks))) => {
+                let times = values.iter().map(|value| i64::from(*value));
+                Decoded::Time(times.collect(), ticks)
+            }
+            (Buffer::Int32(values), Some(Values::Decimal(unit))) => {
                 let scaled = values.iter().map(|value| f64::from(*value) * unit);
                 Decoded::Double(scaled.collect())
             }
-            (Buffer::Int64(values), Some(unit)) => {
+            (Buffer::Int32(values), _) => Decoded::Int32(std::mem::take(values)),
+            (Buffer::Int64(values), Some(Values::Unsigned64)) => {
+                let unsigned = values.iter().map(|value| value.cast_unsigned());
+                Decoded::Unsigned(unsigned.collect())
+            }
+            (Buffer::Int64(values), Some(Values::Time(ticks))) => {
+                Decoded::Time(std::mem::take(values), ticks)
+            }
+            (Buffer::Int64(values), Some(Values::Decimal(unit))) => {
                 let scaled = values.iter().map(|value| *value as f64 * unit);
                 Decoded::Double(scaled.collect())
             }
-            (Buffer::Int32(values), None) => Decoded::Int32(std::mem::take(values)),
-            (Buffer::Int64(values), None) => Decoded::Int64(std::mem::take(values)),
+            (Buffer::Int64(values), _) => Decoded::Int64(std::mem::take(values)),
+            (Buffer::Int96(values), _) => {
+                let times = values.iter().map(Int96::to_micros);
+                Decoded::Time(times.collect(), Ticks::Microseconds)
+            }
             (Buffer::Float(values), _) => Decoded::Float(std::mem::take(values)),
             (Buffer::Double(values), _) => Decoded::Double(std::mem::take(values)),
             (Buffer::Bytes(values), _) => texts(values.iter().map(ByteArray::data)),
+            (Buffer::Fixed(values), Some(Values::Float16)) => {
+                let floats = values.iter().map(|value| match value.data() {
+                    &[low, high] => f16::from_le_bytes([low, high]).to_f32(),
+                    // The column has two bytes for each.
+                    _ => f32::NAN,
+                });
+                Decoded::Float(floats.collect())
+            }
             (Buffer::Fixed(values), _) => texts(values.iter().map(|value| value.data())),
         }
     }
@@ -366,6 +461,7 @@ impl Buffer {
             Self::Bool(values) => values.len(),
             Self::Int32(values) => values.len(),
             Self::Int64(values) => values.len(),
+            Self::Int96(values) => values.len(),
             Self::Float(values) => values.len(),
             Self::Double(values) => values.len(),
             Self::Bytes(values) => values.len(),

@@ -5,12 +5,64 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Buf as _, Bytes};
-use parquet::errors::ParquetError;
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result as Outcome};
 use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::serialized_reader::SerializedPageReader;
 use trainyard_storage::File;
 
 /// Bytes of one read of a column, unless a page is longer.
 pub(super) const READ_BYTES: u64 = 1 << 20;
+
+/// Pages of a column without those that hold no value. Some writers write such pages, and the library takes one for the
+/// end of the column.
+pub(super) struct FilledPages(pub(super) SerializedPageReader<Pages>);
+
+impl FilledPages {
+    /// Moves to the next page that holds a value, or a dictionary.
+    fn pass_empty_pages(&mut self) -> Outcome<Option<PageMetadata>> {
+        loop {
+            match self.0.peek_next_page()? {
+                Some(page) if !page.is_dict && page.num_levels == Some(0) => {
+                    self.0.skip_next_page()?;
+                }
+                page => return Ok(page),
+            }
+        }
+    }
+}
+
+impl PageReader for FilledPages {
+    fn get_next_page(&mut self) -> Outcome<Option<Page>> {
+        self.pass_empty_pages()?;
+        self.0.get_next_page()
+    }
+
+    fn peek_next_page(&mut self) -> Outcome<Option<PageMetadata>> {
+        self.pass_empty_pages()
+    }
+
+    fn skip_next_page(&mut self) -> Outcome<()> {
+        self.pass_empty_pages()?;
+        self.0.skip_next_page()
+    }
+
+    fn supports_deferred_dictionary(&self) -> bool {
+        self.0.supports_deferred_dictionary()
+    }
+
+    fn take_deferred_dictionary(&mut self) -> Outcome<Option<Page>> {
+        self.0.take_deferred_dictionary()
+    }
+}
+
+impl Iterator for FilledPages {
+    type Item = Outcome<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
 
 /// The file as the decoder of one column or of the footer reads it. One read fetches several consecutive pages.
 #[derive(Clone)]

@@ -1,12 +1,12 @@
 //! Parser of rows of typed columns, from a file or in their inline form, into the wanted columns.
 
 use super::TOO_FEW;
-use crate::cells::{Bad, end_row, missing_cells, push_digits, shown};
-use crate::column_names::first_places;
+use crate::cells::{Bad, end_row, missing_cells, missing_part, push_digits, shown};
+use crate::number::truncated;
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
-use crate::row::{Cell, RowCells};
-use crate::{Batch, Cells, Column, FieldKind, Fraction, Schema};
+use crate::row::{Cell, RowCells, Ticks};
+use crate::{Batch, Cells, Column, Error, FieldKind, Fraction, Schema};
 
 /// Parser of rows into columns.
 #[derive(Debug)]
@@ -18,14 +18,15 @@ pub(super) struct RowParser {
 }
 
 impl RowParser {
-    /// Returns a parser of rows with these columns. The error is the first wanted column that is not among them.
-    pub(super) fn new(columns: &FileColumns<'_>) -> Result<Self, String> {
+    /// Returns a parser of rows with these columns.
+    ///
+    /// # Errors
+    /// A wanted column is missing, or is there twice.
+    pub(super) fn new(columns: &FileColumns<'_>) -> Result<Self, Error> {
         let schema = columns.schema;
-        let places = first_places(columns.names);
         let mut targets = vec![Vec::new(); columns.names.len()];
-        for (position, field) in schema.fields.iter().enumerate() {
-            let place = places.get(field.name.as_str());
-            targets[*place.ok_or_else(|| field.name.clone())?].push(position);
+        for (position, place) in columns.places()?.into_iter().enumerate() {
+            targets[place].push(position);
         }
         let missing = columns.options.missing.iter();
         Ok(Self {
@@ -61,7 +62,7 @@ impl RowParser {
                 let outcome = match &values {
                     None => self.one(cell, column, kind),
                     Some((values, count)) => {
-                        several(values.clone().take(*count), *count, column, kind)
+                        self.several(values.clone().take(*count), *count, column, kind)
                     }
                 };
                 outcome.map_err(|reason| (Some(target), reason))?;
@@ -71,16 +72,21 @@ impl RowParser {
     }
 
     #[inline]
-    fn one(&self, cell: Cell<'_>, column: &mut Column, kind: &FieldKind) -> Result<(), String> {
-        let missing = match cell {
+    fn is_missing(&self, cell: Cell<'_>) -> bool {
+        match cell {
             Cell::Missing => true,
+            Cell::Float(number) => number.is_nan(),
             Cell::Text(text) => {
                 text.is_empty() || self.missing.iter().any(|missing| missing == text)
             }
             _ => false,
-        };
+        }
+    }
+
+    #[inline]
+    fn one(&self, cell: Cell<'_>, column: &mut Column, kind: &FieldKind) -> Result<(), String> {
         match kind {
-            _ if missing => missing_cells(column, kind),
+            _ if self.is_missing(cell) => missing_cells(column, kind),
             FieldKind::Float { width, .. } if *width != 1 => {
                 Err(format!("expected {width} values, given 1"))
             }
@@ -90,6 +96,39 @@ impl RowParser {
                 Ok(())
             }
         }
+    }
+
+    /// Appends the values of a list. A missing value of a list of any length is left out.
+    fn several<'a>(
+        &self,
+        values: impl Iterator<Item = Cell<'a>>,
+        count: usize,
+        column: &mut Column,
+        kind: &FieldKind,
+    ) -> Result<(), String> {
+        let width = match kind {
+            FieldKind::Float { width, .. } => Some(*width),
+            kind if kind.is_ragged() => None,
+            _ => Some(1),
+        };
+        if count == 0 {
+            return missing_cells(column, kind);
+        }
+        if let Some(width) = width.filter(|width| *width != count) {
+            return Err(format!(
+                "expected {width} value{}, given {count}",
+                if width == 1 { "" } else { "s" }
+            ));
+        }
+        for (nth, cell) in values.enumerate() {
+            match &mut column.cells {
+                Cells::Float(cells) if self.is_missing(cell) => missing_part(cells, kind, nth)?,
+                _ if self.is_missing(cell) => {}
+                cells => push(cell, cells, kind)?,
+            }
+        }
+        end_row(column);
+        Ok(())
     }
 }
 
@@ -103,42 +142,9 @@ impl RecordParser for RowParser {
     }
 }
 
-/// Appends the values of a list.
-fn several<'a>(
-    mut values: impl Iterator<Item = Cell<'a>>,
-    count: usize,
-    column: &mut Column,
-    kind: &FieldKind,
-) -> Result<(), String> {
-    let width = match kind {
-        FieldKind::Float { width, .. } => Some(*width),
-        kind if kind.is_ragged() => None,
-        _ => Some(1),
-    };
-    if count == 0 {
-        return missing_cells(column, kind);
-    }
-    if let Some(width) = width.filter(|width| *width != count) {
-        return Err(format!(
-            "expected {width} value{}, given {count}",
-            if width == 1 { "" } else { "s" }
-        ));
-    }
-    values.try_for_each(|cell| push(cell, &mut column.cells, kind))?;
-    end_row(column);
-    Ok(())
-}
-
 /// Appends a value.
 #[inline]
 fn push(cell: Cell<'_>, cells: &mut Cells, kind: &FieldKind) -> Result<(), String> {
-    let truncate = matches!(
-        kind,
-        FieldKind::Int {
-            fraction: Fraction::Dropped,
-            ..
-        }
-    );
     match (cells, cell) {
         (Cells::Float(cells), Cell::Float(number)) => {
             let number = number as f32;
@@ -147,17 +153,29 @@ fn push(cell: Cell<'_>, cells: &mut Cells, kind: &FieldKind) -> Result<(), Strin
             }
             cells.push(number);
         }
-        (Cells::Float(cells), Cell::Int(number)) => cells.push(number as f32),
+        (Cells::Float(cells), Cell::Int(number) | Cell::Time(number, _)) => {
+            cells.push(number as f32);
+        }
+        (Cells::Float(cells), Cell::Unsigned(number)) => cells.push(number as f32),
         (Cells::Int(cells), Cell::Int(number)) => cells.push(number),
-        (Cells::Int(cells), Cell::Float(number)) if truncate && number.is_finite() => {
-            cells.push(number as i64)
+        (Cells::Int(cells), Cell::Unsigned(number)) => {
+            let beyond = |_| format!("{number} is beyond the whole numbers of 64 bits with a sign");
+            cells.push(i64::try_from(number).map_err(beyond)?);
+        }
+        (Cells::Int(cells), Cell::Time(number, ticks)) => cells.push(time(number, ticks, kind)?),
+        (Cells::Int(cells), Cell::Float(number)) if drops_fraction(kind) => {
+            cells.push(truncated(number)?);
         }
         (Cells::Bytes(cells), Cell::Text(text)) => cells.push(text),
-        (Cells::Bytes(cells), Cell::Int(number)) => push_digits(number, cells),
+        (Cells::Bytes(cells), Cell::Int(number) | Cell::Time(number, _)) => {
+            push_digits(number, cells);
+        }
+        (Cells::Bytes(cells), Cell::Unsigned(number)) => cells.push(number.to_string().as_bytes()),
         (cells, cell) => {
             let found = match cell {
                 Cell::Missing => "nothing".to_owned(),
-                Cell::Int(number) => number.to_string(),
+                Cell::Int(number) | Cell::Time(number, _) => number.to_string(),
+                Cell::Unsigned(number) => number.to_string(),
                 Cell::Float(number) => number.to_string(),
                 Cell::Text(text) => shown(text),
                 Cell::List(_) => "a list in a list".to_owned(),
@@ -171,4 +189,21 @@ fn push(cell: Cell<'_>, cells: &mut Cells, kind: &FieldKind) -> Result<(), Strin
         }
     }
     Ok(())
+}
+
+fn drops_fraction(kind: &FieldKind) -> bool {
+    matches!(kind, FieldKind::Int { fraction, .. } if fraction.is_dropped())
+}
+
+/// Returns a time in the unit that a feature of times wants. Other features get the number of the file.
+fn time(number: i64, ticks: Ticks, kind: &FieldKind) -> Result<i64, String> {
+    match kind {
+        FieldKind::Int {
+            fraction: Fraction::Time(unit),
+            ..
+        } => ticks
+            .convert(number, *unit)
+            .ok_or_else(|| format!("the time {number} is out of range")),
+        _ => Ok(number),
+    }
 }

@@ -12,8 +12,8 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::serialized_reader::SerializedPageReader;
 use trainyard_storage::File;
 
-use super::column::{ColumnCursor, ParquetColumn, columns, project};
-use super::pages::{Pages, READ_BYTES};
+use super::column::{ColumnCursor, Misfit, ParquetColumn, Why, columns, project};
+use super::pages::{FilledPages, Pages, READ_BYTES};
 use crate::columnar::ColumnarRows;
 use crate::record::{Content, Place, failed};
 use crate::record_format::{FileRecords, InputFile, Want};
@@ -88,20 +88,26 @@ impl ParquetRows {
                 .into_iter()
                 .filter(|column| column.values.is_some())
                 .collect(),
-            Some(schema) => project(&all, schema).map_err(|(column, misfit)| match misfit {
-                Some((found, wanted)) => Error::ColumnType {
-                    column,
-                    file: path.to_owned(),
-                    found,
-                    wanted,
-                },
-                None => {
-                    let known: Vec<String> = all.iter().map(|column| column.name.clone()).collect();
-                    Error::Column {
-                        columns: schema.missing_in(&known, column),
-                        file: path.to_owned(),
+            Some(schema) => project(&all, schema).map_err(|Misfit { column, why }| {
+                let file = path.to_owned();
+                let known: Vec<String> = all.iter().map(|column| column.name.clone()).collect();
+                match why {
+                    Why::Type { found, wanted } => Error::ColumnType {
+                        column,
+                        file,
+                        found,
+                        wanted,
+                    },
+                    Why::Twice => Error::ColumnTwice {
+                        column,
+                        file,
                         known,
-                    }
+                    },
+                    Why::Missing => Error::Column {
+                        columns: schema.missing_in(&known, column),
+                        file,
+                        known,
+                    },
                 }
             })?,
         };
@@ -236,10 +242,9 @@ impl ParquetRows {
             let chunk = metadata.column(column.leaf);
             let pages = Pages::new(&self.file, self.file_bytes, place, first);
             let pages = SerializedPageReader::new(Arc::new(pages), chunk, rows, None)?;
-            let reader = get_column_reader(chunk.column_descr_ptr(), Box::new(pages));
-            ColumnCursor::new(column, reader).ok_or_else(|| {
-                ParquetError::NYI(format!("column `{}` is {}", column.name, column.type_name))
-            })
+            let pages = Box::new(FilledPages(pages));
+            let reader = get_column_reader(chunk.column_descr_ptr(), pages);
+            Ok(ColumnCursor::new(column, reader))
         };
         self.columns
             .iter()
@@ -307,8 +312,16 @@ fn broken(path: &Path, error: ParquetError) -> Error {
     {
         return failed(path, error);
     }
+    // The library does not tell a codec that it was built without from other errors of the content.
+    let text = error.to_string();
+    if matches!(error, ParquetError::NYI(_)) || text.contains("Disabled feature") {
+        return Error::Unsupported {
+            file: path.to_owned(),
+            what: text,
+        };
+    }
     Error::File {
         file: path.to_owned(),
-        message: format!("it is no Parquet file, or a broken one: {error}"),
+        message: format!("it is no Parquet file, or a broken one: {text}"),
     }
 }

@@ -6,12 +6,11 @@ use super::delimiter::Delimiters;
 use super::quoted::unquote;
 use super::{Delimited, Quotes};
 use crate::cells::{Bad, missing_cells};
-use crate::column_names::first_places;
 use crate::formats::lists::several;
 use crate::number::{float_at, int_at};
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
-use crate::{Batch, Cells, FieldKind, Schema};
+use crate::{Batch, Cells, Error, FieldKind, Schema};
 
 /// Parser of the fields of a file into columns.
 #[derive(Debug)]
@@ -28,14 +27,15 @@ pub(super) struct TextParser {
 }
 
 impl TextParser {
-    /// Returns a parser of records with these columns. The error is the first wanted column that is not among them.
-    pub(super) fn new(syntax: Delimited, columns: &FileColumns<'_>) -> Result<Self, String> {
+    /// Returns a parser of records with these columns.
+    ///
+    /// # Errors
+    /// A wanted column is missing, or is there twice.
+    pub(super) fn new(syntax: Delimited, columns: &FileColumns<'_>) -> Result<Self, Error> {
         let schema = columns.schema;
-        let places = first_places(columns.names);
         let mut targets = vec![Vec::new(); columns.names.len()];
-        for (position, field) in schema.fields.iter().enumerate() {
-            let place = places.get(field.name.as_str());
-            targets[*place.ok_or_else(|| field.name.clone())?].push(position);
+        for (position, place) in columns.places()?.into_iter().enumerate() {
+            targets[place].push(position);
         }
         let missing = columns.options.missing.iter();
         Ok(Self {
@@ -136,7 +136,10 @@ impl TextParser {
                     FieldKind::Float {
                         separator: None, ..
                     },
-                ) => float_at(record, place.clone()).map(|number| cells.push(number)),
+                ) => match float_at(record, place.clone()) {
+                    Ok(number) if number.is_nan() => missing_cells(column, kind),
+                    number => number.map(|number| cells.push(number)),
+                },
                 (Cells::Bytes(cells), FieldKind::Bytes { separator: None }) => {
                     cells.push_part(record, place.clone());
                     Ok(())
@@ -147,8 +150,15 @@ impl TextParser {
                         separator: None,
                         fraction,
                     },
-                ) => int_at(record, place.clone(), *fraction).map(|number| cells.push(number)),
-                _ => several(column, kind, value),
+                ) => match int_at(record, place.clone(), *fraction) {
+                    Ok(Some(number)) => {
+                        cells.push(number);
+                        Ok(())
+                    }
+                    Ok(None) => missing_cells(column, kind),
+                    Err(reason) => Err(reason),
+                },
+                _ => several(column, kind, value, &self.missing),
             };
             outcome.map_err(|reason| (Some(target), reason))?;
         }

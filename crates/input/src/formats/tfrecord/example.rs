@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::wire::{Malformed, Value, Wire};
-use crate::cells::{Bad, end_row, missing_cells, truncate};
+use crate::cells::{Bad, end_row, missing_cells, missing_part, truncate};
+use crate::number::truncated;
 use crate::record::Content;
 use crate::record_format::RecordParser;
-use crate::{Batch, Cells, FieldKind, Fraction, Schema};
+use crate::{Batch, Cells, FieldKind, Schema};
 
 /// Most features of a record whose names are remembered for the next record.
 const REMEMBERED_MAX: usize = 4096;
@@ -338,14 +339,21 @@ impl ExampleParser {
                     _ => {}
                 }
             }
-            let mut given = column.cells.len() - before;
-            if given == 1
-                && let Cells::Bytes(texts) = &mut column.cells
-                && self.missing.iter().any(|text| text == texts.get(before))
-            {
-                texts.truncate(before);
-                given = 0;
+            match &mut column.cells {
+                Cells::Bytes(texts) if kind.is_ragged() || texts.len() == before + 1 => {
+                    // As in TensorFlow, an empty text is a value of a list.
+                    texts.retain_from(before, |text| {
+                        !self.missing.iter().any(|missing| missing == text)
+                    });
+                }
+                Cells::Float(numbers)
+                    if is_single(kind) && matches!(&numbers[before..], [only] if only.is_nan()) =>
+                {
+                    numbers.truncate(before);
+                }
+                _ => {}
             }
+            let given = column.cells.len() - before;
             let outcome = match kind {
                 _ if given == 0 => missing_cells(column, kind),
                 FieldKind::Float { width, .. } => hold(*width, given),
@@ -393,6 +401,11 @@ fn held(mut feature: Wire<'_>) -> Result<u64, Malformed> {
         }
     }
     Ok(held)
+}
+
+/// Returns whether a feature is one number.
+fn is_single(kind: &FieldKind) -> bool {
+    matches!(kind, FieldKind::Float { width: 1, .. })
 }
 
 fn hold(width: usize, given: usize) -> Result<(), String> {
@@ -443,24 +456,25 @@ fn floats(
     kind: &FieldKind,
     target: usize,
 ) -> Result<(), Flaw> {
-    let truncate = matches!(
-        kind,
-        FieldKind::Int {
-            fraction: Fraction::Dropped,
-            ..
-        }
-    );
+    let truncate = matches!(kind, FieldKind::Int { fraction, .. } if fraction.is_dropped());
+    let begin = cells.len();
     let mut push = |bytes: [u8; 4]| {
         let number = f32::from_le_bytes(bytes);
-        if !number.is_finite() {
-            return Err(Flaw::Column(
-                target,
-                format!("{number} is not a finite number"),
-            ));
+        let refused = |reason| Flaw::Column(target, reason);
+        if number.is_infinite() {
+            return Err(refused(format!("{number} is not a finite number")));
         }
         match &mut *cells {
+            // The caller replaces a missing number that is the only one.
+            Cells::Float(out) if number.is_nan() && !is_single(kind) => {
+                let nth = out.len() - begin;
+                missing_part(out, kind, nth).map_err(refused)?;
+            }
             Cells::Float(out) => out.push(number),
-            Cells::Int(out) if truncate => out.push(number as i64),
+            Cells::Int(_) if truncate && number.is_nan() => {}
+            Cells::Int(out) if truncate => {
+                out.push(truncated(f64::from(number)).map_err(refused)?);
+            }
             cells => return Err(mismatch(cells, "float_list", target)),
         }
         Ok(())

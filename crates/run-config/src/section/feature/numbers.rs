@@ -35,8 +35,9 @@ section! {
         /// the column holds times, as whole numbers since 1970 in UTC, and the feature is their `hour` (0 to 23) or
         /// `weekday` (0 is Monday)
         time: Option<TimePart> = choice("part of a time", &TIME_PARTS).optional_or_invalid("none");
-        /// for `time`, `seconds` or `milliseconds`
-        time_unit: Option<TimeUnit> = choice("unit of times", &TIME_UNITS).or_invalid(TimeUnit::Seconds);
+        /// for `time`, `seconds`, `milliseconds`, `microseconds` or `nanoseconds`: the unit of plain numbers. A Parquet
+        /// column of timestamps, dates or times has its own
+        time_unit: Option<TimeUnit> = choice("unit of times", &TimeUnit::NAMES).or_invalid(TimeUnit::Seconds);
         /// replaces a missing value (one number, or one for each position)
         default: Option<Defaults> = custom(read_default, takes_default, "").optional_or_invalid("none: such a row is bad");
     }
@@ -53,10 +54,6 @@ section! {
 
 const TIME_PARTS: [(&str, TimePart); 2] =
     [("hour", TimePart::Hour), ("weekday", TimePart::Weekday)];
-const TIME_UNITS: [(&str, TimeUnit); 2] = [
-    ("seconds", TimeUnit::Seconds),
-    ("milliseconds", TimeUnit::Milliseconds),
-];
 
 /// Numbers that replace missing values.
 #[derive(Debug, Clone)]

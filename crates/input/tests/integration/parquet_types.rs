@@ -1,0 +1,416 @@
+//! Each type of a Parquet column, read as each kind of field, value by value.
+//!
+//! pyarrow wrote the files of `testdata/` from the values of the columns `written` below, and a missing value as the last
+//! row.
+
+use std::path::PathBuf;
+
+use trainyard_input::*;
+
+fn testdata(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata")
+        .join(name)
+}
+
+/// Returns the rows of a column, or the reason why it cannot be read.
+fn read(file: &str, column: &str, kind: FieldKind) -> String {
+    let mut schema = Schema::default();
+    schema.want(column, kind);
+    let options = Options {
+        batch_size: 3,
+        ..Options::new(vec![testdata(file)], Format::Parquet)
+    };
+    let batch = Dataset::open(options, schema).and_then(|mut dataset| {
+        let batch = dataset.next();
+        batch.expect("the file has rows")
+    });
+    let batch = match batch {
+        Ok(batch) => batch,
+        Err(Error::Row(row)) => return format!("row {}: {}", row.line, row.reason),
+        Err(Error::ColumnType { wanted, .. }) => return format!("wants {wanted}"),
+        Err(error) => return error.to_string(),
+    };
+    let [column] = batch.columns.as_slice() else {
+        panic!("{} columns", batch.columns.len())
+    };
+    let value = |place: usize| match &column.cells {
+        Cells::Float(values) => values[place].to_string(),
+        Cells::Int(values) => values[place].to_string(),
+        Cells::Bytes(values) => format!("'{}'", values.get(place).escape_ascii()),
+    };
+    let row = |row: usize| {
+        let values: Vec<String> = column.row(row, batch.rows).map(value).collect();
+        values.join(" ")
+    };
+    let rows: Vec<String> = (0..batch.rows).map(row).collect();
+    rows.join(" | ")
+}
+
+fn time(unit: TimeUnit) -> FieldKind {
+    FieldKind::Int {
+        separator: None,
+        fraction: Fraction::Time(unit),
+    }
+}
+
+fn number() -> FieldKind {
+    FieldKind::Float {
+        width: 1,
+        separator: None,
+        default: Some(vec![-9.0]),
+    }
+}
+
+/// A column, and what it is as a number, a whole number, a time in seconds, and a text. The default of the number is -9.
+struct Row {
+    column: &'static str,
+    written: &'static str,
+    number: &'static str,
+    int: &'static str,
+    seconds: &'static str,
+    text: &'static str,
+}
+
+const WHOLE: &str = "wants whole numbers";
+const NUMBERS: &str = "wants numbers";
+const TEXTS: &str = "wants texts or whole numbers";
+
+const TABLE: &[Row] = &[
+    Row {
+        column: "u8",
+        written: "uint8: 0, 255",
+        number: "0 | 255 | -9",
+        int: "0 | 255 | -1",
+        seconds: "0 | 255 | -1",
+        text: "'0' | '255' | ''",
+    },
+    Row {
+        column: "u16",
+        written: "uint16: 0, 65535",
+        number: "0 | 65535 | -9",
+        int: "0 | 65535 | -1",
+        seconds: "0 | 65535 | -1",
+        text: "'0' | '65535' | ''",
+    },
+    Row {
+        column: "u32",
+        written: "uint32: 0, 4294967295",
+        number: "0 | 4294967300 | -9",
+        int: "0 | 4294967295 | -1",
+        seconds: "0 | 4294967295 | -1",
+        text: "'0' | '4294967295' | ''",
+    },
+    Row {
+        column: "u64",
+        written: "uint64: 9223372036854775807, 18446744073709551615",
+        number: "9223372000000000000 | 18446744000000000000 | -9",
+        int: "row 2: 18446744073709551615 is beyond the whole numbers of 64 bits with a sign",
+        seconds: "row 2: 18446744073709551615 is beyond the whole numbers of 64 bits with a sign",
+        text: "'9223372036854775807' | '18446744073709551615' | ''",
+    },
+    Row {
+        column: "u64_small",
+        written: "uint64: 0, 7",
+        number: "0 | 7 | -9",
+        int: "0 | 7 | -1",
+        seconds: "0 | 7 | -1",
+        text: "'0' | '7' | ''",
+    },
+    Row {
+        column: "i8",
+        written: "int8: -128, 127",
+        number: "-128 | 127 | -9",
+        int: "-128 | 127 | -1",
+        seconds: "-128 | 127 | -1",
+        text: "'-128' | '127' | ''",
+    },
+    Row {
+        column: "i64",
+        written: "int64: -9223372036854775808, 9223372036854775807",
+        number: "-9223372000000000000 | 9223372000000000000 | -9",
+        int: "-9223372036854775808 | 9223372036854775807 | -1",
+        seconds: "-9223372036854775808 | 9223372036854775807 | -1",
+        text: "'-9223372036854775808' | '9223372036854775807' | ''",
+    },
+    Row {
+        column: "f16",
+        written: "halffloat: 0.5, -2.0",
+        number: "0.5 | -2 | -9",
+        int: WHOLE,
+        seconds: "0 | -2 | -1",
+        text: TEXTS,
+    },
+    Row {
+        column: "f32",
+        written: "float: 0.5, nan",
+        number: "0.5 | -9 | -9",
+        int: WHOLE,
+        seconds: "0 | -1 | -1",
+        text: TEXTS,
+    },
+    Row {
+        column: "f64",
+        written: "double: 1795478399.5, nan",
+        number: "1795478400 | -9 | -9",
+        int: WHOLE,
+        seconds: "1795478399 | -1 | -1",
+        text: TEXTS,
+    },
+    Row {
+        column: "f64_inf",
+        written: "double: inf, 0.0",
+        number: "row 1: inf is not a finite number",
+        int: WHOLE,
+        seconds: "row 1: inf is not a finite number",
+        text: TEXTS,
+    },
+    Row {
+        column: "bool",
+        written: "bool: True, False",
+        number: "1 | 0 | -9",
+        int: "1 | 0 | -1",
+        seconds: "1 | 0 | -1",
+        text: "'1' | '0' | ''",
+    },
+    Row {
+        column: "decimal",
+        written: "decimal128(9, 2): 1.25, -0.50",
+        number: "1.25 | -0.5 | -9",
+        int: WHOLE,
+        seconds: "1 | 0 | -1",
+        text: TEXTS,
+    },
+    Row {
+        column: "date",
+        written: "date32[day]: 2026-11-27, 1969-12-30",
+        number: "20784 | -2 | -9",
+        int: "20784 | -2 | -1",
+        seconds: "1795737600 | -172800 | -1",
+        text: "'20784' | '-2' | ''",
+    },
+    Row {
+        column: "time_ms",
+        written: "time32[ms]: 13:00:01, 00:00:00",
+        number: "46801000 | 0 | -9",
+        int: "46801000 | 0 | -1",
+        seconds: "46801 | 0 | -1",
+        text: "'46801000' | '0' | ''",
+    },
+    Row {
+        column: "time_us",
+        written: "time64[us]: 13:00:01.000005, 00:00:00",
+        number: "46801000000 | 0 | -9",
+        int: "46801000005 | 0 | -1",
+        seconds: "46801 | 0 | -1",
+        text: "'46801000005' | '0' | ''",
+    },
+    Row {
+        column: "ts_s",
+        written: "timestamp[s]: 2026-11-27 23:59:59, 1969-12-31 12:00:00",
+        number: "1795824000000 | -43200000 | -9",
+        int: "1795823999000 | -43200000 | -1",
+        seconds: "1795823999 | -43200 | -1",
+        text: "'1795823999000' | '-43200000' | ''",
+    },
+    Row {
+        column: "ts_ms",
+        written: "timestamp[ms]: 2026-11-27 23:59:59.999000, 1969-12-31 12:00:00",
+        number: "1795824000000 | -43200000 | -9",
+        int: "1795823999999 | -43200000 | -1",
+        seconds: "1795823999 | -43200 | -1",
+        text: "'1795823999999' | '-43200000' | ''",
+    },
+    Row {
+        column: "ts_us",
+        written: "timestamp[us]: 2026-11-27 23:59:59.999999, 1969-12-31 12:00:00.000001",
+        number: "1795824000000000 | -43200000000 | -9",
+        int: "1795823999999999 | -43199999999 | -1",
+        seconds: "1795823999 | -43200 | -1",
+        text: "'1795823999999999' | '-43199999999' | ''",
+    },
+    Row {
+        column: "ts_ns",
+        written: "timestamp[ns]: 2026-11-27 23:59:59.999999, 1969-12-31 12:00:00.000001",
+        number: "1795824000000000000 | -43200000000000 | -9",
+        int: "1795823999999999000 | -43199999999000 | -1",
+        seconds: "1795823999 | -43200 | -1",
+        text: "'1795823999999999000' | '-43199999999000' | ''",
+    },
+    Row {
+        column: "ts_utc",
+        written: "timestamp[us, tz=Europe/Oslo]: 2026-11-28 00:59:59.999999+01:00, 1969-12-31 13:00:00.000001+01:00",
+        number: "1795824000000000 | -43200000000 | -9",
+        int: "1795823999999999 | -43199999999 | -1",
+        seconds: "1795823999 | -43200 | -1",
+        text: "'1795823999999999' | '-43199999999' | ''",
+    },
+    Row {
+        column: "text",
+        written: "string: 7, x",
+        number: NUMBERS,
+        int: WHOLE,
+        seconds: NUMBERS,
+        text: "'7' | 'x' | ''",
+    },
+    Row {
+        column: "binary",
+        written: "binary: b'\\xff', b''",
+        number: NUMBERS,
+        int: WHOLE,
+        seconds: NUMBERS,
+        text: "'\\xff' | '' | ''",
+    },
+    Row {
+        column: "category",
+        written: "dictionary<values=string, indices=int32, ordered=0>: a, b",
+        number: NUMBERS,
+        int: WHOLE,
+        seconds: NUMBERS,
+        text: "'a' | 'b' | ''",
+    },
+];
+
+#[test]
+fn each_type_has_its_values_in_each_kind_of_field() {
+    for row in TABLE {
+        let kinds = [
+            (number(), row.number),
+            (FieldKind::INT, row.int),
+            (time(TimeUnit::Seconds), row.seconds),
+            (FieldKind::BYTES, row.text),
+        ];
+        for (kind, expected) in kinds {
+            let found = read("types.parquet", row.column, kind.clone());
+            assert_eq!(
+                found, expected,
+                "{} ({}) as {kind:?}",
+                row.column, row.written
+            );
+        }
+    }
+}
+
+#[test]
+fn lists_leave_missing_values_out_and_weights_must_be_whole() {
+    let texts = FieldKind::Bytes {
+        separator: Some(b'|'),
+    };
+    let ints = FieldKind::Int {
+        separator: Some(b'|'),
+        fraction: Fraction::Refused,
+    };
+    let pair = |default| FieldKind::Float {
+        width: 2,
+        separator: Some(b'|'),
+        default,
+    };
+    let weights = FieldKind::Floats { separator: b'|' };
+    let beyond = "row 1: 18446744073709551615 is beyond the whole numbers of 64 bits with a sign";
+    for (column, kind, expected) in [
+        ("texts", texts.clone(), "'a' 'b' |  | "),
+        ("ints", ints.clone(), "1 2 |  | "),
+        ("ints", texts.clone(), "'1' '2' |  | "),
+        ("u64s", texts, "'18446744073709551615' '1' |  | "),
+        ("u64s", ints, beyond),
+        ("floats", pair(Some(vec![7.0, 8.0])), "0.5 8 | 7 8 | 7 8"),
+        (
+            "floats",
+            pair(None),
+            "row 1: number 2 of the list is missing and has no default",
+        ),
+        (
+            "floats",
+            weights,
+            "row 1: number 2 of the list is missing, and each value needs its weight",
+        ),
+    ] {
+        assert_eq!(read("types.parquet", column, kind), expected, "{column}");
+    }
+}
+
+#[test]
+fn times_become_the_unit_of_the_feature() {
+    for (unit, expected) in [
+        (TimeUnit::Seconds, "1795823999 | -43200 | -1"),
+        (TimeUnit::Milliseconds, "1795823999999 | -43200000 | -1"),
+        (
+            TimeUnit::Microseconds,
+            "1795823999999999 | -43199999999 | -1",
+        ),
+        (
+            TimeUnit::Nanoseconds,
+            "1795823999999999000 | -43199999999000 | -1",
+        ),
+    ] {
+        for (file, column) in [
+            ("types.parquet", "ts_us"),
+            ("types.parquet", "ts_ns"),
+            ("types.parquet", "ts_utc"),
+            ("int96.parquet", "ts_us"),
+        ] {
+            assert_eq!(
+                read(file, column, time(unit)),
+                expected,
+                "{column} in {unit:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_table_has_the_unsigned_numbers_of_the_file_and_their_type_keeps_them() {
+    let mut reader = TableReader::new(vec![testdata("types.parquet")], Format::Parquet, None, None);
+    let mut row = Vec::new();
+    let mut layout = Layout::default();
+    let mut found = Vec::new();
+    while reader.read(&mut row).expect("the rows are read") {
+        layout.see(reader.columns(), &row);
+        let place = reader.columns().iter().position(|name| name == "u64");
+        found.extend(row[place.expect("the column")].values.clone());
+    }
+    assert_eq!(
+        found,
+        [
+            Value::Int(i64::MAX),
+            Value::Text(b"18446744073709551615".to_vec())
+        ]
+    );
+    let kind = |name: &str| {
+        let column = layout.columns.iter().find(|column| column.name == name);
+        column.expect("the column").kind
+    };
+    assert_eq!(kind("u64"), Some(ColumnKind::Text));
+    assert_eq!(kind("u64_small"), Some(ColumnKind::Int));
+}
+
+#[test]
+fn pages_that_hold_nothing_are_no_end() {
+    let mut schema = Schema::default();
+    schema.want("id", FieldKind::INT);
+    schema.want(
+        "tags",
+        FieldKind::Bytes {
+            separator: Some(b'|'),
+        },
+    );
+    let options = Options {
+        batch_size: 50,
+        ..Options::new(vec![testdata("tiny_pages.parquet")], Format::Parquet)
+    };
+    let mut dataset = Dataset::open(options, schema).expect("it opens");
+    let batch = dataset.next().expect("a batch").expect("good rows");
+    assert_eq!(batch.rows, 50);
+    for row in 0..50 {
+        assert_eq!(batch.columns[1].row(row, 50).len(), row % 4, "row {row}");
+    }
+}
+
+#[test]
+fn a_codec_that_is_not_read_is_named() {
+    let told = read("brotli.parquet", "id", FieldKind::INT);
+    assert!(
+        told.contains("holds what this program does not read") && told.contains("brotli"),
+        "{told}"
+    );
+}
