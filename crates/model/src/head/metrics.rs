@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use trainyard_feature_column::fingerprint64;
 use trainyard_run_config::HeadKind;
 use trainyard_tensor::sigmoid;
 
@@ -38,7 +39,8 @@ pub struct HeadMetrics {
 const OF_LABELS: [&str; 2] = ["label/mean", "accuracy_baseline"];
 
 impl HeadMetrics {
-    /// Adds a batch. `groups` holds the group of each record.
+    /// Adds a batch. `groups` holds the group of each record. Records whose group is the fingerprint of the empty text have
+    /// none, and do not count in the metrics of groups.
     pub fn add(
         &mut self,
         head: &Head,
@@ -51,6 +53,7 @@ impl HeadMetrics {
         let mut scratch = Vec::new();
         let mut batch = 0.0;
         let share = f64::from(head.share(labels));
+        let missing = fingerprint64(b"");
         let rows = logits
             .chunks_exact(head.units())
             .zip(labels.chunks_exact(head.label_width()));
@@ -65,7 +68,9 @@ impl HeadMetrics {
             self.loss
                 .add(f64::from(loss) / losses, f64::from(weight) * losses);
             self.example(head, logits, labels, weight);
-            if let (Some(groups), HeadKind::Binary) = (groups, head.kind) {
+            if let (Some(groups), HeadKind::Binary) = (groups, head.kind)
+                && groups[row] != missing
+            {
                 self.groups.entry(groups[row]).or_default().add(
                     logits[0],
                     Class::of_label(labels[0]),

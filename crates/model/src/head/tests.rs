@@ -133,6 +133,27 @@ fn scores(head: &Head, records: &[(&[f32], &[f32], u64)]) -> crate::Scores {
 }
 
 #[test]
+fn records_without_a_group_are_no_group() {
+    let head = Head {
+        top_k: vec![1],
+        ..head(HeadKind::Binary, 1)
+    };
+    let missing = trainyard_feature_column::fingerprint64(b"");
+    let grouped: [(&[f32], &[f32], u64); 3] = [
+        (&[1.0], &[1.0], 7),
+        (&[0.5], &[0.0], 7),
+        (&[2.0], &[1.0], 8),
+    ];
+    let anonymous: [(&[f32], &[f32], u64); 2] =
+        [(&[3.0], &[0.0], missing), (&[-1.0], &[1.0], missing)];
+    let without = scores(&head, &grouped);
+    let with = scores(&head, &[&grouped[..], &anonymous[..]].concat());
+    for name in ["auc_group", "precision_at_k/1", "recall_at_k/1"] {
+        assert_eq!(with[name], without[name], "{name}");
+    }
+}
+
+#[test]
 fn the_highest_k_count_among_classes_among_labels_and_in_each_group() {
     let of_classes = Head {
         top_k: vec![1, 2],
