@@ -250,7 +250,7 @@ fn a_relative_input_with_two_meanings_is_warned_of_with_both_files() {
     std::fs::copy(beside.join("train.csv"), folder.path().join("train.csv")).expect("copied");
     let path = job.to_string_lossy().into_owned();
     let ended = Program::start_in(folder.path(), "trainyard", &["check", &path], &[]).wait(LIMIT);
-    let (read, other) = (folder.path().join("train.csv"), beside.join("train.csv"));
+    let (read, other) = (beside.join("train.csv"), folder.path().join("train.csv"));
     let told = format!(
         "input `train.csv` is read from {}, and {} is another file",
         read.display(),

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_input::{ColumnProfile, Profile};
+use trainyard_input::{ColumnProfile, Format as InputFormat, Profile, TimeUnit};
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{
     Ambiguous, BadRows, CrossKey, FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig,
-    Normalizer, Numbers, ambiguous_files,
+    Normalizer, Numbers, ambiguous_files, files_in_both,
 };
 
 use crate::data_sample::{Extent, profile};
@@ -36,6 +36,7 @@ pub(crate) struct Findings {
 pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     let mut findings = Findings::default();
     look_at_files(job, &mut findings);
+    look_for_files_in_both_inputs(job, &mut findings);
     look_for_label_among_features(job, &mut findings);
     if profile.rows < RECORDS_MIN {
         return findings;
@@ -44,7 +45,7 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
         look_at_label(job, column, profile.rows, &mut findings);
     }
     for feature in &job.features {
-        look_at_feature(feature, profile, &mut findings);
+        look_at_feature(feature, job.input.format, profile, &mut findings);
     }
     // Several features may read one column, and repeat its warning.
     findings.warnings.dedup();
@@ -87,10 +88,10 @@ pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Find
     findings
 }
 
-/// Warns about input files that exist in the working folder and beside the job file.
+/// Warns about input files that exist beside the job file and in the working folder.
 fn look_at_files(job: &Job, findings: &mut Findings) {
     let parts = [Some(&job.input.train), job.input.eval.as_ref()];
-    for Ambiguous { name, read, beside } in parts
+    for Ambiguous { name, read, other } in parts
         .into_iter()
         .flatten()
         .flat_map(|part| ambiguous_files(job, part))
@@ -104,11 +105,33 @@ fn look_at_files(job: &Job, findings: &mut Findings) {
         let message = format!(
             "input `{name}` is read from {}, and {} is another file",
             shown(&read),
-            shown(&beside)
+            shown(&other)
         );
-        let help = "a relative name means the working folder first, then the folder of the job file: write the whole path, or start in the folder of the job";
+        let help = "a relative name means the folder of the job file first, then the working folder: write the whole path, or start in the folder of the job";
         findings.warnings.push(warning(message, help));
     }
+}
+
+/// Warns about files that a job both trains on and evaluates with. A further evaluation may have them on purpose.
+fn look_for_files_in_both_inputs(job: &Job, findings: &mut Findings) {
+    let Some(eval) = &job.input.eval else {
+        return;
+    };
+    // An input that cannot be read is an error of its reader.
+    let both = files_in_both(job, eval).unwrap_or_default();
+    let Some(first) = both.first() else {
+        return;
+    };
+    let more = match both.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    let message = format!(
+        "{}{more} is in input.train.files and in input.eval.files: the metrics are those of records that the model has learnt",
+        first.display()
+    );
+    let help = "leave the file out of one of them; an [[evaluation]] of its own may measure the training records";
+    findings.warnings.push(warning(message, help));
 }
 
 /// Warns about features that read the label: such a model predicts its input, and learns nothing.
@@ -305,7 +328,12 @@ fn look_at_vocabulary_of_label(
     }
 }
 
-fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Findings) {
+fn look_at_feature(
+    feature: &FeatureConfig,
+    format: InputFormat,
+    profile: &Profile,
+    findings: &mut Findings,
+) {
     let name = match &feature.kind {
         FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => &numbers.column,
         FeatureKind::Hashed { column, .. }
@@ -336,6 +364,13 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         ));
         return;
     }
+    if let FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } = &feature.kind
+        && let Some(time) = numbers.time
+        // A Parquet column of times has a unit of its own, which the profile does not show.
+        && format != InputFormat::Parquet
+    {
+        look_at_times(time.unit, column, findings);
+    }
     match &feature.kind {
         FeatureKind::Bucketized {
             numbers,
@@ -361,13 +396,44 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
     }
 }
 
+/// Seconds since 1970 at the start of the years 1980 and 2100, between which the times of records are expected.
+const SECONDS_OF_TIMES: std::ops::Range<f64> = 315_532_800.0..4_102_444_800.0;
+
+/// Warns about times that are far from today in the unit of the feature, and near it in another.
+fn look_at_times(unit: TimeUnit, column: &ColumnProfile, findings: &mut Findings) {
+    let [median] = column.quantiles(&[0.5])[..] else {
+        return;
+    };
+    let fits = |unit: TimeUnit| SECONDS_OF_TIMES.contains(&(median / unit.per_second() as f64));
+    if fits(unit) {
+        return;
+    }
+    let name = |wanted: &dyn Fn(TimeUnit) -> bool| {
+        let mut names = TimeUnit::NAMES.into_iter();
+        names.find_map(|(name, unit)| wanted(unit).then_some(name))
+    };
+    let (Some(given), Some(other)) = (name(&|one| one == unit), name(&fits)) else {
+        return;
+    };
+    let message = format!(
+        "half of the times in `{}` are at most {median}: as {given} since 1970 that is far from today, as {other} it is not",
+        column.name
+    );
+    let help = format!("set time_unit = \"{other}\" in the feature");
+    findings.warnings.push(warning(message, &help));
+}
+
 fn look_at_boundaries(
     numbers: &Numbers,
     boundaries: &[f32],
     column: &ColumnProfile,
     findings: &mut Findings,
 ) {
-    let is_plain = numbers.width == 1 && numbers.normalizer == Normalizer::None;
+    // Otherwise the boundaries divide other numbers than those of the column.
+    let is_plain = numbers.width == 1
+        && numbers.normalizer == Normalizer::None
+        && numbers.time.is_none()
+        && numbers.operand.is_none();
     let (Some(first), Some(last)) = (boundaries.first(), boundaries.last()) else {
         return;
     };

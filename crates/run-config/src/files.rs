@@ -1,5 +1,6 @@
 //! Resolution of the files that a job names.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
@@ -9,7 +10,7 @@ use crate::{InputPart, Job};
 
 /// Returns the files of an input in the order of the job, with patterns expanded and sorted.
 ///
-/// A relative name is resolved in the working folder, then beside the job file. The pattern of a URL is expanded by
+/// A relative name is resolved beside the job file, then in the working folder. The pattern of a URL is expanded by
 /// listing the store. A URL without pattern is not checked.
 ///
 /// # Errors
@@ -18,19 +19,18 @@ pub fn resolve_files(job: &Job, part: &InputPart) -> Result<Vec<PathBuf>, Diagno
     expand(&part.files, job.path.parent().unwrap_or(Path::new("")))
 }
 
-/// Returns the relative names of an input that files in the working folder and other files beside the job file match.
-/// The files in the working folder are read.
+/// Returns the relative names of an input that files beside the job file and other files in the working folder match.
+/// The files beside the job file are read.
 pub fn ambiguous_files(job: &Job, part: &InputPart) -> Vec<Ambiguous> {
     let folder = job.path.parent().unwrap_or(Path::new(""));
     let is_relative = |name: &&String| !is_remote(Path::new(name)) && Path::new(name).is_relative();
     let both = |name: &String| {
-        let read = matches(Path::new(name)).into_iter().next()?;
-        let beside = matches(&folder.join(name)).into_iter().next()?;
-        let same = std::fs::canonicalize(&read).ok() == std::fs::canonicalize(&beside).ok();
-        (!same).then(|| Ambiguous {
+        let read = matches(&folder.join(name)).into_iter().next()?;
+        let other = matches(Path::new(name)).into_iter().next()?;
+        (identity(&read) != identity(&other)).then(|| Ambiguous {
             name: name.clone(),
             read,
-            beside,
+            other,
         })
     };
     part.files
@@ -40,15 +40,29 @@ pub fn ambiguous_files(job: &Job, part: &InputPart) -> Vec<Ambiguous> {
         .collect()
 }
 
+/// Returns the files of the training input that an evaluation input has, too.
+///
+/// # Errors
+/// As for [`resolve_files`].
+pub fn files_in_both(job: &Job, eval: &InputPart) -> Result<Vec<PathBuf>, Diagnostic> {
+    let eval: HashSet<PathBuf> = resolve_files(job, eval)?
+        .iter()
+        .map(|file| identity(file))
+        .collect();
+    let mut train = resolve_files(job, &job.input.train)?;
+    train.retain(|file| eval.contains(&identity(file)));
+    Ok(train)
+}
+
 /// A name of an input file with two meanings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ambiguous {
     /// The name or pattern in the job.
     pub name: String,
-    /// The first file in the working folder. It is read.
+    /// The first file beside the job file. It is read.
     pub read: PathBuf,
-    /// The first file beside the job file. It is not read.
-    pub beside: PathBuf,
+    /// The first file in the working folder. It is not read.
+    pub other: PathBuf,
 }
 
 /// Returns the files of paths, URLs and patterns. Relative names are resolved in the working folder.
@@ -59,25 +73,45 @@ pub fn expand_files(names: &[String]) -> Result<Vec<PathBuf>, Diagnostic> {
     expand(names, Path::new(""))
 }
 
+/// Returns the name by which a file can be compared with others: its path without links. A file that does not exist has
+/// the path of its folder. A URL is its own name.
+pub fn identity(path: &Path) -> PathBuf {
+    if is_remote(path) {
+        return path.to_owned();
+    }
+    if let Ok(path) = path.canonicalize() {
+        return path;
+    }
+    let folder = match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => return path.to_owned(),
+    };
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
 fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
-    let mut out = Vec::new();
+    let mut files = Files::default();
     let storage = Storage::default();
     for name in names {
         if is_remote(Path::new(name)) {
-            out.extend(storage.expand(name)?);
+            files.add(name, storage.expand(name)?)?;
             continue;
         }
         let folders = if Path::new(name).is_absolute() {
             vec![PathBuf::new()]
         } else {
-            vec![PathBuf::new(), beside.to_owned()]
+            vec![beside.to_owned(), PathBuf::new()]
         };
         let found = folders
             .iter()
             .map(|folder| matches(&folder.join(name)))
             .find(|found| !found.is_empty());
         match found {
-            Some(found) => out.extend(found),
+            Some(found) => files.add(name, found)?,
             None => {
                 let there = folders
                     .iter()
@@ -89,10 +123,42 @@ fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
             }
         }
     }
-    Ok(out)
+    Ok(files.paths)
 }
 
-/// Returns the location of a path in a job: unchanged, or beside the job file if it exists only there.
+/// Files in the order of their names, each of them once.
+#[derive(Default)]
+struct Files<'a> {
+    paths: Vec<PathBuf>,
+    /// Name or pattern that found each file.
+    names: HashMap<PathBuf, &'a str>,
+}
+
+impl<'a> Files<'a> {
+    /// Adds the files of a name.
+    ///
+    /// # Errors
+    /// Two names, or two links, mean one file: its records would be read twice in each pass.
+    fn add(&mut self, name: &'a str, found: Vec<PathBuf>) -> Result<(), Diagnostic> {
+        for path in found {
+            if let Some(other) = self.names.insert(identity(&path), name) {
+                let message = format!(
+                    "input file {} is there twice: by `{other}` and by `{name}`",
+                    path.display()
+                );
+                return Err(Diagnostic::error(Code::E1006, message)
+                    .note("its records would count twice in each pass")
+                    .help(
+                        "name each file once; a column of weights says which records count more",
+                    ));
+            }
+            self.paths.push(path);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the location of a path in a job: beside the job file, or unchanged if it does not exist there.
 pub fn resolve_path(job: &Job, path: &str) -> PathBuf {
     if trainyard_storage::is_remote(Path::new(path)) {
         return path.into();
@@ -102,24 +168,16 @@ pub fn resolve_path(job: &Job, path: &str) -> PathBuf {
     // The prefix of a TensorFlow checkpoint is not itself a file.
     let index = |path: &Path| PathBuf::from(format!("{}.index", path.display()));
     let exists = |path: &Path| path.exists() || index(path).exists();
-    if !exists(&here) && exists(&beside) {
-        beside
-    } else {
-        here
-    }
+    if exists(&beside) { beside } else { here }
 }
 
-/// Returns the location of a name or pattern in a job: in the working folder, or beside the job file if it exists only
+/// Returns the location of a name or pattern in a job: beside the job file, or in the working folder if it does not exist
 /// there.
 pub(crate) fn find(name: &str, beside: &Path) -> PathBuf {
     let here = PathBuf::from(name);
     let other = beside.join(name);
     let there = |path: &Path| path.exists() || !matches(path).is_empty();
-    if !there(&here) && there(&other) {
-        other
-    } else {
-        here
-    }
+    if there(&other) { other } else { here }
 }
 
 fn matches(pattern: &Path) -> Vec<PathBuf> {

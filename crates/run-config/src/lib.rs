@@ -23,7 +23,9 @@ mod section;
 
 pub use agreement::Agreement;
 pub use feature::*;
-pub use files::{Ambiguous, ambiguous_files, expand_files, resolve_files, resolve_path};
+pub use files::{
+    Ambiguous, ambiguous_files, expand_files, files_in_both, identity, resolve_files, resolve_path,
+};
 pub use foreign_names::{FOREIGN_NAMES, ForeignName};
 pub use job::*;
 pub use keys::keys;

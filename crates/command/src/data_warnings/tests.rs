@@ -54,6 +54,44 @@ fn told(job: &Job, columns: &[(&str, &[&str])]) -> Vec<String> {
         .collect()
 }
 
+#[test]
+fn times_in_another_unit_than_the_feature_are_warned_of() {
+    let feature = "column = \"at\"\nkind = \"bucketized\"\ntime = \"hour\"\nboundaries = [6, 12]";
+    let columns: [(&str, &[&str]); 2] = [
+        ("at", &["1795823999000", "1795820399000"]),
+        ("y", &["0", "1"]),
+    ];
+    let text = told(&job("\"y\"", "dnn_classifier", &[feature]), &columns).concat();
+    assert!(
+        text.contains("time_unit = \"milliseconds\"") && !text.contains("boundaries"),
+        "{text}"
+    );
+    let right = format!("{feature}\ntime_unit = \"milliseconds\"");
+    let text = told(&job("\"y\"", "dnn_classifier", &[&right]), &columns).concat();
+    assert!(!text.contains("`at`"), "{text}");
+}
+
+#[test]
+fn a_file_of_training_and_evaluation_is_warned_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["a.csv", "b.csv"] {
+        std::fs::write(folder.path().join(name), "").expect("written");
+    }
+    let with = |train: &str| {
+        let text = format!(
+            "model_dir = \"m\"\n[input]\nlabel = \"y\"\ntrain = {{ files = [\"{train}\"], epochs = 1 }}\neval = {{ files = [\"b.csv\"] }}\n[[feature]]\n{NUMBER}\n[model]\nkind = \"dnn_classifier\"\n"
+        );
+        let job = Job::parse(&folder.path().join("job.toml"), &text, &[]).expect("a job");
+        told(&job, &[("x", &["1", "2"]), ("y", &["0", "1"])]).concat()
+    };
+    let text = with("*.csv");
+    assert!(
+        text.contains("b.csv is in input.train.files and in input.eval.files"),
+        "{text}"
+    );
+    assert!(!with("a.csv").contains("input.eval.files"));
+}
+
 const NUMBER: &str = "column = \"x\"\nkind = \"numeric\"";
 
 #[test]

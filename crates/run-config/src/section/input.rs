@@ -32,7 +32,8 @@ section! {
         weight_column: Option<String> = text().optional("none");
         /// removes spaces around fields and names
         trim: bool = flag().or(true);
-        /// texts that mean a missing value, besides the empty text
+        /// texts that mean a missing value, besides the empty text and, among numbers, `nan`. A list of any length leaves
+        /// missing values out, a TFRecord list keeps empty texts
         missing: Vec<String> = texts().or(Vec::new()).said("none");
         /// `fail` ends the task at the first bad row. `skip` leaves bad rows out and writes them to `model_dir/dead_letter`,
         /// one JSON object per line: `file`, `line` (for TFRecord `record`, for Parquet `row`), `offset`, `column`,
@@ -66,8 +67,8 @@ section! {
     /// Keys of `[input.train]`, `[input.eval]` and `[[evaluation]]`.
     #[derive(Debug)]
     pub(crate) struct PartKeys {
-        /// paths, URLs and patterns. A relative path is looked for in the working folder, and then beside the job file. If
-        /// both have a match, the working folder counts, and `trainyard check` warns
+        /// paths, URLs and patterns, each file once. A relative path is looked for beside the job file, and then in the
+        /// working folder. If both have a match, the file beside the job counts, and `trainyard check` warns
         files: Option<Vec<String>> = texts().required_or_invalid("[\"train.csv\"]");
         /// records in a batch
         batch_size: usize = integer(1..=ROWS_MAX).or(128);
@@ -142,7 +143,7 @@ pub struct LabelConfig {
 /// One input: its files, and how they become batches.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InputPart {
-    /// Paths, URLs and patterns, as written; a relative path is relative to the working folder, then to the job file.
+    /// Paths, URLs and patterns, as written; a relative path is relative to the job file, then to the working folder.
     pub files: Vec<String>,
     /// Records in a batch; 128 by default.
     pub batch_size: usize,

@@ -91,8 +91,8 @@ pub struct EarlyStoppingConfig {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WarmStartConfig {
     /// A checkpoint of Trainyard (a folder `model.ckpt-<step>`, or a model directory, whose latest checkpoint counts),
-    /// or the prefix of a TensorFlow checkpoint. A relative path is relative to the working folder, then to the job
-    /// file.
+    /// or the prefix of a TensorFlow checkpoint. A relative path is relative to the job file, then to the working
+    /// folder.
     pub from: String,
     /// Regular expression that must match the whole name of a variable; `.*` by default.
     pub variables: String,

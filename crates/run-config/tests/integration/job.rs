@@ -11,7 +11,7 @@ use trainyard_diagnostic::{Diagnostic, Place, render_all};
 use trainyard_run_config::{
     Compression, Deep, Durability, ExportFormat, FeatureKind, Format, Guard, GuardSection,
     IndexBase, Job, Nonfinite, ParameterServersConfig, Replication, Sharding, StrategyKind, Update,
-    UpdateSection, resolve_files,
+    UpdateSection, ambiguous_files, resolve_files,
 };
 use trainyard_variable::Initializer;
 use trainyard_vocabulary::Words;
@@ -669,6 +669,14 @@ fn input_files_are_found_beside_the_job_and_patterns_are_sorted() {
         names(with("[\"train.csv\", \"b-*.csv\"]").unwrap()),
         ["train.csv", "b-1.csv", "b-2.csv"]
     );
+    let twice = with("[\"b-1.csv\", \"b-*.csv\"]").unwrap_err().render();
+    for part in [
+        "E1006",
+        "by `b-1.csv` and by `b-*.csv`",
+        "name each file once",
+    ] {
+        assert!(twice.contains(part), "no `{part}` in\n{twice}");
+    }
     let missing = with("trian.csv").unwrap_err().render();
     for part in [
         "E4002",
@@ -1173,4 +1181,46 @@ fn embeddings_begin_with_their_own_initial_values_or_else_with_those_of_the_mode
         let text = render_all(&given(&own, "", kind).unwrap_err());
         assert!(text.contains(part), "no `{part}`: {text}");
     }
+}
+
+#[test]
+fn a_job_file_that_is_a_device_or_huge_is_refused_unread() {
+    let folder = tempfile::tempdir().unwrap();
+    let huge = folder.path().join("huge.toml");
+    std::fs::File::create(&huge)
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    for (path, why) in [
+        (Path::new("/dev/zero"), "it is no regular file"),
+        (&huge, "it must have at most 16777216 bytes"),
+    ] {
+        let told = render_all(&Job::load(path, &[]).unwrap_err());
+        assert!(told.contains("E1201") && told.contains(why), "{told}");
+    }
+}
+
+#[test]
+fn a_relative_name_means_the_folder_of_the_job_before_the_working_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    // The working folder of tests is the folder of the crate.
+    std::fs::create_dir(folder.path().join("src")).unwrap();
+    let beside = folder.path().join("src").join("lib.rs");
+    std::fs::write(&beside, "").unwrap();
+    let job = |files: &str| {
+        let path = folder.path().join("job.toml");
+        Job::parse(&path, CENSUS, &[format!("input.train.files={files}")]).unwrap()
+    };
+    let both = job("src/lib.rs");
+    assert_eq!(resolve_files(&both, &both.input.train).unwrap(), [beside]);
+    let [ambiguous] = &ambiguous_files(&both, &both.input.train)[..] else {
+        panic!("one name is ambiguous")
+    };
+    assert_eq!(ambiguous.other, Path::new("src/lib.rs"));
+    let here = job("src/files.rs");
+    assert_eq!(
+        resolve_files(&here, &here.input.train).unwrap(),
+        [Path::new("src/files.rs")]
+    );
+    assert!(ambiguous_files(&here, &here.input.train).is_empty());
 }
