@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trainyard_chief::Report;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Scores;
-use trainyard_run_config::{InputPart, Job, Sharding};
+use trainyard_run_config::{InputPart, Job, Sharding, identity};
 
 /// Records of a batch that a command reads.
 const BATCH_RECORDS: usize = 512;
@@ -31,11 +31,8 @@ pub(crate) fn read_files(job: &mut Job, files: &[String]) {
 /// # Errors
 /// They are the same file.
 pub(crate) fn refuse_own_input(output: &Path, inputs: &[PathBuf]) -> Result<(), Diagnostic> {
-    let is_same = |input: &PathBuf| match (input.canonicalize(), output.canonicalize()) {
-        (Ok(input), Ok(output)) => input == output,
-        _ => input == output,
-    };
-    if !inputs.iter().any(is_same) {
+    let written = identity(output);
+    if !inputs.iter().any(|input| identity(input) == written) {
         return Ok(());
     }
     let message = format!("{} cannot be read and written at once", output.display());
@@ -58,10 +55,13 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// Target of output lines: a file, or standard output.
+/// Target of output lines: a file, or standard output. A regular file has a temporary name until it is finished, so
+/// that its path never holds a part of the lines. An unfinished file is removed.
 pub(crate) struct Sink {
     out: Box<dyn Write>,
     target: String,
+    /// Absent for standard output, a pipe or a device, and once the file is finished.
+    partial: Option<Partial>,
     /// The reader has closed the pipe, as `head` does.
     closed: bool,
 }
@@ -78,15 +78,22 @@ impl Sink {
         let target = path.map_or("standard output".to_owned(), |path| {
             path.display().to_string()
         });
+        let create = |path: &Path| File::create(path).map_err(|error| failed(&target, &error));
+        let mut partial = None;
         let out: Box<dyn Write> = match path {
-            Some(path) => Box::new(BufWriter::new(
-                File::create(path).map_err(|error| failed(&target, &error))?,
-            )),
+            Some(path) if is_stream(path) => Box::new(BufWriter::new(create(path)?)),
+            Some(path) => {
+                let aside = Partial::of(path);
+                let file = create(&aside.aside)?;
+                partial = Some(aside);
+                Box::new(BufWriter::new(file))
+            }
             None => Box::new(BufWriter::new(std::io::stdout().lock())),
         };
         Ok(Self {
             out,
             target,
+            partial,
             closed: false,
         })
     }
@@ -105,13 +112,19 @@ impl Sink {
         self.closed
     }
 
-    /// Flushes the buffer.
+    /// Flushes the buffer, and gives the file its name.
     ///
     /// # Errors
     /// The target is full.
     pub(crate) fn finish(mut self) -> Result<(), Diagnostic> {
         let written = self.out.flush();
-        self.note(written)
+        self.note(written)?;
+        match self.partial.take() {
+            Some(partial) => partial
+                .publish()
+                .map_err(|error| failed(&self.target, &error)),
+            None => Ok(()),
+        }
     }
 
     fn note(&mut self, written: std::io::Result<()>) -> Result<(), Diagnostic> {
@@ -122,6 +135,42 @@ impl Sink {
             }
             written => written.map_err(|error| failed(&self.target, &error)),
         }
+    }
+}
+
+/// Returns whether a path is a pipe or a device, which cannot be replaced.
+fn is_stream(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file())
+}
+
+/// The temporary name of a file. A file of that name is removed on drop.
+struct Partial {
+    aside: PathBuf,
+    path: PathBuf,
+}
+
+impl Partial {
+    /// Returns the temporary name of a path. A link keeps its place: the file that it names is replaced.
+    fn of(path: &Path) -> Self {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(format!(".partial-{}", std::process::id()));
+        Self {
+            aside: PathBuf::from(aside),
+            path,
+        }
+    }
+
+    fn publish(self) -> std::io::Result<()> {
+        File::open(&self.aside)?.sync_all()?;
+        std::fs::rename(&self.aside, &self.path)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // A published file has another name, so there is nothing to remove.
+        let _ = std::fs::remove_file(&self.aside);
     }
 }
 
@@ -188,6 +237,31 @@ mod tests {
         let refused = Sink::open(Some(&output), std::slice::from_ref(&input));
         assert_eq!(refused.err().map(|problem| problem.code), Some(Code::E1000));
         assert_eq!(std::fs::read_to_string(&input).expect("there"), "1\n");
+    }
+
+    #[test]
+    fn an_output_keeps_its_content_until_the_new_one_is_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("result.jsonl");
+        std::fs::write(&path, "old\n").expect("written");
+        let names = || {
+            let entries = std::fs::read_dir(folder.path()).expect("a folder");
+            entries.count()
+        };
+        let mut sink = Sink::open(Some(&path), &[]).expect("opened");
+        sink.write("new\n").expect("written");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "old\n");
+        drop(sink);
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "old\n");
+        assert_eq!(names(), 1);
+        let mut sink = Sink::open(Some(&path), &[]).expect("opened");
+        sink.write("new\n").expect("written");
+        sink.finish().expect("finished");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "new\n");
+        assert_eq!(names(), 1);
+        Sink::open(Some(Path::new("/dev/null")), &[])
+            .and_then(Sink::finish)
+            .expect("a device is written in its place");
     }
 
     #[test]
