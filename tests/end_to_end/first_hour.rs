@@ -155,7 +155,7 @@ fn what_init_cannot_know_it_asks_for_and_it_writes_over_nothing() {
         65,
     );
     assert!(
-        told.contains("has 3 fields, and 2 different names"),
+        told.contains("column `x` is there twice in"),
         "{told}"
     );
     let told = run(&["init", &format!("{data}x"), "--out", &out, "--force"], 66);

@@ -241,7 +241,21 @@ fn cure(label: &LabelConfig, first: &BadRow, share: BadShare) -> String {
 fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
     let extent = Extent::OfEachFile(ROWS as u64);
     let training = input_options(job, Part::Train, Shard::WHOLE, None)?;
-    let mut findings = look(job, &profile(&training, extent)?);
+    let training = match profile(&training, extent) {
+        Ok(training) => training,
+        // The columns that the job reads were checked before, so another one has two columns of its name.
+        Err(problem) if problem.code == Code::E4003 => {
+            return Ok(Findings {
+                warnings: vec![Diagnostic {
+                    severity: Severity::Warning,
+                    ..problem
+                }],
+                ..Findings::default()
+            });
+        }
+        Err(problem) => return Err(problem),
+    };
+    let mut findings = look(job, &training);
     if job.input.eval.is_some() {
         let evaluation = input_options(job, Part::Eval, Shard::WHOLE, None)?;
         let found = look_at_labels_of_evaluation(job, &profile(&evaluation, extent)?);

@@ -5,6 +5,7 @@ mod job_file;
 mod plan;
 mod source;
 mod split;
+mod targets;
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,10 @@ use job_file::JobFile;
 use plan::{Coverage, Plan, Wishes};
 use source::Source;
 use split::Parts;
+use targets::Existing;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Format, Profile};
+use trainyard_model_dir::write_atomically;
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
@@ -71,7 +74,7 @@ pub(crate) struct Init {
     /// Names of the columns of csv and tsv files whose first line does not name them.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub(crate) columns: Option<Vec<String>>,
-    /// Overwrites an existing job.
+    /// Overwrites an existing job and the files that are written with it. Files that hold the data are never overwritten.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -92,12 +95,15 @@ pub(crate) fn init(arguments: &Init) -> Result<(), Vec<Diagnostic>> {
 fn work(arguments: &Init) -> Result<(), Diagnostic> {
     let folder = arguments.out.clone();
     let path = folder.join("job.toml");
-    if path.exists() && !arguments.force {
-        let message = format!("{} exists", path.display());
-        return Err(Diagnostic::error(Code::E1000, message)
-            .help("give --force to write over it, or another --out"));
-    }
+    let existing = if arguments.force {
+        Existing::Replaced
+    } else {
+        Existing::Kept
+    };
     let source = Source::find(arguments)?;
+    let mut written = split::targets(&source, &folder, arguments);
+    written.push(path.clone());
+    targets::check(&written, &source, existing)?;
     let extent = if arguments.all {
         Extent::Whole
     } else {
@@ -129,6 +135,12 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
         is_libsvm: matches!(source.format, Format::LibSvm(_)),
     };
     let plan = Plan::make(&found, evaluated.as_ref(), &wishes)?;
+    let vocabularies: Vec<(PathBuf, String)> = job_file::vocabularies(&plan)
+        .into_iter()
+        .map(|(name, text)| (folder.join(name), text))
+        .collect();
+    let written: Vec<PathBuf> = vocabularies.iter().map(|(path, _)| path.clone()).collect();
+    targets::check(&written, &source, existing)?;
     std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
     let parts = Parts::make(&source, &plan, &found, &folder, arguments)?;
     let file = JobFile {
@@ -138,13 +150,12 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
         folder: &folder,
         profile: &found,
     };
-    for (name, text) in file.vocabularies() {
-        let path = folder.join(name);
+    for (path, text) in &vocabularies {
         let parent = path.parent().unwrap_or(&folder);
         std::fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
-        std::fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
+        write_atomically(path, text.as_bytes())?;
     }
-    std::fs::write(&path, file.text()).map_err(|error| cannot_write(&path, &error))?;
+    write_atomically(&path, file.text().as_bytes())?;
     // The written file is loaded as any other job file.
     let job = Job::load(&path, &[]).map_err(|problems| {
         let text: Vec<String> = problems.iter().map(Diagnostic::render).collect();
@@ -196,5 +207,118 @@ fn beside(folder: &Path, path: &Path) -> String {
             .unwrap_or_else(|_| PathBuf::from(path))
             .display()
             .to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        init: Init,
+    }
+
+    fn run(arguments: &[&Path]) -> Result<(), Diagnostic> {
+        let all = [Path::new("init")]
+            .into_iter()
+            .chain(arguments.iter().copied());
+        work(&Line::parse_from(all.map(Path::as_os_str)).init)
+    }
+
+    fn records(path: &Path) -> String {
+        let rows: String = (0..200).map(|row| format!("{row},{}\n", row % 2)).collect();
+        let text = format!("x,label\n{rows}");
+        std::fs::write(path, &text).expect("written");
+        text
+    }
+
+    fn content(path: &Path) -> String {
+        std::fs::read_to_string(path).expect("the file is there")
+    }
+
+    #[test]
+    fn data_is_never_written_over_by_whatever_name_it_is_given() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("clicks");
+        std::fs::create_dir(&out).expect("a folder");
+        let data = out.join("train.csv");
+        let text = records(&data);
+        let link = folder.path().join("link.csv");
+        std::os::unix::fs::symlink(&data, &link).expect("a link");
+        for name in [&data, &out.join(".").join("train.csv"), &link] {
+            for more in [&[][..], &[Path::new("--force")]] {
+                let arguments = [&[name, Path::new("--out"), &out], more].concat();
+                let refused = run(&arguments).expect_err("refused");
+                assert_eq!(refused.code, Code::E1000);
+                assert!(
+                    refused.message.contains("holds data that is read"),
+                    "{}",
+                    refused.message
+                );
+                assert_eq!(content(&data), text);
+                assert!(!out.join("eval.csv").exists() && !out.join("job.toml").exists());
+            }
+        }
+    }
+
+    #[test]
+    fn files_that_exist_are_written_over_only_by_force() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("all.csv");
+        records(&data);
+        let eval = folder.path().join("eval.csv");
+        std::fs::write(&eval, "mine\n").expect("written");
+        let out = [&data, Path::new("--out"), folder.path()];
+        let refused = run(&out).expect_err("refused");
+        assert!(
+            refused.message.ends_with("eval.csv exists"),
+            "{}",
+            refused.message
+        );
+        assert_eq!(content(&eval), "mine\n");
+        assert!(!folder.path().join("train.csv").exists());
+        run(&[&out[..], &[Path::new("--force")]].concat()).expect("a job");
+        assert!(content(&eval).starts_with("x,label\n"));
+    }
+
+    #[test]
+    fn files_of_the_evaluation_are_not_trained_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [first, second, eval] = ["a.csv", "b.csv", "ev.csv"].map(|name| {
+            let path = folder.path().join(name);
+            records(&path);
+            path
+        });
+        let out = folder.path().join("job");
+        let pattern = folder.path().join("*.csv");
+        run(&[
+            &pattern,
+            Path::new("--eval"),
+            &eval,
+            Path::new("--out"),
+            &out,
+        ])
+        .expect("a job");
+        let job = Job::load(&out.join("job.toml"), &[]).expect("a job");
+        let names = |paths: &[&PathBuf]| -> Vec<String> {
+            let shown = paths.iter().map(|path| path.display().to_string());
+            shown.collect()
+        };
+        assert_eq!(job.input.train.files, names(&[&first, &second]));
+        let evaluated = job.input.eval.map(|part| part.files);
+        assert_eq!(evaluated, Some(names(&[&eval])));
+        let refused = run(&[
+            &eval,
+            Path::new("--eval"),
+            &eval,
+            Path::new("--out"),
+            &out,
+            Path::new("--force"),
+        ]);
+        assert_eq!(refused.map_err(|problem| problem.code), Err(Code::E1000));
     }
 }

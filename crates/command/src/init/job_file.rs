@@ -71,20 +71,20 @@ fn whole(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-impl JobFile<'_> {
-    /// Returns the vocabularies that are files: path relative to the job file, and text.
-    pub(super) fn vocabularies(&self) -> Vec<(PathBuf, String)> {
-        let mut out = Vec::new();
-        for (number, feature) in self.plan.features.iter().enumerate() {
-            if let Kind::Vocabulary { values, .. } = &feature.kind
-                && values.len() > INLINE_VALUES_MAX
-            {
-                out.push((vocabulary_path(number, feature), values.join("\n") + "\n"));
-            }
+/// Returns the vocabularies of a plan that are files: path relative to the job file, and text.
+pub(super) fn vocabularies(plan: &Plan) -> Vec<(PathBuf, String)> {
+    let mut out = Vec::new();
+    for (number, feature) in plan.features.iter().enumerate() {
+        if let Kind::Vocabulary { values, .. } = &feature.kind
+            && values.len() > INLINE_VALUES_MAX
+        {
+            out.push((vocabulary_path(number, feature), values.join("\n") + "\n"));
         }
-        out
     }
+    out
+}
 
+impl JobFile<'_> {
     /// Returns the job file.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();

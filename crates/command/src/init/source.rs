@@ -4,8 +4,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{Compression, Format, Options, TableReader};
-use trainyard_run_config::expand_files;
+use trainyard_input::{Compression, Error, Format, Options, TableReader};
+use trainyard_run_config::{expand_files, identity};
 use trainyard_storage::is_remote;
 
 use crate::convert::{TableFormat, guess};
@@ -17,8 +17,10 @@ const SNIFFED_BYTES: u64 = 64 << 10;
 /// Files, their format and their columns.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The training files, or all of them.
+    /// The training files, or all of them. None of them is an evaluation file.
     pub(super) train: Vec<PathBuf>,
+    /// Number of files of the data that are left out of `train`, because they were given for evaluation.
+    pub(super) withheld: usize,
     /// The evaluation files, if they were given.
     pub(super) eval: Option<Vec<PathBuf>>,
     pub(super) format: Format,
@@ -29,12 +31,23 @@ pub(super) struct Source {
 impl Source {
     /// Finds the files and detects their format.
     pub(super) fn find(arguments: &Init) -> Result<Self, Diagnostic> {
-        let train = expand_files(&arguments.data)?;
+        let mut train = expand_files(&arguments.data)?;
         let eval = if arguments.eval.is_empty() {
             None
         } else {
             Some(expand_files(&arguments.eval)?)
         };
+        let found = train.len();
+        let of_evaluation: Vec<PathBuf> =
+            eval.iter().flatten().map(|file| identity(file)).collect();
+        train.retain(|file| !of_evaluation.contains(&identity(file)));
+        let withheld = found - train.len();
+        if train.is_empty() {
+            let message =
+                "no file is left to train on: each file of the data is given by --eval, too";
+            return Err(Diagnostic::error(Code::E1000, message)
+                .help("leave out --eval: a part of the records is then kept for evaluation"));
+        }
         let first = train.first().map_or(Path::new(""), PathBuf::as_path);
         let format = match arguments.format {
             Some(TableFormat(format)) => format,
@@ -42,6 +55,7 @@ impl Source {
         };
         let mut source = Self {
             train,
+            withheld,
             eval,
             format,
             columns: arguments.columns.clone(),
@@ -80,30 +94,18 @@ impl Source {
             return Ok(None);
         };
         let mut reader = TableReader::new(vec![first.clone()], self.format, None, None).trimmed();
-        reader.read(&mut Vec::new())?;
-        let names = reader.columns();
-        if reader.fields() > names.len() && !names.iter().any(|name| name.parse::<f64>().is_ok()) {
-            let message = format!(
-                "{}: its first line has {} fields, and {} different names of columns",
-                first.display(),
-                reader.fields(),
-                names.len()
-            );
-            return Err(Diagnostic::error(Code::E4003, message)
-                .note(format!("names: {}", names.join(", ")))
-                .help("give each column a name of its own; where the first line is a record, name them by --columns"));
-        }
         let is_number = |name: &String| name.parse::<f64>().is_ok();
-        if names.iter().any(is_number) {
+        let names = match reader.read(&mut Vec::new()) {
+            Ok(_) => reader.columns().to_vec(),
             // Values of a record may be equal, while names differ.
-            Ok(Some(
-                (1..=reader.fields())
-                    .map(|number| format!("column_{number}"))
-                    .collect(),
-            ))
-        } else {
-            Ok(None)
-        }
+            Err(Error::ColumnTwice { known, .. }) if known.iter().any(is_number) => known,
+            Err(error) => return Err(error.into()),
+        };
+        let invent = |number: usize| format!("column_{number}");
+        Ok(names
+            .iter()
+            .any(is_number)
+            .then(|| (1..=names.len()).map(invent).collect()))
     }
 }
 

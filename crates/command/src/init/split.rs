@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Cell, Error, Layout, Profile, TableReader, TableWriter, Value};
 
 use super::plan::{Coverage, Plan};
@@ -40,9 +40,18 @@ impl Parts {
         let counted = (plan.coverage == Coverage::Whole).then_some(found.rows);
         // The job keeps patterns, so that it also reads files that are added later.
         let given = |names: &[String]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let train = given(&arguments.data);
         if let Some(files) = &source.eval {
-            let told = vec![format!("evaluation {} file(s), as given", files.len())];
+            let mut told = vec![format!("evaluation {} file(s), as given", files.len())];
+            let train = if source.withheld == 0 {
+                given(&arguments.data)
+            } else {
+                told.push(format!(
+                    "left out   {} file(s) of the data, which are those of the evaluation: the job names the other {}",
+                    source.withheld,
+                    source.train.len()
+                ));
+                source.train.clone()
+            };
             let eval = Some(given(&arguments.eval));
             return Ok(Self {
                 train,
@@ -55,7 +64,7 @@ impl Parts {
         if share == 0.0 {
             let told = vec!["evaluation none: --eval-share is 0".to_owned()];
             return Ok(Self {
-                train,
+                train: given(&arguments.data),
                 eval: None,
                 train_rows: counted,
                 columns,
@@ -119,6 +128,22 @@ fn as_number(value: &Value) -> Option<f64> {
     }
 }
 
+/// Returns the paths of the two parts, if they are written.
+fn paths(source: &Source, folder: &Path) -> [PathBuf; 2] {
+    ["train", "eval"].map(|part| folder.join(format!("{part}.{}", source.format_name())))
+}
+
+/// Returns the files that [`Parts::make`] writes; none if the parts are files that exist.
+pub(super) fn targets(source: &Source, folder: &Path, arguments: &Init) -> Vec<PathBuf> {
+    let divides =
+        source.eval.is_none() && arguments.eval_share != 0.0 && source.train.len() < FILES_MIN;
+    if divides {
+        paths(source, folder).to_vec()
+    } else {
+        Vec::new()
+    }
+}
+
 /// Writes the two parts as files of the same format beside the job.
 fn divide(
     source: &Source,
@@ -149,13 +174,8 @@ fn divide(
         }
     }
     reader.rewind();
-    let paths =
-        ["train", "eval"].map(|part| folder.join(format!("{part}.{}", source.format_name())));
+    let paths = paths(source, folder);
     let [train, eval] = &paths;
-    if source.train.iter().any(|file| paths.contains(file)) {
-        let message = format!("{} cannot be read and written at once", train.display());
-        return Err(Diagnostic::error(Code::E1000, message).help("give another folder by --out"));
-    }
     let mut to_train = TableWriter::create(train, source.format, layout.clone())?;
     let mut to_eval = TableWriter::create(eval, source.format, layout)?;
     let mut train_rows = 0;
