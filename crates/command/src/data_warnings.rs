@@ -88,6 +88,14 @@ pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Find
     findings
 }
 
+/// Reports the relative names of inputs that mean files beside the job file, with other files of the names in the working
+/// folder.
+pub(crate) fn report_ambiguous_files(job: &Job, format: LogFormat) {
+    let mut findings = Findings::default();
+    look_at_files(job, &mut findings);
+    report(&findings.warnings, format);
+}
+
 /// Warns about input files that exist beside the job file and in the working folder.
 fn look_at_files(job: &Job, findings: &mut Findings) {
     let parts = [Some(&job.input.train), job.input.eval.as_ref()];

@@ -12,6 +12,7 @@ use trainyard_predictor::Parameters;
 use trainyard_run_config::{EvaluationConfig, Job};
 
 use crate::arguments::{Format, JobArguments, Source};
+use crate::data_warnings::report_ambiguous_files;
 use crate::output::{Sink, table};
 use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
 
@@ -35,6 +36,7 @@ pub(crate) struct Evaluate {
 /// Evaluates a checkpoint on the job's evaluation inputs.
 pub(crate) fn evaluate(arguments: &Evaluate, build: Build) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
+    report_ambiguous_files(&job, arguments.job.log_format);
     let work = || {
         let model = build(&job)?;
         let origin = origin(&job, arguments.step, &arguments.source)?;

@@ -7,22 +7,33 @@ use std::path::{Path, PathBuf};
 use trainyard_chief::Report;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Scores;
-use trainyard_run_config::{InputPart, Job, Sharding, identity};
+use trainyard_run_config::{InputPart, Job, Sharding, expand_files, identity};
+use trainyard_storage::is_remote;
 
 /// Records of a batch that a command reads.
 const BATCH_RECORDS: usize = 512;
 
-/// Replaces the evaluation input of a job by files. Without files, the job keeps its own.
+/// Replaces the evaluation input of a job by files. Without files, the job keeps its own. A name on the command line
+/// means the working folder before the folder of the job file.
 pub(crate) fn read_files(job: &mut Job, files: &[String]) {
     if !files.is_empty() {
         job.input.eval = Some(InputPart {
-            files: files.to_vec(),
+            files: files.iter().map(|name| in_working_folder(name)).collect(),
             batch_size: BATCH_RECORDS,
             shuffle_rows: 0,
             epochs: Some(1),
             sharding: Sharding::Row,
             prefetch_batches: 4,
         });
+    }
+}
+
+/// Returns the whole path of a name or pattern that matches files in the working folder, and other names as they are.
+fn in_working_folder(name: &str) -> String {
+    let is_there = !is_remote(Path::new(name)) && expand_files(&[name.to_owned()]).is_ok();
+    match std::path::absolute(name) {
+        Ok(path) if is_there => path.to_string_lossy().into_owned(),
+        _ => name.to_owned(),
     }
 }
 
@@ -237,6 +248,15 @@ mod tests {
         let refused = Sink::open(Some(&output), std::slice::from_ref(&input));
         assert_eq!(refused.err().map(|problem| problem.code), Some(Code::E1000));
         assert_eq!(std::fs::read_to_string(&input).expect("there"), "1\n");
+    }
+
+    #[test]
+    fn a_name_on_the_command_line_means_the_working_folder() {
+        // The working folder of tests is the folder of the crate.
+        let path = std::path::absolute("src/output.rs").expect("a working folder");
+        assert_eq!(in_working_folder("src/output.rs"), path.to_string_lossy());
+        assert_eq!(in_working_folder("src/absent.rs"), "src/absent.rs");
+        assert_eq!(in_working_folder("s3://b/k.csv"), "s3://b/k.csv");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use trainyard_predictor::{Predicted, Predictor};
 use trainyard_run_config::{BadRows, Job};
 
 use crate::arguments::{JobArguments, Source};
+use crate::data_warnings::report_ambiguous_files;
 use crate::output::{Sink, read_files};
 use crate::trained_values::{OF_PREDICTIONS, origin, warn_of_other_job};
 
@@ -63,6 +64,7 @@ const SHOWN_MAX: usize = 5;
 pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
     read_files(&mut job, &arguments.input);
+    report_ambiguous_files(&job, arguments.job.log_format);
     let work = || {
         let model = Arc::from(build(&job)?);
         let origin = origin(&job, arguments.step, &arguments.source)?;

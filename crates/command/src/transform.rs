@@ -9,6 +9,7 @@ use trainyard_input::Dataset;
 use trainyard_model::{Build, Part, Shard, input_options};
 
 use crate::arguments::JobArguments;
+use crate::data_warnings::report_ambiguous_files;
 use crate::output::{Sink, read_files};
 
 #[derive(Debug, Args)]
@@ -27,6 +28,7 @@ pub(crate) struct Transform {
 pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
     read_files(&mut job, &arguments.input);
+    report_ambiguous_files(&job, arguments.job.log_format);
     let work = || {
         let model = build(&job)?;
         let graph = model.onnx()?;
