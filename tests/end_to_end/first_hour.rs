@@ -154,10 +154,7 @@ fn what_init_cannot_know_it_asks_for_and_it_writes_over_nothing() {
         &["init", &few.to_string_lossy(), "--out", &out, "--force"],
         65,
     );
-    assert!(
-        told.contains("column `x` is there twice in"),
-        "{told}"
-    );
+    assert!(told.contains("column `x` is there twice in"), "{told}");
     let told = run(&["init", &format!("{data}x"), "--out", &out, "--force"], 66);
     assert!(told.contains("did you mean `rows.csv`?"), "{told}");
 }
