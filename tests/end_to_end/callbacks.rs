@@ -67,7 +67,7 @@ fn train(job: &Path, recorder: &Recorder) -> u8 {
     let recorder = recorder.clone();
     let build: Build = Box::leak(Box::new(move |job: &Job| {
         let callbacks = Box::new(recorder.clone());
-        Ok(any_with_callbacks(Canned::from_job(job)?, callbacks))
+        any_with_callbacks(Canned::from_job(job)?, callbacks)
     }));
     let program = Program {
         arguments: vec!["train".into(), job.into()],

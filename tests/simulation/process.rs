@@ -69,7 +69,7 @@ impl Process {
             (hash ^ part).wrapping_mul(0x0100_0000_01b3)
         });
         let task = self.task;
-        let build: Build = &|job| Ok(any(Counting::from_job(job)?));
+        let build: Build = &|job| any(Counting::from_job(job)?);
         let drained = async {
             stop.cancelled().await;
             tokio::time::sleep(Duration::from_secs(DRAIN_SECS)).await;

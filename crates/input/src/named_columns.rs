@@ -159,7 +159,8 @@ impl NamedColumns {
     fn index(&self, value: Given<'_>, base: IndexBase) -> Result<i64, String> {
         let index = match value {
             Given::Int(index) => index,
-            Given::Text(text) => int(text, Fraction::Refused)?,
+            Given::Text(text) => int(text, Fraction::Refused)?
+                .ok_or_else(|| format!("expected a whole number, given {}", told(value)))?,
             Given::Decimal(_) | Given::Float(_) | Given::Double(_) => {
                 return Err(format!("expected a whole number, given {}", told(value)));
             }

@@ -8,7 +8,7 @@ use trainyard_input::Profile;
 use trainyard_storage::is_remote;
 
 use super::beside;
-use super::plan::{FeaturePlan, Kind, Plan, Scale, Task};
+use super::plan::{FeaturePlan, Kind, Plan, SMALL_ROWS, Scale, Shape, Task};
 use super::source::Source;
 use super::split::Parts;
 
@@ -30,8 +30,17 @@ const STEPS_MIN: u64 = 1000;
 /// Records from which a larger batch uses the processor better.
 const LARGE_ROWS: u64 = 10_000_000;
 
-/// Records up to which a small batch learns better.
-const SMALL_ROWS: u64 = 5000;
+/// Numbers of an embedding in a factorized model, the same for all features.
+const DIMENSION: usize = 16;
+
+/// Batch of a factorized model.
+const FACTORIZED_BATCH: u64 = 256;
+
+/// Most passes of a factorized model, which early stopping ends.
+const FACTORIZED_EPOCHS: u64 = 20;
+
+/// Steps between two evaluations of a factorized model: those of half a pass, within these bounds.
+const EVALUATION_STEPS: std::ops::RangeInclusive<u64> = 100..=2000;
 
 pub(super) struct JobFile<'a> {
     pub(super) source: &'a Source,
@@ -106,11 +115,20 @@ impl JobFile<'_> {
              # Written from {} records by `trainyard init`; every line is yours to change. `trainyard stats` shows what the columns hold.\n\n\
              model_dir = {}\n\n\
              [run]\n\
-             seed = 1                             # of parameter initialization and shuffling\n\
-             save_checkpoints_secs = 30\n\n",
+             seed = 1                             # of parameter initialization and shuffling\n",
             self.profile.rows,
             quoted(&whole(&self.folder.join("model")).display().to_string()),
         );
+        if self.stops_early() {
+            let steps = self.rows() / self.batch_size() / 2;
+            let steps = steps.clamp(*EVALUATION_STEPS.start(), *EVALUATION_STEPS.end());
+            let _ = writeln!(
+                text,
+                "save_checkpoints_steps = {steps:<13}# each checkpoint is evaluated\n"
+            );
+        } else {
+            text.push_str("save_checkpoints_secs = 30\n\n");
+        }
         if !self.plan.left_out.is_empty() {
             let _ = writeln!(text, "# Columns that are no feature:");
             for (name, why) in &self.plan.left_out {
@@ -175,7 +193,19 @@ impl JobFile<'_> {
         self.parts.train_rows.unwrap_or(self.profile.rows)
     }
 
+    fn is_factorized(&self) -> bool {
+        self.plan.shape == Shape::Factorized
+    }
+
+    /// Whether evaluations end training.
+    fn stops_early(&self) -> bool {
+        self.is_factorized() && self.parts.eval.is_some()
+    }
+
     fn batch_size(&self) -> u64 {
+        if self.is_factorized() {
+            return FACTORIZED_BATCH;
+        }
         match self.rows() {
             0..SMALL_ROWS => 32,
             SMALL_ROWS..LARGE_ROWS => 128,
@@ -184,6 +214,9 @@ impl JobFile<'_> {
     }
 
     fn epochs(&self) -> u64 {
+        if self.stops_early() {
+            return FACTORIZED_EPOCHS;
+        }
         if self.parts.train_rows.is_none() {
             return 1;
         }
@@ -202,6 +235,7 @@ impl JobFile<'_> {
                 scale,
                 default,
                 boundaries,
+                ids,
             } => {
                 let _ = writeln!(text, "[[feature]]\ncolumn = {column}\nkind = \"numeric\"");
                 if *width > 1 {
@@ -227,13 +261,26 @@ impl JobFile<'_> {
                 });
                 let default = default.unwrap_or_default();
                 text.push_str(&default);
-                if has_wide && !boundaries.is_empty() {
+                if (has_wide || self.is_factorized()) && !boundaries.is_empty() {
                     let boundaries: Vec<String> =
                         boundaries.iter().map(|boundary| float(*boundary)).collect();
+                    let (of, deep) = if self.is_factorized() {
+                        let of = "quantiles of the records and of the distinct values";
+                        (of, format!("{{ embedding = {DIMENSION} }}"))
+                    } else {
+                        ("tenths of the records", "false".to_owned())
+                    };
                     let _ = write!(
                         text,
-                        "[[feature]]\ncolumn = {column}\nkind = \"bucketized\"\nboundaries = [{}]   # tenths of the records\n{default}wide = true\ndeep = false\n",
+                        "[[feature]]\ncolumn = {column}\nkind = \"bucketized\"\nboundaries = [{}]   # {of}\n{default}wide = true\ndeep = {deep}\n",
                         boundaries.join(", ")
+                    );
+                }
+                if let Some(buckets) = ids.filter(|_| self.is_factorized()) {
+                    let name = quoted(&format!("{} id", feature.column));
+                    let _ = write!(
+                        text,
+                        "# The same as a name: whole numbers that come again and again may be ids.\n[[feature]]\ncolumn = {column}\nname = {name}\nkind = \"hashed\"\nbuckets = {buckets}\nwide = true\ndeep = {{ embedding = {DIMENSION} }}\n"
                     );
                 }
             }
@@ -260,6 +307,11 @@ impl JobFile<'_> {
                     "integers = false\noov_buckets = 1                      # all other values together"
                 );
                 write_separator(*separator, text);
+                let dimension = if self.is_factorized() {
+                    Some(DIMENSION)
+                } else {
+                    *dimension
+                };
                 match dimension {
                     Some(dimension) => {
                         let _ = writeln!(text, "wide = true\ndeep = {{ embedding = {dimension} }}");
@@ -277,6 +329,11 @@ impl JobFile<'_> {
                     "[[feature]]\ncolumn = {column}\nkind = \"hashed\"\nbuckets = {buckets}"
                 );
                 write_separator(*separator, text);
+                let dimension = if self.is_factorized() {
+                    DIMENSION
+                } else {
+                    *dimension
+                };
                 let _ = writeln!(text, "wide = true\ndeep = {{ embedding = {dimension} }}");
             }
             Kind::Pairs { buckets, .. } => {
@@ -290,7 +347,9 @@ impl JobFile<'_> {
     }
 
     fn write_model(&self, text: &mut String) {
-        let family = if self.plan.has_categories() {
+        let family = if self.is_factorized() {
+            "deepfm"
+        } else if self.plan.has_categories() {
             "dnn_linear_combined"
         } else {
             "dnn"
@@ -311,19 +370,33 @@ impl JobFile<'_> {
         if let Task::Classes { names: None, count } = &self.plan.label.task {
             let _ = writeln!(text, "n_classes = {count}");
         }
-        if self.plan.has_categories() {
-            text.push_str("[model.linear_optimizer]\nkind = \"ftrl\"\nlearning_rate = 0.05\n");
+        if self.is_factorized() {
+            text.push_str("embedding_initializer = { kind = \"normal\", stddev = 0.01 }   # small: a new id says nothing yet\n");
+            for part in ["linear", "dnn"] {
+                let _ = writeln!(
+                    text,
+                    "[model.{part}_optimizer]\nkind = \"adam\"\nlearning_rate = 0.001\nlazy = true                          # only the rows of the batch"
+                );
+            }
+        } else {
+            if self.plan.has_categories() {
+                text.push_str("[model.linear_optimizer]\nkind = \"ftrl\"\nlearning_rate = 0.05\n");
+            }
+            text.push_str("[model.dnn_optimizer]\nkind = \"adagrad\"\nlearning_rate = 0.05\n");
         }
-        text.push_str("[model.dnn_optimizer]\nkind = \"adagrad\"\nlearning_rate = 0.05\n");
+        if self.stops_early() {
+            text.push_str("\n# Training ends, and goes back to its best checkpoint, when the AUC has not risen in so many evaluations.\n[train.early_stopping]\nmetric = \"auc\"\nmax_evaluations_without_improvement = 4\n");
+        }
         if self.parts.eval.is_some() {
             let metric = match self.plan.label.task {
                 Task::Binary { .. } => "auc",
                 Task::Classes { .. } => "accuracy",
                 Task::Number { .. } => "average_loss",
             };
+            let throttle = if self.stops_early() { 0 } else { 30 };
             let _ = write!(
                 text,
-                "\n[eval]\nstart_delay_secs = 0\nthrottle_secs = 30\n\n# The best model so far is kept in model_dir/export/best.\n[[exporter]]\nkind = \"best\"\nmetric = \"{metric}\"\n"
+                "\n[eval]\nstart_delay_secs = 0\nthrottle_secs = {throttle}\n\n# The best model so far is kept in model_dir/export/best.\n[[exporter]]\nkind = \"best\"\nmetric = \"{metric}\"\n"
             );
         }
     }

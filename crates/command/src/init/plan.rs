@@ -19,6 +19,18 @@ pub(super) enum Coverage {
     Sample,
 }
 
+/// Records up to which a small model and a small batch learn better.
+pub(super) const SMALL_ROWS: u64 = 5000;
+
+/// Shape of the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A linear part for categories and tenths of numbers, and dense layers (Cheng et al., 2016).
+    WideAndDeep,
+    /// The same with products of the embeddings of all features, numbers in buckets included (DeepFM; Guo et al., 2017).
+    Factorized,
+}
+
 /// Options of the user.
 #[derive(Debug, Default)]
 pub(super) struct Wishes {
@@ -40,6 +52,7 @@ pub(super) struct Plan {
     /// The column that says when a record was made.
     pub(super) time: Option<String>,
     pub(super) coverage: Coverage,
+    pub(super) shape: Shape,
 }
 
 impl Plan {
@@ -58,6 +71,11 @@ impl Plan {
                 .find(|column| feature::is_time(column))
                 .map(|column| column.name.clone()),
         };
+        let is_large = found.rows >= SMALL_ROWS && !wishes.is_libsvm;
+        let mut shape = match label.task {
+            Task::Binary { .. } if is_large => Shape::Factorized,
+            _ => Shape::WideAndDeep,
+        };
         let mut features = Vec::new();
         let mut left_out = Vec::new();
         if wishes.is_libsvm {
@@ -75,7 +93,7 @@ impl Plan {
                 ));
                 continue;
             }
-            match FeaturePlan::make(column, found, wishes.coverage) {
+            match FeaturePlan::make(column, found, wishes.coverage, shape) {
                 Ok(feature) => features.push(feature),
                 Err(why) => left_out.push((column.name.clone(), why)),
             }
@@ -91,12 +109,17 @@ impl Plan {
             );
             return Err(problem.help("give other files, or name the label by --label"));
         }
+        // A product needs two.
+        if features.iter().map(FeaturePlan::embeddings).sum::<usize>() < 2 {
+            shape = Shape::WideAndDeep;
+        }
         Ok(Self {
             label,
             features,
             left_out,
             time,
             coverage: wishes.coverage,
+            shape,
         })
     }
 

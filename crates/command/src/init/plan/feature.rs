@@ -2,7 +2,7 @@
 
 use trainyard_input::{ColumnKind, ColumnProfile, Profile};
 
-use super::{Coverage, bare};
+use super::{Coverage, Shape, bare};
 
 /// Most values of a vocabulary. A column with more values is hashed.
 const VOCABULARY_VALUES_MAX: u64 = 1000;
@@ -25,6 +25,16 @@ const NAMING_RECORDS_MIN: u64 = 200;
 /// Quantiles that become bucket boundaries of a number in the linear part.
 const DECILES: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
+/// Parts into which the records are divided by a number, and its distinct values by themselves, for embeddings of buckets. A
+/// number that is 0 in most records has few quantiles of records, and its other values are told apart by theirs.
+const PARTS: usize = 21;
+
+/// Most distinct whole numbers that have a bucket each.
+const EXACT_VALUES_MAX: usize = 256;
+
+/// Least mean number of records of a whole number that may be a name.
+const RECORDS_OF_ID_MIN: u64 = 2;
+
 /// Least value of a column of times: a second of the year 1973, counted since 1970.
 const EPOCH_SECONDS_MIN: f64 = 1e8;
 
@@ -43,12 +53,14 @@ pub(crate) struct FeaturePlan {
 /// Kind of a feature.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// A number, or `width` numbers, with the boundaries of its buckets for the linear part.
+    /// A number, or `width` numbers, with the boundaries of its buckets.
     Numeric {
         width: u64,
         scale: Scale,
         default: Option<f64>,
         boundaries: Vec<f64>,
+        /// Buckets of its values as ids, if they may be names.
+        ids: Option<u64>,
     },
     /// One of these values. Each value has an embedding of `dimension` numbers, or is an indicator without `dimension`.
     Vocabulary {
@@ -80,6 +92,7 @@ impl FeaturePlan {
         column: &ColumnProfile,
         found: &Profile,
         coverage: Coverage,
+        shape: Shape,
     ) -> Result<Self, String> {
         let feature = |kind, note| {
             Ok(Self {
@@ -127,6 +140,7 @@ impl FeaturePlan {
                 scale: Scale::None,
                 default: None,
                 boundaries: Vec::new(),
+                ids: None,
             };
             return feature(kind, format!("{} numbers in each record", column.lengths.0));
         }
@@ -141,11 +155,21 @@ impl FeaturePlan {
             rounded(numbers.mean),
             missing_note(column, found)
         );
-        feature(number(column), note)
+        feature(number(column, coverage, shape), note)
     }
 }
 
 impl FeaturePlan {
+    /// Returns the number of embeddings in a factorized model.
+    pub(super) fn embeddings(&self) -> usize {
+        match &self.kind {
+            Kind::Numeric {
+                boundaries, ids, ..
+            } => usize::from(!boundaries.is_empty()) + usize::from(ids.is_some()),
+            Kind::Vocabulary { .. } | Kind::Hashed { .. } | Kind::Pairs { .. } => 1,
+        }
+    }
+
     /// Returns the feature of libsvm's pairs, if there are any.
     pub(super) fn of_pairs(found: &Profile) -> Option<Self> {
         let index = found.column("index").filter(|column| column.values > 0)?;
@@ -288,20 +312,24 @@ fn category(
             dimension,
         };
     }
-    // More records bring more values. With half of the buckets empty, most values have a bucket of their own.
-    let room = match coverage {
-        Coverage::Sample => 4,
-        Coverage::Whole => 2,
-    };
-    let buckets = (room * distinct).next_power_of_two().min(BUCKETS_MAX);
     Kind::Hashed {
-        buckets,
+        buckets: buckets(distinct, coverage),
         separator,
         dimension,
     }
 }
 
-fn number(column: &ColumnProfile) -> Kind {
+/// Returns the buckets of hashed values. More records bring more values. With half of the buckets empty, most values have a
+/// bucket of their own.
+fn buckets(distinct: u64, coverage: Coverage) -> u64 {
+    let room = match coverage {
+        Coverage::Sample => 4,
+        Coverage::Whole => 2,
+    };
+    (room * distinct).next_power_of_two().min(BUCKETS_MAX)
+}
+
+fn number(column: &ColumnProfile, coverage: Coverage, shape: Shape) -> Kind {
     let numbers = &column.numbers;
     let quantiles = column.quantiles(&[0.5, 0.99]);
     let [median, high] = quantiles[..] else {
@@ -310,6 +338,7 @@ fn number(column: &ColumnProfile) -> Kind {
             scale: Scale::None,
             default: None,
             boundaries: Vec::new(),
+            ids: None,
         };
     };
     let is_flag = numbers.min >= -1.0 && numbers.max <= 1.0;
@@ -333,7 +362,10 @@ fn number(column: &ColumnProfile) -> Kind {
             rounded(numbers.mean)
         }
     });
-    let mut boundaries = column.quantiles(&DECILES);
+    let (mut boundaries, ids) = match shape {
+        Shape::WideAndDeep => (column.quantiles(&DECILES), None),
+        Shape::Factorized => (boundaries(column), ids(column, coverage)),
+    };
     boundaries.dedup();
     // No number lies below the minimum.
     boundaries.retain(|boundary| *boundary > numbers.min);
@@ -345,7 +377,42 @@ fn number(column: &ColumnProfile) -> Kind {
         scale,
         default,
         boundaries,
+        ids,
     }
+}
+
+/// Returns the bounds of buckets with embeddings: of the quantiles of the records and of the distinct values together, or
+/// between all values if they are few whole numbers.
+fn boundaries(column: &ColumnProfile) -> Vec<f64> {
+    let mut values: Vec<f64> = if column.are_all_counted() {
+        let texts = column.counts().into_iter();
+        let values = texts.filter_map(|(text, _)| std::str::from_utf8(text).ok()?.parse().ok());
+        values.filter(|value: &f64| value.is_finite()).collect()
+    } else {
+        Vec::new()
+    };
+    values.sort_unstable_by(f64::total_cmp);
+    values.dedup();
+    if column.kind == Some(ColumnKind::Int) && (1..=EXACT_VALUES_MAX).contains(&values.len()) {
+        return values;
+    }
+    let shares: Vec<f64> = (1..PARTS).map(|part| part as f64 / PARTS as f64).collect();
+    let mut boundaries = column.quantiles(&shares);
+    if !values.is_empty() {
+        boundaries.extend((1..PARTS).map(|part| values[part * values.len() / PARTS]));
+    }
+    boundaries.sort_unstable_by(f64::total_cmp);
+    boundaries
+}
+
+/// Returns the buckets of the values of a number as ids, if it may be a name: a whole number that comes again and again, and
+/// has more values than buckets with bounds tell apart.
+fn ids(column: &ColumnProfile, coverage: Coverage) -> Option<u64> {
+    let distinct = column.distinct();
+    let may_be = column.kind == Some(ColumnKind::Int)
+        && distinct > EXACT_VALUES_MAX as u64
+        && distinct <= column.present / RECORDS_OF_ID_MIN;
+    may_be.then(|| buckets(distinct, coverage))
 }
 
 /// Returns a number rounded to six significant digits, as the job file writes it.

@@ -193,6 +193,7 @@ fn numbers_are_standardized_and_skewed_ones_go_by_their_logarithm() {
         scale: Scale::Standardize { mean, stddev },
         default: None,
         boundaries,
+        ids: None,
     } = kind
     else {
         panic!("{kind:?}")
