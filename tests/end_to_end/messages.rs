@@ -105,9 +105,9 @@ fn every_mistake_has_its_code_and_says_what_to_do() {
         ),
         (
             &[],
-            Some("x,z,word,y\nNaN,2,a,1\n"),
+            Some("x,z,word,y\ninf,2,a,1\n"),
             65,
-            &["E4004", "column `x`: \"NaN\" is not a finite number"],
+            &["E4004", "column `x`: \"inf\" is not a finite number"],
         ),
         (
             &[],

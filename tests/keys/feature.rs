@@ -175,6 +175,10 @@ fn of_numbers() -> Vec<Row> {
             on("time_unit", "moment", &format!(", time = \"hour\"{scaled}"))
                 .with("\"milliseconds\""),
         );
+        for unit in ["\"microseconds\"", "\"nanoseconds\""] {
+            let hour = format!(", time = \"hour\"{scaled}");
+            rows.push(on("time_unit", "moment", &hour).with(unit));
+        }
     }
     let bucketized = "kind = \"bucketized\", column = \"x\", boundaries = [0.0], deep = true";
     rows.push(of("feature.bucketized.boundaries", bucketized).with("[0.7]"));
@@ -346,7 +350,8 @@ fn of_embeddings() -> Vec<Row> {
     let own = |key: &str| of(format!("feature.deep.{key}"), &plain);
     let combined = |deep: &str| [("feature", format!("[{{ {} }}, {OTHERS}]", tags(deep)))];
     let sum = combined("embedding = 3, combiner = \"sum\"");
-    vec![
+    let plain_feature = combined("embedding = 3");
+    let mut rows = vec![
         own("indicator").set("feature.0.deep", "{ indicator = true }"),
         own("embedding").set("feature.0.deep.embedding", "4"),
         own("combiner").set("feature.0.deep.combiner", "\"sum\""),
@@ -355,14 +360,43 @@ fn of_embeddings() -> Vec<Row> {
             .over(&[(sum[0].0, &sum[0].1)])
             .set("feature.0.deep.combiner", "\"sqrtn\""),
         own("max_norm").set("feature.0.deep.max_norm", "0.05"),
-        own("initializer").set("feature.0.deep.initializer", "{ kind = \"zeros\" }"),
-        own("initializer").set(
-            "feature.0.deep.initializer",
-            "{ kind = \"normal\", stddev = 0.01 }",
-        ),
         own("trainable").set("feature.0.deep.trainable", "false"),
         own("table")
             .set("feature.0.deep.table", "\"shared\"")
             .sees(variables),
-    ]
+    ];
+    let place = "feature.0.deep.initializer";
+    rows.extend(of_initial_values(
+        "feature.deep.initializer",
+        place,
+        |row| row.over(&[(plain_feature[0].0, &plain_feature[0].1)]),
+    ));
+    rows
+}
+
+/// Rows of initial values under the name of their key, and at the place where a job gives them. `over` gives the job.
+pub(crate) fn of_initial_values(key: &str, place: &str, over: impl Fn(Row) -> Row) -> Vec<Row> {
+    let kinds = [
+        "{ kind = \"normal\", stddev = 0.5 }",
+        "{ kind = \"truncated_normal\", stddev = 0.5 }",
+        "{ kind = \"uniform\", low = -0.5, high = 0.5 }",
+        "{ kind = \"glorot_uniform\" }",
+        "{ kind = \"he_normal\" }",
+        "{ kind = \"zeros\" }",
+        "{ kind = \"constant\", value = 0.5 }",
+    ];
+    let of_kind = |kind: &&str| over(row(format!("{key}.kind"))).set(place, *kind);
+    let mut rows: Vec<Row> = kinds.iter().map(of_kind).collect();
+    rows.push(over(row(key)).set(place, kinds[0]));
+    for (kind, name, base) in [
+        ("normal", "stddev", kinds[0]),
+        ("truncated_normal", "stddev", kinds[1]),
+        ("uniform", "low", kinds[2]),
+        ("uniform", "high", kinds[2]),
+        ("constant", "value", kinds[6]),
+    ] {
+        let row = over(row(format!("{key}.{kind}.{name}"))).over(&[(place, base)]);
+        rows.push(row.set(format!("{place}.{name}"), "0.25"));
+    }
+    rows
 }

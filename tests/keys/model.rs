@@ -85,6 +85,8 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(of_parts());
     rows.extend(of_heads());
     rows.extend(of_layers());
+    let key = "model.embedding_initializer";
+    rows.extend(crate::keys::feature::of_initial_values(key, key, |row| row));
     rows
 }
 
@@ -185,8 +187,6 @@ fn of_parts() -> Vec<Row> {
         row("model.defaults")
             .over(&[("model.defaults", "\"tensorflow1\"")])
             .to("\"tensorflow2\""),
-        row("model.embedding_initializer").to("{ kind = \"uniform\", low = -0.05, high = 0.05 }"),
-        row("model.embedding_initializer").to("{ kind = \"constant\", value = 0.1 }"),
         row("model.loss_reduction").to("\"sum\""),
         row("model.sparse_combiner")
             .over(&[

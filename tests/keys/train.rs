@@ -136,7 +136,8 @@ fn of_early_stopping() -> Vec<Row> {
             .sees(why)
     };
     // A metric that is the same in every evaluation: the first one is the best.
-    let same = |rest: &str| format!("{{ metric = \"label/mean\", {rest} }}");
+    let same =
+        |rest: &str| format!("{{ metric = \"label/mean\", higher_is_better = true, {rest} }}");
     let one = same("max_evaluations_without_improvement = 1");
     let many = same("max_evaluations_without_improvement = 20");
     let step = same("max_steps_without_improvement = 1");
@@ -352,7 +353,7 @@ fn of_exporters() -> Vec<Row> {
         .gives("4", "2"),
         // The share of positive labels is the same each time.
         change(
-            exporter("metric", "kind = \"best\"").sees(exports),
+            exporter("metric", "kind = \"best\", higher_is_better = false").sees(exports),
             "\"label/mean\"",
         )
         .gives("4", "1"),

@@ -1,7 +1,6 @@
 //! Launch of a daemon: from arguments to an exit code.
 
 use std::future::Future;
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +10,13 @@ use futures_util::future::LocalBoxFuture;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_cluster_spec::Role;
-use trainyard_diagnostic::{Code, Diagnostic, render_all};
+use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::hosts::Hosts;
 use crate::memory_guard::guard_memory;
 use crate::port::bind;
 use crate::process::{end_with_parent, raise_open_files, survive_file_size_limit};
+use crate::report::report;
 use crate::stop_signals::StopSignals;
 use crate::supervision::Supervision;
 use crate::{
@@ -125,18 +125,6 @@ pub fn finish(outcome: Result<(), Vec<Diagnostic>>, format: LogFormat) -> u8 {
             problems.first().map_or(1, Diagnostic::exit_code)
         }
     }
-}
-
-/// Prints diagnostics on standard error.
-pub fn report(problems: &[Diagnostic], format: LogFormat) {
-    let text = match format {
-        LogFormat::Text => render_all(problems),
-        LogFormat::Json => problems
-            .iter()
-            .map(|problem| format!("{}\n", problem.to_json()))
-            .collect(),
-    };
-    drop(std::io::stderr().write_all(text.as_bytes()));
 }
 
 /// Runs a role in a new runtime, with signal handling and the admin port.

@@ -11,7 +11,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_runtime::MemoryLimit;
 
 use crate::LogFormat;
-use crate::launch::report;
+use crate::report::report;
 
 /// One in so many bytes of the limit are kept free, at most [`KEPT_BYTES_MAX`].
 const KEPT_PART: u64 = 64;

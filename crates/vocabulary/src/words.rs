@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{BuildHasher as _, DefaultHasher, Hasher as _};
 use std::io::{BufWriter, Write};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -18,10 +18,9 @@ const DECIMAL_BYTES_MAX: usize = 20;
 ///
 /// A word takes its bytes and 14 to 20 more: 8 of the list, and 6 to 12 of the table of ids. A word in a form that an
 /// integer has besides its decimal form, such as `007`, takes 6 to 12 more.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Words(Arc<Indexed>);
 
-#[derive(Default)]
 struct Indexed {
     texts: Texts,
     hasher: DefaultHashBuilder,
@@ -30,7 +29,7 @@ struct Indexed {
     /// Ids of words such as `007` and `+7`, by the hashes of the integers that they stand for; of equal integers, the
     /// last id. Words in decimal form are in `ids`.
     ids_of_other_forms: HashTable<u32>,
-    digest: OnceLock<Digest>,
+    digest: Digest,
 }
 
 /// Length and hash of words, as a list in JSON.
@@ -99,12 +98,13 @@ impl Words {
                 Entry::Vacant(vacant) => drop(vacant.insert(id)),
             }
         }
+        let digest = digest_of(&texts);
         Ok(Self(Arc::new(Indexed {
             texts,
             hasher,
             ids,
             ids_of_other_forms,
-            digest: OnceLock::new(),
+            digest,
         })))
     }
 
@@ -187,19 +187,38 @@ impl Words {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns length and hash of the words, which are computed once.
+    /// Returns length and hash of the words.
     pub fn digest(&self) -> Digest {
-        *self.0.digest.get_or_init(|| {
-            let mut out = BufWriter::with_capacity(1 << 16, Digesting::default());
-            serde_json::to_writer(&mut out, self).expect("nothing fails while texts are hashed");
-            let Ok(Digesting { bytes, hasher }) = out.into_inner() else {
-                unreachable!("nothing fails while texts are hashed");
-            };
-            Digest {
-                bytes,
-                hash: hasher.finish(),
-            }
-        })
+        self.0.digest
+    }
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        let texts = Texts::default();
+        let digest = digest_of(&texts);
+        Self(Arc::new(Indexed {
+            texts,
+            hasher: DefaultHashBuilder::default(),
+            ids: HashTable::new(),
+            ids_of_other_forms: HashTable::new(),
+            digest,
+        }))
+    }
+}
+
+fn digest_of(texts: &Texts) -> Digest {
+    let mut out = BufWriter::with_capacity(1 << 16, Digesting::default());
+    let mut serializer = serde_json::Serializer::new(&mut out);
+    serializer
+        .collect_seq(texts.iter())
+        .expect("nothing fails while texts are hashed");
+    let Ok(Digesting { bytes, hasher }) = out.into_inner() else {
+        unreachable!("nothing fails while texts are hashed");
+    };
+    Digest {
+        bytes,
+        hash: hasher.finish(),
     }
 }
 
