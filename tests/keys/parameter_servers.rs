@@ -46,14 +46,9 @@ fn of_servers() -> Vec<Row> {
         row("parameter_servers.shared_memory_bytes_max")
             .by(UP_ALONE)
             .to("0")
-            .sees(|ran| {
-                let names = files(ran);
-                // The log names its folder in shared memory.
-                let in_memory =
-                    |name: &&String| name.starts_with("model/wal") && name.ends_with("/memory");
-                names.iter().any(|name| in_memory(&name)).to_string()
-            })
-            .gives("true", "false"),
+            // A server that ends leaves nothing in shared memory.
+            .sees(|ran| count(ran, "shared_memory_bytes_max=0"))
+            .gives("0", "1"),
         row("parameter_servers.log_bytes_max")
             .by(UP_ALONE)
             .over(&large)

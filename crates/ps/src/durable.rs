@@ -203,7 +203,8 @@ pub(crate) fn open_log_at(
     };
     let journal = open(folder, task.index, recovered.as_ref());
     let journal = Arc::new(journal.map_err(|failure| cannot(&failure))?);
-    info!(log = %path.display(), durability = durability.name(), "keeping a log");
+    let in_memory = log_bytes_max(context);
+    info!(log = %path.display(), durability = durability.name(), shared_memory_bytes_max = in_memory, "keeping a log");
     shard
         .store()
         .keep_journal(Arc::clone(&journal) as Arc<dyn Journal>);

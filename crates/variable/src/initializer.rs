@@ -48,7 +48,7 @@ pub enum Initializer {
 /// Standard deviations at which a truncated normal distribution ends.
 const TRUNCATED_AT: f32 = 2.0;
 /// Standard deviation of a normal distribution that is truncated at two standard deviations.
-const TRUNCATED_STDDEV: f32 = 0.879_625_66;
+const TRUNCATED_STDDEV: f32 = 0.879_625_7;
 
 impl Initializer {
     /// Writes the initial values of `rows` of a variable into `out`, row-major.
