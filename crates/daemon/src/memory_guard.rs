@@ -4,8 +4,9 @@
 //! The kernel kills the largest process of the group whose limit is reached. The guard of the others only warns.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::warn;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_runtime::MemoryLimit;

@@ -197,10 +197,11 @@ impl NamedColumns {
             Given::Text(text) if self.trim => Given::Text(text.trim_ascii()),
             value => value,
         };
-        if let Given::Text(text) = value {
-            if self.is_text && has_separator(kind) {
-                return several(column, kind, text, &self.missing);
-            }
+        if let Given::Text(text) = value
+            && self.is_text
+            && has_separator(kind)
+        {
+            return several(column, kind, text, &self.missing);
         }
         match kind {
             FieldKind::Float { width, .. } if *width != 1 => {
