@@ -61,13 +61,13 @@ fn times_in_another_unit_than_the_feature_are_warned_of() {
         ("at", &["1795823999000", "1795820399000"]),
         ("y", &["0", "1"]),
     ];
-    let text = told(&job("\"y\"", "dnn_classifier", &[feature]), &columns).concat();
+    let text = told(&job("{ column = \"y\" }", "linear_classifier", &[feature]), &columns).concat();
     assert!(
         text.contains("time_unit = \"milliseconds\"") && !text.contains("boundaries"),
         "{text}"
     );
     let right = format!("{feature}\ntime_unit = \"milliseconds\"");
-    let text = told(&job("\"y\"", "dnn_classifier", &[&right]), &columns).concat();
+    let text = told(&job("{ column = \"y\" }", "linear_classifier", &[&right]), &columns).concat();
     assert!(!text.contains("`at`"), "{text}");
 }
 
@@ -79,7 +79,7 @@ fn a_file_of_training_and_evaluation_is_warned_of() {
     }
     let with = |train: &str| {
         let text = format!(
-            "model_dir = \"m\"\n[input]\nlabel = \"y\"\ntrain = {{ files = [\"{train}\"], epochs = 1 }}\neval = {{ files = [\"b.csv\"] }}\n[[feature]]\n{NUMBER}\n[model]\nkind = \"dnn_classifier\"\n"
+            "model_dir = \"m\"\n[input]\nlabel = {{ column = \"y\" }}\ntrain = {{ files = [\"{train}\"], epochs = 1 }}\neval = {{ files = [\"b.csv\"] }}\n[[feature]]\n{NUMBER}\n[model]\nkind = \"linear_classifier\"\n"
         );
         let job = Job::parse(&folder.path().join("job.toml"), &text, &[]).expect("a job");
         told(&job, &[("x", &["1", "2"]), ("y", &["0", "1"])]).concat()
