@@ -61,13 +61,21 @@ fn times_in_another_unit_than_the_feature_are_warned_of() {
         ("at", &["1795823999000", "1795820399000"]),
         ("y", &["0", "1"]),
     ];
-    let text = told(&job("{ column = \"y\" }", "linear_classifier", &[feature]), &columns).concat();
+    let text = told(
+        &job("{ column = \"y\" }", "linear_classifier", &[feature]),
+        &columns,
+    )
+    .concat();
     assert!(
         text.contains("time_unit = \"milliseconds\"") && !text.contains("boundaries"),
         "{text}"
     );
     let right = format!("{feature}\ntime_unit = \"milliseconds\"");
-    let text = told(&job("{ column = \"y\" }", "linear_classifier", &[&right]), &columns).concat();
+    let text = told(
+        &job("{ column = \"y\" }", "linear_classifier", &[&right]),
+        &columns,
+    )
+    .concat();
     assert!(!text.contains("`at`"), "{text}");
 }
 
