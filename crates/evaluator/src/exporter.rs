@@ -36,7 +36,7 @@ fn better(config: &ExporterConfig, best: Option<&Best>, value: f64) -> bool {
     }
 }
 
-/// Losses of an evaluation, which is the first one, or further down a further one.
+/// Losses that every head reports. Those of a further evaluation have its name and `/` before them.
 const LOSSES: [&str; 2] = ["average_loss", "loss"];
 
 /// Returns the error that the predictions of an evaluated model are not finite, if its losses are not.

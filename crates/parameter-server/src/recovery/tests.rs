@@ -336,18 +336,7 @@ fn segments_go_when_their_checkpoint_is_committed_and_not_before() {
     let journal = open_log(&path);
     let mut worker = Worker::new(&model_dir, Update::Async, Some(&journal));
     let mut step = |committed| {
-        worker.act(&Act::OpenSession { task: 0 });
-        worker.act(&Act::Reserve {
-            task: 0,
-            half_applied: false,
-        });
-        worker.act(&Act::Push(RandomPush {
-            task: 0,
-            rows: 7,
-            values: 1,
-            repeated: false,
-            finite: true,
-        }));
+        push(&mut worker);
         worker.act(&Act::Checkpoint { committed });
         journal.write().expect("it is written");
         journal.retire(&model_dir).expect("removed");
