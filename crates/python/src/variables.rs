@@ -129,12 +129,18 @@ impl Variables {
     }
 }
 
-/// Returns a name with the characters that a variable may have.
+/// Returns the name of a variable: every byte outside of `[A-Za-z0-9._/-]` becomes `%` and two hexadecimal digits, so that
+/// different names stay different.
 fn variable_name(name: &str) -> String {
-    let allowed = |character: char| character.is_ascii_alphanumeric() || "._/-".contains(character);
-    name.chars()
-        .map(|character| if allowed(character) { character } else { '_' })
-        .collect()
+    let mut out = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"._/-".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
 }
 
 fn initializer(name: &str, text: &str) -> Result<Initializer, Error> {
@@ -156,6 +162,8 @@ fn group(
     };
     let config: OptimizerConfig = serde_json::from_str(text).map_err(|error| invalid(&error))?;
     config.validate().map_err(|error| invalid(&error))?;
-    optimizers.insert(name.to_owned(), config);
-    Ok(name.to_owned())
+    // A prefix, because a variable may be called as a group of several variables is.
+    let group = format!("own/{name}");
+    optimizers.insert(group.clone(), config);
+    Ok(group)
 }
