@@ -10,6 +10,7 @@ mod model;
 mod predictions;
 mod row_ids;
 mod rows;
+mod table;
 mod variables;
 
 use pyo3::pymodule;
@@ -24,4 +25,6 @@ mod _native {
     use crate::command::{run_command, run_module, version};
     #[pymodule_export]
     use crate::rows::add_rows;
+    #[pymodule_export]
+    use crate::table::write_table;
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,6 +101,21 @@ def export(
     run("export", job, model_dir=model_dir, settings=settings, further=further)
 
 
+def inspect(model_dir: str) -> dict[str, Any] | None:
+    """Returns what `trainyard inspect` says of a model directory, or None if it has no checkpoint.
+
+    Raises JobError if the directory cannot be read.
+    """
+    command = [sys.executable, "-m", "trainyard", "inspect", model_dir, "--format", "json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode != 0 and "E3004" in ended.stderr:
+        return None
+    if ended.returncode != 0:
+        sys.stderr.write(ended.stderr)
+        raise JobError("inspect", ended.returncode)
+    return dict(json.loads(ended.stdout))
+
+
 def run(
     command: str,
     job: Job,
@@ -144,7 +161,7 @@ def job_file(job: Job) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "job.toml")
-        path.write_text(toml.dumps(job))
+        path.write_text(toml.dumps(job), encoding="utf-8")
         yield str(path)
 
 

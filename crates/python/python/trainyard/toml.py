@@ -46,7 +46,12 @@ def _is_tables(value: Any) -> bool:
 
 
 def _key(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _text(key)
+
+
+def _text(text: str) -> str:
+    """Returns a basic string of TOML, which has no surrogate pairs, and no control character but as an escape."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _value(place: str, value: Any) -> str:
@@ -59,7 +64,7 @@ def _value(place: str, value: Any) -> str:
             raise TypeError(f"{place}: {value} is no number that a job can have")
         return repr(value)
     if isinstance(value, str):
-        return json.dumps(value)
+        return _text(value)
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(place, each) for each in value) + "]"
     if _is_table(value):

@@ -10,8 +10,9 @@ from typing import Any
 from trainyard import run
 from trainyard.callbacks import Callback, Callbacks
 from trainyard.data import Reader
-from trainyard.estimator.hooks import callbacks_of
-from trainyard.estimator.input import InputFn, parts, read
+from trainyard.estimator.finished import finished_passes
+from trainyard.estimator.hooks import callbacks_of, without_stops
+from trainyard.estimator.input import LABEL, BatchReader, InputFn, Labels, parts, read
 from trainyard.estimator.run_config import RunConfig
 from trainyard.program import PACKAGE, ObservedProgram, Runner
 
@@ -43,6 +44,8 @@ class BaseEstimator:
         self._vocabulary = label_vocabulary
         self._weight_column = weight_column
         self._warm_start_from = warm_start_from
+        self._lists: set[str] = set()
+        """Columns whose records have several values, in the batches so far."""
 
     def runner(self, callbacks: Sequence[Callback] = ()) -> Runner:
         """Returns the program that runs the jobs of this estimator."""
@@ -65,6 +68,7 @@ class BaseEstimator:
         if self._vocabulary is not None:
             label["vocabulary"] = list(self._vocabulary)
         model, features = self.described(label)
+        features = self._separated(features, [reader for reader in readers.values() if isinstance(reader, BatchReader)])
         parts = {part: dict(reader.part) for part, reader in readers.items()}
         # A job names the input of its training, even one that only evaluates.
         parts.setdefault("train", dict(parts.get("eval", {})))
@@ -78,6 +82,27 @@ class BaseEstimator:
             "train": {"max_steps": 1},
         }
 
+    def _separated(self, features: list[dict[str, Any]], readers: Sequence[BatchReader]) -> list[dict[str, Any]]:
+        """Returns the features, of which those of several values in a record have a separator.
+
+        Raises ValueError if values with weights are missing: the weights that follow would move to other values.
+        """
+        for reader in readers:
+            self._lists |= reader.lists
+            for feature in features:
+                pair = {feature.get("column"), feature.get("weights")}
+                if "weights" in feature and pair & reader.shortened:
+                    raise ValueError(
+                        f"the column `{feature['column']}` and its weights `{feature['weights']}` must have no missing "
+                        "value beside others in a record: leave out the value and its weight"
+                    )
+        return [
+            {**feature, "separator": "|"}
+            if feature.get("column") in self._lists and feature["kind"] not in ("numeric", "bucketized")
+            else feature
+            for feature in features
+        ]
+
     def described(self, label: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Returns the keys of `[model]` for a label, and the features."""
         return dict(self._model), list(self._features)
@@ -90,14 +115,28 @@ class BaseEstimator:
         max_steps: int | None = None,
         saving_listeners: Sequence[Any] | None = None,
     ) -> BaseEstimator:
-        """Trains for `steps` more steps, to `max_steps`, or to the end of the input."""
+        """Trains for `steps` more steps, to `max_steps`, or to the end of the input.
+
+        Each call reads a reader of finite `num_epochs` that many times more. Raises RuntimeError if a call adds no step
+        although its end is not reached.
+        """
         if steps is not None and max_steps is not None:
             raise ValueError("steps and max_steps exclude each other, given both")
-        runner = self.runner(callbacks_of(hooks, saving_listeners))
-        end = max_steps if steps is None else self._global_step() + steps
+        begun = self.global_step()
+        others, stop = without_stops(hooks, begun)
+        runner = self.runner(callbacks_of(others, saving_listeners))
+        ends = [max_steps if steps is None else begun + steps, stop]
+        end = min((each for each in ends if each is not None), default=None)
+        if end is not None and begun >= end:
+            return self
         for job in self.jobs(input_fn, None, end):
             if "ended_early" in run.train(job, runner=runner):
-                break
+                return self
+        if self.global_step() == begun:
+            raise RuntimeError(
+                f"this call added no step to {self.model_dir}, whose newest checkpoint is of step {begun}: its input was "
+                "read before. Give num_epochs=None and steps=, or another input"
+            )
         return self
 
     def jobs(self, train: InputFn, evaluate: InputFn | None, max_steps: int | None) -> Iterator[dict[str, Any]]:
@@ -106,16 +145,19 @@ class BaseEstimator:
         Batches are trained a part at a time, until they end, or the job does.
         """
         with tempfile.TemporaryDirectory() as folder:
-            scored = None if evaluate is None else read(evaluate, Path(folder, "eval.csv"))
-            for reader in parts(train, Path(folder), self._global_step()):
+            scored = None if evaluate is None else read(evaluate, Path(folder, "eval"))
+            begun = self.global_step()
+            for reader in parts(train, Path(folder), begun):
                 job = self.job(reader, scored)
+                if not isinstance(reader, BatchReader) and reader.part.get("epochs") is not None:
+                    job["input"]["train"]["epochs"] += finished_passes(self.model_dir, reader)
                 job["train"] = {"max_steps": max_steps, "warm_start": self.warm_start()}
-                begun = self._global_step()
                 yield job
-                ended = self._global_step()
+                ended = self.global_step()
                 # A run that adds no step has reached its end before.
                 if ended == begun or (max_steps is not None and ended >= max_steps):
                     return
+                begun = ended
 
     def evaluate(
         self,
@@ -129,9 +171,9 @@ class BaseEstimator:
         callbacks_of(hooks)
         _refuse_checkpoint(checkpoint_path)
         with tempfile.TemporaryDirectory() as folder:
-            job = self.job(None, read(input_fn, Path(folder, "eval.csv")))
+            job = self.job(None, read(input_fn, Path(folder, "eval")))
             job["eval"] = {"steps": steps}
-            return {**run.evaluate(job, runner=self.runner()), "global_step": self._global_step()}
+            return {**run.evaluate(job, runner=self.runner()), "global_step": self.global_step()}
 
     def predict(
         self,
@@ -150,8 +192,13 @@ class BaseEstimator:
             raise ValueError("yield_single_examples must be True: predictions come one record at a time")
         wanted = None if predict_keys is None else {predict_keys} if isinstance(predict_keys, str) else set(predict_keys)
         with tempfile.TemporaryDirectory() as folder:
-            job = self.job(None, read(input_fn, Path(folder, "eval.csv")))
+            job = self.job(None, read(input_fn, Path(folder, "eval"), Labels.UNREAD))
             for row in run.predict(job, runner=self.runner()):
+                unknown = sorted((wanted or set()) - set(row))
+                if unknown:
+                    raise ValueError(
+                        f"predict_keys must be among {', '.join(row)}, given {', '.join(map(repr, unknown))}"
+                    )
                 chosen_keys = (key for key in row if wanted is None or key in wanted)
                 yield {key: np.asarray(row[key]) for key in chosen_keys}
 
@@ -164,10 +211,17 @@ class BaseEstimator:
         """
         job = self._without_input()
         run.export(job, export_dir_base, format="saved_model")
-        return str(max(Path(export_dir_base).iterdir(), key=lambda path: path.name))
+        exports = (path for path in Path(export_dir_base).iterdir() if path.name.isdigit() and path.is_dir())
+        return str(max(exports, key=lambda path: int(path.name)))
 
     def latest_checkpoint(self) -> str | None:
-        """Returns the newest checkpoint, or None."""
+        """Returns the newest checkpoint, or None.
+
+        Raises JobError if `model_dir` is in a bucket that does not answer.
+        """
+        if "://" in self.model_dir:
+            found = run.inspect(self.model_dir)
+            return None if found is None else str(found["checkpoints"][-1])
         checkpoints = [path for path in Path(self.model_dir).glob("model.ckpt-*") if path.is_dir()]
         newest = max(checkpoints, key=_step, default=None)
         return None if newest is None else str(newest)
@@ -176,7 +230,8 @@ class BaseEstimator:
         """Returns the key `train.warm_start`."""
         return None if self._warm_start_from is None else {"from": self._warm_start_from}
 
-    def _global_step(self) -> int:
+    def global_step(self) -> int:
+        """Returns the step of the newest checkpoint, or 0."""
         newest = self.latest_checkpoint()
         return 0 if newest is None else _step(Path(newest))
 
@@ -184,8 +239,8 @@ class BaseEstimator:
         none = {"files": ["none"], "batch_size": 1}
         return {
             "model_dir": self.model_dir,
-            "input": {"label": {"column": "label", "vocabulary": self._vocabulary}, "train": none},
-            "feature": list(self._features),
+            "input": {"label": {"column": LABEL, "vocabulary": self._vocabulary}, "train": none},
+            "feature": self._separated(list(self._features), []),
             "model": dict(self._model),
             "train": {"max_steps": 1},
         }

@@ -62,25 +62,34 @@ class CheckpointSaverListener:
 
 
 class StopAtStepHook(SessionRunHook):
-    """Ends the job at a step, or after a number of steps of this process (`tf.estimator.StopAtStepHook`)."""
+    """Ends the job at a step, or after a number of steps of a call of `train` (`tf.estimator.StopAtStepHook`).
+
+    An estimator takes it as the end of its job, `train.max_steps`, which ends exactly there.
+    """
 
     def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
         if (num_steps is None) == (last_step is None):
             raise ValueError("exactly one of num_steps and last_step must be given")
         self._num_steps = num_steps
         self._last_step = last_step
-        self._steps = 0
 
-    def begin(self) -> None:
-        """Begins to count."""
-        self._steps = 0
+    def end_step(self, begun: int) -> int:
+        """Returns the step at which a run ends that begins at step `begun`."""
+        if self._last_step is not None:
+            return self._last_step
+        assert self._num_steps is not None
+        return begun + self._num_steps
 
-    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Counts a step."""
-        self._steps += 1
-        at_last = self._last_step is not None and run_values.results["global_step"] >= self._last_step
-        if at_last or (self._num_steps is not None and self._steps >= self._num_steps):
-            run_context.request_stop()
+    @property
+    def counts_from_begin(self) -> bool:
+        """Whether the end depends on the step at which the run begins."""
+        return self._num_steps is not None
+
+
+def without_stops(hooks: Sequence[Any] | None, begun: int) -> tuple[list[Any], int | None]:
+    """Returns the hooks that are no StopAtStepHook, and the step at which the first of those ends the job."""
+    stops = [hook.end_step(begun) for hook in hooks or [] if isinstance(hook, StopAtStepHook)]
+    return [hook for hook in hooks or [] if not isinstance(hook, StopAtStepHook)], min(stops, default=None)
 
 
 def callbacks_of(hooks: Sequence[Any] | None, listeners: Sequence[Any] | None = None) -> list[Callback]:

@@ -43,6 +43,11 @@ class EvalSpec:
     throttle_secs: int = 600
 
     def __post_init__(self) -> None:
+        if self.name is not None:
+            raise ValueError(
+                f"name must be None, given {self.name!r}: a job has one evaluation with its folder model_dir/eval, and a "
+                "further one is an [[evaluation]] of a job file"
+            )
         if self.steps is not None and self.steps <= 0:
             raise ValueError(f"steps must be > 0, given {self.steps}")
         self.callbacks()
