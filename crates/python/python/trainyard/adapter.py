@@ -6,16 +6,18 @@ values that the batch needs. Each framework has its own.
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
 import numpy as np
 
 from trainyard.callbacks import Callbacks
-from trainyard.metrics import Sums
+from trainyard.metrics import Metric, Sums
 from trainyard.optimizer import Optimizer
 
 Array = np.ndarray[Any, Any]
@@ -31,6 +33,12 @@ Shown = tuple[dict[str, tuple[int, int]], list[str]]
 """First column and width of each numeric feature, and the names of the other features that no embedding looks up."""
 Predictions = Union[Array, dict[str, Any]]
 """Logits, from which the head of the job predicts; or flat arrays and lists of texts by their keys."""
+
+
+ROWS_MAX = 1_000_000
+"""Most rows of a table, unless an embedding says otherwise."""
+FIELDS = {"optimizer": "optimizer", "stddev": "initializer", "rows_max": "rows_max"}
+"""The field of a lookup that an argument becomes."""
 
 
 def params_of(model: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,6 +59,8 @@ class Lookup:
     optimizer: str | None
     combined: bool
     """The vectors of a row are combined to one."""
+    given: frozenset[str] = frozenset()
+    """The arguments of the table that are no defaults: `optimizer`, `stddev`, `rows_max`."""
 
     @classmethod
     def of(
@@ -61,7 +71,7 @@ class Lookup:
         table: str | None,
         optimizer: Optimizer | None,
         stddev: float | None,
-        rows_max: int,
+        rows_max: int | None,
         separator: str | None,
         combined: bool = True,
     ) -> Lookup:
@@ -72,16 +82,51 @@ class Lookup:
         if dimension < 1:
             raise ValueError(f"dimension must be >= 1, given {dimension}")
         deviation = 1 / math.sqrt(dimension) if stddev is None else stddev
+        given = {"optimizer": optimizer, "stddev": stddev, "rows_max": rows_max}
         return cls(
             feature=feature,
             table=table or feature,
             dimension=dimension,
-            rows_max=rows_max,
+            rows_max=ROWS_MAX if rows_max is None else rows_max,
             separator=separator,
             initializer=json.dumps({"kind": "truncated_normal", "stddev": deviation}),
             optimizer=None if optimizer is None else optimizer.to_json(),
             combined=combined,
+            given=frozenset(name for name, value in given.items() if value is not None),
         )
+
+
+def resolved(lookups: Sequence[Lookup]) -> list[Lookup]:
+    """Returns lookups of which those of one table describe it alike: an argument that one of them gives counts for all.
+
+    Raises ValueError if two give different ones.
+    """
+    by_table: dict[str, dict[str, tuple[str, Any]]] = {}
+    for lookup in lookups:
+        of_table = by_table.setdefault(lookup.table, {})
+        for name in sorted(lookup.given):
+            value = getattr(lookup, FIELDS[name])
+            feature, known = of_table.setdefault(name, (lookup.feature, value))
+            if known != value:
+                raise ValueError(
+                    f"the embeddings of the table `{lookup.table}` must have one {name}: that of `{feature}` gives {known}, "
+                    f"and that of `{lookup.feature}` {value}. Give it once"
+                )
+    return [
+        dataclasses.replace(
+            lookup, **{FIELDS[name]: value for name, (_, value) in by_table[lookup.table].items()}
+        )
+        for lookup in lookups
+    ]
+
+
+def metrics_of(
+    metrics: Callable[..., Mapping[str, Metric]], logits: Any, labels: Any, weights: Any
+) -> Mapping[str, Metric]:
+    """Calls the metrics of a model, with the weights if they have such an argument."""
+    if "weights" in inspect.signature(metrics).parameters:
+        return metrics(logits, labels, weights)
+    return metrics(logits, labels)
 
 
 class Matrices:
@@ -145,6 +190,11 @@ class Adapter:
     def has_loss(self) -> bool:
         """Whether the model computes its own training loss, instead of the head of the job."""
         return False
+
+    @property
+    def has_logits(self) -> bool:
+        """Whether evaluations return logits for the head of the job."""
+        return True
 
     def tables(self) -> list[Lookup]:
         """Returns the embeddings, whose tables are the first variables."""

@@ -9,7 +9,7 @@
     )
 
 A batch is a dictionary: numbers `[rows, width]`, the ids of features without embedding, and the combined vectors of each
-embedding by its feature. Functions are compiled once for each shape, so tables are filled up to a power of two.
+embedding by its feature, or by its table if a feature has two embeddings. Functions are compiled once for each shape, so tables are filled up to a power of two.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ __all__ = ["SGD", "Adagrad", "Adam", "Embedding", "Ftrl", "Model", "Optimizer", 
 
 Logits = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
 Loss = Callable[[Any, Any], Any]
-"""A loss of logits and labels: a number for each row."""
+"""A loss of logits and labels, which have one shape: a number for each row, or for each logit. Labels of one of several
+classes are `[rows]`."""
 
 
 class Model(tn.Model):
@@ -43,6 +44,13 @@ class Model(tn.Model):
         """Describes a function of values and a batch. Without `loss`, the head of the job computes it."""
         super().__init__(embeddings, variables)
         self.has_loss = loss is not None
+        features = [each.described.feature for each in self.embeddings]
+        self._keys = [
+            each.described.feature if features.count(each.described.feature) == 1 else each.described.table
+            for each in self.embeddings
+        ]
+        if len(set(self._keys)) < len(self._keys):
+            raise ValueError(f"two embeddings have one name in the batch: {', '.join(self._keys)}: name the tables otherwise")
         self._logits = jax.jit(lambda values, tables, batch: logits(values, self._looked_up(tables, batch)))
         # The gradient of the logits enters as a constant: what is derived is its product with the logits.
         self._derived = jax.jit(
@@ -51,7 +59,16 @@ class Model(tn.Model):
 
         def of_batch(found: Any, batch: Any, labels: Any, shares: Any) -> Any:
             assert loss is not None
-            return (loss(self._logits(*found, batch), labels) * shares).sum()
+            logits = self._logits(*found, batch)
+            losses = jnp.asarray(loss(logits, labels))
+            rows = shares.shape[0]
+            if losses.shape not in {(rows,), (rows, 1), logits.shape}:
+                raise ValueError(
+                    f"the loss must give a value for each of {rows} rows, or for each logit, given the shape "
+                    f"{list(losses.shape)} for logits of shape {list(logits.shape)} and labels of shape {list(labels.shape)}"
+                )
+            total = (losses * shares.reshape(rows, *[1] * (losses.ndim - 1))).sum()
+            return total if self.sums_losses else total / losses.size
 
         self._descended = jax.jit(jax.value_and_grad(of_batch))
 
@@ -68,28 +85,30 @@ class Model(tn.Model):
     def loss(
         self, batch: tn.Batch, values: tn.Values, labels: Array, weights: Array | None
     ) -> tuple[float, Mapping[str, Array]]:
-        """Returns the mean loss of the batch, and the gradients."""
+        """Returns the loss of the batch, its mean or its sum as the job says, and the gradients."""
         found, shown = self._arrays(batch, values)
         shares = np.ones(batch.rows, dtype=np.float32) if weights is None else weights
-        loss, gradients = self._descended(found, shown, labels, shares / batch.rows)
+        loss, gradients = self._descended(found, shown, labels, shares)
         return float(loss), self._cut(gradients, values)
 
     def _looked_up(self, tables: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a batch with the vectors of its embeddings."""
         found = dict(batch["features"])
-        for embedding in self.embeddings:
+        for key, embedding in zip(self._keys, self.embeddings, strict=True):
+            if key in found:
+                raise ValueError(f"`{key}` is a table of an embedding and a feature of the batch: name the table otherwise")
             described = embedding.described
-            ids, rows, shares = batch["places"][described.feature]
+            ids, rows, shares = batch["places"][key]
             vectors = tables[described.table][ids] * shares[:, None]
             empty = jnp.zeros((batch["rows"].shape[0], described.dimension), dtype=jnp.float32)
-            found[described.feature] = empty.at[rows].add(vectors)
+            found[key] = empty.at[rows].add(vectors)
         return found
 
     def _arrays(self, batch: tn.Batch, values: tn.Values) -> tuple[tuple[dict[str, Array], dict[str, Array]], dict[str, Any]]:
         """Returns values and tables, and what the function needs of the batch, in shapes of which there are few."""
         variables = {each.name: values[each.name] for each in self.variables}
         tables = {each.described.table: _filled_rows(values[each.described.table]) for each in self.embeddings}
-        places = {each.described.feature: _filled(batch.places(each)) for each in self.embeddings}
+        places = {key: _filled(batch.places(each)) for key, each in zip(self._keys, self.embeddings, strict=True)}
         shown = {"rows": np.zeros(batch.rows, dtype=np.float32), "features": batch.dense(), "places": places}
         return (variables, tables), shown
 

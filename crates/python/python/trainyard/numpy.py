@@ -68,7 +68,7 @@ class Embedding:
         combiner: str = "mean",
         optimizer: Optimizer | None = None,
         stddev: float | None = None,
-        rows_max: int = 1_000_000,
+        rows_max: int | None = None,
         separator: str | None = None,
     ) -> None:
         """Describes a lookup, as `trainyard.torch.Embedding` does."""
@@ -141,10 +141,10 @@ class Batch(Mapping[str, Array]):
     def __getitem__(self, feature: str) -> Array:
         if feature in self._numbers:
             return self._numbers[feature]
-        values, offsets, _ = self.ids(feature)
-        if offsets is not None:
-            raise ValueError(f"`{feature}` must have one id in every row to be an array: look it up with an Embedding")
-        return values
+        found = _one_id_a_row(self.ids(feature))
+        if found is None:
+            raise ValueError(f"`{feature}` has several ids in a row, and is no array: look it up with an Embedding")
+        return found
 
     def ids(self, feature: str) -> Ids:
         """Returns values, offsets and weights of a feature that has no embedding."""
@@ -156,9 +156,9 @@ class Batch(Mapping[str, Array]):
         return self._ids[feature]
 
     def dense(self) -> dict[str, Array]:
-        """Returns the features that are arrays: numbers, and ids of which each row has one."""
-        single = {name: values for name, (values, offsets, _) in self._ids.items() if offsets is None}
-        return {**self._numbers, **single}
+        """Returns the features that are arrays: numbers, and ids of which each row has at most one, or -1."""
+        found = {name: _one_id_a_row(ids) for name, ids in self._ids.items()}
+        return {**self._numbers, **{name: values for name, values in found.items() if values is not None}}
 
     def places(self, embedding: Embedding) -> Places:
         """Returns the ids of an embedding. Their shares are those of `tf.nn.safe_embedding_lookup_sparse`."""
@@ -175,6 +175,8 @@ class Batch(Mapping[str, Array]):
 class Model:
     """A model over arrays. A subclass computes logits, and gradients from the gradient of the logits, or a loss of its own."""
 
+    sums_losses = False
+    """The job has `model.loss_reduction = "sum"`: the loss of a batch is a sum, otherwise a mean. Set before `loss` is called."""
     has_loss = False
     """The model computes its own training loss, by `loss`; otherwise the head of the job does."""
 
@@ -192,11 +194,16 @@ class Model:
         raise NotImplementedError
 
     def loss(self, batch: Batch, values: Values, labels: Array, weights: Array | None) -> tuple[float, Mapping[str, Array]]:
-        """Returns the training loss of the batch, and the gradients. Called if `has_loss`."""
+        """Returns the training loss of the batch, and the gradients. Called if `has_loss`.
+
+        The labels have the shape that `logits` returns; those of several classes are `[rows]`, and so are the weights.
+        """
         raise NotImplementedError
 
     def metrics(self, logits: Array, labels: Array) -> Mapping[str, Metric]:
-        """Returns metrics of a batch, besides those of the head."""
+        """Returns metrics of a batch, besides those of the head. The labels have the shape of the logits; those of several
+        classes are `[rows]`. A method with a third argument, `weights`, receives the weights of the rows, or None.
+        """
         return {}
 
 
@@ -208,9 +215,12 @@ class Adapter(adapter.Adapter):
 
     def __init__(self, build: Build, job: str) -> None:
         """Builds the model of a job, which is JSON."""
-        self._model = build(adapter.params_of(json.loads(job)["model"]))
+        settings = json.loads(job)["model"]
+        self._model = build(adapter.params_of(settings))
         if not isinstance(self._model, Model):
             raise TypeError(f"a model must be a trainyard.numpy.Model, given a {type(self._model).__name__}")
+        self._head = settings.get("head")
+        self._model.sums_losses = settings.get("loss_reduction") == "sum"
         self._matrices = Matrices(self.tables())
         self._shapes = {each.name: tuple(each.shape) for each in self._model.variables}
         tables = [name for tables in self._matrices.tables.values() for name in tables]
@@ -220,6 +230,8 @@ class Adapter(adapter.Adapter):
         self._numbers: dict[str, tuple[int, int]] = {}
         self._ids: list[str] = []
         self._units = 1
+        self._is_flat = False
+        """The logits of a batch are `[rows]`."""
         self._kept: tuple[Batch, Values, tuple[int, ...]] | None = None
 
     @property
@@ -229,7 +241,7 @@ class Adapter(adapter.Adapter):
 
     def tables(self) -> list[Lookup]:
         """Returns the embeddings, whose tables are the first variables."""
-        return [each.described for each in self._model.embeddings]
+        return adapter.resolved([each.described for each in self._model.embeddings])
 
     def parameters(self, shown: Shown, units: int) -> list[Parameter]:
         """Learns the columns and the width of the logits, and returns the dense variables."""
@@ -240,7 +252,7 @@ class Adapter(adapter.Adapter):
         matrices, lookups = self._matrices.zeros(BUILD_ROWS)
         ids: list[Ids] = [(np.zeros(BUILD_ROWS, dtype=np.int64), None, None) for _ in self._ids]
         variables = [np.zeros(math.prod(shape), dtype=np.float32) for shape in self._shapes.values()]
-        self._logits((BUILD_ROWS, numbers, lookups, ids), [*matrices, *variables])
+        self._is_flat = self._logits((BUILD_ROWS, numbers, lookups, ids), [*matrices, *variables]).ndim == 1
         return [each.described() for each in self._model.variables]
 
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
@@ -259,19 +271,27 @@ class Adapter(adapter.Adapter):
     ) -> tuple[float, list[Array]]:
         """Returns the model's own loss, and the gradient of each matrix and variable."""
         batch, named = self._named(features, values)
-        loss, gradients = self._model.loss(batch, named, labels, weights)
-        return float(loss), self._listed(gradients, named)
+        loss, gradients = self._model.loss(batch, named, self._labels(labels, batch.rows), weights)
+        if np.size(loss) != 1:
+            raise ValueError(f"loss must return one number for the batch, given the shape {list(np.shape(loss))}")
+        return float(np.reshape(loss, ())), self._listed(gradients, named)
 
     def evaluate(
         self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None, sums: Sums
     ) -> tuple[Array | None, dict[str, float]]:
         """Returns the logits, and the model's own metrics of the batches so far."""
         logits = self._logits(features, values)
-        return logits.reshape(-1), sums.add(self._model.metrics(logits, labels))
+        wanted = self._labels(labels, features[0])
+        return logits.reshape(-1), sums.add(adapter.metrics_of(self._model.metrics, logits, wanted, weights))
 
     def predict(self, features: Input, values: Sequence[Array]) -> Predictions:
         """Returns the logits."""
         return self._logits(features, values).reshape(-1)
+
+    def _labels(self, labels: Array, rows: int) -> Array:
+        """Returns labels in the shape of the logits; `[rows]` if they are one of several classes."""
+        is_single = self._is_flat or self._head == "multi_class"
+        return labels.reshape(rows) if is_single else labels.reshape(rows, self._units)
 
     def _logits(self, features: Input, values: Sequence[Array]) -> Array:
         batch, named = self._named(features, values)
@@ -343,6 +363,19 @@ def main(model: Build, *, callbacks: Sequence[Callback] = ()) -> NoReturn:
 def program(model: Build, callbacks: Sequence[Callback] = ()) -> ModelProgram:
     """Returns the program of a model."""
     return ModelProgram(this_program(), lambda job: Adapter(model, job), Callbacks.of(callbacks))
+
+
+def _one_id_a_row(ids: Ids) -> Array | None:
+    """Returns an id for each row, and -1 for a row without one; None if a row has several."""
+    values, offsets, _ = ids
+    if offsets is None:
+        return values
+    counts = np.diff(offsets)
+    if (counts > 1).any():
+        return None
+    found = np.full(len(counts), -1, dtype=np.int64)
+    found[counts == 1] = values
+    return found
 
 
 def _places(ids: Ids, rows: int, combiner: str) -> Places:

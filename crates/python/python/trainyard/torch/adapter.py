@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from trainyard import adapter
-from trainyard.adapter import Array, Ids, Input, Lookup, Parameter, Predictions, Shown
+from trainyard.adapter import Array, Ids, Input, Lookup, Parameter, Predictions, Shown, metrics_of, resolved
 from trainyard.metrics import Sums
 from trainyard.torch.batch import Batch
 from trainyard.torch.embedding import Embedding
@@ -18,6 +18,7 @@ from trainyard.torch.memory import keep_blocks
 from trainyard.torch.module import Module, device_of
 from trainyard.torch.parameters import Parameters
 from trainyard.torch.tables import LoadedTables, Tables, row_ids
+from trainyard.torch.twin import SEED, TWIN_SEED, built, refuse_drawn_constants, seeded, without_own_seed
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -36,17 +37,18 @@ class Adapter(adapter.Adapter):
         if threads:
             torch.set_num_threads(threads)
         keep_blocks()
-        self._module = build(adapter.params_of(settings["model"]))
-        if not isinstance(self._module, Module):
-            raise TypeError(
-                f"a model must be a trainyard.torch.Module, given a {type(self._module).__name__}: derive the class "
-                "from it"
-            )
+        params = adapter.params_of(settings["model"])
+        self._module, has_own_seed = built(lambda: _module(build(params)), SEED)
+        self._twin, _ = built(lambda: _module(build(params)), TWIN_SEED)
+        refuse_drawn_constants(self._module, self._twin)
+        if has_own_seed:
+            # The author's seed makes all draws equal, and would hide which values are drawn.
+            self._twin = without_own_seed(lambda: _module(build(params)), TWIN_SEED)
         self._loss = loss
         self._sums = settings["model"]["loss_reduction"] == "sum"
         self._head = settings["model"]["head"]
         self._device = device_of(self._module)
-        self._tables = Tables(self._embeddings(), self._device)
+        self._tables = Tables(_embeddings(self._module), self._device)
         self._loaded: LoadedTables | None = None
         self._columns: dict[str, tuple[int, int]] = {}
         self._ids: list[str] = []
@@ -61,7 +63,7 @@ class Adapter(adapter.Adapter):
 
     def tables(self) -> list[Lookup]:
         """Returns the embeddings, whose tables are the first variables."""
-        return [each.described for each in self._embeddings()]
+        return resolved([each.described for each in _embeddings(self._module)])
 
     def parameters(self, shown: Shown, units: int) -> list[Parameter]:
         """Learns the columns and the width of the logits, and returns the parameters, the further variables.
@@ -75,11 +77,13 @@ class Adapter(adapter.Adapter):
         numbers = np.zeros(BUILD_ROWS * width, dtype=np.float32)
         values, lookups = self._tables.matrices.zeros(BUILD_ROWS)
         ids: list[Ids] = [(np.zeros(BUILD_ROWS, dtype=np.int64), None, None) for _ in self._ids]
-        batch = self._batch((BUILD_ROWS, numbers, lookups, ids), values)
-        self._module.eval()
-        with torch.no_grad():
-            self._build(batch)
-        self._parameters = Parameters(self._module)
+        for module, seed in ((self._twin, TWIN_SEED), (self._module, SEED)):
+            batch = self._batch((BUILD_ROWS, numbers, lookups, ids), values, Tables(_embeddings(module), self._device))
+            module.eval()
+            with torch.no_grad(), seeded(seed):
+                self._build(module, batch)
+        self._parameters = Parameters(self._module, self._twin)
+        self._twin = self._module
         return self._parameters.described
 
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
@@ -102,9 +106,8 @@ class Adapter(adapter.Adapter):
         if self._loss is None:
             raise RuntimeError("the module has no loss of its own")
         logits = self._trained(features, values)
-        wanted = self._labels(labels)
-        losses = self._loss(logits, wanted if self._head == MULTI_CLASS else wanted.view(logits.shape))
-        return self._descended(self._reduced(losses, features[0], weights))
+        losses = self._loss(logits, self._labels(labels, logits.shape))
+        return self._descended(self._reduced(losses, logits, weights))
 
     def evaluate(
         self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None, sums: Sums
@@ -112,7 +115,9 @@ class Adapter(adapter.Adapter):
         """Returns the logits, and the module's own metrics of the batches so far."""
         with torch.no_grad():
             logits = self._inferred(features, values)
-            scores = sums.add(self._module.metrics(logits, self._labels(labels)))
+            wanted = self._labels(labels, logits.shape)
+            shares = None if weights is None else self._tensor(weights)
+            scores = sums.add(metrics_of(self._module.metrics, logits, wanted, shares))
         return _array(logits), scores
 
     def predict(self, features: Input, values: Sequence[Array]) -> Predictions:
@@ -120,12 +125,9 @@ class Adapter(adapter.Adapter):
         with torch.no_grad():
             return _array(self._inferred(features, values))
 
-    def _embeddings(self) -> list[Embedding]:
-        return [each for each in self._module.modules() if isinstance(each, Embedding)]
-
-    def _build(self, batch: Batch) -> None:
-        """Calls the module with a batch of zeros."""
-        self._checked(self._module(batch), batch.rows)
+    def _build(self, module: Module, batch: Batch) -> None:
+        """Calls a build of the module with a batch of zeros."""
+        self._checked(module(batch), batch.rows)
 
     def _trained(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
         self._set_training(True)
@@ -140,35 +142,43 @@ class Adapter(adapter.Adapter):
         if self._module.training != is_training:
             self._module.train(is_training)
 
-    def _labels(self, labels: Array) -> torch.Tensor:
-        """Returns labels as a tensor: whole numbers if they are one of several classes."""
+    def _labels(self, labels: Array, shape: Sequence[int]) -> torch.Tensor:
+        """Returns labels in the shape of the logits; whole numbers, `[rows]`, if they are one of several classes."""
         wanted = self._tensor(labels)
-        return wanted.long() if self._head == MULTI_CLASS else wanted
+        return wanted.long() if self._head == MULTI_CLASS else wanted.view(*shape)
 
     def _descended(self, loss: torch.Tensor) -> tuple[float, list[Array]]:
         """Returns a loss, and its gradients."""
         loss.backward()
         return float(loss.detach()), self._gradients()
 
-    def _reduced(self, losses: torch.Tensor, rows: int, weights: Array | None) -> torch.Tensor:
+    def _reduced(self, losses: torch.Tensor, logits: torch.Tensor, weights: Array | None) -> torch.Tensor:
         """Returns the loss of the batch: the weighted sum over the rows, divided by their number unless the job says
         otherwise."""
+        if not isinstance(losses, torch.Tensor):
+            raise ValueError(f"the loss must be a tensor, given a {type(losses).__name__}")
         if losses.dim() == 0:
-            if weights is not None:
-                raise ValueError("the loss must give a value for each row, because the job has weights: reduction=\"none\"")
+            wish = "weights" if weights is not None else 'model.loss_reduction = "sum"' if self._sums else None
+            if wish is not None:
+                raise ValueError(
+                    f"the loss must give a value for each row, because the job has {wish}: reduction=\"none\""
+                )
             return losses
-        if losses.shape[0] != rows:
-            raise ValueError(f"the loss must give a value for each of {rows} rows, given the shape {list(losses.shape)}")
+        rows = logits.shape[0]
+        if tuple(losses.shape) not in {(rows,), (rows, 1), tuple(logits.shape)}:
+            raise ValueError(
+                f"the loss must give a value for each of {rows} rows, or for each logit, given the shape "
+                f"{list(losses.shape)} for logits of shape {list(logits.shape)}"
+            )
         if weights is not None:
             losses = losses * self._tensor(weights).view(rows, *[1] * (losses.dim() - 1))
         return losses.sum() if self._sums else losses.sum() / losses.numel()
 
     def _checked(self, logits: Any, rows: int) -> torch.Tensor:
-        """Returns the logits as `[rows, units]`."""
+        """Returns the logits, `[rows]` or `[rows, units]`, as they are."""
         if isinstance(logits, torch.Tensor):
-            if self._units == 1 and tuple(logits.shape) == (rows,):
-                return logits.unsqueeze(1)
-            if tuple(logits.shape) == (rows, self._units):
+            shape = tuple(logits.shape)
+            if shape == (rows, self._units) or (self._units == 1 and shape == (rows,)):
                 return logits
         given = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise ValueError(f"forward must return logits of shape [{rows}, {self._units}], as the label needs, given {given}")
@@ -178,12 +188,12 @@ class Adapter(adapter.Adapter):
         if self._parameters is None:
             raise RuntimeError("the columns of the module are not known")
         self._parameters.load(values[len(self._tables) :])
-        return self._batch(features, values[: len(self._tables)])
+        return self._batch(features, values[: len(self._tables)], self._tables)
 
-    def _batch(self, features: Input, matrices: Sequence[Array]) -> Batch:
+    def _batch(self, features: Input, matrices: Sequence[Array], tables: Tables) -> Batch:
         rows, numbers, lookups, ids = features
         matrix = self._tensor(numbers).view(rows, numbers.size // max(rows, 1))
-        self._loaded = self._tables.load(matrices, lookups)
+        self._loaded = tables.load(matrices, lookups)
         others = {name: row_ids(each, self._device) for name, each in zip(self._ids, ids, strict=True)}
         return Batch(matrix, self._columns, others, self._loaded)
 
@@ -195,6 +205,16 @@ class Adapter(adapter.Adapter):
     def _tensor(self, array: Array) -> torch.Tensor:
         """Returns an array as a tensor on the module's device. On the CPU, both have one memory."""
         return torch.from_numpy(array).to(self._device)
+
+
+def _module(made: Any) -> Module:
+    if not isinstance(made, Module):
+        raise TypeError(f"a model must be a trainyard.torch.Module, given a {type(made).__name__}: derive the class from it")
+    return made
+
+
+def _embeddings(module: Module) -> list[Embedding]:
+    return [each for each in module.modules() if isinstance(each, Embedding)]
 
 
 def _array(logits: torch.Tensor) -> Array:

@@ -37,7 +37,7 @@ class Batch(Mapping[str, torch.Tensor]):
     """The features of a batch.
 
     `batch["price"]` are the numbers of a numeric feature, `[rows, width]`. `batch["day"]` are the ids of any other
-    feature that has no embedding, `[rows]`.
+    feature that has no embedding, `[rows]`; a row without id has -1.
     """
 
     def __init__(
@@ -63,11 +63,14 @@ class Batch(Mapping[str, torch.Tensor]):
         if columns is not None:
             return self._numbers.narrow(1, *columns)
         ids = self.ids(feature)
-        if ids.offsets is not None:
-            raise ValueError(
-                f"`{feature}` must have one id in every row to be a tensor: look it up with an Embedding instead"
-            )
-        return ids.values
+        if ids.offsets is None:
+            return ids.values
+        counts = ids.offsets[1:] - ids.offsets[:-1]
+        if bool((counts > 1).any()):
+            raise ValueError(f"`{feature}` has several ids in a row, and is no tensor: look it up with an Embedding instead")
+        found = ids.values.new_full((len(counts),), -1)
+        found[counts == 1] = ids.values
+        return found
 
     def ids(self, feature: str) -> RowIds:
         """Returns the ids of a feature that has no embedding."""

@@ -28,7 +28,7 @@ class Embedding(torch.nn.Module):
         combiner: str | None = "mean",
         optimizer: Optimizer | None = None,
         stddev: float | None = None,
-        rows_max: int = 1_000_000,
+        rows_max: int | None = None,
         separator: str | None = None,
     ) -> None:
         """Describes a lookup.
@@ -42,7 +42,7 @@ class Embedding(torch.nn.Module):
                 `[rows, length, dimension]`, and a mask, `[rows, length]`.
             optimizer: Optimizer of the table. By default, that of the job.
             stddev: Deviation of the initial values, `1 / sqrt(dimension)` by default.
-            rows_max: Most rows, if the job does not describe the feature.
+            rows_max: Most rows, if the job does not describe the feature; a million by default.
             separator: Character between several values of a field, if the job does not describe the feature.
         """
         super().__init__()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from trainyard import metrics
@@ -17,6 +18,7 @@ from trainyard.torch.adapter import BUILD_ROWS, MULTI_CLASS, Adapter
 from trainyard.torch.batch import Batch, RowIds
 from trainyard.torch.embedding import Embedding
 from trainyard.torch.layers import Layers
+from trainyard.torch.module import Module
 
 if TYPE_CHECKING:
     from trainyard.estimator.custom import Estimator
@@ -115,6 +117,11 @@ class FunctionAdapter(Adapter):
         """Whether the function computes its own loss, instead of a head."""
         return not self._has_head
 
+    @property
+    def has_logits(self) -> bool:
+        """Whether a head of the function takes its logits."""
+        return self._has_head
+
     def train(
         self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None
     ) -> tuple[float, list[Array]]:
@@ -143,13 +150,23 @@ class FunctionAdapter(Adapter):
             if spec.predictions is None:
                 return _flat(self._checked(spec.logits, features[0]))
             found = spec.predictions if isinstance(spec.predictions, dict) else {"predictions": spec.predictions}
-            return {key: each if isinstance(each, list) else _flat(each) for key, each in found.items()}
+            return {key: each if isinstance(each, list) else _flat(_prediction(key, each)) for key, each in found.items()}
 
-    def _build(self, batch: Batch) -> None:
-        labels = self._labels(torch.zeros(batch.rows).numpy())
+    def _build(self, module: Module, batch: Batch) -> None:
+        assert isinstance(module, Layers)
+        labels = self._flat_labels(np.zeros(batch.rows * self._label_width, dtype=np.float32), batch.rows)
         for mode in (ModeKeys.TRAIN, ModeKeys.EVAL):
-            _call(self._estimator, self._layers, batch, labels, mode)
-        _call(self._estimator, self._layers, batch, None, ModeKeys.PREDICT)
+            _call(self._estimator, module, batch, labels, mode)
+        _call(self._estimator, module, batch, None, ModeKeys.PREDICT)
+
+    @property
+    def _label_width(self) -> int:
+        """The labels of a row, before its logits are known."""
+        return 1 if self._head == MULTI_CLASS else self._units
+
+    def _flat_labels(self, labels: Array, rows: int) -> torch.Tensor:
+        """Returns labels as TensorFlow does: `[rows]`, or `[rows, labels]` if a row has several."""
+        return self._labels(labels, [rows] if self._label_width == 1 else [rows, self._label_width])
 
     def _trained(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
         return self._checked(self._called(features, values, None, ModeKeys.TRAIN).logits, features[0])
@@ -157,13 +174,20 @@ class FunctionAdapter(Adapter):
     def _called(self, features: Input, values: Sequence[Array], labels: Array | None, mode: str) -> EstimatorSpec:
         self._set_training(mode == ModeKeys.TRAIN)
         batch = self._loaded_batch(features, values)
-        wanted = None if labels is None else self._labels(labels)
+        wanted = None if labels is None else self._flat_labels(labels, features[0])
         return _call(self._estimator, self._layers, batch, wanted, mode)
 
     @property
     def _layers(self) -> Layers:
         assert isinstance(self._module, Layers)
         return self._module
+
+
+def _prediction(key: str, values: torch.Tensor) -> torch.Tensor:
+    """Returns a prediction: a number or several numbers of each row."""
+    if values.dim() > 2:
+        raise ValueError(f"the prediction `{key}` must have the shape [rows] or [rows, values], given {list(values.shape)}")
+    return values
 
 
 def _flat(values: torch.Tensor) -> Array:

@@ -51,7 +51,11 @@ class Module(torch.nn.Module):
         return isinstance(self.get_submodule(path), _Normalization) and last != "num_batches_tracked"
 
     def metrics(self, logits: torch.Tensor, labels: torch.Tensor) -> Mapping[str, Metric]:
-        """Returns metrics of a batch, besides those of the head: `{"error": trainyard.metrics.mean(...)}`."""
+        """Returns metrics of a batch, besides those of the head: `{"error": trainyard.metrics.mean(...)}`.
+
+        The logits have the shape that `forward` returned, and so have the labels; those of several classes are `[rows]`. A
+        method with a third argument, `weights`, receives the weights of the rows, `[rows]`, or None.
+        """
         return {}
 
 

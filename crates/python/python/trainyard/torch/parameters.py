@@ -13,16 +13,18 @@ import torch
 
 from trainyard.adapter import Array, Parameter
 from trainyard.torch.module import Module, _Normalization
+from trainyard.torch.twin import REMEDY, Draws, constants
 
 
 class Parameters:
     """The trained parameters of a module, in the order of `named_parameters()`, and then its moving averages."""
 
-    def __init__(self, module: Module) -> None:
-        """Lists the parameters of a module.
+    def __init__(self, module: Module, twin: Module) -> None:
+        """Lists the parameters of a module. Its twin, of another seed, shows which values its author has set.
 
-        Raises ValueError if the module keeps values that would stay in one process.
+        Raises ValueError if the module keeps values that would stay in one process, or sets values that no rule has.
         """
+        draws = Draws(module, twin)
         for name, parameter in module.named_parameters():
             if not parameter.requires_grad:
                 raise ValueError(
@@ -37,14 +39,15 @@ class Parameters:
         self._moving = [
             _MovingAverage.of(module, name) for name, _ in module.named_buffers() if module.is_moving_average(name)
         ]
-        moving = {each.name for each in self._moving}
-        self._constants = [_Constant(name, buffer) for name, buffer in module.named_buffers() if name not in moving]
+        self._constants = [
+            _Constant.of(module, name) for name, value in constants(module) if isinstance(value, torch.Tensor)
+        ]
         _check_normalizations(module)
         self.described = [
             Parameter(
                 name=name.replace(".", "/"),
                 shape=list(parameter.shape),
-                initializer=json.dumps(_initializer(module, name, parameter)),
+                initializer=json.dumps(_initializer(module, name, parameter, draws)),
                 optimizer=_optimizer(module, name),
                 values=place.array,
             )
@@ -134,21 +137,35 @@ class _MovingAverage:
         return self.before - exported(self.buffer, self.buffer).reshape(-1)
 
 
+@dataclass(frozen=True)
 class _Constant:
-    """A buffer that no step may change, because the change would stay in one process."""
+    """A buffer or other tensor that no step may change, because the change would stay in one process."""
 
-    def __init__(self, name: str, buffer: torch.Tensor) -> None:
-        self._name = name
-        self._buffer = buffer
-        self._version = buffer._version
-        # BatchNorm counts its batches here, and uses the count only without a momentum.
-        self._may_count = name.rpartition(".")[2] == "num_batches_tracked"
+    name: str
+    owner: torch.nn.Module
+    attribute: str
+    tensor: torch.Tensor
+    version: int
+
+    @classmethod
+    def of(cls, module: Module, name: str) -> _Constant:
+        path, _, attribute = name.rpartition(".")
+        owner = module.get_submodule(path)
+        tensor = getattr(owner, attribute)
+        return cls(name, owner, attribute, tensor, tensor._version)
 
     def check(self) -> None:
-        if self._buffer._version != self._version and not self._may_count:
+        # BatchNorm counts its batches here, and uses the count only without a momentum.
+        if self.attribute == "num_batches_tracked":
+            return
+        found = getattr(self.owner, self.attribute, None)
+        if found is not self.tensor or self.tensor._version != self.version:
+            is_buffer = self.attribute in self.owner._buffers
+            kind = "buffer" if is_buffer else "tensor"
+            remedy = "return True for it from Module.is_moving_average" if is_buffer else "register it as a buffer that is a moving average"
             raise ValueError(
-                f"the step has changed the buffer `{self._name}`, and the change would stay in this process: return True "
-                "for it from Module.is_moving_average, or compute the value in forward()"
+                f"the step has changed the {kind} `{self.name}`, and the change would stay in this process: {remedy}, or "
+                "compute the value in forward()"
             )
 
 
@@ -185,11 +202,28 @@ def _initial_average(module: Module, name: str, buffer: torch.Tensor) -> dict[st
     return constant
 
 
-def _initializer(module: Module, name: str, parameter: torch.Tensor) -> dict[str, Any]:
-    """Returns the rule of a parameter's initial values."""
+def _initializer(module: Module, name: str, parameter: torch.Tensor, draws: Draws) -> dict[str, Any]:
+    """Returns the rule of a parameter's initial values: that of its author, or one that has the distribution of PyTorch.
+
+    Raises ValueError if there is no such rule.
+    """
     chosen = module.initializer(name, tuple(parameter.shape))
     if chosen is not None:
         return dict(chosen)
+    if draws.is_drawn(name):
+        rule = _drawn(module, name, parameter)
+        draws.check(name, rule)
+        return rule
+    constant = _constant(parameter)
+    if constant is None and parameter.numel():
+        raise ValueError(
+            f"the module sets the values of the parameter `{name}`, and the servers would draw others: {REMEDY}"
+        )
+    return constant or {"kind": "zeros"}
+
+
+def _drawn(module: Module, name: str, parameter: torch.Tensor) -> dict[str, Any]:
+    """Returns the rule of a parameter whose values differ."""
     path, _, last = name.rpartition(".")
     owner = module.get_submodule(path)
     if isinstance(owner, (torch.nn.Linear, torch.nn.modules.conv._ConvNd)) and last in ("weight", "bias"):
@@ -199,9 +233,6 @@ def _initializer(module: Module, name: str, parameter: torch.Tensor) -> dict[str
         return {"kind": "uniform", "low": -bound, "high": bound}
     if isinstance(owner, torch.nn.Embedding):
         return {"kind": "truncated_normal", "stddev": 1.0}
-    constant = _constant(parameter)
-    if constant is not None:
-        return constant
     if parameter.dim() >= 2:
         return {"kind": "glorot_uniform"}
     raise ValueError(
