@@ -8,6 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::types::{PyAnyMethods as _, PyDict, PyList, PyListMethods as _};
 use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python};
 use serde_json::json;
+use trainyard_feature_column::fingerprint64;
 use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_model::{Callbacks, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores};
 use trainyard_optimizer::OptimizerConfig;
@@ -34,6 +35,7 @@ pub(crate) struct PythonModel {
     serving_schema: Schema,
     label_field: usize,
     weight_field: Option<usize>,
+    group_field: Option<usize>,
     head: Head,
     callbacks: Option<PythonCallbacks>,
     description: serde_json::Value,
@@ -64,6 +66,8 @@ pub(crate) struct Features {
     lookups: Lookups,
     labels: Option<Vec<f32>>,
     weights: Option<Vec<f32>>,
+    /// Group of each example, for the group AUC.
+    groups: Option<Vec<u64>>,
     position: Position,
 }
 
@@ -92,6 +96,8 @@ impl PythonModel {
         let label_field = head.want(&mut schema);
         let weight = job.input.weight_column.as_ref();
         let weight_field = weight.map(|column| schema.want(column, FieldKind::FLOAT));
+        let group = job.eval.group_auc_column.as_ref();
+        let group_field = group.map(|column| schema.want(column, FieldKind::BYTES));
         let described: Described = module
             .call_method1("parameters", (columns.shown(), head.units()))
             .and_then(|parameters| parameters.extract())
@@ -101,6 +107,23 @@ impl PythonModel {
             .getattr("has_loss")
             .and_then(|has_loss| has_loss.extract())
             .map_err(at_build)?;
+        let has_logits: bool = module
+            .getattr("has_logits")
+            .and_then(|has_logits| has_logits.extract())
+            .map_err(at_build)?;
+        if own_loss && !job.model.class_weights.is_empty() {
+            return Err(Error::Invalid(
+                "model.class_weights has no effect on the model's own loss: weigh the classes in that loss, and remove the \
+                 key"
+                    .to_owned(),
+            ));
+        }
+        if let Some(column) = group.filter(|_| !has_logits) {
+            return Err(Error::Invalid(format!(
+                "eval.group_auc_column = \"{column}\" needs the logits of a head, and the model_fn returns none: give its \
+                 EstimatorSpec a head, or remove the key"
+            )));
+        }
         let callbacks = PythonCallbacks::of(&module).map_err(at_build)?;
         Ok(Self {
             loss: if own_loss { Loss::Module } else { Loss::Head },
@@ -114,6 +137,7 @@ impl PythonModel {
             serving_schema,
             label_field,
             weight_field,
+            group_field,
             head,
             callbacks,
         })
@@ -184,6 +208,16 @@ impl PythonModel {
     }
 }
 
+/// Refuses a metric of the user's own that has the name of one that the head reports.
+fn refuse_names_of_the_head(of_head: &Scores, own: &Scores) -> Result<(), Error> {
+    match own.keys().find(|name| of_head.contains_key(*name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::Invalid(format!(
+            "the model's own metric `{name}` has the name of a metric that the head reports: give it another name"
+        ))),
+    }
+}
+
 /// Copies an array of 32-bit floats.
 fn floats(array: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
     let array = array.cast::<PyArray1<f32>>()?.try_readonly()?;
@@ -222,6 +256,14 @@ impl Model for PythonModel {
             Some(Cells::Float(weights)) => Some(weights.clone()),
             _ => None,
         };
+        let field = self.group_field.filter(|_| labelled);
+        let groups = match field.map(|field| &batch.columns[field].cells) {
+            Some(Cells::Bytes(texts)) => {
+                let rows = 0..texts.len();
+                Some(rows.map(|row| fingerprint64(texts.get(row))).collect())
+            }
+            _ => None,
+        };
         let columns = self.columns.transform(batch)?;
         Ok(Features {
             rows: batch.rows,
@@ -229,6 +271,7 @@ impl Model for PythonModel {
             numbers: columns.numbers,
             labels,
             weights,
+            groups,
             position: batch.position,
         })
     }
@@ -300,6 +343,7 @@ impl Model for PythonModel {
     ) -> Result<(), Error> {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
         let weights = features.weights.as_deref();
+        let is_first = metrics.own.is_none();
         let own = &mut metrics.own;
         let scores = &mut metrics.scores;
         let module = self.module();
@@ -325,7 +369,11 @@ impl Model for PythonModel {
         })?;
         if let Some(logits) = logits {
             let of_head = metrics.of_head.get_or_insert_default();
-            of_head.add(&self.head, &logits, labels, weights, None);
+            let groups = features.groups.as_deref();
+            of_head.add(&self.head, &logits, labels, weights, groups);
+            if is_first {
+                refuse_names_of_the_head(&of_head.scores(&self.head), &metrics.scores)?;
+            }
         }
         Ok(())
     }
