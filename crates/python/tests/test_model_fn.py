@@ -176,3 +176,45 @@ def test_other_layers_in_another_call_are_refused() -> None:
     layers.train()
     with pytest.raises(ValueError, match="the layer `late` was made neither"):
         estimator.call(features={"x": torch.zeros(1, 1)}, labels=None, mode="train", layers=layers)
+
+
+def _towers(features: Any, labels: Any, mode: str, params: Any, layers: Any) -> Any:
+    """Returns a model of two towers over one column, with the arguments of a test."""
+    column = fc.embedding_column(fc.categorical_column_with_hash_bucket("c", 50), 4)
+    first = layers.input_layer(features, [column])
+    second = layers.input_layer(features, [column])
+    if mode == tf_estimator.ModeKeys.TRAIN and params is not None:
+        params["seen"].append(bool((first == second).all()))
+    logits = layers.dense(first * second, 1)
+    head = tf_estimator.RegressionHead()
+    adagrad = tf_estimator.optimizers.Adagrad(0.1)
+    return head.create_estimator_spec(features, mode, logits, labels, optimizer=adagrad)
+
+
+def test_a_second_input_layer_has_tables_of_its_own(folder: Path) -> None:
+    seen: list[bool] = []
+    estimator = tf_estimator.Estimator(_towers, "towers", params={"seen": seen})
+    estimator.train(lambda: [({"c": ["a", "b"]}, [1.0, 0.0])] * 3)
+    # The first calls are with batches of zeros.
+    assert seen[-1] is False
+    (manifest,) = Path("towers").glob("model.ckpt-3/manifest.json")
+    names = {each["name"] for each in json.loads(manifest.read_text())["variables"]}
+    assert {"c/embedding_weights", "input_layer_1/c/embedding_weights"} < names
+
+
+def test_a_layer_of_one_name_has_one_form() -> None:
+    from trainyard.torch.layers import Layers
+
+    layers = Layers()
+    layers.dense(torch.zeros(2, 3), 4, name="a.b")
+    layers.dense(torch.zeros(2, 3), 4, name="a_b")
+    assert len(layers.layers) == 2
+    with pytest.raises(ValueError, match="`a.b` was made with 3 inputs, units=4.* asked for with 3 inputs, units=5"):
+        layers.dense(torch.zeros(2, 3), 5, name="a.b")
+
+
+def test_predictions_of_three_dimensions_are_refused() -> None:
+    from trainyard.torch.model_fn import _prediction
+
+    with pytest.raises(ValueError, match=r"`p` must have the shape \[rows\] or \[rows, values\], given \[2, 3, 4\]"):
+        _prediction("p", torch.zeros(2, 3, 4))

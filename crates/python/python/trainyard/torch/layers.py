@@ -25,6 +25,8 @@ class Layers(Module):
         super().__init__()
         self.layers = torch.nn.ModuleDict()
         self._used: dict[str, int] = {}
+        self._arguments: dict[str, Any] = {}
+        """The arguments with which each layer was made."""
         self._is_complete = False
         self.columns: dict[str, Column] = {}
         """The features that `input_layer` and `linear_model` read, by their names."""
@@ -37,10 +39,12 @@ class Layers(Module):
         """Ends the first calls: no layer can be made any more."""
         self._is_complete = True
 
-    def module(self, name: str, make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
-        """Returns the module of a name, which `make` makes at the first call."""
-        # A ModuleDict takes no name of an attribute of its own, such as `type`.
-        key = f"{name}_layer" if hasattr(torch.nn.ModuleDict, name) else name.replace(".", "_")
+    def module(self, name: str, make: Callable[[], torch.nn.Module], arguments: Any = None) -> torch.nn.Module:
+        """Returns the module of a name, which `make` makes at the first call.
+
+        Raises ValueError if a module of this name was made with other `arguments`.
+        """
+        key = _key(name)
         if key not in self.layers:
             if self._is_complete:
                 raise ValueError(
@@ -48,6 +52,12 @@ class Layers(Module):
                     "must make the same layers in each call"
                 )
             self.layers[key] = make().train(self.training)
+            self._arguments[key] = arguments
+        elif self._arguments[key] != arguments:
+            raise ValueError(
+                f"the layer `{name}` was made with {self._arguments[key]}, and is asked for with {arguments}: give one of "
+                "them another name"
+            )
         return self.layers[key]
 
     def dense(
@@ -59,8 +69,11 @@ class Layers(Module):
         name: str | None = None,
     ) -> torch.Tensor:
         """Returns the outputs of a dense layer (`tf.compat.v1.layers.dense`)."""
+        width = int(inputs.shape[-1])
         layer = self.module(
-            self._name("dense", name), lambda: torch.nn.Linear(int(inputs.shape[-1]), units, bias=use_bias)
+            self._name("dense", name),
+            lambda: torch.nn.Linear(width, units, bias=use_bias),
+            f"{width} inputs, units={units}, use_bias={use_bias}",
         )
         outputs: torch.Tensor = layer(inputs)
         return outputs if activation is None else activation(outputs)
@@ -72,9 +85,11 @@ class Layers(Module):
 
         The mode of the call says whether the statistics are those of the batch or the moving ones.
         """
+        width = int(inputs.shape[-1])
         layer = self.module(
             self._name("batch_normalization", name),
-            lambda: torch.nn.BatchNorm1d(int(inputs.shape[-1]), eps=epsilon, momentum=1 - momentum),
+            lambda: torch.nn.BatchNorm1d(width, eps=epsilon, momentum=1 - momentum),
+            f"{width} inputs, momentum={momentum}, epsilon={epsilon}",
         )
         outputs: torch.Tensor = layer(inputs)
         return outputs
@@ -85,40 +100,54 @@ class Layers(Module):
 
     def embedding(self, features: Batch, feature: str, dimension: int, **keys: Any) -> Any:
         """Returns what a `trainyard.torch.Embedding` looks up."""
-        return self.module(feature, lambda: Embedding(feature, dimension, **keys))(features)
+        return self._looked_up(features, feature, feature, dimension, keys)
 
-    def input_layer(self, features: Batch, feature_columns: AnyColumn | Sequence[AnyColumn]) -> torch.Tensor:
-        """Returns the columns beside each other, in the order of their names (`feature_column.input_layer`)."""
+    def input_layer(
+        self, features: Batch, feature_columns: AnyColumn | Sequence[AnyColumn], name: str | None = None
+    ) -> torch.Tensor:
+        """Returns the columns beside each other, in the order of their names (`feature_column.input_layer`).
+
+        Each call has tables of its own: `input_layer`, `input_layer_1`, ...
+        """
         columns = [feature_columns] if isinstance(feature_columns, (Column, DeepColumn)) else list(feature_columns)
         if not columns:
             raise ValueError("feature_columns must not be empty")
-        return torch.cat([self._dense(features, column) for column in sorted(columns, key=_name_of)], 1)
+        scope = self._name("input_layer", name)
+        return torch.cat([self._dense(features, column, scope) for column in sorted(columns, key=_name_of)], 1)
 
     def linear_model(
-        self, features: Batch, feature_columns: Sequence[AnyColumn], units: int = 1, name: str = "linear_model"
+        self, features: Batch, feature_columns: Sequence[AnyColumn], units: int = 1, name: str | None = None
     ) -> torch.Tensor:
-        """Returns the sums of the weights of the columns, and a bias (`feature_column.linear_model`)."""
+        """Returns the sums of the weights of the columns, and a bias (`feature_column.linear_model`).
+
+        Each call has weights of its own: `linear_model`, `linear_model_1`, ...
+        """
+        scope = self._name("linear_model", name)
         numbers = [column for column in feature_columns if isinstance(column, Column) and column.is_numeric]
-        dense = [self._dense(features, column) for column in sorted(numbers, key=_name_of)]
-        total = self.module(name, lambda: _Bias(units))(features)
+        dense = [self._dense(features, column, scope) for column in sorted(numbers, key=_name_of)]
+        total = self.module(scope, lambda: _Bias(units), f"units={units}")(features)
         if dense:
-            total = total + self.dense(torch.cat(dense, 1), units, use_bias=False, name=f"{name}_numbers")
+            total = total + self.dense(torch.cat(dense, 1), units, use_bias=False, name=f"{scope}_numbers")
         for column in feature_columns:
             if isinstance(column, DeepColumn):
                 raise ValueError(
                     f"linear_model takes `{column.column.name}` itself, without indicator_column or embedding_column"
                 )
             if not column.is_numeric:
-                feature = self._feature(column, f"{column.name}_{name}")
+                feature = self._feature(column, f"{column.name}_{scope}")
                 total = total + self.embedding(features, feature, units, combiner="sum", stddev=0.0)
         return total
 
-    def _dense(self, features: Batch, column: AnyColumn) -> torch.Tensor:
+    def _looked_up(self, features: Batch, layer: str, feature: str, dimension: int, keys: dict[str, Any]) -> Any:
+        arguments = f"feature={feature!r}, dimension={dimension}, {keys}"
+        return self.module(layer, lambda: Embedding(feature, dimension, **keys), arguments)(features)
+
+    def _dense(self, features: Batch, column: AnyColumn, scope: str) -> torch.Tensor:
         """Returns a column as numbers."""
         if isinstance(column, DeepColumn):
             if dict(column.deep).get("indicator"):
                 return self._counts(features, column.column)
-            return self._embedded(features, column)
+            return self._embedded(features, column, scope)
         if column.is_numeric:
             return features[self._feature(column, column.name)]
         if dict(column.keys)["kind"] != "bucketized":
@@ -135,14 +164,23 @@ class Layers(Module):
         places = row_of_id(ids, features.rows).mul(width).add(ids.values)
         return summed(weights.unsqueeze(1), places, features.rows * width).view(features.rows, width)
 
-    def _embedded(self, features: Batch, column: DeepColumn) -> torch.Tensor:
+    def _embedded(self, features: Batch, column: DeepColumn, scope: str) -> torch.Tensor:
         deep = dict(column.deep)
         feature = self._feature(column.column, column.column.name)
         if deep.get("max_norm") is not None or not deep.get("trainable", True):
             raise ValueError(f"the embedding of `{feature}` must be without max_norm, and trainable")
         table = deep.get("table")
-        combiner = deep.get("combiner", "mean")
-        vectors: torch.Tensor = self.embedding(features, feature, deep["embedding"], table=table, combiner=combiner)
+        layer = feature
+        if scope != "input_layer":
+            # The first call has the names of a model_fn with one. A named table is that of all calls.
+            layer = f"{scope}/{feature}"
+            if table is None:
+                table = layer
+            else:
+                # A feature is looked up once in a table.
+                feature = self._feature(column.column, f"{feature}_{scope}")
+        keys = {"table": table, "combiner": deep.get("combiner", "mean")}
+        vectors: torch.Tensor = self._looked_up(features, layer, feature, deep["embedding"], keys)
         return vectors
 
     def _feature(self, column: Column, name: str) -> str:
@@ -169,6 +207,12 @@ class _Bias(torch.nn.Module):
 
     def forward(self, features: Batch) -> torch.Tensor:
         return self.bias.expand(features.rows, -1)
+
+
+def _key(name: str) -> str:
+    """Returns the key of a name in a ModuleDict, which takes neither `.` nor the name of an attribute of its own."""
+    escaped = name.replace("%", "%25").replace(".", "%2E")
+    return f"{escaped}%" if hasattr(torch.nn.ModuleDict, name) else escaped
 
 
 def _name_of(column: AnyColumn) -> str:
