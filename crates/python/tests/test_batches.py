@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +252,39 @@ def test_a_task_of_a_cluster_trains_its_own_batches(
     assert len(taken) == count
     train = jobs[0]["input"]["train"]
     assert (train["sharding"], train["epochs"], train["batch_size"]) == ("none", 1, 100)
+
+
+CLUSTER = """
+import json, os
+import numpy as np
+import trainyard.estimator as tf_estimator
+role = json.loads(os.environ["TF_CONFIG"])["task"]["type"]
+def batches():
+    for batch in range({"chief": 20, "worker": 30}.get(role, 1)):
+        x = np.random.default_rng(batch).normal(size=8)
+        yield {"x": x}, 3 * x
+estimator = tf_estimator.LinearRegressor([tf_estimator.feature_column.numeric_column("x")], "model")
+test = tf_estimator.EvalSpec(lambda: ({"x": [1.0]}, [3.0]), steps=None)
+tf_estimator.train_and_evaluate(estimator, tf_estimator.TrainSpec(batches), test)
+"""
+
+
+def test_each_task_of_a_cluster_trains_its_own_batches_once(folder: Path) -> None:
+    first = random.Random().randrange(33_000, 60_000)
+    roles = ["ps", "chief", "worker"]
+    cluster = {role: [f"127.0.0.1:{first + place}"] for place, role in enumerate(roles)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLUSTER],
+            env={"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": role, "index": 0}})},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for role in roles
+    ]
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], errors
+    assert json.loads(Path("model/job_state.json").read_text())["global_step"] == 20 + 30
 
 
 def test_a_number_of_steps_is_no_end_in_a_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
