@@ -461,9 +461,7 @@ fn a_server_whose_log_disk_somebody_else_fills_to_the_last_byte_stays_up_and_goe
     let worker = cluster.start("worker", 0, &settings);
     let mut chief = cluster.start("chief", 0, &settings);
     chief.wait_for("training step=", LIMIT);
-    let mut ballast = std::fs::File::create(disk.path().join("ballast")).expect("created");
-    let lot = vec![1; 1 << 16];
-    while std::io::Write::write_all(&mut ballast, &lot).is_ok() {}
+    disk.fill("ballast", 0);
     let mut output = String::new();
     for program in [chief, worker, server] {
         let ended = program.wait(LIMIT);
@@ -474,6 +472,51 @@ fn a_server_whose_log_disk_somebody_else_fills_to_the_last_byte_stays_up_and_goe
     assert_eq!(
         cluster.job_state()["global_step"].as_u64(),
         Some(2500),
+        "{output}"
+    );
+}
+
+trial!(a_server_that_is_killed_while_somebody_else_has_filled_its_log_disk_starts_again_and_goes_on, needs Mounts);
+fn a_server_that_is_killed_while_somebody_else_has_filled_its_log_disk_starts_again_and_goes_on() {
+    let disk = Mount::of("100m");
+    let state = disk.path().to_string_lossy().into_owned();
+    let settings = [
+        "--set",
+        "parameter_servers.shared_memory_bytes_max=0",
+        "--set",
+        "input.train.batch_size=128",
+        "--set",
+        "run.save_checkpoints_steps=1000000",
+    ];
+    let small: Vec<&str> = settings
+        .into_iter()
+        .chain(["--state-dir", &state])
+        .collect();
+    let end = format!("[train]\nmax_steps = 1500\n{TABLES}");
+    let cluster = TestCluster::new(1, 1, 20_000, &end);
+    let server = cluster.start("ps", 0, &small);
+    let worker = cluster.start("worker", 0, &settings);
+    let mut chief = cluster.start("chief", 0, &settings);
+    chief.wait_for("training step=", LIMIT);
+    disk.fill("ballast", 0);
+    server.signal(Signal::KILL);
+    assert_eq!(server.wait(LIMIT).code, 137);
+    let mut server = cluster.start("ps", 0, &small);
+    server.wait_for("serving", LIMIT);
+    // What the server does not hold on to is gone.
+    while !server.has_said("keeping a log") && server.runs() {
+        disk.fill("ballast", 0);
+    }
+    let mut output = String::new();
+    for program in [chief, worker, server] {
+        let ended = program.wait(LIMIT);
+        output.push_str(&ended.output);
+        assert_eq!(ended.code, 0, "{output}");
+    }
+    assert!(!output.contains("restoring every"), "{output}");
+    assert_eq!(
+        cluster.job_state()["global_step"].as_u64(),
+        Some(1500),
         "{output}"
     );
 }

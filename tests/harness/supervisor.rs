@@ -67,7 +67,7 @@ pub struct End {
     /// Whether the user of the supervisor has killed it, or told it to stop.
     pub is_signalled: bool,
     /// Part of the task's log that it has written.
-    log: Range<u64>,
+    pub log: Range<u64>,
 }
 
 impl Supervisor {
@@ -447,7 +447,8 @@ impl Supervisor {
         ended
     }
 
-    fn log_bytes(&self, task: Task) -> u64 {
+    /// Returns the length of a task's log.
+    pub fn log_bytes(&self, task: Task) -> u64 {
         std::fs::metadata(self.log(task)).map_or(0, |file| file.len())
     }
 
@@ -456,10 +457,10 @@ impl Supervisor {
         std::mem::take(&mut self.ends)
     }
 
-    /// Returns what a task had written in a life that has ended.
-    pub fn output_of(&self, end: &End) -> String {
-        let log = std::fs::read(self.log(end.task)).unwrap_or_default();
-        let part = log.get(end.log.start as usize..end.log.end as usize);
+    /// Returns a part of a task's log.
+    pub fn log_part(&self, task: Task, part: Range<u64>) -> String {
+        let log = std::fs::read(self.log(task)).unwrap_or_default();
+        let part = log.get(part.start as usize..part.end as usize);
         String::from_utf8_lossy(part.unwrap_or_default()).into_owned()
     }
 

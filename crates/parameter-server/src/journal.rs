@@ -346,6 +346,10 @@ impl LogJournal {
         memory_bytes: u64,
         bytes: impl FnOnce() -> LogCutBytes,
     ) -> Option<DueCut> {
+        // A cut begins a file of the log.
+        if self.is_short_of_room() {
+            return None;
+        }
         let log_bytes = self.bytes();
         let looked = self.looked_bytes.load(Ordering::Relaxed);
         // The log may have been cut, or cleared.

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::debug;
 use trainyard_checkpoint::Checkpoint;
 use trainyard_cluster_spec::Task;
 use trainyard_parameter_store::StoreMetadata;
@@ -265,7 +266,7 @@ pub fn recover(
     replay.log_state.cuts = cuts;
     replay.log_state.chain = chain;
     let prepared = started.elapsed();
-    let end = make_again(&mut replay, found, files)?;
+    let end = make_again(&mut replay, folder, found, files)?;
     folder.cut(&last, end.place)?;
     if let Some(part) = last.parts.last_mut() {
         part.bytes = end.place;
@@ -495,7 +496,12 @@ enum Read {
 }
 
 /// Replays all changes, while a thread reads ahead. Returns the end of the last segment.
-fn make_again(replay: &mut Replay, first: Begun, files: Vec<SegmentFile>) -> Result<End, Problem> {
+fn make_again(
+    replay: &mut Replay,
+    folder: &Folder,
+    first: Begun,
+    files: Vec<SegmentFile>,
+) -> Result<End, Problem> {
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(READ_AHEAD);
         let names = files.clone();
@@ -524,9 +530,16 @@ fn make_again(replay: &mut Replay, first: Begun, files: Vec<SegmentFile>) -> Res
                                     }
                                 }
                             }
-                            Next::End => {
+                            Next::End if is_last => {
                                 let place = reader.place();
-                                return Ok(is_last.then_some(End { place, torn: 0 }));
+                                return Ok(Some(End { place, torn: 0 }));
+                            }
+                            Next::End => {
+                                // The process that began the next segment has not written to this one again.
+                                if let Err(error) = folder.give_back(file, reader.place()) {
+                                    debug!(%error, "a file of the log keeps more space than it needs");
+                                }
+                                return Ok(None);
                             }
                             Next::Bad(bad) if !is_last => {
                                 return Err(damaged(file, bad.place, bad.fault));

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
+use crate::mapped_file::give_back;
 use crate::memory::{CutMemory, MemoryFolder, Named, files_of, holder_of, lock_file};
 use crate::segment_file::is_segment;
 use crate::{Error, SegmentFile, SharedMemory};
@@ -62,7 +63,6 @@ impl Folder {
                 Err(TryLockError::Error(error)) => return Err(Error::io("lock", &beside)(error)),
             }
         }
-        remove_free(path)?;
         let lost_memory = match Named::by(path)? {
             Named::Nothing => None,
             Named::Own(memory) => {
@@ -147,6 +147,23 @@ impl Folder {
         file.set_len(bytes).map_err(Error::io("cut", path))
     }
 
+    /// Gives back the space of a segment's last file behind `bytes`, its good part. Nothing may be written to it any more.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or its file system cannot do so.
+    pub fn give_back(&self, segment: &SegmentFile, bytes: u64) -> Result<(), Error> {
+        let path = segment.path();
+        give_back(path, bytes).map_err(Error::io("give back space of", path))
+    }
+
+    /// Returns the files on the disk that an earlier process has kept for later segments.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(crate) fn free_files(&self) -> Result<Vec<PathBuf>, Error> {
+        free_in(&self.path)
+    }
+
     /// Removes one segment, the last file first, so that no file is without those before it.
     ///
     /// # Errors
@@ -220,6 +237,7 @@ impl Folder {
             }
             _ => {}
         }
+        remove_free(&self.path)?;
         // Releases the lock of the memory.
         self.memory = None;
         self.lost_memory = None;
@@ -277,13 +295,19 @@ fn remove_copies(memory: &Path, folder: &Path) -> Result<(), Error> {
 
 /// Removes the files that an earlier process has kept for later segments.
 fn remove_free(folder: &Path) -> Result<(), Error> {
+    free_in(folder)?.iter().try_for_each(|path| remove(path))
+}
+
+/// Returns the files in a folder that are kept for later segments.
+fn free_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let entry = entry.map_err(Error::io("read", folder))?;
         if entry.file_name().to_string_lossy().starts_with(FREE) {
-            remove(&entry.path())?;
+            found.push(entry.path());
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Removes a file if it exists.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::folder::remove;
-use crate::writer::{Retired, Writer};
+use crate::writer::{FILE_BYTES, Retired, Writer};
 use crate::{CutMemory, EarlierSegments, Entry, Error, Folder, Origin, SegmentFile};
 
 /// An item that waits to be written.
@@ -66,8 +66,10 @@ impl Log {
     pub fn open(folder: Folder, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
         let path = folder.path().to_owned();
         let cut_memory = folder.cut_memory()?;
-        let memory_bytes_max = folder.memory().map_or(0, |memory| memory.bytes_max);
-        let writer = Writer::new(folder, go_on)?;
+        let memory = folder.memory().map(|memory| memory.bytes_max);
+        // Memory in which no file of a segment fits holds nothing of the log.
+        let memory_bytes_max = memory.filter(|max| *max >= FILE_BYTES).unwrap_or(0);
+        let mut writer = Writer::new(folder, go_on)?;
         let queue = Queue {
             number: writer.last(),
             ..Queue::default()
@@ -75,6 +77,7 @@ impl Log {
         let bytes = AtomicU64::new(writer.bytes());
         let memory_bytes = AtomicU64::new(writer.memory_bytes());
         let may_wait = AtomicBool::new(writer.may_wait());
+        let is_short = AtomicBool::new(writer.check_room());
         Ok(Self {
             queue: Mutex::new(queue),
             writer: Mutex::new(writer),
@@ -83,7 +86,7 @@ impl Log {
             bytes,
             memory_bytes,
             may_wait,
-            is_short: AtomicBool::new(false),
+            is_short,
             failure: RwLock::default(),
             folder: path,
             cut_memory,
@@ -218,7 +221,10 @@ impl Log {
                 retired?
             };
             match retired {
-                Retired::Nothing => return Ok(()),
+                Retired::Nothing => {
+                    self.writer.lock().restore_spare_files();
+                    return Ok(());
+                }
                 Retired::Kept => {}
                 // Removing a file may take long. The lock is free meanwhile, so that writes do not wait.
                 Retired::Useless(path) => remove(&path)?,

@@ -64,6 +64,11 @@ impl MappedFile {
         self.map.len() as u64
     }
 
+    /// Fills the file with zeros.
+    pub(crate) fn clear(&mut self) {
+        self.map.fill(0);
+    }
+
     /// Renames the file.
     ///
     /// # Errors
@@ -106,6 +111,19 @@ impl MappedFile {
         let file = File::options().write(true).open(&self.path);
         let _ = file.and_then(|file| file.set_len(bytes));
     }
+}
+
+/// Gives back the space of a file behind its first `used` bytes, of which the log needs no more. Its length stays, for those who
+/// read it. Not every file system can do so.
+pub(crate) fn give_back(path: &Path, used: u64) -> std::io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    let begin = used + END_BYTES;
+    let rest = file.metadata()?.len().saturating_sub(begin);
+    if rest > 0 {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&file, hole, begin, rest)?;
+    }
+    Ok(())
 }
 
 /// Bytes of zeros behind the last record of a file.

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 use crate::folder::{FREE, remove};
-use crate::mapped_file::{END_BYTES, MappedFile};
+use crate::mapped_file::{END_BYTES, MappedFile, give_back};
 use crate::segment::{SEGMENT_HEADER_BYTES, boot, salt};
 use crate::segment_file::file_name;
 use crate::{EarlierSegments, Entry, Error, Folder, Origin, SegmentFile, SegmentHeader};
 
 /// Size of a file, if no record needs a larger one, in bytes.
-const FILE_BYTES: u64 = 8 << 20;
+pub(crate) const FILE_BYTES: u64 = 8 << 20;
 /// One in so many bytes of the disk, and no more than these bytes, are kept for the log at a checkpoint.
 const RESERVE_DIVISOR: u64 = 4;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
@@ -114,10 +114,34 @@ impl Writer {
             is_short: false,
             has_told_of_disk: false,
         };
+        writer.adopt_free_files()?;
         if let Some(segment) = go_on {
             writer.go_on(segment)?;
         }
+        let last = writer.files.back();
+        writer.is_short = last.is_some_and(|file| file.place == Place::Disk);
         Ok(writer)
+    }
+
+    /// Takes over the files on the disk that an earlier process has kept for the time when somebody else has filled it.
+    fn adopt_free_files(&mut self) -> Result<(), Error> {
+        for path in self.folder.free_files()? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let Some(number) = name.strip_prefix(FREE).and_then(|text| text.parse().ok()) else {
+                // Somebody else has made it.
+                continue;
+            };
+            self.next_free = self.next_free.max(number);
+            match MappedFile::open(&path, FILE_BYTES) {
+                Ok(mut file) if self.free.len() < SPARE_FILES && file.bytes() == FILE_BYTES => {
+                    // Its records may have the salt of a segment to come, if the log was empty when this process began.
+                    file.clear();
+                    self.free.push((Place::Disk, file));
+                }
+                _ => remove(&path)?,
+            }
+        }
+        Ok(())
     }
 
     fn go_on(&mut self, segment: &SegmentFile) -> Result<(), Error> {
@@ -125,7 +149,13 @@ impl Writer {
         let Some(last) = self.files.back_mut() else {
             return Ok(());
         };
-        let mut mapped = MappedFile::open(&last.path, FILE_BYTES.max(last.used + END_BYTES))?;
+        let least = last.used + END_BYTES;
+        let mapped = match MappedFile::open(&last.path, FILE_BYTES.max(least)) {
+            // The next record takes a file that was kept.
+            Err(error) if error.is_full() => MappedFile::open(&last.path, least),
+            opened => opened,
+        };
+        let mut mapped = mapped?;
         mapped.write(last.used, &[0; END_BYTES as usize], std::iter::empty(), 0);
         last.size = mapped.bytes();
         last.mapped = Some(mapped);
@@ -259,7 +289,8 @@ impl Writer {
         let kept = self.free.iter().filter(|(place, _)| *place == Place::Disk);
         if kept.count() <= SPARE_FILES {
             self.is_short = is_short(self.folder.path(), size);
-            match MappedFile::create(&self.folder.path().join(name), size) {
+            let path = self.folder.path().join(name);
+            match MappedFile::create(&path, size) {
                 Ok(file) => {
                     self.keep_spare_files();
                     return Ok((Place::Disk, file));
@@ -267,8 +298,11 @@ impl Writer {
                 // Somebody else has filled the disk.
                 Err(error) if error.is_full() => {
                     self.is_short = true;
-                    let found = find(&self.free, Place::Disk).ok_or(error)?;
-                    return Ok(self.free.swap_remove(found));
+                    if let Some(found) = find(&self.free, Place::Disk) {
+                        return Ok(self.free.swap_remove(found));
+                    }
+                    self.give_back_rests();
+                    return Ok((Place::Disk, MappedFile::create(&path, size)?));
                 }
                 Err(error) => return Err(error),
             }
@@ -281,6 +315,25 @@ impl Writer {
                 let file = MappedFile::create(&self.folder.path().join(name), size)?;
                 Ok((Place::Disk, file))
             }
+        }
+    }
+
+    /// Gives back what the files on the disk have behind their last record. Each cut of the log and each checkpoint begins a file,
+    /// also if it fails.
+    fn give_back_rests(&mut self) {
+        let on_disk = |file: &&mut LogFile| file.place == Place::Disk;
+        for file in self.files.iter_mut().filter(on_disk) {
+            // A file is not written to again, and is of no use to a later segment.
+            if file.mapped.take().is_some() && give_back(&file.path, file.used).is_ok() {
+                file.size = file.used + END_BYTES;
+            }
+        }
+    }
+
+    /// Keeps files again for the time when the disk is full, if it was: files of the log have been removed since.
+    pub(crate) fn restore_spare_files(&mut self) {
+        if self.is_short {
+            self.keep_spare_files();
         }
     }
 

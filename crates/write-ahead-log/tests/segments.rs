@@ -1,6 +1,7 @@
 //! Segments that are truncated, damaged, rotated and written by many threads.
 
 use std::io::Cursor;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -489,4 +490,49 @@ fn a_log_lies_in_shared_memory_as_far_as_there_is_room_and_uses_its_files_again(
         ),
         "{end:?}"
     );
+}
+
+#[test]
+fn a_log_on_the_disk_keeps_its_spare_files_through_a_kill_and_gives_back_what_closed_segments_do_not_need()
+ {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let path = scratch.path().join("log");
+    let spare_files = || {
+        let entries = std::fs::read_dir(&path).expect("readable");
+        let names = entries.map(|entry| entry.expect("readable").file_name());
+        let free = names.filter(|name| name.to_string_lossy().starts_with("free-"));
+        free.count()
+    };
+    let log = Log::open(Folder::open(&path).expect("it is free"), None).expect("it opens");
+    log.begin(ORIGIN, [entry(0, 0, b"head")], EarlierSegments::Obsolete);
+    log.add(entry(1, 1, &[7; 5000]));
+    log.begin(ORIGIN, [entry(0, 2, b"head again")], EarlierSegments::Kept);
+    log.commit(log.end()).expect("it is written");
+    assert_eq!(spare_files(), 2);
+    // The next process has what a killed one leaves behind.
+    std::mem::forget(log);
+    std::fs::remove_file(scratch.path().join("log.lock")).expect("it lies beside the log");
+    let folder = Folder::open(&path).expect("it is free");
+    let segments = folder.segments().expect("readable");
+    let before = all_bodies(&path);
+    let place = |segment: &SegmentFile| {
+        let mut reader = segment.read().expect("a segment");
+        while reader.read().expect("readable") != Next::End {}
+        reader.place()
+    };
+    let [first, last] = &segments[..] else {
+        panic!("two segments")
+    };
+    let given_back = folder.give_back(first, place(first));
+    given_back.expect("the file system can");
+    let file = std::fs::metadata(first.path()).expect("it is there");
+    assert!(file.blocks() * 512 < 1 << 20, "{} blocks", file.blocks());
+    assert_eq!(all_bodies(&path), before);
+    folder.cut(last, place(last)).expect("cut");
+    let last = folder.segments().expect("readable").pop();
+    let log = Log::open(folder, last.as_ref()).expect("it opens");
+    assert_eq!(spare_files(), 2);
+    log.add(entry(1, 3, b"and on"));
+    log.commit(log.end()).expect("it is written");
+    assert_eq!(all_bodies(&path).len(), before.len() + 1);
 }

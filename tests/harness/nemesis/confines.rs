@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use trainyard_cluster_spec::{Role, Task};
@@ -20,6 +21,8 @@ const DISK_BYTES_MIN: u64 = 96 << 20;
 const BASE: &str = "base";
 /// The file of another program, which comes and goes.
 const BALLAST: &str = "ballast";
+/// Time for a tracer to let its process go.
+const DETACH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Part of a limit that a server leaves free. A limit that comes down is not below what this needs.
 const FREE_PART: u64 = 8;
 /// Waits until the process has a tracer, for some seconds at most.
@@ -59,10 +62,15 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // It lets its process go.
+        // It lets its process go. One whose process has just died may wait for ever.
         if let Some(strace) = Pid::from_raw(self.strace.id().cast_signed()) {
             let _ = kill_process(strace, Signal::TERM);
         }
+        let until = Instant::now() + DETACH_TIMEOUT;
+        while matches!(self.strace.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.strace.kill();
         let _ = self.strace.wait();
     }
 }

@@ -16,8 +16,8 @@ use crate::{Draw, Supervisor};
 
 /// Time without a step after which the operator reads the logs. Nothing that comes and goes lasts as long.
 const STANDSTILL_MAX: Duration = Duration::from_secs(20);
-/// Lines of a log that the operator reads then.
-const READ_LINES: usize = 40;
+/// What is read then is at least as old: the reason may have been told before the last step.
+const READ_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for the tasks to stop before they are started again.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -53,6 +53,9 @@ pub(super) struct Operator {
     steps: u64,
     /// When the job last moved on.
     moved: Instant,
+    /// Lengths of the logs some seconds before, and at `read_at`.
+    read_from: [BTreeMap<Task, u64>; 2],
+    read_at: Instant,
     raised: Vec<String>,
     restarts: usize,
 }
@@ -65,6 +68,8 @@ impl Operator {
             deaths: Deaths::default(),
             steps: 0,
             moved: Instant::now(),
+            read_from: Default::default(),
+            read_at: Instant::now(),
             raised: Vec::new(),
             restarts: 0,
         }
@@ -111,6 +116,14 @@ impl Operator {
         if steps != self.steps {
             (self.steps, self.moved) = (steps, Instant::now());
             self.deaths.moved_on();
+            if self.read_at.elapsed() > READ_INTERVAL {
+                let lengths = tasks
+                    .tasks()
+                    .into_iter()
+                    .map(|task| (task, tasks.log_bytes(task)));
+                self.read_from.rotate_left(1);
+                (self.read_from[1], self.read_at) = (lengths.collect(), Instant::now());
+            }
         }
         for death in self.deaths(tasks, told) {
             if let Some(task) = self.deaths.in_a_loop() {
@@ -146,7 +159,7 @@ impl Operator {
             if end.code == 0 || is_killed || is_stopped {
                 continue;
             }
-            let output = tasks.output_of(&end);
+            let output = tasks.log_part(end.task, end.log);
             let message = message(&output).to_owned();
             let first = message.lines().next().unwrap_or("no message");
             told(&format!(
@@ -183,10 +196,12 @@ impl Operator {
         told(&format!("no step within {STANDSTILL_MAX:?}"));
         let before = self.raised.len();
         for task in tasks.tasks() {
-            let lines = tasks.lines(task, "");
+            let begin = self.read_from[0].get(&task).copied().unwrap_or_default();
+            let text = tasks.log_part(task, begin..tasks.log_bytes(task));
             // The latest line on each limit.
-            let named = lines.iter().rev().take(READ_LINES).rev();
-            let named = named.filter_map(|line| Some((Limit::named_in(line)?, line)));
+            let named = text
+                .lines()
+                .filter_map(|line| Some((Limit::named_in(line)?, line)));
             for (limit, line) in named.collect::<BTreeMap<_, _>>() {
                 self.raise(limit, task, line, tasks, told);
             }
