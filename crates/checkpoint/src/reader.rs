@@ -5,6 +5,7 @@ mod parts_read;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -36,6 +37,15 @@ pub struct Checkpoint {
     files: BTreeMap<String, File>,
     runs_read: RunsRead,
     parts_read: PartsRead,
+}
+
+/// Tries to open a checkpoint whose folder others take away meanwhile. A save takes longer than a try.
+const OPEN_TRIES: usize = 5;
+
+/// Returns the numbers of a local folder's device and inode, which another folder of the same name has not got.
+fn folder_identity(path: &Path) -> Option<(u64, u64)> {
+    let folder = std::fs::metadata(path).ok()?;
+    Some((folder.dev(), folder.ino()))
 }
 
 /// Returns the CRC-32C of some bytes of a file. It reads `at_once` bytes at a time.
@@ -136,11 +146,10 @@ impl Checkpoint {
     /// # Errors
     /// A file is missing or damaged, or does not match the manifest.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let manifest = manifest_file::read(path)?;
-        if let Some(what) = misfit_of_bases(&manifest) {
-            return Err(Error::damaged(&path.join(MANIFEST), what));
-        }
-        Self::open_files(path, manifest)
+        Self::open_unreplaced(path, |manifest| match misfit_of_bases(manifest) {
+            Some(what) => Err(Error::damaged(&path.join(MANIFEST), what)),
+            None => Ok(()),
+        })
     }
 
     /// Opens a published cut in a folder, as [`Checkpoint::open`] does. The base of an increment is in another folder: of an
@@ -149,7 +158,27 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::open`].
     pub fn open_cut(path: &Path) -> Result<Self, Error> {
-        Self::open_files(path, manifest_file::read(path)?)
+        Self::open_unreplaced(path, |_| Ok(()))
+    }
+
+    /// Opens the files of one save. A later save of the same step may take the place of the folder between the manifest and the
+    /// files; files that are open outlive that.
+    fn open_unreplaced(
+        path: &Path,
+        check: impl Fn(&Manifest) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let mut tries = OPEN_TRIES;
+        loop {
+            let before = folder_identity(path);
+            let opened = manifest_file::read(path).and_then(|manifest| {
+                check(&manifest)?;
+                Self::open_files(path, manifest)
+            });
+            tries -= 1;
+            if tries == 0 || before == folder_identity(path) {
+                return opened;
+            }
+        }
     }
 
     fn open_files(path: &Path, manifest: Manifest) -> Result<Self, Error> {

@@ -495,6 +495,27 @@ fn a_chief_that_has_a_successor_replaces_none_of_its_checkpoints() {
 }
 
 #[test]
+fn a_checkpoint_that_is_saved_again_while_it_is_opened_is_read_whole() {
+    let folder = folder();
+    let dir = folder.path();
+    let path = save(dir, 4, 1).path().to_owned();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The files of the two differ in name and number.
+            for save_number in 0..100 {
+                save(dir, 4, 1 + save_number % 2);
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Release);
+        });
+        while !is_over.load(std::sync::atomic::Ordering::Acquire) {
+            let opened = Checkpoint::open(&path).expect("one of the two");
+            opened.verify().expect("every byte is of one save");
+        }
+    });
+}
+
+#[test]
 fn an_epoch_file_that_was_put_back_makes_no_new_checkpoint_look_old() {
     let folder = folder();
     save(folder.path(), 1, 1);
