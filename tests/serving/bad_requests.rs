@@ -207,12 +207,12 @@ fn slow_and_oversized_clients_keep_nobody_out() {
         stream
     };
     let heads: Vec<TcpStream> = (0..150).map(|_| slow("POST /v1/mo")).collect();
-    let half = "POST /v1/models/job:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{";
+    let half =
+        "POST /v1/models/job:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{";
     let bodies: Vec<TcpStream> = (0..150).map(|_| slow(half)).collect();
     assert_eq!(post(&address, "/v1/models/job:predict", GOOD).0, 200);
     // A gigabyte is refused by its head.
-    let large =
-        "POST /v1/models/job:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 1073741824\r\n\r\n";
+    let large = "POST /v1/models/job:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\n";
     let (status, body) = answer(&mut slow(large));
     let body: Value = serde_json::from_slice(&body).expect("JSON");
     assert!(status == 413, "{status} {body}");
@@ -244,8 +244,7 @@ fn a_body_without_end_is_refused_when_it_is_too_large() {
     let mut stream = TcpStream::connect(&server.address).expect("the server listens");
     let set = stream.set_read_timeout(Some(LIMIT));
     set.expect("a timeout can be set");
-    let head =
-        "POST /v1/models/job:predict HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let head = "POST /v1/models/job:predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).expect("it is sent");
     let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
     // A gigabyte, of which the server reads its bound.
@@ -265,7 +264,7 @@ fn a_body_without_end_is_refused_when_it_is_too_large() {
 }
 
 /// Returns the most memory that a process has had (`VmHWM` of proc(5)).
-fn peak_bytes(process: u32) -> u64 {
+pub(crate) fn peak_bytes(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let mut lines = status.lines();
     let peak = lines.find_map(|line| line.strip_prefix("VmHWM:"));
@@ -296,7 +295,8 @@ fn a_thousand_clients_that_send_a_byte_a_second_keep_nobody_out() {
     let mut server = Server::start(&["--config", &file.to_string_lossy()]);
     server.wait_for_version("job", 20);
     let address = server.address.clone();
-    let head = "POST /v1/models/job:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n";
+    let head =
+        "POST /v1/models/job:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n";
     let clients: Vec<TcpStream> = (0..TRICKLING_CLIENTS)
         .map(|client| {
             let mut stream = TcpStream::connect(&address).expect("the server listens");

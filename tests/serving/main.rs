@@ -1,6 +1,7 @@
 //! The server of predictions: what it answers, and what it bears.
 
 mod bad_requests;
+mod bounds;
 pub(crate) mod client;
 mod clients;
 mod equality;
@@ -11,6 +12,7 @@ mod memory;
 pub(crate) mod published;
 mod security;
 mod several_servers;
+mod values;
 mod versions;
 
 use std::path::Path;

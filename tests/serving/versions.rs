@@ -97,6 +97,60 @@ fn a_new_checkpoint_answers_and_a_damaged_one_is_refused() {
     assert_eq!(state("90").as_deref(), Some("END"), "{status}");
 }
 
+trial!(a_version_of_a_changed_job_is_taken_with_it_or_refused);
+fn a_version_of_a_changed_job_is_taken_with_it_or_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = trained(folder.path(), 20);
+    let own = folder.path().join("own.toml");
+    std::fs::copy(&job, &own).expect("a copy");
+    let model_dir = folder.path().join("model");
+    let mut following = Server::start(&[&model_dir.to_string_lossy()]);
+    let mut of_own_file = Server::start(&[&own.to_string_lossy()]);
+    following.wait_for_version("model", 20);
+    of_own_file.wait_for_version("own", 20);
+    let first = logistic(&of_own_file, "/v1/models/own:predict");
+    let text = std::fs::read_to_string(&job).expect("the job");
+    let numeric = "columns = [\"x\", \"z\"]\nkind = \"numeric\"\n";
+    assert!(text.contains(numeric), "{text}");
+    let standardized = format!("{numeric}normalizer = \"standardize\"\nmean = 3.0\nstddev = 2.0\n");
+    std::fs::write(&job, text.replace(numeric, &standardized)).expect("the job is written");
+    train_to(&job, 60);
+    following.wait_for_version("model", 60);
+    let line = of_own_file.program.wait_for("E2007", LIMIT);
+    for part in [
+        "version 60 was trained by another job",
+        "mean",
+        "version 20 goes on",
+    ] {
+        assert!(line.contains(part), "no `{part}`: {line}");
+    }
+    assert_eq!(logistic(&of_own_file, "/v1/models/own:predict"), first);
+    // A server that begins with the changed job.
+    let mut fresh = Server::start(&[&job]);
+    fresh.wait_for_version("job", 60);
+    let expected = logistic(&fresh, "/v1/models/job:predict");
+    assert_eq!(logistic(&following, "/v1/models/model:predict"), expected);
+}
+
+trial!(a_label_answers_after_a_restart);
+fn a_label_answers_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = trained(folder.path(), 20);
+    train_to(&job, 60);
+    let file = folder.path().join("serving.toml");
+    let text = format!(
+        "[[model]]\nname = \"one\"\npath = {job:?}\nlabels = {{ stable = 20, gone = 30 }}\n"
+    );
+    std::fs::write(&file, text).expect("the configuration is written");
+    let mut server = Server::start(&["--config", &file.to_string_lossy()]);
+    let line = server.program.wait_for("no checkpoint of step 30", LIMIT);
+    assert!(line.contains("E3004"), "{line}");
+    server.wait_for_version("one", 60);
+    let newest = logistic(&server, "/v1/models/one:predict");
+    let stable = logistic(&server, "/v1/models/one/labels/stable:predict");
+    assert_ne!(newest, stable);
+}
+
 trial!(a_version_whose_files_are_deleted_goes_on_answering_until_the_next_one);
 fn a_version_whose_files_are_deleted_goes_on_answering_until_the_next_one() {
     let folder = tempfile::tempdir().expect("a temporary folder");

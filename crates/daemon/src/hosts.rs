@@ -11,7 +11,7 @@ use trainyard_cluster_spec::ClusterSpec;
 /// rebinding). The browser sends the name in `Host`, so a foreign name reveals the attack. A numeric address is safe,
 /// because it is not resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hosts {
+pub struct Hosts {
     names: BTreeSet<String>,
     /// Any name is accepted: other hosts can reach the port, under names that are unknown here.
     any: bool,
@@ -43,8 +43,15 @@ impl Hosts {
         }
     }
 
+    /// Returns the names of a server that is no task, whose port is bound to `bound`.
+    pub fn of_service(listen: &str, bound: IpAddr) -> Self {
+        let host = rustix::system::uname();
+        let host = host.nodename().to_str().ok().map(str::to_owned);
+        Self::new(&ClusterSpec::without_tasks(), Some(listen), host, bound)
+    }
+
     /// Returns whether a `Host` header, with or without a port, names this task.
-    pub(crate) fn are(&self, header: &[u8]) -> bool {
+    pub fn are(&self, header: &[u8]) -> bool {
         self.any
             || name(header).is_some_and(|name| {
                 let address = name.trim_start_matches('[').trim_end_matches(']');

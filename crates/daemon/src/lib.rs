@@ -39,6 +39,7 @@ pub use arguments::{Arguments, LogFormat, SHARED_MEMORY, SHARED_MEMORY_DIR, Serv
 pub use authorization::Caller;
 pub use context::Context;
 pub use disk::free_bytes;
+pub use hosts::Hosts;
 pub use launch::{begin, finish, launch, launch_service, supervise, supervise_service};
 pub use listener::{Listener, SocketFile, listen};
 pub use log_rate_limit::LogRateLimit;

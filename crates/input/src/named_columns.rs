@@ -102,7 +102,8 @@ impl NamedColumns {
     }
 
     /// Appends the cell of a row to a column. A list of one value is that value, and a list of none is missing. Of a list of
-    /// any number of values, those that are missing are left out: rows of a tensor are padded with them.
+    /// any number of values, those that are missing are left out: rows of a tensor are padded with them. Returns the bytes
+    /// that the batch has grown by.
     ///
     /// # Errors
     /// The column cannot hold the values. A part of them may be in the batch, which must not be used.
@@ -111,7 +112,8 @@ impl NamedColumns {
         batch: &mut Batch,
         place: usize,
         values: &[Given<'_>],
-    ) -> Result<(), String> {
+    ) -> Result<usize, String> {
+        let mut grown = 0;
         let from_zero;
         let values = match self.index_base {
             Some(base) if self.names[place] == INDEX => {
@@ -125,13 +127,15 @@ impl NamedColumns {
         for field in &self.fields[place] {
             let kind = &self.schema.fields[*field].kind;
             let column = &mut batch.columns[*field];
+            let before = bytes(column);
             match values {
                 [] => missing_cells(column, kind)?,
                 [one] => self.append_one(column, kind, *one)?,
                 several => self.append_several(column, kind, several)?,
             }
+            grown += bytes(column) - before;
         }
-        Ok(())
+        Ok(grown)
     }
 
     /// Completes a batch of `rows` rows.
@@ -260,6 +264,17 @@ fn is_padding(value: Given<'_>, kind: &FieldKind) -> bool {
                     ..
                 }
         )
+}
+
+/// Returns the bytes of a column.
+fn bytes(column: &Column) -> usize {
+    let cells = match &column.cells {
+        Cells::Float(cells) => size_of_val(cells.as_slice()),
+        Cells::Int(cells) => size_of_val(cells.as_slice()),
+        Cells::Bytes(cells) => cells.data.len() + size_of_val(cells.offsets.as_slice()),
+    };
+    let offsets = column.offsets.as_deref().map_or(0, size_of_val);
+    cells + offsets
 }
 
 fn has_separator(kind: &FieldKind) -> bool {

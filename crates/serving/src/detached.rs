@@ -16,6 +16,7 @@ use trainyard_predictor::Predictor;
 use crate::Error;
 use crate::batching::{BatchLimits, Pool, Queue};
 use crate::http_server::{HttpLimits, Target, dispatch};
+use crate::intake::Intake;
 use crate::models::{Models, Version};
 use crate::run::routes;
 use crate::signature::Signature;
@@ -28,7 +29,7 @@ const NAME: &str = "model";
 #[derive(Debug)]
 pub struct DetachedModel {
     models: Arc<Models>,
-    rows_max: usize,
+    intake: Intake,
 }
 
 impl DetachedModel {
@@ -59,7 +60,7 @@ impl DetachedModel {
         models.add(NAME).add(version, 1);
         Ok(Self {
             models,
-            rows_max: HttpLimits::default().rows_max,
+            intake: Intake::new(HttpLimits::default()),
         })
     }
 
@@ -74,7 +75,7 @@ impl DetachedModel {
         body: &Bytes,
     ) -> Result<Bytes, Error> {
         let target = Target::parse(path)?;
-        let answer = dispatch(&self.models, target, body, header_length, self.rows_max);
+        let answer = dispatch(&self.models, target, body, header_length, &self.intake);
         answer.await.map(|answer| answer.body)
     }
 
@@ -87,9 +88,7 @@ impl DetachedModel {
         let request = Request::post(path)
             .header(CONTENT_TYPE, "application/grpc")
             .body(Body::new(Full::new(frame)))?;
-        let Ok(answer) = routes(&self.models, HttpLimits::default())
-            .call(request)
-            .await;
+        let Ok(answer) = routes(&self.models, &self.intake).call(request).await;
         let status = answer.headers().get("grpc-status");
         Ok(status.and_then(|status| status.to_str().ok().map(str::to_owned)))
     }

@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use crate::text::message;
+
 /// The reason why a request is not answered with predictions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -17,6 +19,12 @@ pub enum Error {
     /// The path or method does not exist.
     #[error("{0}")]
     Path(String),
+    /// The request names a host that is not this server: a web page may have made it by DNS rebinding.
+    #[error("{0}")]
+    Misdirected(String),
+    /// A web page of another site has made the request.
+    #[error("{0}")]
+    CrossSite(String),
     /// No such model, version or label.
     #[error("{0}")]
     NotFound(String),
@@ -31,6 +39,14 @@ pub enum Error {
     /// The body is too large.
     #[error("the body of a request may have at most {most} bytes: send several requests")]
     Body {
+        /// The bound.
+        most: usize,
+    },
+    /// The rows are too large.
+    #[error(
+        "the values of a request may take at most {most} bytes of memory: send several requests, and no value more often than needed"
+    )]
+    Expanded {
         /// The bound.
         most: usize,
     },
@@ -66,8 +82,10 @@ impl Error {
         match self {
             Self::Request(_) | Self::Precondition(_) | Self::Rows { .. } => StatusCode::BAD_REQUEST,
             Self::Unproved(_) => StatusCode::UNAUTHORIZED,
+            Self::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
+            Self::CrossSite(_) => StatusCode::FORBIDDEN,
             Self::Path(_) | Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Body { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Body { .. } | Self::Expanded { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
@@ -82,15 +100,18 @@ impl Error {
         let code = match self {
             Self::Request(_) | Self::Rows { .. } => Code::InvalidArgument,
             Self::Unproved(_) => Code::Unauthenticated,
+            Self::Misdirected(_) | Self::CrossSite(_) => Code::PermissionDenied,
             Self::Precondition(_) => Code::FailedPrecondition,
             Self::Path(_) => Code::Unimplemented,
             Self::NotFound(_) => Code::NotFound,
-            Self::Body { .. } | Self::Busy { .. } => Code::ResourceExhausted,
+            Self::Body { .. } | Self::Expanded { .. } | Self::Busy { .. } => {
+                Code::ResourceExhausted
+            }
             Self::SlowBody { .. } | Self::Late { .. } => Code::DeadlineExceeded,
             Self::Unavailable(_) => Code::Unavailable,
             Self::Fault(_) => Code::Internal,
         };
-        tonic::Status::new(code, self.to_string())
+        tonic::Status::new(code, message(&self.to_string()))
     }
 
     /// Returns the value of the label `outcome` of the metrics.

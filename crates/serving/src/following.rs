@@ -17,6 +17,8 @@ pub(crate) struct Following {
     pub(crate) job: FollowedJob,
     /// The values of a checkpoint or cut that answer.
     pub(crate) current: Option<Current>,
+    /// The versions with labels have been loaded, or cannot be.
+    pub(crate) has_labelled: bool,
     /// The published cuts.
     pub(crate) cuts: Cuts,
     /// The export that answers.

@@ -6,10 +6,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use bytes::{Bytes, BytesMut};
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING,
+    WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,20 +23,26 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
-use trainyard_daemon::{CancellationToken, LogRateLimit, connections_within_limit};
+use trainyard_daemon::{CancellationToken, Hosts, LogRateLimit, connections_within_limit};
 use trainyard_runtime::Connection;
 use trainyard_security::{InnerProtocol, Security};
 
 use crate::Error;
+use crate::connections::{Activity, Connections, Phase};
 use crate::inference::{self, Answer, HEADER_LENGTH};
+use crate::intake::{FREE_BYTES, Intake, Room, SILENCE_MAX};
 use crate::models::Models;
 use crate::rest;
+use crate::same_site;
 
 /// Delay after an error of accept, mostly for lack of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Time that requests which have begun to arrive have to be answered after the server is told to stop.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// Time for the head of the first request of a connection.
+const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bounds of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +76,9 @@ impl Default for HttpLimits {
 pub(crate) struct Service {
     pub(crate) models: Arc<Models>,
     pub(crate) limits: HttpLimits,
+    pub(crate) intake: Intake,
+    /// Names of this server; absent = requests may name any.
+    pub(crate) hosts: Option<Hosts>,
     pub(crate) security: Arc<Security>,
 }
 
@@ -79,6 +91,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Service, stop: Cancell
         service.limits.connections_max,
     )));
     let mut connections = JoinSet::new();
+    let mut open = Connections::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -96,17 +109,25 @@ pub(crate) async fn serve(listener: TcpListener, service: Service, stop: Cancell
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
+        let permit = match Arc::clone(&permits).try_acquire_owned() {
+            Ok(permit) => Ok(permit),
+            Err(_) if open.make_room() => Arc::clone(&permits).acquire_owned().await.map_err(drop),
+            Err(_) => Err(()),
+        };
+        let Ok(permit) = permit else {
             counter!("trainyard_serving_connections_refused_total").increment(1);
             continue;
         };
+        let activity = Arc::new(Activity::new());
+        let active = Arc::clone(&activity);
         let service = Arc::clone(&service);
         let refusals = Arc::clone(&refusals);
         let stop = stop.clone();
-        connections.spawn(async move {
-            gauge!("trainyard_serving_connections").increment(1.0);
+        let task = connections.spawn(async move {
+            let _permit = permit;
+            let _counted = Counted::new();
             match agree(&service.security, stream).await {
-                Ok(stream) => serve_connection(stream, service, stop).await,
+                Ok(stream) => serve_connection(stream, service, activity, stop).await,
                 Err(error) => {
                     counter!("trainyard_serving_connections_refused_total").increment(1);
                     if let Some(unsaid) = refusals.may() {
@@ -114,14 +135,30 @@ pub(crate) async fn serve(listener: TcpListener, service: Service, stop: Cancell
                     }
                 }
             }
-            gauge!("trainyard_serving_connections").decrement(1.0);
-            drop(permit);
         });
+        open.forget_ended();
+        open.add(task, active);
     }
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };
     // Clients that are too slow for it are dropped with their tasks.
     drop(timeout(DRAIN, ended).await);
+}
+
+/// A connection in the gauge of all, until it is dropped.
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        gauge!("trainyard_serving_connections").increment(1.0);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        gauge!("trainyard_serving_connections").decrement(1.0);
+    }
 }
 
 /// Makes the TLS handshake, if the server has a certificate.
@@ -135,11 +172,22 @@ async fn agree(security: &Security, stream: TcpStream) -> io::Result<Connection>
     Ok(stream)
 }
 
-async fn serve_connection(stream: Connection, service: Arc<Service>, stop: CancellationToken) {
+async fn serve_connection(
+    stream: Connection,
+    service: Arc<Service>,
+    activity: Arc<Activity>,
+    stop: CancellationToken,
+) {
     let head_timeout = service.limits.head_timeout;
     let service = service_fn(|request| {
         let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(respond(&service, request).await) }
+        let activity = Arc::clone(&activity);
+        async move {
+            activity.enter(Phase::Receiving);
+            let answer = respond(&service, request, &activity).await;
+            activity.enter(Phase::Idle);
+            Ok::<_, Infallible>(answer)
+        }
     });
     let mut server = http1::Builder::new();
     server
@@ -149,6 +197,7 @@ async fn serve_connection(stream: Connection, service: Arc<Service>, stop: Cance
     // Errors are ignored: the peer has closed the connection, or hyper has already replied.
     tokio::select! {
         served = connection.as_mut() => drop(served),
+        () = activity.is_silent(FIRST_HEAD_TIMEOUT.min(head_timeout)) => {}
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             drop(connection.await);
@@ -156,8 +205,14 @@ async fn serve_connection(stream: Connection, service: Arc<Service>, stop: Cance
     }
 }
 
-async fn respond(service: &Service, request: Request<Incoming>) -> Response<Full<Bytes>> {
-    let outcome = answer(service, request).await;
+async fn respond(
+    service: &Service,
+    request: Request<Incoming>,
+    activity: &Activity,
+) -> Response<Full<Bytes>> {
+    // A proxy that goes by the length of the body would take its rest for the next request (RFC 9112, section 6.3).
+    let is_last = request.headers().contains_key(TRANSFER_ENCODING);
+    let outcome = answer(service, request, activity).await;
     let (status, answer) = match outcome {
         Ok(answer) => (StatusCode::OK, answer),
         Err(error) => (error.status(), Answer::json(rest::error_body(&error))),
@@ -165,6 +220,9 @@ async fn respond(service: &Service, request: Request<Incoming>) -> Response<Full
     let mut response = Response::new(Full::new(answer.body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
+    if is_last {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
@@ -212,13 +270,26 @@ impl<'a> Target<'a> {
     }
 }
 
-async fn answer(service: &Service, request: Request<Incoming>) -> Result<Answer, Error> {
+async fn answer(
+    service: &Service,
+    request: Request<Incoming>,
+    activity: &Activity,
+) -> Result<Answer, Error> {
     let Service {
         models,
-        limits,
+        intake,
+        hosts,
         security,
+        ..
     } = service;
     let (head, body) = request.into_parts();
+    if head.version == Version::HTTP_11 && !head.headers.contains_key(HOST) {
+        let message = "a request of HTTP/1.1 must have the header Host";
+        return Err(Error::Request(message.to_owned()));
+    }
+    if let Some(hosts) = hosts {
+        same_site::check(&head.headers, hosts)?;
+    }
     let authorization = head.headers.get(AUTHORIZATION);
     security
         .admit(authorization.map(HeaderValue::as_bytes))
@@ -233,12 +304,15 @@ async fn answer(service: &Service, request: Request<Incoming>) -> Result<Answer,
         )));
     }
     let header_length = header_length(&head.headers)?;
+    // It is given back once the answer is made.
+    let mut room = Room::default();
     let body = if needed == Method::POST {
-        read_body(&head.headers, body, *limits).await?
+        read_body(&head.headers, body, intake, &mut room).await?
     } else {
         Bytes::new()
     };
-    dispatch(models, target, &body, header_length, limits.rows_max).await
+    activity.enter(Phase::Answering);
+    dispatch(models, target, &body, header_length, intake).await
 }
 
 /// Answers a request whose body has arrived.
@@ -247,14 +321,14 @@ pub(crate) async fn dispatch(
     target: Target<'_>,
     body: &Bytes,
     header_length: Option<usize>,
-    rows_max: usize,
+    intake: &Intake,
 ) -> Result<Answer, Error> {
     match target {
-        Target::TensorFlow(target) => rest::respond(models, target, body, rows_max)
+        Target::TensorFlow(target) => rest::respond(models, target, body, intake)
             .await
             .map(Answer::json),
         Target::Inference(target) => {
-            inference::respond(models, target, body, header_length, rows_max).await
+            inference::respond(models, target, body, header_length, intake).await
         }
     }
 }
@@ -278,9 +352,10 @@ fn header_length(headers: &HeaderMap) -> Result<Option<usize>, Error> {
 async fn read_body(
     headers: &HeaderMap,
     body: Incoming,
-    limits: HttpLimits,
+    intake: &Intake,
+    room: &mut Room,
 ) -> Result<Bytes, Error> {
-    let most = limits.body_bytes_max;
+    let most = intake.body_bytes_max;
     let said = headers.get(CONTENT_LENGTH);
     let said = said.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if said.is_some_and(|said| said > most as u64) {
@@ -291,13 +366,47 @@ async fn read_body(
             "a body must not be compressed, given the encoding {encoding:?}"
         )));
     }
-    let read = timeout(limits.body_timeout, Limited::new(body, most).collect()).await;
-    match read {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Error::Body { most }),
-        Ok(Err(error)) => Err(Error::Request(format!("the body is cut short: {error}"))),
-        Err(_) => Err(Error::SlowBody {
-            secs: limits.body_timeout.as_secs(),
-        }),
+    let expected = said.map_or(most, |said| said as usize);
+    let read = timeout(intake.body_timeout, gather(body, expected, intake, room)).await;
+    read.unwrap_or_else(|_| {
+        Err(Error::SlowBody {
+            secs: intake.body_timeout.as_secs(),
+        })
+    })
+}
+
+/// Reads a body. What others wait for must not be silent.
+async fn gather(
+    body: Incoming,
+    expected: usize,
+    intake: &Intake,
+    room: &mut Room,
+) -> Result<Bytes, Error> {
+    let most = intake.body_bytes_max;
+    let mut body = body;
+    let mut gathered = BytesMut::new();
+    loop {
+        let next = if gathered.len() > FREE_BYTES {
+            let secs = SILENCE_MAX.as_secs();
+            let next = timeout(SILENCE_MAX, body.frame()).await;
+            next.map_err(|_| Error::SlowBody { secs })?
+        } else {
+            body.frame().await
+        };
+        let Some(frame) = next else {
+            return Ok(gathered.freeze());
+        };
+        let frame =
+            frame.map_err(|error| Error::Request(format!("the body is cut short: {error}")))?;
+        let Ok(piece) = frame.into_data() else {
+            continue;
+        };
+        if gathered.len() + piece.len() > most {
+            return Err(Error::Body { most });
+        }
+        if room.is_none() && gathered.len() + piece.len() > FREE_BYTES {
+            *room = intake.admit(expected, 1).await;
+        }
+        gathered.extend_from_slice(&piece);
     }
 }

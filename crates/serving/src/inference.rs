@@ -12,7 +12,9 @@ pub(crate) use service::{DESCRIPTORS, Service};
 
 use crate::Error;
 use crate::inference::request::InferRequest;
+use crate::intake::Intake;
 use crate::models::{Models, Wanted};
+use crate::rest::version_number;
 use crate::telemetry::{Protocol, count_failure};
 
 /// Header with the length of the JSON part of a body, which tensors of bytes follow.
@@ -47,10 +49,10 @@ impl<'a> Target<'a> {
     pub(crate) fn parse(path: &'a str) -> Result<Self, Error> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let number = |text: &str| {
-            text.parse().map(Wanted::Number).map_err(|_| {
+            version_number(text).map(Wanted::Number).ok_or_else(|| {
                 Error::Request(format!(
                     "a version must be a whole number, given `{}`",
-                    trainyard_diagnostic::escape(text)
+                    crate::text::shown(text)
                 ))
             })
         };
@@ -117,7 +119,7 @@ pub(crate) async fn respond(
     target: Target<'_>,
     body: &Bytes,
     header_length: Option<usize>,
-    rows_max: usize,
+    intake: &Intake,
 ) -> Result<Answer, Error> {
     match target {
         Target::Server => Ok(Answer::json(answer::server())),
@@ -143,7 +145,7 @@ pub(crate) async fn respond(
             Ok(Answer::json(answer::metadata(name, &version, &versions)))
         }
         Target::Model(name, wanted, Action::Infer) => {
-            let outcome = infer(models, (name, wanted), body, header_length, rows_max).await;
+            let outcome = infer(models, (name, wanted), body, header_length, intake).await;
             outcome.inspect_err(|error| count_failure(name, Protocol::InferenceRest, error))
         }
     }
@@ -154,13 +156,13 @@ async fn infer(
     (name, wanted): (&str, Wanted<'_>),
     body: &Bytes,
     header_length: Option<usize>,
-    rows_max: usize,
+    intake: &Intake,
 ) -> Result<Answer, Error> {
     let began = Instant::now();
     let version = models.version(name, wanted)?;
     version.queue.check_room()?;
-    let InferRequest { id, batch, wanted } =
-        InferRequest::read(body, header_length, &version, rows_max)?;
+    let read = || InferRequest::read(body, header_length, &version, intake.bounds);
+    let InferRequest { id, batch, wanted } = intake.parse(body.len(), read).await??;
     let rows = batch.rows;
     let predictions = version.predict(batch).await?;
     let answer = answer::infer(name, &version, id.as_deref(), &wanted, &predictions);

@@ -65,6 +65,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Returns the byte of the text that comes next.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
     /// Returns an error at this position.
     pub(crate) fn fault(&self, message: impl Into<String>) -> Fault {
         Fault {

@@ -4,27 +4,33 @@
 //! answers, checks it, and swaps. A request takes the way of `trainyard predict`: the same feature columns, the same
 //! model, the same bits.
 
+mod admitted;
 mod arguments;
 mod batching;
 mod built_job;
 mod config;
+mod connections;
 mod cuts;
 mod detached;
 mod error;
 mod exports;
+mod filling;
 mod following;
 mod http_server;
 mod inference;
+mod intake;
 mod json;
 mod loader;
 mod models;
 mod rest;
 mod results;
 mod run;
+mod same_site;
 mod signature;
 mod telemetry;
 mod tensorflow_serving;
 mod tensors;
+mod text;
 
 use std::process::ExitCode;
 use std::sync::Arc;

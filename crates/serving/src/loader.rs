@@ -3,6 +3,7 @@
 //! New values are read beside the version that answers, checked by their checksums and by one prediction, and then replace
 //! that version. A checkpoint or cut that fails is refused, and the version that answers stays.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
 use std::pin::pin;
@@ -76,7 +77,14 @@ impl Loader {
             let served = Arc::clone(&self.served);
             let looked = blocking(move || {
                 let outcome = look(&config, build, &served, &mut following);
-                (outcome, following)
+                let labelled = match &outcome {
+                    Ok(Some(newest)) if !following.has_labelled => {
+                        following.has_labelled = true;
+                        labelled(&config, build, newest, &mut following)
+                    }
+                    _ => Vec::new(),
+                };
+                (outcome, labelled, following)
             });
             let mut looked = pin!(looked);
             let looked = loop {
@@ -86,13 +94,17 @@ impl Loader {
                     () = sleep(AGE_INTERVAL) => self.tell_age(),
                 }
             };
-            let Ok((outcome, returned)) = looked else {
+            let Ok((outcome, labelled, returned)) = looked else {
                 warn!(model = %name, "the model is not followed any more: its loader has failed");
                 return;
             };
             following = returned;
             match outcome {
-                Ok(Some(loaded)) => self.swap(loaded),
+                Ok(Some(loaded)) => {
+                    // A version removes those above it, so the newest is the last.
+                    labelled.into_iter().for_each(|older| self.swap(older));
+                    self.swap(loaded);
+                }
                 Ok(None) => {}
                 Err(problem) => self.tell(&problem, &mut following),
             }
@@ -179,7 +191,10 @@ impl Loader {
         if let Some(version) = problem.version {
             counter!("trainyard_serving_versions_refused_total", "model" => name.clone())
                 .increment(1);
-            self.served.refuse(version, message);
+            // Clients read it, and the message may have paths of this host.
+            let code = problem.diagnostic.code.name;
+            self.served
+                .refuse(version, format!("{code}: the log of the server says why"));
         }
         if let (Standing::Answers, Some(version)) = (problem.standing, problem.version) {
             self.served.withdraw(version);
@@ -319,6 +334,37 @@ fn look_at_checkpoints(
             })
         }
     }
+}
+
+/// Loads the versions with labels below the newest one, oldest first, which a server that was restarted has not seen as
+/// the newest. What cannot be loaded is logged.
+fn labelled(
+    config: &ModelConfig,
+    build: Build,
+    newest: &Loaded,
+    following: &mut Following,
+) -> Vec<Loaded> {
+    let Some(known) = following.job.known() else {
+        return Vec::new();
+    };
+    let found = list(&known.job.model_dir).unwrap_or_default();
+    let mut job_of = |manifest: &Manifest| following.job.of_values(manifest, config, build);
+    let steps: BTreeSet<u64> = config.labels.values().copied().collect();
+    let mut all = Vec::new();
+    for step in steps.range(..newest.step) {
+        let loaded = match found.iter().find(|found| found.step == *step) {
+            Some(found) => load(found, &mut job_of),
+            None => Err(Diagnostic::error(
+                Code::E3004,
+                format!("there is no checkpoint of step {step}, which has a label"),
+            )),
+        };
+        match loaded {
+            Ok(loaded) => all.push(loaded),
+            Err(problem) => warn!(model = %config.name, "{}", problem.log_line()),
+        }
+    }
+    all
 }
 
 /// Opens an export, unless it answers already.

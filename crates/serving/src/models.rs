@@ -138,7 +138,7 @@ impl Models {
         if let Some(model) = models.get(name) {
             return Ok(Arc::clone(model));
         }
-        let name = trainyard_diagnostic::escape(name);
+        let name = crate::text::shown(name);
         let known: Vec<&str> = models.keys().map(String::as_str).collect();
         let help = match suggest(&name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -172,7 +172,7 @@ impl Models {
                 let labels = model.labels.read();
                 *labels.get(label).ok_or_else(|| {
                     let known: Vec<&str> = labels.keys().map(String::as_str).collect();
-                    let label = trainyard_diagnostic::escape(label);
+                    let label = crate::text::shown(label);
                     let known = match known.as_slice() {
                         [] => "it has none".to_owned(),
                         known => format!("labels: {}", known.join(", ")),

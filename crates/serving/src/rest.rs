@@ -8,14 +8,16 @@ use http::Method;
 use tokio::time::Instant;
 
 pub(crate) use answer::write_float;
-pub(crate) use cells::{Value, append, finish, missing, read_value, unknown};
+pub(crate) use cells::{Value, append, missing, read_value, unknown};
 
 use crate::Error;
+use crate::intake::Intake;
 use crate::json::write_text;
 use crate::models::{Models, Wanted};
 use crate::rest::request::{PredictRequest, read_examples};
 use crate::signature::Method as SignatureMethod;
 use crate::telemetry::{Protocol, count_failure};
+use crate::text::message;
 
 /// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,10 +62,10 @@ impl<'a> Target<'a> {
             match (part, wanted, action) {
                 ("versions", Wanted::Newest, _) => {
                     let text = parts.next().unwrap_or_default();
-                    let number = text.parse().map_err(|_| {
+                    let number = version_number(text).ok_or_else(|| {
                         Error::Request(format!(
                             "a version must be a whole number, given `{}`",
-                            trainyard_diagnostic::escape(text)
+                            crate::text::shown(text)
                         ))
                     })?;
                     wanted = Wanted::Number(number);
@@ -91,6 +93,12 @@ impl<'a> Target<'a> {
     }
 }
 
+/// Returns the number of a version: digits, without a sign.
+pub(crate) fn version_number(text: &str) -> Option<u64> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
+}
+
 /// Answers a request, whose body has arrived. Returns the body of the answer.
 ///
 /// # Errors
@@ -99,7 +107,7 @@ pub(crate) async fn respond(
     models: &Models,
     target: Target<'_>,
     body: &[u8],
-    rows_max: usize,
+    intake: &Intake,
 ) -> Result<String, Error> {
     match target.action {
         Action::Status => {
@@ -115,7 +123,7 @@ pub(crate) async fn respond(
             Ok(answer::metadata(target.model, &version))
         }
         Action::Method(method) => {
-            let outcome = answer_method(models, target, method, body, rows_max).await;
+            let outcome = answer_method(models, target, method, body, intake).await;
             outcome
                 .inspect_err(|error| count_failure(target.model, Protocol::TensorFlowRest, error))
         }
@@ -127,16 +135,21 @@ async fn answer_method(
     target: Target<'_>,
     method: &str,
     body: &[u8],
-    rows_max: usize,
+    intake: &Intake,
 ) -> Result<String, Error> {
     let began = Instant::now();
     let version = models.version(target.model, target.wanted)?;
     version.queue.check_room()?;
     let columns = &version.columns;
-    let examples = |method| read_examples(body, columns, rows_max, method);
+    let bounds = intake.bounds;
+    let examples = async |method| {
+        let read = || read_examples(body, columns, bounds, method);
+        intake.parse(body.len(), read).await?
+    };
     let (rows, text) = match method {
         "predict" => {
-            let request = PredictRequest::read(body, columns, rows_max)?;
+            let read = || PredictRequest::read(body, columns, bounds);
+            let request = intake.parse(body.len(), read).await??;
             let rows = request.batch.rows;
             let predictions = version.predict(request.batch).await?;
             let outputs = &version.signature.outputs;
@@ -146,7 +159,7 @@ async fn answer_method(
             )
         }
         "classify" => {
-            let batch = examples(SignatureMethod::Classify)?;
+            let batch = examples(SignatureMethod::Classify).await?;
             let rows = batch.rows;
             (
                 rows,
@@ -154,14 +167,14 @@ async fn answer_method(
             )
         }
         "regress" => {
-            let batch = examples(SignatureMethod::Regress)?;
+            let batch = examples(SignatureMethod::Regress).await?;
             let rows = batch.rows;
             (rows, answer::regressions(&version.predict(batch).await?)?)
         }
         other => {
             return Err(Error::Path(format!(
                 "no method `{}`; methods: predict, classify, regress",
-                trainyard_diagnostic::escape(other)
+                crate::text::shown(other)
             )));
         }
     };
@@ -173,7 +186,7 @@ async fn answer_method(
 /// Returns the body of an error, which both protocols have in the same form.
 pub(crate) fn error_body(error: &Error) -> String {
     let mut text = "{\"error\":".to_owned();
-    write_text(&mut text, &error.to_string());
+    write_text(&mut text, &message(&error.to_string()));
     text.push('}');
     text
 }

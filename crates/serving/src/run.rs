@@ -11,17 +11,19 @@ use tokio::time::sleep;
 use tonic::service::Routes;
 use tracing::{info, warn};
 use trainyard_daemon::{
-    CancellationToken, Door, Listener, Readiness, ReadinessState, ServerLimits, Services, listen,
-    serve_service,
+    CancellationToken, Door, Hosts, Listener, Readiness, ReadinessState, ServerLimits, Services,
+    listen, serve_service,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Build;
-use trainyard_security::{Security, check_exposure};
+use trainyard_security::{Protection, Security, check_exposure};
 
+use crate::admitted::Admitted;
 use crate::batching::Pool;
 use crate::config::{Config, ModelConfig};
 use crate::http_server::{self, HttpLimits};
 use crate::inference::{DESCRIPTORS, Service};
+use crate::intake::Intake;
 use crate::loader::Loader;
 use crate::models::Models;
 use crate::telemetry;
@@ -29,6 +31,11 @@ use crate::tensorflow_serving::{ModelServer, PredictionServer};
 
 /// Interval between looks at the configuration file.
 const CONFIG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// HTTP/2 window of a connection of gRPC, in bytes: what a message may take that waits for the budget.
+const WINDOW_BYTES: u32 = 512 << 10;
+/// Largest HTTP/2 frame, in bytes.
+const FRAME_BYTES: u32 = 64 << 10;
 
 /// Serves predictions until `stop` is cancelled, and then answers the requests that have arrived.
 ///
@@ -54,6 +61,10 @@ pub async fn run(
         None => None,
     };
     telemetry::describe();
+    let intake = Intake::new(config.http);
+    let is_open = security.protection() == Protection::Nothing;
+    let bound = listener.local_addr().ok().filter(|_| is_open);
+    let hosts = bound.map(|bound| Hosts::of_service(&config.listen, bound.ip()));
     let models = Arc::new(Models::default());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut followed = Followed {
@@ -77,10 +88,12 @@ pub async fn run(
         readiness: &readiness,
         security: &security,
     };
-    let grpc = serve_grpc(of_grpc, &models, config.http, door, &stop);
+    let grpc = serve_grpc(of_grpc, (&models, &intake), config.http, door, &stop);
     let service = http_server::Service {
         models: Arc::clone(&models),
         limits: config.http,
+        intake: intake.clone(),
+        hosts,
         security: Arc::clone(&security),
     };
     let server = http_server::serve(listener, service, stop.clone());
@@ -122,7 +135,7 @@ fn address(listener: &TcpListener) -> String {
 /// Serves gRPC, if there is a port for it, until `stop` is cancelled.
 async fn serve_grpc(
     listener: Option<TcpListener>,
-    models: &Arc<Models>,
+    (models, intake): (&Arc<Models>, &Intake),
     limits: HttpLimits,
     door: Door<'_>,
     stop: &CancellationToken,
@@ -131,11 +144,13 @@ async fn serve_grpc(
         return Ok(());
     };
     let services = Services {
-        routes: routes(models, limits),
+        routes: routes(models, intake),
         descriptors: DESCRIPTORS,
     };
     let limits = ServerLimits {
         connections_max: limits.connections_max,
+        window_bytes: WINDOW_BYTES,
+        frame_bytes: FRAME_BYTES,
         ..ServerLimits::default()
     };
     serve_service(
@@ -149,13 +164,23 @@ async fn serve_grpc(
 }
 
 /// Returns the services of gRPC.
-pub(crate) fn routes(models: &Arc<Models>, limits: HttpLimits) -> Routes {
-    let inference = Service::server(Arc::clone(models), limits.rows_max, limits.body_bytes_max);
-    let predictions =
-        PredictionServer::server(Arc::clone(models), limits.rows_max, limits.body_bytes_max);
+pub(crate) fn routes(models: &Arc<Models>, intake: &Intake) -> Routes {
+    let inference = Service::server(Arc::clone(models), intake.clone());
+    let predictions = PredictionServer::server(Arc::clone(models), intake.clone());
+    let states = ModelServer::server(Arc::clone(models));
+    let inference = Admitted {
+        service: inference,
+        intake: intake.clone(),
+    };
     Routes::new(inference)
-        .add_service(predictions)
-        .add_service(ModelServer::server(Arc::clone(models)))
+        .add_service(Admitted {
+            service: predictions,
+            intake: intake.clone(),
+        })
+        .add_service(Admitted {
+            service: states,
+            intake: intake.clone(),
+        })
 }
 
 /// Sets the readiness: ready, if every model has a version that answers.

@@ -72,7 +72,7 @@ impl Method {
         let known = [Self::Classify, Self::Regress];
         let found = known.into_iter().find(|method| method.name() == name);
         found.ok_or_else(|| {
-            let name = trainyard_diagnostic::escape(name);
+            let name = crate::text::shown(name);
             Error::Path(format!(
                 "method_name must be {} or {}, given `{name}`",
                 Self::Classify.name(),
@@ -139,13 +139,30 @@ impl Signature {
         let place = outputs.iter().position(|output| output.name == name);
         place.ok_or_else(|| {
             let names = || outputs.iter().map(|output| output.name.as_str());
-            let help = match suggest(name, names()) {
+            let name = crate::text::shown(name);
+            let help = match suggest(&name, names()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("outputs: {}", names().collect::<Vec<_>>().join(", ")),
             };
-            let name = trainyard_diagnostic::escape(name);
             Error::Request(format!("the model has no output `{name}`; {help}"))
         })
+    }
+}
+
+impl Signature {
+    /// Checks that no output is wanted twice: a short request would have a long answer.
+    ///
+    /// # Errors
+    /// One is.
+    pub(crate) fn check_once(&self, places: impl Iterator<Item = usize>) -> Result<(), Error> {
+        let mut seen = vec![false; self.outputs.len()];
+        for place in places {
+            if std::mem::replace(&mut seen[place], true) {
+                let name = &self.outputs[place].name;
+                return Err(Error::Request(format!("output `{name}` is given twice")));
+            }
+        }
+        Ok(())
     }
 }
 

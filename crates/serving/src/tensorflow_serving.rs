@@ -38,7 +38,7 @@ fn wanted(spec: &ModelSpec) -> Result<Wanted<'_>, Error> {
         Some(VersionChoice::Version(number)) => match u64::try_from(*number) {
             Ok(number) => Ok(Wanted::Number(number)),
             Err(_) => {
-                let name = trainyard_diagnostic::escape(&spec.name);
+                let name = crate::text::shown(&spec.name);
                 Err(Error::NotFound(format!(
                     "model `{name}` has no version {number}: versions are 0 or more"
                 )))

@@ -3,13 +3,14 @@
 use trainyard_input::{Batch, Given, NamedColumns};
 
 use crate::Error;
+use crate::filling::{CELL_VALUES_MAX, Filling, RequestBounds};
 use crate::json::{Fault, Kind, Reader};
-use crate::rest::{Value, append, finish, missing, read_value, unknown};
+use crate::rest::{Value, append, missing, read_value, unknown};
+use crate::text::sizes;
 
 /// The inputs of a request, which become a batch.
 pub(crate) struct Inputs<'c> {
-    columns: &'c NamedColumns,
-    batch: Batch,
+    filling: Filling<'c>,
     /// Rows of the first input.
     rows: Option<usize>,
     rows_max: usize,
@@ -18,12 +19,11 @@ pub(crate) struct Inputs<'c> {
 }
 
 impl<'c> Inputs<'c> {
-    pub(crate) fn new(columns: &'c NamedColumns, rows_max: usize) -> Self {
+    pub(crate) fn new(columns: &'c NamedColumns, bounds: RequestBounds) -> Self {
         Self {
-            columns,
-            batch: columns.begin(1),
+            filling: Filling::new(columns, bounds),
             rows: None,
-            rows_max,
+            rows_max: bounds.rows_max,
             seen: vec![false; columns.names().len()],
         }
     }
@@ -32,8 +32,8 @@ impl<'c> Inputs<'c> {
     ///
     /// # Errors
     /// The model has no such column, it was given before, or its shape does not fit.
-    pub(crate) fn input(&mut self, name: &str, shape: &[usize]) -> Result<Filler<'_>, Error> {
-        let columns = self.columns;
+    pub(crate) fn input(&mut self, name: &str, shape: &[usize]) -> Result<Filler<'_, 'c>, Error> {
+        let columns = self.filling.columns();
         let place = columns
             .place(name)
             .ok_or_else(|| Error::Request(unknown(columns, name)))?;
@@ -51,9 +51,13 @@ impl<'c> Inputs<'c> {
                 "input `{name}` has {given} rows, others have {rows}"
             )));
         }
+        if width > CELL_VALUES_MAX && rows > 0 {
+            return Err(Error::Request(format!(
+                "a row of input `{name}` may have at most {CELL_VALUES_MAX} values, given {width}"
+            )));
+        }
         Ok(Filler {
-            columns,
-            batch: &mut self.batch,
+            filling: &mut self.filling,
             place,
             rows,
             width,
@@ -66,9 +70,9 @@ impl<'c> Inputs<'c> {
     /// A column was not given.
     pub(crate) fn finish(self) -> Result<Batch, Error> {
         if let Some(place) = self.seen.iter().position(|seen| !seen) {
-            return Err(Error::Request(missing(self.columns, place)));
+            return Err(Error::Request(missing(self.filling.columns(), place)));
         }
-        finish(self.columns, self.batch, self.rows.unwrap_or(0))
+        self.filling.finish(self.rows.unwrap_or(0))
     }
 }
 
@@ -85,7 +89,8 @@ fn dimensions(name: &str, shape: &[usize]) -> Result<(usize, usize), Error> {
     let width = width.filter(|width| width.checked_mul((*rows).max(1)).is_some());
     let width = width.ok_or_else(|| {
         Error::Request(format!(
-            "input `{name}` has a shape of too many values: {shape:?}"
+            "input `{name}` has a shape of too many values: {}",
+            sizes(shape)
         ))
     })?;
     Ok((*rows, width))
@@ -108,22 +113,21 @@ const DATATYPES: [(&str, usize); 12] = [
 ];
 
 /// Writer of a tensor into a column of the batch.
-pub(crate) struct Filler<'b> {
-    columns: &'b NamedColumns,
-    batch: &'b mut Batch,
+pub(crate) struct Filler<'b, 'c> {
+    filling: &'b mut Filling<'c>,
     place: usize,
     rows: usize,
     width: usize,
 }
 
-impl Filler<'_> {
+impl Filler<'_, '_> {
     /// Returns the number of values that the shape says.
     pub(crate) fn count(&self) -> usize {
         self.rows * self.width
     }
 
     fn name(&self) -> &str {
-        &self.columns.names()[self.place]
+        &self.filling.columns().names()[self.place]
     }
 
     fn refuse(&self, message: impl std::fmt::Display) -> Error {
@@ -134,7 +138,7 @@ impl Filler<'_> {
         let found = DATATYPES.iter().find(|(name, _)| *name == datatype);
         found.map(|(_, bytes)| *bytes).ok_or_else(|| {
             let names: Vec<&str> = DATATYPES.iter().map(|(name, _)| *name).collect();
-            let datatype = trainyard_diagnostic::escape(datatype);
+            let datatype = crate::text::shown(datatype);
             self.refuse(format!(
                 "unknown datatype `{datatype}`; datatypes: {}",
                 names.join(", ")
@@ -159,18 +163,37 @@ impl Filler<'_> {
         datatype: &str,
     ) -> Result<(), Error> {
         self.bytes_of(datatype)?;
-        let mut values = Vec::new();
-        flatten(&mut data, &mut values).map_err(|fault| self.refuse(fault))?;
-        self.check_count(values.len())?;
         let is_text = datatype == "BYTES";
-        let wrong = |value: &&Value<'_>| matches!(value, Value::Text(_)) != is_text;
-        if values.iter().any(|value| wrong(&value)) {
-            return Err(self.refuse(format!("its data must be of the datatype {datatype}")));
-        }
-        for row in 0..self.rows {
-            let values = &values[row * self.width..][..self.width];
-            append(self.columns, self.batch, self.place, values)
-                .map_err(|reason| Error::Request(format!("row {}: {reason}", row + 1)))?;
+        let mut rows = JsonRows {
+            values: Vec::new(),
+            row: 0,
+            count: 0,
+        };
+        let (width, most) = (self.width, self.count());
+        let (place, filling) = (self.place, &mut *self.filling);
+        let flattened = flatten(&mut data, &mut |value, reader| {
+            rows.count += 1;
+            if rows.count > most {
+                return Err(reader.fault(format!("its shape has {most} values, given more")));
+            }
+            if matches!(value, Value::Text(_)) != is_text {
+                let message = format!("its data must be of the datatype {datatype}");
+                return Err(reader.fault(message));
+            }
+            rows.values.push(value);
+            if rows.values.len() == width {
+                rows.row += 1;
+                let appended = append(filling, place, &rows.values);
+                rows.values.clear();
+                appended.map_err(|reason| reader.fault(format!("row {}: {reason}", rows.row)))?;
+            }
+            Ok(())
+        });
+        flattened.map_err(|fault| self.filling.error(|| self.refuse(fault)))?;
+        let count = rows.count;
+        self.check_count(count)?;
+        if self.width == 0 {
+            return self.fill(std::iter::empty());
         }
         Ok(())
     }
@@ -178,48 +201,76 @@ impl Filler<'_> {
     /// Appends values from their bytes, little-endian. A text begins with its length in 4 bytes.
     pub(crate) fn fill_from_bytes(&mut self, bytes: &[u8], datatype: &str) -> Result<(), Error> {
         let size = self.bytes_of(datatype)?;
-        let mut values = Vec::new();
         if size == 0 {
             let mut rest = bytes;
-            while !rest.is_empty() {
+            let texts = std::iter::from_fn(|| {
+                if rest.is_empty() {
+                    return None;
+                }
                 let text = rest.split_first_chunk().and_then(|(length, after)| {
                     after.split_at_checked(u32::from_le_bytes(*length) as usize)
                 });
-                let (text, after) = text.ok_or_else(|| {
-                    self.refuse(
-                        "a text of its bytes is cut short: each begins with its length in 4 bytes",
-                    )
-                })?;
-                values.push(Given::Text(text));
+                let Some((text, after)) = text else {
+                    rest = &[];
+                    return Some(Err(
+                        "a text of its bytes is cut short: each begins with its length in 4 bytes"
+                            .to_owned(),
+                    ));
+                };
                 rest = after;
-            }
-        } else {
-            let chunks = bytes.chunks_exact(size);
-            if !chunks.remainder().is_empty() {
-                return Err(self.refuse(format!(
-                    "a value of {datatype} has {size} bytes, given {} bytes in all",
-                    bytes.len()
-                )));
-            }
-            for chunk in chunks {
-                values.push(number(chunk, datatype).ok_or_else(|| {
-                    self.refuse(format!("{chunk:?} is beyond the numbers of INT64"))
-                })?);
-            }
+                Some(Ok(Given::Text(text)))
+            });
+            return self.fill(texts);
         }
-        self.fill(&values)
+        let chunks = bytes.chunks_exact(size);
+        if !chunks.remainder().is_empty() {
+            return Err(self.refuse(format!(
+                "a value of {datatype} has {size} bytes, given {} bytes in all",
+                bytes.len()
+            )));
+        }
+        self.check_count(chunks.len())?;
+        self.fill(chunks.map(|chunk| {
+            number(chunk, datatype)
+                .ok_or_else(|| format!("{chunk:?} is beyond the numbers of INT64"))
+        }))
     }
 
     /// Appends values, row by row.
-    pub(crate) fn fill(&mut self, values: &[Given<'_>]) -> Result<(), Error> {
-        self.check_count(values.len())?;
-        for row in 0..self.rows {
-            let values = &values[row * self.width..][..self.width];
-            let appended = self.columns.append(self.batch, self.place, values);
-            appended.map_err(|reason| self.refuse(format!("row {}: {reason}", row + 1)))?;
+    pub(crate) fn fill<'v>(
+        &mut self,
+        values: impl Iterator<Item = Result<Given<'v>, String>>,
+    ) -> Result<(), Error> {
+        let mut values = values;
+        let mut row = Vec::new();
+        let mut count = 0;
+        for nth in 1..=self.rows {
+            row.clear();
+            for value in values.by_ref().take(self.width) {
+                row.push(value.map_err(|reason| self.refuse(reason))?);
+            }
+            count += row.len();
+            if row.len() < self.width {
+                return self.check_count(count);
+            }
+            let appended = self.filling.append(self.place, &row);
+            appended.map_err(|reason| {
+                let own = || self.refuse(format!("row {nth}: {reason}"));
+                self.filling.error(own)
+            })?;
         }
-        Ok(())
+        match values.count() {
+            0 => Ok(()),
+            more => self.check_count(count + more),
+        }
     }
+}
+
+/// Values of a row that are read from JSON.
+struct JsonRows<'a> {
+    values: Vec<Value<'a>>,
+    row: usize,
+    count: usize,
 }
 
 /// Returns a number from its bytes, little-endian; nothing if 64 bits with a sign cannot hold it.
@@ -237,16 +288,17 @@ fn number(bytes: &[u8], datatype: &str) -> Option<Given<'static>> {
     })
 }
 
-/// Appends the values of arrays in arrays, in order.
-fn flatten<'a>(reader: &mut Reader<'a>, out: &mut Vec<Value<'a>>) -> Result<(), Fault> {
+/// Hands out the values of arrays in arrays, in order.
+fn flatten<'a>(
+    reader: &mut Reader<'a>,
+    take: &mut impl FnMut(Value<'a>, &Reader<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     if reader.kind()? == Kind::Array {
-        return reader.array(|reader| flatten(reader, out));
+        return reader.array(|reader| flatten(reader, take));
     }
-    if reader.kind()? == Kind::Bool {
-        let value = reader.bool()?;
-        out.push(Value::Int(value.into()));
-        return Ok(());
-    }
-    out.push(read_value(reader)?);
-    Ok(())
+    let value = match reader.kind()? {
+        Kind::Bool => Value::Int(reader.bool()?.into()),
+        _ => read_value(reader)?,
+    };
+    take(value, reader)
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use trainyard_input::Batch;
 
 use crate::Error;
+use crate::filling::RequestBounds;
 use crate::json::{Fault, Reader};
 use crate::models::Version;
 use crate::tensors::Inputs;
@@ -54,12 +55,12 @@ impl InferRequest {
     /// Reads a body. `header_length` is the length of its JSON part; absent = all of it.
     ///
     /// # Errors
-    /// The body is wrong, or has more than `rows_max` rows.
+    /// The body is wrong, or exceeds the bounds.
     pub(crate) fn read(
         body: &[u8],
         header_length: Option<usize>,
         version: &Version,
-        rows_max: usize,
+        bounds: RequestBounds,
     ) -> Result<Self, Error> {
         let length = header_length.unwrap_or(body.len());
         let Some((json, mut binary)) = body.split_at_checked(length) else {
@@ -81,7 +82,7 @@ impl InferRequest {
             .object(|reader, key| head.read(reader, &key))
             .and_then(|()| reader.end())
             .map_err(refused)?;
-        let mut inputs = Inputs::new(&version.columns, rows_max);
+        let mut inputs = Inputs::new(&version.columns, bounds);
         for tensor in &head.inputs {
             let name = &tensor.name;
             let mut filler = inputs.input(name, &tensor.shape)?;
@@ -178,7 +179,10 @@ impl<'a> Head<'a> {
             let form = Form::of(binary.unwrap_or(self.all_binary));
             Ok(WantedOutput { place, form })
         });
-        wanted.collect()
+        let wanted = wanted.collect::<Result<Vec<_>, Error>>()?;
+        let places = wanted.iter().map(|output| output.place);
+        version.signature.check_once(places)?;
+        Ok(wanted)
     }
 }
 

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
+use prost::Message as _;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use trainyard_input::Given;
 
 use crate::Error;
+use crate::filling::RequestBounds;
 use crate::inference::answer::write_bytes;
+use crate::intake::Intake;
 use crate::models::{Models, Version, Wanted};
+use crate::rest::version_number;
 use crate::signature::Tensor;
 use crate::telemetry::{Protocol, count_failure};
 use crate::tensors::Inputs;
@@ -36,28 +40,25 @@ pub(crate) const DESCRIPTORS: &[u8] = include_bytes!("../generated/descriptors.b
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     models: Arc<Models>,
-    rows_max: usize,
+    intake: Intake,
 }
 
 impl Service {
-    /// Returns the server of the service. `message_bytes_max` is the size of the largest request.
-    pub(crate) fn server(
-        models: Arc<Models>,
-        rows_max: usize,
-        message_bytes_max: usize,
-    ) -> GrpcInferenceServiceServer<Self> {
-        GrpcInferenceServiceServer::new(Self { models, rows_max })
-            .max_decoding_message_size(message_bytes_max)
+    /// Returns the server of the service.
+    pub(crate) fn server(models: Arc<Models>, intake: Intake) -> GrpcInferenceServiceServer<Self> {
+        let most = intake.body_bytes_max;
+        GrpcInferenceServiceServer::new(Self { models, intake })
+            .max_decoding_message_size(most)
             .max_encoding_message_size(usize::MAX)
     }
 
     fn version(&self, name: &str, version: &str) -> Result<Arc<Version>, Error> {
         let wanted = match version {
             "" => Wanted::Newest,
-            text => Wanted::Number(text.parse().map_err(|_| {
+            text => Wanted::Number(version_number(text).ok_or_else(|| {
                 Error::Request(format!(
                     "a version must be a whole number, given `{}`",
-                    trainyard_diagnostic::escape(text)
+                    crate::text::shown(text)
                 ))
             })?),
         };
@@ -68,11 +69,13 @@ impl Service {
         let began = Instant::now();
         let version = self.version(&request.model_name, &request.model_version)?;
         version.queue.check_room()?;
-        let batch = read_inputs(&request, &version, self.rows_max)?;
+        let read = || read_inputs(&request, &version, self.intake.bounds);
+        let batch = self.intake.parse(request.encoded_len(), read).await??;
         let rows = batch.rows;
         let outputs = request.outputs.iter();
         let outputs = outputs.map(|output| version.signature.output_place(&output.name));
         let mut places = outputs.collect::<Result<Vec<usize>, Error>>()?;
+        version.signature.check_once(places.iter().copied())?;
         if places.is_empty() {
             places = (0..version.signature.outputs.len()).collect();
         }
@@ -110,7 +113,7 @@ impl Service {
 fn read_inputs(
     request: &ModelInferRequest,
     version: &Version,
-    rows_max: usize,
+    bounds: RequestBounds,
 ) -> Result<trainyard_input::Batch, Error> {
     let raw = &request.raw_input_contents;
     if !raw.is_empty() && raw.len() != request.inputs.len() {
@@ -120,20 +123,20 @@ fn read_inputs(
             raw.len()
         )));
     }
-    let mut inputs = Inputs::new(&version.columns, rows_max);
+    let mut inputs = Inputs::new(&version.columns, bounds);
     for (nth, input) in request.inputs.iter().enumerate() {
         let sizes = input.shape.iter().map(|size| usize::try_from(*size).ok());
         let shape = sizes.collect::<Option<Vec<usize>>>().ok_or_else(|| {
-            let shape = &input.shape;
+            let shape = crate::text::sizes(&input.shape);
             Error::Request(format!(
-                "the shape of input `{}` must be numbers of 0 or more, given {shape:?}",
-                input.name
+                "the shape of input `{}` must be numbers of 0 or more, given {shape}",
+                crate::text::shown(&input.name)
             ))
         })?;
         let mut filler = inputs.input(&input.name, &shape)?;
         match raw.get(nth) {
             Some(bytes) => filler.fill_from_bytes(bytes, &input.datatype)?,
-            None => filler.fill(&contents(input)?)?,
+            None => filler.fill(contents(input)?.into_iter().map(Ok))?,
         }
     }
     inputs.finish()
@@ -189,7 +192,7 @@ fn contents(input: &InferInputTensor) -> Result<Vec<Given<'_>>, Error> {
             return Err(Error::Request(format!(
                 "input `{}`: unknown datatype `{}`",
                 input.name,
-                trainyard_diagnostic::escape(other)
+                crate::text::shown(other)
             )));
         }
     })

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use trainyard_diagnostic::suggest;
-use trainyard_input::{Batch, Given, NamedColumns};
+use trainyard_input::{Given, NamedColumns};
 
-use crate::Error;
+use crate::filling::Filling;
 use crate::json::{Fault, Kind, Number, Reader};
 
 /// A value, whose text may be decoded.
@@ -28,14 +28,21 @@ impl Value<'_> {
     }
 }
 
-/// Reads a cell: a value, a list of values, or null, which is missing. The values are appended to `out`.
+/// Reads a cell: a value, a list of at most `most` values, or null, which is missing. The values are appended to `out`.
 pub(crate) fn read_cell<'a>(
     reader: &mut Reader<'a>,
     out: &mut Vec<Value<'a>>,
+    most: usize,
 ) -> Result<(), Fault> {
     match reader.kind()? {
         Kind::Null => reader.null(),
         Kind::Array => reader.array(|reader| {
+            if out.len() >= most {
+                let values = if most == 1 { "value" } else { "values" };
+                return Err(reader.fault(format!(
+                    "expected at most {most} {values} in a row of the column, given more"
+                )));
+            }
             out.push(read_value(reader)?);
             Ok(())
         }),
@@ -71,7 +78,7 @@ fn read_base64<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, Fault> {
         if key != "b64" {
             return Err(reader.fault(format!(
                 "bytes are {{\"b64\": \"...\"}}, given the key `{}`",
-                trainyard_diagnostic::escape(&key)
+                crate::text::shown(&key)
             )));
         }
         let text = reader.string()?;
@@ -83,45 +90,31 @@ fn read_base64<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, Fault> {
     Ok(Value::Text(Cow::Owned(bytes)))
 }
 
-/// Appends the values of a row to a column. `shown` names the row.
+/// Appends the values of a row to a column.
 pub(crate) fn append(
-    columns: &NamedColumns,
-    batch: &mut Batch,
+    filling: &mut Filling<'_>,
     place: usize,
     values: &[Value<'_>],
 ) -> Result<(), String> {
     let outcome = match values {
-        [one] => columns.append(batch, place, &[one.given()]),
+        [one] => filling.append(place, &[one.given()]),
         several => {
             let given: Vec<Given<'_>> = several.iter().map(Value::given).collect();
-            columns.append(batch, place, &given)
+            filling.append(place, &given)
         }
     };
-    outcome.map_err(|reason| format!("column `{}`: {reason}", columns.names()[place]))
+    outcome.map_err(|reason| format!("column `{}`: {reason}", filling.columns().names()[place]))
 }
 
 /// Returns the message that a column is unknown.
 pub(crate) fn unknown(columns: &NamedColumns, name: &str) -> String {
     let names = || columns.names().iter().map(String::as_str);
-    let help = match suggest(name, names()) {
+    let name = crate::text::shown(name);
+    let help = match suggest(&name, names()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("columns: {}", names().collect::<Vec<_>>().join(", ")),
     };
-    let name = trainyard_diagnostic::escape(name);
     format!("the model has no column `{name}`; {help}")
-}
-
-/// Completes a batch of `rows` rows.
-///
-/// # Errors
-/// A column has another number of rows.
-pub(crate) fn finish(columns: &NamedColumns, batch: Batch, rows: usize) -> Result<Batch, Error> {
-    columns.finish(batch, rows).map_err(|(place, given)| {
-        let name = &columns.names()[place];
-        Error::Request(format!(
-            "column `{name}` has {given} rows, others have {rows}"
-        ))
-    })
 }
 
 /// Returns the message that a request leaves a column out.

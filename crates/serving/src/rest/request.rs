@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use trainyard_input::{Batch, NamedColumns};
 
 use crate::Error;
+use crate::filling::{Filling, RequestBounds};
 use crate::json::{Fault, Kind, Reader};
-use crate::rest::cells::{append, finish, missing, read_cell, unknown};
+use crate::rest::cells::{append, missing, read_cell, unknown};
 use crate::signature::Method;
 
 /// Layout of a request for predictions, which its answer has too.
@@ -43,14 +44,14 @@ impl PredictRequest {
     /// Reads the body of `:predict`.
     ///
     /// # Errors
-    /// The body is wrong, or has more than `rows_max` rows.
+    /// The body is wrong, or exceeds the bounds.
     pub(crate) fn read(
         body: &[u8],
         columns: &NamedColumns,
-        rows_max: usize,
+        bounds: RequestBounds,
     ) -> Result<Self, Error> {
         let mut reader = Reader::new(text(body)?);
-        let mut rows = Rows::new(columns, rows_max);
+        let mut rows = Rows::new(columns, bounds);
         let mut layout = None;
         let outcome = reader.object(|reader, key| {
             let given = match &*key {
@@ -79,7 +80,7 @@ impl PredictRequest {
                 "the body must have `instances`, a list of rows, or `inputs`, columns by name";
             Error::Request(help.to_owned())
         })?;
-        let batch = finish(columns, rows.batch, rows.count)?;
+        let batch = rows.filling.finish(rows.count)?;
         Ok(Self { batch, layout })
     }
 }
@@ -87,15 +88,15 @@ impl PredictRequest {
 /// Reads the body of `:classify` or `:regress`: `examples`, and under `context` the columns that all of them share.
 ///
 /// # Errors
-/// The body is wrong, or has more than `rows_max` rows.
+/// The body is wrong, or exceeds the bounds.
 pub(crate) fn read_examples(
     body: &[u8],
     columns: &NamedColumns,
-    rows_max: usize,
+    bounds: RequestBounds,
     method: Method,
 ) -> Result<Batch, Error> {
     let mut reader = Reader::new(text(body)?);
-    let mut rows = Rows::new(columns, rows_max);
+    let mut rows = Rows::new(columns, bounds);
     let mut examples = None;
     let outcome = reader.object(|reader, key| match &*key {
         "signature_name" => check_signature(reader, method),
@@ -120,7 +121,7 @@ pub(crate) fn read_examples(
         None => Err(reader.fault("the body must have `examples`, a list of rows")),
     });
     rows.outcome(outcome)?;
-    finish(columns, rows.batch, rows.count)
+    rows.filling.finish(rows.count)
 }
 
 fn check_signature(reader: &mut Reader<'_>, method: Method) -> Result<(), Fault> {
@@ -129,7 +130,7 @@ fn check_signature(reader: &mut Reader<'_>, method: Method) -> Result<(), Fault>
     if name.is_empty() || known.contains(&&*name) {
         return Ok(());
     }
-    let name = trainyard_diagnostic::escape(&name);
+    let name = crate::text::shown(&name);
     Err(reader.fault(format!(
         "this method has no signature `{name}`; signatures: {}",
         known.join(", ")
@@ -137,14 +138,14 @@ fn check_signature(reader: &mut Reader<'_>, method: Method) -> Result<(), Fault>
 }
 
 fn unknown_key(reader: &Reader<'_>, key: &str, known: &str) -> Fault {
-    let key = trainyard_diagnostic::escape(key);
+    let key = crate::text::shown(key);
     reader.fault(format!("unknown key `{key}`; keys: {known}"))
 }
 
 /// The rows that were read.
 struct Rows<'c, 'a> {
     columns: &'c NamedColumns,
-    batch: Batch,
+    filling: Filling<'c>,
     count: usize,
     rows_max: usize,
     too_many: bool,
@@ -155,12 +156,12 @@ struct Rows<'c, 'a> {
 }
 
 impl<'c, 'a> Rows<'c, 'a> {
-    fn new(columns: &'c NamedColumns, rows_max: usize) -> Self {
+    fn new(columns: &'c NamedColumns, bounds: RequestBounds) -> Self {
         Self {
             columns,
-            batch: columns.begin(1),
+            filling: Filling::new(columns, bounds),
             count: 0,
-            rows_max,
+            rows_max: bounds.rows_max,
             too_many: false,
             seen: vec![0; columns.names().len()],
             context: None,
@@ -175,7 +176,7 @@ impl<'c, 'a> Rows<'c, 'a> {
                     most: self.rows_max,
                 }
             } else {
-                refused(fault)
+                self.filling.error(|| refused(fault))
             }
         })
     }
@@ -197,13 +198,16 @@ impl<'c, 'a> Rows<'c, 'a> {
             let number = self.count;
             if self.columns.names().len() == 1 && !is_object_of_columns(reader)? {
                 values.clear();
-                read_cell(reader, &mut values)?;
+                read_cell(reader, &mut values, self.filling.values_max(0))?;
                 self.seen[0] = number;
-                return append(self.columns, &mut self.batch, 0, &values)
+                return append(&mut self.filling, 0, &values)
                     .map_err(|reason| reader.fault(format!("row {number}: {reason}")));
             }
             if let Some(mut context) = self.context.clone() {
+                let begin = context.position();
                 self.read_row(&mut context)?;
+                let charged = self.filling.charge(context.position() - begin);
+                charged.map_err(|reason| reader.fault(reason))?;
             }
             self.read_row(reader)?;
             match self.seen.iter().position(|row| *row != number) {
@@ -229,8 +233,8 @@ impl<'c, 'a> Rows<'c, 'a> {
             }
             self.seen[place] = number;
             values.clear();
-            read_cell(reader, &mut values)?;
-            append(self.columns, &mut self.batch, place, &values)
+            read_cell(reader, &mut values, self.filling.values_max(place))?;
+            append(&mut self.filling, place, &values)
                 .map_err(|reason| reader.fault(format!("row {number}: {reason}")))
         })
     }
@@ -269,8 +273,8 @@ impl<'c, 'a> Rows<'c, 'a> {
                 self.count_row(reader)?;
             }
             values.clear();
-            read_cell(reader, &mut values)?;
-            append(self.columns, &mut self.batch, place, &values)
+            read_cell(reader, &mut values, self.filling.values_max(place))?;
+            append(&mut self.filling, place, &values)
                 .map_err(|reason| reader.fault(format!("row {number}: {reason}")))
         })
     }

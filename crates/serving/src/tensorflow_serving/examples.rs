@@ -9,7 +9,7 @@ use trainyard_tensorflow_formats::generated::feature::Kind;
 use trainyard_tensorflow_formats::generated::{Example, Feature};
 
 use crate::Error;
-use crate::rest::finish;
+use crate::filling::{Filling, RequestBounds};
 use crate::tensorflow_serving::generated::Input;
 use crate::tensorflow_serving::generated::input;
 
@@ -20,7 +20,7 @@ use crate::tensorflow_serving::generated::input;
 pub(super) fn read_input(
     input: Option<&Input>,
     columns: &NamedColumns,
-    rows_max: usize,
+    bounds: RequestBounds,
 ) -> Result<Batch, Error> {
     let rows = match input.and_then(|input| input.kind.as_ref()) {
         Some(input::Kind::ExampleList(list)) => Rows {
@@ -40,7 +40,7 @@ pub(super) fn read_input(
         let text = "the input must have at least one example, given none";
         return Err(Error::Request(text.to_owned()));
     }
-    rows.read(columns, rows_max)
+    rows.read(columns, bounds)
 }
 
 /// Returns the batch of serialized examples.
@@ -50,9 +50,9 @@ pub(super) fn read_input(
 pub(super) fn read_serialized(
     texts: &[Vec<u8>],
     columns: &NamedColumns,
-    rows_max: usize,
+    bounds: RequestBounds,
 ) -> Result<Batch, Error> {
-    check_count(texts.len(), rows_max)?;
+    check_count(texts.len(), bounds.rows_max)?;
     let decoded = texts.iter().enumerate().map(|(place, text)| {
         Example::decode(text.as_slice()).map_err(|error| {
             let row = place + 1;
@@ -62,7 +62,7 @@ pub(super) fn read_serialized(
     let examples = decoded.collect::<Result<Vec<Example>, Error>>()?;
     let context = None;
     let examples = examples.as_slice();
-    Rows { examples, context }.read(columns, rows_max)
+    Rows { examples, context }.read(columns, bounds)
 }
 
 fn check_count(given: usize, rows_max: usize) -> Result<(), Error> {
@@ -82,9 +82,9 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn read(self, columns: &NamedColumns, rows_max: usize) -> Result<Batch, Error> {
-        check_count(self.examples.len(), rows_max)?;
-        let mut batch = columns.begin(self.examples.len());
+    fn read(self, columns: &NamedColumns, bounds: RequestBounds) -> Result<Batch, Error> {
+        check_count(self.examples.len(), bounds.rows_max)?;
+        let mut filling = Filling::new(columns, bounds);
         let mut values = Vec::new();
         for (nth, example) in self.examples.iter().enumerate() {
             for (place, name) in columns.names().iter().enumerate() {
@@ -93,13 +93,15 @@ impl Rows<'_> {
                 if let Some(feature) = feature(example, name).or_else(shared) {
                     read_values(feature, &mut values);
                 }
-                let appended = columns.append(&mut batch, place, &values);
+                let appended = filling.append(place, &values);
                 appended.map_err(|reason| {
-                    Error::Request(format!("row {}: column `{name}`: {reason}", nth + 1))
+                    let row = nth + 1;
+                    filling
+                        .error(|| Error::Request(format!("row {row}: column `{name}`: {reason}")))
                 })?;
             }
         }
-        finish(columns, batch, self.examples.len())
+        filling.finish(self.examples.len())
     }
 }
 

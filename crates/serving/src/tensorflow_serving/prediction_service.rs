@@ -12,6 +12,7 @@ use trainyard_tensorflow_formats::generated::{DataType, TensorProto};
 
 use crate::Error;
 use crate::batching::Predictions;
+use crate::intake::Intake;
 use crate::models::{Models, Version};
 use crate::results::{classes, numbers};
 use crate::signature::Method;
@@ -29,6 +30,7 @@ use crate::tensorflow_serving::generated::{
 use crate::tensorflow_serving::metadata::signatures;
 use crate::tensorflow_serving::{answered_by, find, given, tensor_proto};
 use crate::tensors::Inputs;
+use crate::text::shown;
 
 /// The field of the metadata, which TensorFlow Serving names so.
 const SIGNATURE_DEF: &str = "signature_def";
@@ -40,7 +42,7 @@ const EXAMPLES: [&str; 2] = ["examples", "inputs"];
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     models: Arc<Models>,
-    rows_max: usize,
+    intake: Intake,
 }
 
 /// The predictions of the examples of a request.
@@ -60,14 +62,11 @@ impl Answered {
 }
 
 impl Service {
-    /// Returns the server of the service. `message_bytes_max` is the size of the largest request.
-    pub(crate) fn server(
-        models: Arc<Models>,
-        rows_max: usize,
-        message_bytes_max: usize,
-    ) -> PredictionServiceServer<Self> {
-        PredictionServiceServer::new(Self { models, rows_max })
-            .max_decoding_message_size(message_bytes_max)
+    /// Returns the server of the service.
+    pub(crate) fn server(models: Arc<Models>, intake: Intake) -> PredictionServiceServer<Self> {
+        let most = intake.body_bytes_max;
+        PredictionServiceServer::new(Self { models, intake })
+            .max_decoding_message_size(most)
             .max_encoding_message_size(usize::MAX)
     }
 
@@ -88,7 +87,8 @@ impl Service {
         };
         version.queue.check_room()?;
         let outputs = wanted_outputs(&version, &request.output_filter)?;
-        let batch = self.read_columns(&version, &request.inputs)?;
+        let read = || self.read_columns(&version, &request.inputs);
+        let batch = self.intake.parse(request.encoded_len(), read).await??;
         let count = batch.rows;
         let rows = version.predict(batch).await?;
         let outputs = outputs.into_iter().map(|place| {
@@ -111,9 +111,9 @@ impl Service {
     ) -> Result<Batch, Error> {
         let columns = &version.columns;
         if let Some(tensor) = examples(columns, given) {
-            return read_serialized(&tensor.string_val, columns, self.rows_max);
+            return read_serialized(&tensor.string_val, columns, self.intake.bounds);
         }
-        let mut inputs = Inputs::new(columns, self.rows_max);
+        let mut inputs = Inputs::new(columns, self.intake.bounds);
         for (name, tensor) in given {
             tensor_proto::read(&mut inputs, name, tensor)?;
         }
@@ -133,7 +133,9 @@ impl Service {
             check_signature(*method, &spec.signature_name)?;
         }
         version.queue.check_room()?;
-        let batch = read_input(input, &version.columns, self.rows_max)?;
+        let bytes = input.map_or(0, Input::encoded_len);
+        let read = || read_input(input, &version.columns, self.intake.bounds);
+        let batch = self.intake.parse(bytes, read).await??;
         let rows = version.predict(batch).await?;
         Ok(Answered {
             began,
@@ -185,6 +187,16 @@ impl Service {
             let method = Method::named(&task.method_name)?;
             let spec = given(task.model_spec.as_ref())?;
             check_signature(method, &spec.signature_name)?;
+            // As TensorFlow Serving: each task is an answer for all rows.
+            let is_same = |(other, have): &(Method, &ModelSpec)| {
+                *other == method && name_of(&have.signature_name) == name_of(&spec.signature_name)
+            };
+            if tasks.iter().any(is_same) {
+                let name = name_of(&spec.signature_name);
+                return Err(Error::Request(format!(
+                    "Duplicate evaluation of signature: {name}"
+                )));
+            }
             tasks.push((method, spec));
         }
         let Some((_, first)) = tasks.first().copied() else {
@@ -225,7 +237,8 @@ impl Service {
         let fields = &request.metadata_field;
         if fields.is_empty() || fields.iter().any(|field| field != SIGNATURE_DEF) {
             return Err(Error::Request(format!(
-                "metadata_field must be [\"{SIGNATURE_DEF}\"], given {fields:?}"
+                "metadata_field must be [\"{SIGNATURE_DEF}\"], given {}",
+                shown(&fields.join(", "))
             )));
         }
         let version = find(&self.models, spec)?;
@@ -253,8 +266,16 @@ fn examples<'a>(
     (is_alone && is_examples && is_text).then_some(tensor)
 }
 
+fn name_of(signature: &str) -> &str {
+    if signature.is_empty() {
+        "serving_default"
+    } else {
+        signature
+    }
+}
+
 fn no_signature(name: &str) -> String {
-    let name = trainyard_diagnostic::escape(name);
+    let name = crate::text::shown(name);
     format!("this method has no signature `{name}`")
 }
 
@@ -276,14 +297,10 @@ fn wanted_outputs(version: &Version, filter: &[String]) -> Result<Vec<usize>, Er
     if filter.is_empty() {
         return Ok((0..version.signature.outputs.len()).collect());
     }
-    let mut places = Vec::new();
-    for name in filter {
-        let place = version.signature.output_place(name)?;
-        if places.contains(&place) {
-            return Err(Error::Request(format!("output `{name}` is given twice")));
-        }
-        places.push(place);
-    }
+    let places = filter.iter();
+    let places = places.map(|name| version.signature.output_place(name));
+    let places = places.collect::<Result<Vec<usize>, Error>>()?;
+    version.signature.check_once(places.iter().copied())?;
     Ok(places)
 }
 

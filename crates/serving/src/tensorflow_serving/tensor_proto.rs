@@ -53,7 +53,7 @@ pub(super) fn read(inputs: &mut Inputs<'_>, name: &str, tensor: &TensorProto) ->
     {
         values.resize(count, last);
     }
-    filler.fill(&values)
+    filler.fill(values.into_iter().map(Ok))
 }
 
 /// Returns the name of a type in the Open Inference Protocol.

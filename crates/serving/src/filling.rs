@@ -1,0 +1,96 @@
+//! The rows of a request while they are read. Their bytes have a bound: a small request can describe large rows.
+
+use trainyard_input::{Batch, FieldKind, Given, NamedColumns};
+
+use crate::Error;
+
+/// Bounds of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RequestBounds {
+    /// Most rows.
+    pub(crate) rows_max: usize,
+    /// Most bytes that its values take in memory.
+    pub(crate) bytes_max: usize,
+}
+
+/// Most values in a cell. They are read before the column takes them, and a value takes some 60 bytes then.
+pub(crate) const CELL_VALUES_MAX: usize = 1 << 20;
+
+/// The batch of a request.
+#[derive(Debug)]
+pub(crate) struct Filling<'c> {
+    columns: &'c NamedColumns,
+    batch: Batch,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl<'c> Filling<'c> {
+    pub(crate) fn new(columns: &'c NamedColumns, bounds: RequestBounds) -> Self {
+        Self {
+            columns,
+            batch: columns.begin(1),
+            bytes: 0,
+            bytes_max: bounds.bytes_max,
+        }
+    }
+
+    /// Returns the columns of the model.
+    pub(crate) fn columns(&self) -> &'c NamedColumns {
+        self.columns
+    }
+
+    /// Returns the most values that a cell of a column may have.
+    pub(crate) fn values_max(&self, place: usize) -> usize {
+        let widths = self.columns.kinds(place).map(|kind| match kind {
+            FieldKind::Float { width, .. } => *width,
+            kind if kind.is_ragged() => CELL_VALUES_MAX,
+            _ => 1,
+        });
+        widths.max().unwrap_or(CELL_VALUES_MAX)
+    }
+
+    /// Counts bytes that were read again for a row.
+    ///
+    /// # Errors
+    /// The request is too large.
+    pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.bytes_max {
+            return Err("the rows are too large".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Appends the values of a row to a column.
+    ///
+    /// # Errors
+    /// The column cannot hold the values, or the request is too large.
+    pub(crate) fn append(&mut self, place: usize, values: &[Given<'_>]) -> Result<(), String> {
+        let grown = self.columns.append(&mut self.batch, place, values)?;
+        self.charge(grown)
+    }
+
+    /// Returns the error of a request: its own, or that its rows are too large.
+    pub(crate) fn error(&self, own: impl FnOnce() -> Error) -> Error {
+        if self.bytes > self.bytes_max {
+            let most = self.bytes_max;
+            return Error::Expanded { most };
+        }
+        own()
+    }
+
+    /// Completes a batch of `rows` rows.
+    ///
+    /// # Errors
+    /// A column has another number of rows.
+    pub(crate) fn finish(self, rows: usize) -> Result<Batch, Error> {
+        let columns = self.columns;
+        columns.finish(self.batch, rows).map_err(|(place, given)| {
+            let name = &columns.names()[place];
+            Error::Request(format!(
+                "column `{name}` has {given} rows, others have {rows}"
+            ))
+        })
+    }
+}

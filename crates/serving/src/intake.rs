@@ -1,0 +1,119 @@
+//! What requests may take of the server: of each, and of all together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use trainyard_runtime::MemoryLimit;
+
+use crate::Error;
+use crate::filling::RequestBounds;
+use crate::http_server::HttpLimits;
+
+/// Bytes of the values of a request, by those of its largest body.
+const EXPANSION_MAX: usize = 4;
+/// Bytes of all bodies that arrive or are answered, unless a quarter of the memory limit is less.
+const BODIES_BYTES_MAX: u64 = 1 << 30;
+/// Part of a body that does not count, so that small requests are answered while large ones wait.
+pub(crate) const FREE_BYTES: usize = 64 << 10;
+/// Bytes of a permit.
+const UNIT_BYTES: usize = 4 << 10;
+/// Longest silence of a body that others wait for.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Bounds of requests.
+#[derive(Debug, Clone)]
+pub(crate) struct Intake {
+    pub(crate) bounds: RequestBounds,
+    /// Largest body, in bytes.
+    pub(crate) body_bytes_max: usize,
+    /// Time for a body.
+    pub(crate) body_timeout: Duration,
+    bodies: Arc<Semaphore>,
+    units: usize,
+    /// Large requests that are parsed at a time.
+    parsers: Arc<Semaphore>,
+}
+
+/// The part of the budget that a body has. Its small beginning has none.
+pub(crate) type Room = Option<OwnedSemaphorePermit>;
+
+impl Intake {
+    pub(crate) fn new(limits: HttpLimits) -> Self {
+        let limit = MemoryLimit::of_process().map_or(u64::MAX, |limit| limit.bytes() / 4);
+        let bytes = usize::try_from(limit.min(BODIES_BYTES_MAX)).unwrap_or(usize::MAX);
+        let units = (bytes / UNIT_BYTES).max(1);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            bounds: RequestBounds {
+                rows_max: limits.rows_max,
+                bytes_max: limits.body_bytes_max.saturating_mul(EXPANSION_MAX),
+            },
+            body_bytes_max: limits.body_bytes_max,
+            body_timeout: limits.body_timeout,
+            bodies: Arc::new(Semaphore::new(units)),
+            units,
+            parsers: Arc::new(Semaphore::new(cores)),
+        }
+    }
+
+    /// Waits until a body of so many bytes has room, each byte `weight` times. It has all of it or none: bodies that have a part
+    /// and wait for another would wait for each other. A body that exceeds the whole budget takes all of it.
+    pub(crate) async fn admit(&self, bytes: usize, weight: usize) -> Room {
+        let counted = bytes.saturating_sub(FREE_BYTES).saturating_mul(weight);
+        let wanted = counted.div_ceil(UNIT_BYTES).min(self.units);
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        // The semaphore is never closed.
+        Arc::clone(&self.bodies)
+            .acquire_many_owned(wanted)
+            .await
+            .ok()
+    }
+
+    /// Parses a body of so many bytes. A large one is parsed aside of the threads that answer connections.
+    ///
+    /// # Errors
+    /// Too many large bodies wait.
+    pub(crate) async fn parse<T>(
+        &self,
+        bytes: usize,
+        read: impl FnOnce() -> T,
+    ) -> Result<T, Error> {
+        if bytes <= FREE_BYTES {
+            return Ok(read());
+        }
+        let permit = timeout(self.body_timeout, self.parsers.acquire()).await;
+        let _permit = permit.map_err(|_| Error::Late {
+            secs: self.body_timeout.as_secs(),
+        })?;
+        Ok(in_place(read))
+    }
+}
+
+/// Runs work on this thread, whose other tasks move to another thread if the runtime has several.
+fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn large_bodies_wait_for_each_other_and_small_ones_do_not() {
+        let intake = Intake::new(HttpLimits::default());
+        let whole = intake.admit(2 << 30, 1).await;
+        let small = timeout(Duration::ZERO, intake.admit(FREE_BYTES, 8)).await;
+        assert!(small.is_ok(), "a small one enters");
+        let large = timeout(Duration::ZERO, intake.admit(1 << 20, 1)).await;
+        assert!(large.is_err(), "a large one waits");
+        drop(whole);
+        let large = timeout(Duration::ZERO, intake.admit(1 << 20, 1)).await;
+        assert!(large.is_ok(), "the first one has ended");
+    }
+}
