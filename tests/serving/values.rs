@@ -56,7 +56,7 @@ fn an_index_of_libsvm_is_served_as_its_files_have_it() {
         folder,
         ("train.svm", "1 3:1\n0 4:1\n0 2:1\n1 3:1 5:2\n"),
         "format = \"libsvm\"\nlabel = { column = \"label\" }",
-        "[[feature]]\ncolumn = \"index\"\nkind = \"identity\"\nbuckets = 9\nweights = \"value\"\nwide = true",
+        "[[feature]]\ncolumn = \"index\"\nkind = \"identity\"\nseparator = \" \"\nbuckets = 9\nweights = \"value\"\nwide = true",
     );
     let records = ("rows.svm", "0 3:1\n0 4:1\n0 2:1\n0 2:1 5:2\n");
     let rows = r#"{"index": [3], "value": [1]}, {"index": 4, "value": 1}, {"index": 2, "value": 1},
