@@ -267,10 +267,7 @@ pub fn recover(
     replay.log_state.chain = chain;
     let prepared = started.elapsed();
     let end = make_again(&mut replay, folder, found, files)?;
-    folder.cut(&last, end.place)?;
-    if let Some(part) = last.parts.last_mut() {
-        part.bytes = end.place;
-    }
+    last = last.ending_at(end.place);
     torn += end.torn;
     shard.go_on();
     let Replay {

@@ -215,8 +215,8 @@ impl Service {
         let is_short = journal.is_some_and(|journal| journal.is_short_of_room());
         let no_room = |service: &Self| {
             service.telemetry.refusals.increment(1);
-            let message =
-                "the disk of its log has no room: pushes wait until a checkpoint covers the log";
+            let message = "the disk of its log has no room: pushes wait until a checkpoint covers the log, or until what else \
+                           fills the disk is gone";
             Status::from(Refusal::new(Reason::NotReady, message))
         };
         // A checkpoint of synchronous servers has all at one step. So the step in progress is finished, and none begun.

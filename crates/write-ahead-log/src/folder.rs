@@ -136,17 +136,6 @@ impl Folder {
         SegmentFile::all(&self.path)
     }
 
-    /// Truncates the last file of a segment to `bytes`.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn cut(&self, segment: &SegmentFile, bytes: u64) -> Result<(), Error> {
-        let path = segment.path();
-        let file = File::options().write(true).open(path);
-        let file = file.map_err(Error::io("open", path))?;
-        file.set_len(bytes).map_err(Error::io("cut", path))
-    }
-
     /// Gives back the space of a segment's last file behind `bytes`, its good part. Nothing may be written to it any more.
     ///
     /// # Errors

@@ -58,8 +58,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log of a folder: at the end of segment `go_on`, whose last file is as long as its good part, or without
-    /// an open segment.
+    /// Opens the log of a folder: at the end of segment `go_on`, whose last part ends where its good part does (see
+    /// [`SegmentFile::ending_at`]), or without an open segment. What lies behind is erased.
     ///
     /// # Errors
     /// A file cannot be opened.

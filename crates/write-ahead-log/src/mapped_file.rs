@@ -64,9 +64,10 @@ impl MappedFile {
         self.map.len() as u64
     }
 
-    /// Fills the file with zeros.
-    pub(crate) fn clear(&mut self) {
-        self.map.fill(0);
+    /// Fills the file with zeros from `place` on, the first of them first.
+    pub(crate) fn clear_from(&mut self, place: u64) {
+        let begin = self.map.len().min(place as usize);
+        self.map[begin..].fill(0);
     }
 
     /// Renames the file.

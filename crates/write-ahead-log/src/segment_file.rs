@@ -76,6 +76,15 @@ impl SegmentFile {
         Ok(all)
     }
 
+    /// Returns the segment with the good part of its last file ending at `bytes`.
+    #[must_use]
+    pub fn ending_at(mut self, bytes: u64) -> Self {
+        if let Some(last) = self.parts.last_mut() {
+            last.bytes = bytes;
+        }
+        self
+    }
+
     /// Returns the path of the last file.
     pub fn path(&self) -> &Path {
         self.parts.last().map_or(Path::new(""), |part| &part.path)

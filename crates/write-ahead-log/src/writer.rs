@@ -23,6 +23,10 @@ const RESERVE_BYTES_MAX: u64 = 64 << 20;
 /// Files that are kept on the disk for the time when somebody else has filled it: one for the pushes that are in progress,
 /// and one for the segment from which the log goes on after a checkpoint.
 const SPARE_FILES: usize = 2;
+/// Bytes at the end of the last file that do as well as a spare file for the pushes that are in progress.
+const REST_BYTES_MIN: u64 = FILE_BYTES / 2;
+/// Size of the smallest file of a segment that a full disk may have, in bytes.
+const SMALL_FILE_BYTES: u64 = 64 << 10;
 /// Most files that are kept in the folder of the log for later segments.
 const FREE_FILES_MAX: usize = 4;
 
@@ -79,7 +83,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Returns the writer of a folder. It appends to the last file of segment `go_on`, which is as long as its good part.
+    /// Returns the writer of a folder. It appends to segment `go_on`, whose last part ends where its good part does.
     pub(crate) fn new(folder: Folder, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
         let memory = folder.memory().map(|memory| memory.path.clone());
         let mut files = VecDeque::new();
@@ -135,7 +139,7 @@ impl Writer {
             match MappedFile::open(&path, FILE_BYTES) {
                 Ok(mut file) if self.free.len() < SPARE_FILES && file.bytes() == FILE_BYTES => {
                     // Its records may have the salt of a segment to come, if the log was empty when this process began.
-                    file.clear();
+                    file.clear_from(0);
                     self.free.push((Place::Disk, file));
                 }
                 _ => remove(&path)?,
@@ -146,9 +150,10 @@ impl Writer {
 
     fn go_on(&mut self, segment: &SegmentFile) -> Result<(), Error> {
         let header = segment.read()?.header();
-        let Some(last) = self.files.back_mut() else {
+        let (Some(last), Some(part)) = (self.files.back_mut(), segment.parts.last()) else {
             return Ok(());
         };
+        last.used = part.bytes;
         let least = last.used + END_BYTES;
         let mapped = match MappedFile::open(&last.path, FILE_BYTES.max(least)) {
             // The next record takes a file that was kept.
@@ -156,7 +161,7 @@ impl Writer {
             opened => opened,
         };
         let mut mapped = mapped?;
-        mapped.write(last.used, &[0; END_BYTES as usize], std::iter::empty(), 0);
+        mapped.clear_from(last.used);
         last.size = mapped.bytes();
         last.mapped = Some(mapped);
         self.origin = header.origin;
@@ -169,12 +174,16 @@ impl Writer {
         self.files.iter().map(|file| file.used).sum()
     }
 
-    /// Returns whether the disk has no room for the log but what a checkpoint takes. Looks again if it had none.
+    /// Returns whether the disk has no room for the log but what a checkpoint takes. Looks at the disk only where that may have
+    /// changed: it was so, or the pushes in progress are about to take the file that is kept for the checkpoint.
     pub(crate) fn check_room(&mut self) -> bool {
-        if self.is_short {
-            let kept = self.free.iter().filter(|(place, _)| *place == Place::Disk);
-            let has_spare = kept.count() >= SPARE_FILES;
-            self.is_short = !has_spare && is_short(self.folder.path(), FILE_BYTES);
+        let kept = self.free.iter().filter(|(place, _)| *place == Place::Disk);
+        let kept = kept.count();
+        let last = self.files.back().filter(|file| file.place == Place::Disk);
+        let rest = last.map_or(0, |file| file.size.saturating_sub(file.used));
+        let lacks_files = kept < SPARE_FILES && (kept == 0 || rest < REST_BYTES_MIN);
+        if self.is_short || (last.is_some() && lacks_files) {
+            self.is_short = lacks_files && is_short(self.folder.path(), FILE_BYTES);
         }
         self.is_short
     }
@@ -210,8 +219,7 @@ impl Writer {
     /// Adds a file to the end of the log, with room for `bytes` bytes of records.
     fn add_file(&mut self, segment: u64, part: u32, bytes: u64) -> Result<(), Error> {
         let head = SEGMENT_HEADER_BYTES as u64;
-        let size = (head + bytes + END_BYTES).next_multiple_of(FILE_BYTES);
-        let (place, mut mapped) = self.free_file(size)?;
+        let (place, mut mapped) = self.free_file(head + bytes + END_BYTES)?;
         let previous_bytes = self
             .files
             .back()
@@ -264,8 +272,9 @@ impl Writer {
                 && !self.free.iter().any(is_free))
     }
 
-    /// Returns a file of `size` bytes at least for a new segment.
-    fn free_file(&mut self, size: u64) -> Result<(Place, MappedFile), Error> {
+    /// Returns a file for a new segment, of `least` bytes at least.
+    fn free_file(&mut self, least: u64) -> Result<(Place, MappedFile), Error> {
+        let size = least.next_multiple_of(FILE_BYTES);
         let find = |free: &[(Place, MappedFile)], wanted: Place| {
             let fits =
                 |(place, file): &(Place, MappedFile)| *place == wanted && file.bytes() >= size;
@@ -302,7 +311,7 @@ impl Writer {
                         return Ok(self.free.swap_remove(found));
                     }
                     self.give_back_rests();
-                    return Ok((Place::Disk, MappedFile::create(&path, size)?));
+                    return Ok((Place::Disk, create_as_large_as_fits(&path, size, least)?));
                 }
                 Err(error) => return Err(error),
             }
@@ -469,6 +478,16 @@ impl Drop for Writer {
         {
             mapped.finish(file.used);
         }
+    }
+}
+
+/// Creates a file of `size` bytes, or of as many as there is room for, down to `least`.
+fn create_as_large_as_fits(path: &Path, size: u64, least: u64) -> Result<MappedFile, Error> {
+    match MappedFile::create(path, size) {
+        Err(error) if error.is_full() && size / 2 >= least.max(SMALL_FILE_BYTES) => {
+            create_as_large_as_fits(path, size / 2, least)
+        }
+        created => created,
     }
 }
 
