@@ -15,7 +15,9 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use crate::hosts::Hosts;
 use crate::memory_guard::guard_memory;
 use crate::port::bind;
-use crate::process::{end_with_parent, raise_open_files, survive_file_size_limit};
+use crate::process::{
+    check_open_files, end_with_parent, raise_open_files, survive_file_size_limit,
+};
 use crate::report::report;
 use crate::stop_signals::StopSignals;
 use crate::supervision::Supervision;
@@ -171,6 +173,7 @@ type Run<'a> =
 fn supervise_boxed(supervision: Supervision, run: Run<'_>) -> Result<(), Diagnostic> {
     install_panic_hook();
     raise_open_files();
+    check_open_files(&supervision.task, supervision.other_tasks)?;
     // The variable FAILPOINTS defines the failures. A release ignores it, even one that was built with the tests.
     #[cfg(all(feature = "failpoints", debug_assertions))]
     let _scenario = fail::FailScenario::setup();

@@ -5,6 +5,7 @@ use rustix::process::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
+use trainyard_diagnostic::{Code, Diagnostic};
 
 /// Environment variable that holds the id of the process with which a task ends: the parent that supervises it.
 pub const ENDS_WITH: &str = "TRAINYARD_ENDS_WITH";
@@ -18,6 +19,8 @@ const LEFT_DIVISOR: u64 = 4;
 const LEFT_MIN: u64 = 48;
 /// Least number of connections, whatever the limit.
 const CONNECTIONS_MIN: usize = 4;
+/// Connections of each other task: one in use, and one that follows it before it is closed, or carries an allreduce.
+const CONNECTIONS_PER_TASK: usize = 2;
 
 /// Raises the soft limit of open files to the hard one: the usual soft limit of 1024 is for programs that use `select`.
 pub(crate) fn raise_open_files() {
@@ -54,6 +57,35 @@ fn connections_of(open_files: u64) -> usize {
     usize::try_from(left)
         .unwrap_or(usize::MAX)
         .max(CONNECTIONS_MIN)
+}
+
+/// Checks that the limit of open files leaves room for the connections of the other tasks of a cluster.
+///
+/// # Errors
+/// It does not: some of them would never get through.
+pub(crate) fn check_open_files(task: &str, others: usize) -> Result<(), Diagnostic> {
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) => check_connections(task, others, limit),
+        None => Ok(()),
+    }
+}
+
+fn check_connections(task: &str, others: usize, open_files: u64) -> Result<(), Diagnostic> {
+    let needed = others * CONNECTIONS_PER_TASK;
+    if connections_of(open_files) >= needed {
+        return Ok(());
+    }
+    let kept = needed as u64;
+    let by_part = (LEFT_DIVISOR * kept).saturating_sub(LEFT_DIVISOR - 1);
+    let needed_files = (kept + LEFT_MIN).max(by_part.div_ceil(LEFT_DIVISOR - 1));
+    let message = format!(
+        "{task} may have {open_files} open files, {needed_files} are needed: {needed} for connections of the {others} other tasks of the \
+         cluster, the rest for its own files"
+    );
+    let help = format!(
+        "raise the limit (`ulimit -Hn`, LimitNOFILE= of its unit) to {needed_files} or more, and start it again"
+    );
+    Err(Diagnostic::error(Code::E3010, message).help(help))
 }
 
 /// Keeps a write beyond the limit of a file's size from ending the process: it fails with an error instead, which names the
@@ -99,6 +131,23 @@ mod tests {
         assert_eq!(connections_of(64), 16);
         assert_eq!(connections_of(1024), 768);
         assert_eq!(connections_of(1 << 20), 786_432);
+    }
+
+    #[test]
+    fn a_task_whose_open_files_are_too_few_for_its_cluster_is_refused_with_the_limit_that_suffices()
+    {
+        for others in [0, 1, 3, 6, 40, 400] {
+            let enough = (16..4096).find(|limit| check_connections("ps:0", others, *limit).is_ok());
+            let enough = enough.expect("some limit");
+            if enough > 16 {
+                let refused = check_connections("ps:0", others, enough - 1);
+                let refused = refused.expect_err("one too few").message;
+                assert!(
+                    refused.contains(&format!("{enough} are needed")),
+                    "{others}: {refused}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Supervision {
     pub(crate) role: String,
     /// Cluster whose hosts may call the admin port by name.
     pub(crate) cluster: Arc<ClusterSpec>,
+    /// Tasks of the cluster besides this one.
+    pub(crate) other_tasks: usize,
     pub(crate) serves_admin: bool,
     /// Address of the admin port; absent = a free port of 127.0.0.1.
     pub(crate) admin_listen: Option<String>,
@@ -54,6 +56,8 @@ impl Supervision {
             task: context.task.to_string(),
             role: context.task.role.to_string(),
             cluster: Arc::clone(&context.cluster),
+            other_tasks: (context.cluster.num_ps() + context.cluster.num_worker_replicas())
+                .saturating_sub(1),
             serves_admin: context.serves_admin,
             admin_listen: context.admin_listen.clone().or_else(configured),
             drain_deadline: context.drain_deadline,
@@ -70,6 +74,7 @@ impl Supervision {
             task: name.to_owned(),
             role: name.to_owned(),
             cluster: Arc::new(ClusterSpec::without_tasks()),
+            other_tasks: 0,
             serves_admin: true,
             admin_listen: arguments.admin_listen.clone(),
             drain_deadline: Duration::from_secs(arguments.drain_deadline),

@@ -49,6 +49,7 @@ codes! {
     E3007 74 "log cannot be written";
     E3008 65 "log is damaged or of another job";
     E3009 73 "task may not hold as much memory";
+    E3010 73 "task may not have as many open files";
     E4001 65 "input has no records";
     E4002 66 "input file is missing or cannot be read";
     E4003 65 "column is not in the input";

@@ -22,7 +22,8 @@ pub(super) enum Limit {
 }
 
 /// Words of messages, and what they speak of.
-const WORDS: [(&str, Limit); 9] = [
+const WORDS: [(&str, Limit); 10] = [
+    ("E3010", Limit::OpenFiles),
     ("Too many open files", Limit::OpenFiles),
     ("No space left on device", Limit::Disk),
     ("the disk of the log has no room", Limit::Disk),
