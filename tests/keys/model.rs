@@ -87,6 +87,13 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(of_layers());
     let key = "model.embedding_initializer";
     rows.extend(crate::keys::feature::of_initial_values(key, key, |row| row));
+    for key in [
+        "model.embedding_regularizer",
+        "model.linear_regularizer",
+        "model.kernel_regularizer",
+    ] {
+        rows.extend(crate::keys::feature::of_penalty(key, key, |row| row));
+    }
     rows
 }
 

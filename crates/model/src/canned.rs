@@ -6,7 +6,9 @@ use serde_json::json;
 use trainyard_feature_column::{FeatureColumns, Features};
 use trainyard_input::{Batch, Position, Schema};
 use trainyard_optimizer::OptimizerConfig;
-use trainyard_run_config::{Defaults, Family, FeatureConfig, Job, ModelConfig, OptimizerSection};
+use trainyard_run_config::{
+    Defaults, Family, FeatureConfig, Job, ModelConfig, OptimizerSection, Regularizer,
+};
 use trainyard_tensor::{join, multiply, multiply_rows};
 use trainyard_variable::{
     Access, FROZEN, Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec,
@@ -37,6 +39,8 @@ pub struct Canned {
     pub(crate) variables: Vec<VariableSpec>,
     optimizers: BTreeMap<String, OptimizerConfig>,
     pub(crate) linear: Option<LinearModel>,
+    /// Penalty of the weights of the linear part.
+    linear_regularizer: Option<Regularizer>,
     pub(crate) deep: Option<Deep>,
     pub(crate) head: Head,
     /// A step overwrites all of a variable's gradient, which then need not be cleared.
@@ -134,6 +138,7 @@ impl Canned {
             variables,
             optimizers,
             linear,
+            linear_regularizer: job.model.linear_regularizer,
             deep,
             head,
             written,
@@ -235,6 +240,7 @@ impl Canned {
         } = scratch;
         if let Some(linear) = &self.linear {
             linear.backward(features, delta, hooked.gradients);
+            linear.add_penalties(self.linear_regularizer, values, hooked.gradients);
         }
         let Some(deep) = &self.deep else { return };
         let wanted = if deep.cross.is_some() {

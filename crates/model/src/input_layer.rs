@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use trainyard_feature_column::{FeatureColumns, Features};
-use trainyard_run_config::{Combiner, Deep, FeatureConfig};
+use trainyard_run_config::{Combiner, Deep, FeatureConfig, Regularizer};
 use trainyard_tensor::{VectorColumns, for_rows, gather, join, scatter_add, threads};
 use trainyard_variable::{FROZEN, Gradients, Initializer, Reads, Values, VariableSpec};
 
 use crate::VariableScope;
+use crate::regularizer::add_penalty;
 use crate::table::{self, access};
 
 /// Rows that are filled piece by piece before the next rows. They are few enough to stay in the first-level cache.
@@ -39,6 +40,7 @@ pub(crate) struct Lookup {
     pub(crate) combiner: Combiner,
     pub(crate) max_norm: Option<f32>,
     trainable: bool,
+    regularizer: Option<Regularizer>,
 }
 
 /// The input layer. The pieces of a row are in ascending order of TensorFlow's column names.
@@ -56,6 +58,7 @@ pub struct InputLayer {
 struct Table {
     variable: usize,
     pieces: Vec<usize>,
+    regularizer: Option<Regularizer>,
 }
 
 /// A piece, and its place in a row.
@@ -150,6 +153,7 @@ fn pieces(
                     combiner: embedding.combiner,
                     max_norm: embedding.max_norm,
                     trainable: embedding.trainable,
+                    regularizer: embedding.regularizer,
                 };
                 named.push(NamedPiece {
                     feature: column.name.clone(),
@@ -216,18 +220,20 @@ impl InputLayer {
             pieces.push((width, piece));
             width += size;
         }
-        let mut tables: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut tables: BTreeMap<usize, Table> = BTreeMap::new();
         for (place, (_, piece)) in pieces.iter().enumerate() {
             if let Piece::Embedding(lookup) = piece
                 && lookup.trainable
             {
-                tables.entry(lookup.variable).or_default().push(place);
+                let table = tables.entry(lookup.variable).or_insert_with(|| Table {
+                    variable: lookup.variable,
+                    pieces: Vec::new(),
+                    regularizer: lookup.regularizer,
+                });
+                table.pieces.push(place);
             }
         }
-        let tables = tables
-            .into_iter()
-            .map(|(variable, pieces)| Table { variable, pieces })
-            .collect();
+        let tables = tables.into_values().collect();
         Self {
             pieces,
             tables,
@@ -411,6 +417,12 @@ impl InputLayer {
                     self.scatter_piece(lookup, *begin, output, gradient);
                 }
             }
+            let read = &output.values[table.variable];
+            add_penalty(
+                table.regularizer,
+                read,
+                &mut gradients[table.variable - from],
+            );
         }
     }
 

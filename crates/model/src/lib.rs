@@ -24,6 +24,7 @@ mod network_model;
 mod onnx;
 mod onnx_limits;
 mod records;
+mod regularizer;
 mod saved_model;
 mod scores;
 mod table;

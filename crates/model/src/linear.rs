@@ -1,10 +1,11 @@
 //! The linear part: `logits = Σ weights of a row's ids + Σ x w + bias` (`tf.compat.v1.feature_column.linear_model`).
 
 use trainyard_feature_column::{FeatureColumns, Features};
-use trainyard_run_config::Combiner;
+use trainyard_run_config::{Combiner, Regularizer};
 use trainyard_tensor::{add_bias, add_column_sums};
 use trainyard_variable::{Access, Gradients, Initializer, Reads, Values, VariableSpec};
 
+use crate::regularizer::add_penalty;
 use crate::table::{access, lookup};
 
 /// Scope of the variables that a part of a model adds (`tf.compat.v1.variable_scope`).
@@ -98,6 +99,20 @@ impl LinearModel {
             numeric,
             categorical,
             bias: variables.len() - 1,
+        }
+    }
+
+    /// Adds the gradients of a penalty of all weights that a batch reads, but not of the bias.
+    pub(crate) fn add_penalties(
+        &self,
+        regularizer: Option<Regularizer>,
+        values: &Values,
+        gradients: &mut Gradients,
+    ) {
+        let categorical = self.categorical.iter().map(|(_, variable)| *variable);
+        let numeric = self.numeric.iter().map(|dense| dense.variable);
+        for variable in categorical.chain(numeric) {
+            add_penalty(regularizer, &values[variable], &mut gradients[variable]);
         }
     }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use trainyard_run_config::{Activation, ModelConfig};
+use trainyard_run_config::{Activation, ModelConfig, Regularizer};
 use trainyard_tensor::{
     add_bias, add_bias_relu, add_column_sums, join, multiply, multiply_first_transposed,
     multiply_rows, multiply_second_transposed_columns,
@@ -17,6 +17,7 @@ use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 use crate::HookedGradients;
 use crate::activation;
 use crate::batch_norm::{BatchNorm, Kept};
+use crate::regularizer::add_penalty;
 
 /// A dense layer: variables and sizes.
 #[derive(Debug, Clone)]
@@ -34,6 +35,8 @@ pub(crate) struct Tower {
     pub(crate) layers: Vec<Layer>,
     pub(crate) activation: Activation,
     dropout: f32,
+    /// Penalty of the kernels.
+    regularizer: Option<Regularizer>,
 }
 
 /// Values of a layer that the backward pass needs.
@@ -144,6 +147,7 @@ impl Tower {
             layers,
             activation: model.activation,
             dropout: model.dropout,
+            regularizer: model.kernel_regularizer,
         }
     }
 
@@ -304,6 +308,7 @@ impl Tower {
                     }
                 },
             );
+            add_penalty(self.regularizer, &values[layer.kernel], &mut of_kernel);
             gradients[layer.kernel] = of_kernel;
             [layer.bias, layer.kernel]
                 .into_iter()

@@ -257,6 +257,7 @@ fn embed(place: usize, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> Res
         table: shared.then(|| lookup.table.clone()),
         trainable: true,
         initializer: None,
+        regularizer: None,
     }));
     let known = features
         .iter_mut()

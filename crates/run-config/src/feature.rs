@@ -87,6 +87,19 @@ pub struct Embedding {
     /// Initial values; absent = those of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initializer: Option<Initializer>,
+    /// Penalty of the vectors that a batch reads; absent = that of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regularizer: Option<Regularizer>,
+}
+
+/// A penalty of parameters, `l1 Σ|w| + l2 Σw²` (`tf.keras.regularizers.L1L2`). Its gradient, `l1 sign(w) + 2 l2 w`, is added to that of
+/// the loss; the loss that is told is without it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Regularizer {
+    /// Factor of the sum of the absolute values, at least 0.
+    pub l1: f32,
+    /// Factor of the sum of the squares, at least 0.
+    pub l2: f32,
 }
 
 fn is_true(flag: &bool) -> bool {

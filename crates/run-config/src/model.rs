@@ -1,5 +1,6 @@
 //! The model configuration, after validation.
 
+use crate::Regularizer;
 use serde::{Serialize, Serializer};
 use trainyard_variable::Initializer;
 
@@ -359,6 +360,15 @@ pub struct ModelConfig {
     /// 1/√dimension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_initializer: Option<Initializer>,
+    /// Penalty of the embeddings whose feature names none; absent = none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding_regularizer: Option<Regularizer>,
+    /// Penalty of the weights of the linear part, without its bias; absent = none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_regularizer: Option<Regularizer>,
+    /// Penalty of the kernels of the dense layers; absent = none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_regularizer: Option<Regularizer>,
     /// Combination of the weights of a row's ids in the linear part; sum by default.
     pub sparse_combiner: Combiner,
     /// Optimizer of the linear part. Default: Ftrl with learning rate min(0.2, 1/sqrt(columns)), with 0.005 instead of

@@ -11,6 +11,7 @@ pub(crate) mod model;
 mod optimizer;
 pub(crate) mod parameter_servers;
 pub(crate) mod publish;
+pub(crate) mod regularizer;
 pub(crate) mod run;
 pub(crate) mod strategy;
 pub(crate) mod train;

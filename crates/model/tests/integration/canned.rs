@@ -179,6 +179,71 @@ fn gradients_agree_with_finite_differences() {
     }
 }
 
+#[test]
+fn penalties_add_their_gradient_to_the_parameters_that_they_name_and_to_no_other() {
+    let seed = Seed::of_environment(1);
+    let penalties = [
+        (
+            "linear_regularizer",
+            "{ l1 = 0.125, l2 = 0.0 }",
+            [0.125, 0.0],
+        ),
+        ("embedding_regularizer", "{ l2 = 0.25 }", [0.0, 0.25]),
+        (
+            "kernel_regularizer",
+            "{ l1 = 0.5, l2 = 0.0625 }",
+            [0.5, 0.0625],
+        ),
+    ];
+    let of_name = |name: &str| {
+        let ends = [
+            name.starts_with("linear/") && name.ends_with("/weights"),
+            name.ends_with("/embedding_weights"),
+            name.starts_with("dnn/") && name.ends_with("/kernel"),
+        ];
+        ends.iter().position(|ends| *ends)
+    };
+    for (kind, keys) in [
+        ("linear_classifier", 0..1),
+        ("dnn_classifier", 1..3),
+        ("dnn_linear_combined_classifier", 0..3),
+        ("fm_classifier", 0..2),
+        ("deepfm_classifier", 0..3),
+        ("dcn_classifier", 1..3),
+    ] {
+        let plain = canned(&job(kind, ""));
+        let keys = &penalties[keys];
+        let text = keys
+            .iter()
+            .map(|(key, given, _)| format!("{key} = {given}\n"));
+        let penalized = canned(&(job(kind, "") + &text.collect::<String>()));
+        let features = plain.features(&batch(&plain, ROWS)).unwrap();
+        let values = random_values(&plain, &features, seed.get());
+        let trained = |model: &Canned| {
+            let mut gradients = Vec::new();
+            let done = model.train(&features, &values, &mut gradients, &mut Default::default());
+            (gradients, done.unwrap().loss)
+        };
+        let (without, loss) = trained(&plain);
+        let (with, told) = trained(&penalized);
+        assert_eq!(loss, told, "{kind}: the loss is told without the penalty");
+        for (variable, spec) in plain.variables().iter().enumerate() {
+            let penalty = of_name(&spec.name).map(|place| penalties[place]);
+            let penalty = penalty.filter(|penalty| keys.contains(penalty));
+            let [l1, l2] = penalty.map_or([0.0, 0.0], |(_, _, factors)| factors);
+            for (place, value) in values[variable].iter().enumerate() {
+                let wanted = without[variable][place] + l1 * value.signum() + 2.0 * l2 * value;
+                let given = with[variable][place];
+                let name = &spec.name;
+                assert!(
+                    (given - wanted).abs() < 1e-5,
+                    "{kind}, {seed}: {name}[{place}] {given}, {wanted}"
+                );
+            }
+        }
+    }
+}
+
 /// Moves rows of the bounded embedding away from its bound, where the loss has a kink.
 fn move_off_the_bound(model: &Canned, values: &mut Values) {
     for (spec, values) in model.variables().iter().zip(values) {

@@ -7,10 +7,11 @@ use super::initializer::{read_initializer, takes_initializer};
 use super::optimizer::{
     read_linear_optimizer, read_optimizer, takes_linear_optimizer, takes_optimizer,
 };
+use super::regularizer::{read_regularizer, takes_regularizer};
 use crate::limit::{Limit, OfSome, of_some, required_by};
 use crate::{
     Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossConfig, LossReduction,
-    ModelConfig, ModelKind, OptimizerSection, Params,
+    ModelConfig, ModelKind, OptimizerSection, Params, Regularizer,
 };
 
 /// Widest hidden layer.
@@ -83,6 +84,15 @@ section! {
         /// see below
         embedding_initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
             .optional_or_invalid("`truncated_normal` of deviation 1/√dimension, as in TensorFlow");
+        /// penalty of the embeddings whose feature names none, `{ l1 = 0.0, l2 = 1e-5 }`: see below
+        embedding_regularizer: Option<Regularizer> = custom(read_regularizer, takes_regularizer, "")
+            .optional_or_invalid("none");
+        /// penalty of the weights of the linear part, without its bias
+        linear_regularizer: Option<Regularizer> = custom(read_regularizer, takes_regularizer, "")
+            .optional_or_invalid("none");
+        /// penalty of the kernels of the dense layers, the last one included
+        kernel_regularizer: Option<Regularizer> = custom(read_regularizer, takes_regularizer, "")
+            .optional_or_invalid("none");
         /// linear part: `sum`, `mean` or `sqrtn` over the ids of a row
         sparse_combiner: Option<Combiner> = choice("combiner", &Combiner::NAMES).or_invalid(Combiner::Sum);
         /// optimizer of the linear part
@@ -136,6 +146,12 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
             "embedding_initializer",
             keys.embedding_initializer.is_some(),
         )
+        || is_invalid(
+            "embedding_regularizer",
+            keys.embedding_regularizer.is_some(),
+        )
+        || is_invalid("linear_regularizer", keys.linear_regularizer.is_some())
+        || is_invalid("kernel_regularizer", keys.kernel_regularizer.is_some())
         || is_invalid("linear_optimizer", keys.linear_optimizer.is_some())
         || is_invalid("dnn_optimizer", keys.dnn_optimizer.is_some())
         || (keys.kind.is_some_and(ModelKind::is_custom)
@@ -183,6 +199,9 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
             _ => 0,
         },
         embedding_initializer: keys.embedding_initializer,
+        embedding_regularizer: keys.embedding_regularizer,
+        linear_regularizer: keys.linear_regularizer,
+        kernel_regularizer: keys.kernel_regularizer,
         sparse_combiner: keys.sparse_combiner?,
         linear_optimizer: keys.linear_optimizer,
         dnn_optimizer: keys.dnn_optimizer,
@@ -314,13 +333,18 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
 }
 
 /// Keys that have meaning for some kinds of models only.
-const OF_SOME_KINDS: [OfSome<ModelKind>; 12] = [
+const OF_SOME_KINDS: [OfSome<ModelKind>; 15] = [
     ("hidden_units", ModelKind::has_dnn),
     ("activation", ModelKind::has_dnn),
     ("dropout", ModelKind::has_dnn),
     ("batch_norm", ModelKind::has_dnn),
     ("cross_layers", |kind| kind.family == Family::Dcn),
     ("embedding_initializer", ModelKind::has_deep),
+    ("embedding_regularizer", ModelKind::has_deep),
+    ("linear_regularizer", ModelKind::has_linear),
+    ("kernel_regularizer", |kind| {
+        kind.has_dnn() && !kind.is_custom()
+    }),
     ("dnn_optimizer", |kind| kind.has_deep() && !kind.is_custom()),
     ("linear_optimizer", |kind| {
         kind.has_linear() || kind.family == Family::Baseline

@@ -4,9 +4,11 @@ use trainyard_diagnostic::{Bound, Code, Diagnostic, Section, Takes, Value, secti
 use trainyard_variable::Initializer;
 
 use super::super::initializer::{read_initializer, takes_initializer};
+use super::super::regularizer::{read_regularizer, takes_regularizer};
 use super::FeatureKeys;
 use crate::{
     Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, ModelConfig, ModelKind,
+    Regularizer,
 };
 
 /// Largest dimension of an embedding.
@@ -43,6 +45,9 @@ section! {
         /// same
         initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
             .optional("`model.embedding_initializer`");
+        /// penalty of the vectors that a batch reads, `{ l2 = 1e-5 }`: see `[model]`. Features that share a table have the same
+        regularizer: Option<Regularizer> = custom(read_regularizer, takes_regularizer, "")
+            .optional("`model.embedding_regularizer`");
         /// with `false`, training does not change the vectors, which usually come from `train.warm_start`. Their gradients
         /// are zeros and are still sent
         trainable: bool = flag().or(true);
@@ -159,7 +164,7 @@ pub(super) fn check_use<'a, 'b: 'a>(
     }
 }
 
-/// Gives the embeddings without initial values of their own those of the model, and refuses those that depend on the number
+/// Gives the embeddings without initial values or a penalty of their own those of the model, and refuses initial values those that depend on the number
 /// of rows where that is not known.
 pub(crate) fn settle_initial_values(
     root: &Section<'_>,
@@ -176,6 +181,7 @@ pub(crate) fn settle_initial_values(
                 .initializer
                 .clone_from(&model.embedding_initializer);
         }
+        embedding.regularizer = embedding.regularizer.or(model.embedding_regularizer);
         let by_rows = match embedding.initializer {
             Some(Initializer::GlorotUniform) => "glorot_uniform",
             Some(Initializer::HeNormal) => "he_normal",
@@ -249,6 +255,12 @@ pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
             (
                 what,
                 "give both the same initializer, or tables of their own",
+            )
+        } else if one.1.regularizer != other.1.regularizer {
+            let what = "other penalties".to_owned();
+            (
+                what,
+                "give both the same regularizer, or tables of their own",
             )
         } else if dynamic(one_kind) != dynamic(other_kind) {
             let what = "other rules of a dynamic table, or only one of them has one".to_owned();
@@ -338,7 +350,15 @@ fn deep(section: &Section<'_>, keys: &FeatureKeys, given: Given) -> Option<Deep>
 fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
     let before = inner.problems().len();
     let keys = DeepKeys::read_keys(&inner)?;
-    let extra = ["combiner", "max_norm", "table", "initializer", "trainable"]
+    let of_embeddings = [
+        "combiner",
+        "max_norm",
+        "table",
+        "initializer",
+        "regularizer",
+        "trainable",
+    ];
+    let extra = of_embeddings
         .into_iter()
         .find(|key| inner.node(key).is_some());
     if let (None, Some(key)) = (keys.embedding, extra) {
@@ -358,6 +378,7 @@ fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
             table: keys.table,
             trainable: keys.trainable,
             initializer: keys.initializer,
+            regularizer: keys.regularizer,
         })),
         _ => None,
     })
