@@ -33,8 +33,14 @@ const LARGE_ROWS: u64 = 10_000_000;
 /// Numbers of an embedding in a factorized model, the same for all features.
 const DIMENSION: usize = 16;
 
-/// Batch of a factorized model.
-const FACTORIZED_BATCH: u64 = 256;
+/// Batches of a factorized model: a power of two that gives some hundred steps a pass, within these bounds. Larger batches
+/// overfit later, and smaller ones need fewer passes.
+const FACTORIZED_BATCHES: std::ops::RangeInclusive<u64> = 256..=4096;
+const FACTORIZED_STEPS: u64 = 250;
+
+/// Evaluations without a better one that end training: those of four passes. Factors that are 0 at the start need some passes
+/// before they show.
+const PATIENCE: u64 = 8;
 
 /// Most passes of a factorized model, which early stopping ends.
 const FACTORIZED_EPOCHS: u64 = 20;
@@ -204,7 +210,13 @@ impl JobFile<'_> {
 
     fn batch_size(&self) -> u64 {
         if self.is_factorized() {
-            return FACTORIZED_BATCH;
+            let batch = (self.rows() / FACTORIZED_STEPS).max(1);
+            let power = 1 << batch.ilog2();
+            return u64::clamp(
+                power,
+                *FACTORIZED_BATCHES.start(),
+                *FACTORIZED_BATCHES.end(),
+            );
         }
         match self.rows() {
             0..SMALL_ROWS => 32,
@@ -385,7 +397,10 @@ impl JobFile<'_> {
             text.push_str("[model.dnn_optimizer]\nkind = \"adagrad\"\nlearning_rate = 0.05\n");
         }
         if self.stops_early() {
-            text.push_str("\n# Training ends, and goes back to its best checkpoint, when the AUC has not risen in so many evaluations.\n[train.early_stopping]\nmetric = \"auc\"\nmax_evaluations_without_improvement = 4\n");
+            let _ = write!(
+                text,
+                "\n# Training ends, and goes back to its best checkpoint, when the AUC has not risen in so many evaluations.\n[train.early_stopping]\nmetric = \"auc\"\nmax_evaluations_without_improvement = {PATIENCE}\n"
+            );
         }
         if self.parts.eval.is_some() {
             let metric = match self.plan.label.task {

@@ -35,6 +35,14 @@ const EXACT_VALUES_MAX: usize = 256;
 /// Least mean number of records of a whole number that may be a name.
 const RECORDS_OF_ID_MIN: u64 = 2;
 
+/// Least share of the whole numbers from the least to the greatest that occur, and least mean number of records of each, where
+/// numbers were given out one after the other: they are names, and their order says nothing.
+const FILLED_SHARE_MIN: f64 = 0.8;
+const RECORDS_OF_FILLED_MIN: u64 = 10;
+
+/// Most buckets of a hashed column that has room for sixteen times its values, so that hardly two share a bucket.
+const ROOMY_BUCKETS_MAX: u64 = 1 << 20;
+
 /// Least value of a column of times: a second of the year 1973, counted since 1970.
 const EPOCH_SECONDS_MIN: f64 = 1e8;
 
@@ -107,7 +115,8 @@ impl FeaturePlan {
         if column.distinct() == 1 && column.missing == 0 {
             return Err("it has the same value in all records".to_owned());
         }
-        if is_categorical(column) {
+        let is_name = shape == Shape::Factorized && fills_its_range(column);
+        if is_categorical(column) || is_name {
             let separator = separator(column);
             let values = parts(column, separator);
             let distinct = if separator.is_some() && !column.list {
@@ -124,7 +133,7 @@ impl FeaturePlan {
             }
             let note = format!("{distinct} values{}", missing_note(column, found));
             return feature(
-                category(distinct, values, separator, column, coverage),
+                category(distinct, values, separator, column, (coverage, shape)),
                 note,
             );
         }
@@ -291,16 +300,18 @@ fn category(
     values: Vec<String>,
     separator: Option<char>,
     column: &ColumnProfile,
-    coverage: Coverage,
+    (coverage, shape): (Coverage, Shape),
 ) -> Kind {
     let dimension = match distinct {
         0..50 => 4,
         50..VOCABULARY_VALUES_MAX => 8,
         _ => 16,
     };
-    let most = match coverage {
-        Coverage::Sample => VOCABULARY_VALUES_OF_SAMPLE_MAX,
-        Coverage::Whole => VOCABULARY_VALUES_MAX,
+    let most = match (coverage, shape) {
+        (Coverage::Sample, _) => VOCABULARY_VALUES_OF_SAMPLE_MAX,
+        (Coverage::Whole, Shape::WideAndDeep) => VOCABULARY_VALUES_MAX,
+        // Two values with one embedding cost more than the file.
+        (Coverage::Whole, Shape::Factorized) => u64::MAX,
     };
     // A vocabulary is a text file with one value per line.
     let fits = column.are_all_counted() && values.iter().all(|value| !value.contains(['\n', '\r']));
@@ -313,7 +324,7 @@ fn category(
         };
     }
     Kind::Hashed {
-        buckets: buckets(distinct, coverage),
+        buckets: buckets(distinct, coverage, shape),
         separator,
         dimension,
     }
@@ -321,7 +332,11 @@ fn category(
 
 /// Returns the buckets of hashed values. More records bring more values. With half of the buckets empty, most values have a
 /// bucket of their own.
-fn buckets(distinct: u64, coverage: Coverage) -> u64 {
+fn buckets(distinct: u64, coverage: Coverage, shape: Shape) -> u64 {
+    let roomy = (16 * distinct).next_power_of_two();
+    if shape == Shape::Factorized && roomy <= ROOMY_BUCKETS_MAX {
+        return roomy;
+    }
     let room = match coverage {
         Coverage::Sample => 4,
         Coverage::Whole => 2,
@@ -405,6 +420,17 @@ fn boundaries(column: &ColumnProfile) -> Vec<f64> {
     boundaries
 }
 
+/// Returns whether the values are whole numbers that were given out one after the other, as ids are, and come again and again.
+fn fills_its_range(column: &ColumnProfile) -> bool {
+    let numbers = &column.numbers;
+    let distinct = column.distinct();
+    column.kind == Some(ColumnKind::Int)
+        && !column.list
+        && distinct > EXACT_VALUES_MAX as u64
+        && distinct <= column.present / RECORDS_OF_FILLED_MIN
+        && distinct as f64 >= FILLED_SHARE_MIN * (numbers.max - numbers.min + 1.0)
+}
+
 /// Returns the buckets of the values of a number as ids, if it may be a name: a whole number that comes again and again, and
 /// has more values than buckets with bounds tell apart.
 fn ids(column: &ColumnProfile, coverage: Coverage) -> Option<u64> {
@@ -412,7 +438,7 @@ fn ids(column: &ColumnProfile, coverage: Coverage) -> Option<u64> {
     let may_be = column.kind == Some(ColumnKind::Int)
         && distinct > EXACT_VALUES_MAX as u64
         && distinct <= column.present / RECORDS_OF_ID_MIN;
-    may_be.then(|| buckets(distinct, coverage))
+    may_be.then(|| buckets(distinct, coverage, Shape::Factorized))
 }
 
 /// Returns a number rounded to six significant digits, as the job file writes it.
