@@ -3,6 +3,7 @@
 mod connections;
 mod frames;
 mod messages;
+mod paths;
 mod pushes;
 mod renewal;
 mod secrets;
@@ -126,6 +127,10 @@ impl Stage {
     /// What all tasks were told of the job.
     fn agreement(&self) -> Agreement {
         Agreement::of(&Job::load(&self.job, &[SETTING.to_owned()]).expect("a good job"))
+    }
+
+    fn model_dir(&self) -> PathBuf {
+        Job::load(&self.job, &[]).expect("a good job").model_dir
     }
 
     fn cluster(&self) -> ClusterSpec {
