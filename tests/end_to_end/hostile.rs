@@ -7,6 +7,7 @@ mod paths;
 mod pushes;
 mod renewal;
 mod secrets;
+mod sessions;
 mod tensors;
 mod texts;
 
@@ -62,19 +63,25 @@ struct Stage {
 impl Stage {
     /// Starts the job, and waits until it trains.
     fn start() -> Self {
-        Self::prepare(None).up()
+        Self::prepare(None, Ledger::ENDLESS).up()
+    }
+
+    /// The same, of a job that ends by itself.
+    fn start_of_epochs(epochs: u64) -> Self {
+        Self::prepare(None, epochs).up()
     }
 
     /// The same, of tasks that have certificates.
     fn start_with_tls() -> Self {
-        Self::prepare(Some(Authority::new().expect("random numbers"))).up()
+        let authority = Authority::new().expect("random numbers");
+        Self::prepare(Some(authority), Ledger::ENDLESS).up()
     }
 
-    fn prepare(authority: Option<Authority>) -> Self {
+    fn prepare(authority: Option<Authority>, epochs: u64) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let ledger = Ledger {
             rows: 5000,
-            epochs: Ledger::ENDLESS,
+            epochs,
             batch_size: 64,
             lanes: 1,
             servers: 1,

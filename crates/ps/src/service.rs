@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use trainyard_checkpoint::{FilePurpose, begun_folder, committed_folder};
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_daemon::{Caller, Context};
+use trainyard_daemon::{Caller, Context, LogRateLimit};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::{absolute, known_cluster_id};
 use trainyard_parameter_server::journal::LogJournal;
@@ -59,6 +59,7 @@ pub(crate) struct Service {
     preparation: PreparationWork,
     /// Reason why the job has failed, if it has.
     failed: Mutex<Option<String>>,
+    session_lines: LogRateLimit,
 }
 
 /// The journal, once the server has read its log. The inner `None` means that there is no log.
@@ -115,6 +116,7 @@ impl Service {
             log_bytes_max: context.job.parameter_servers.log_bytes_max,
             preparation,
             failed,
+            session_lines: LogRateLimit::default(),
         }
     }
 
@@ -405,7 +407,7 @@ impl ParameterService for Service {
             .await?;
         tracing::info!(
             epoch = identity.epoch,
-            peer = caller.address(),
+            peer = %caller.address(),
             "claimed by a chief"
         );
         Ok(Response::new(self.status_reply()))
@@ -459,7 +461,7 @@ impl ParameterService for Service {
                         slices = count,
                         bytes,
                         checkpoint,
-                        peer,
+                        %peer,
                         "variables are ready"
                     );
                     if let Some((all_rows, memory)) = shard.store().outgrows() {
@@ -558,7 +560,10 @@ impl ParameterService for Service {
         } = self
             .change(async { self.shard.open_session(identity, &opening) })
             .await?;
-        tracing::info!(task = %identity.task, session = identity.session, batches_applied, "session opened");
+        if let Some(unsaid) = self.session_lines.may() {
+            let peer = caller.address();
+            tracing::info!(task = %identity.task, session = identity.session, batches_applied, %peer, unsaid, "session opened");
+        }
         let global_step = self.shard.store().status().global_step;
         Ok(Response::new(v1::OpenSessionReply {
             version,
@@ -636,11 +641,11 @@ impl ParameterService for Service {
         let peer = caller.address();
         match purpose {
             SnapshotPurpose::Checkpoint => {
-                tracing::info!(global_step, folder = %directory.display(), peer, "saved the own part of a checkpoint");
+                tracing::info!(global_step, folder = %directory.display(), %peer, "saved the own part of a checkpoint");
             }
             // A job may publish every second.
             SnapshotPurpose::Publication => {
-                tracing::debug!(global_step, folder = %directory.display(), peer, "wrote the own part of a cut");
+                tracing::debug!(global_step, folder = %directory.display(), %peer, "wrote the own part of a cut");
             }
         }
         Ok(Response::new(v1::SaveShardReply {
@@ -661,7 +666,7 @@ impl ParameterService for Service {
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.get_or_insert_with(|| shown(&request.reason));
             drop(failed);
-            tracing::info!(reason = %shown(&request.reason), peer = caller.address(), "the job has failed");
+            tracing::info!(reason = %shown(&request.reason), peer = %caller.address(), "the job has failed");
             return Ok(Response::new(self.status_reply()));
         }
         self.change(async { self.shard.finish(identity) }).await?;
@@ -669,7 +674,7 @@ impl ParameterService for Service {
         if let Some(Err(error)) = journal.map(|journal| journal.clear()) {
             tracing::warn!(%error, "the log of a job that has ended stays: it may be removed by hand");
         }
-        tracing::info!(reason = %shown(&request.reason), peer = caller.address(), "the job has ended");
+        tracing::info!(reason = %shown(&request.reason), peer = %caller.address(), "the job has ended");
         Ok(Response::new(self.status_reply()))
     }
 }
