@@ -66,7 +66,7 @@ impl SessionService for Service {
         let join: RegisterRequest = parsed(request)?;
         let joined = self.coordinator.register_now(join).inspect_err(|error| {
             if error.reason != Reason::NotReady {
-                tracing::warn!(%task, peer = caller.address(), "the chief refused {task}: {error}");
+                tracing::warn!(%task, peer = %caller.address(), "the chief refused {task}: {error}");
             }
         })?;
         Ok(Response::new(joined.into()))
