@@ -680,3 +680,88 @@ fn check_warns_of_a_label_that_never_matches_and_stats_shows_what_the_column_hol
         "{table}"
     );
 }
+
+trial!(evaluate_reads_links_and_passes_over_damage_without_a_change_of_the_folder);
+fn evaluate_reads_links_and_passes_over_damage_without_a_change_of_the_folder() {
+    let solo = Solo::wide_and_deep(1000, "[train]\nmax_steps = 50\n");
+    solo.train("model", &[]);
+    solo.train("model", &["train.max_steps=100"]);
+    let (job, model) = (solo.argument("job.toml"), solo.argument("model"));
+    let shard = |step: u64| {
+        let folder = solo.path(&format!("model/model.ckpt-{step}"));
+        let files = std::fs::read_dir(folder).expect("the checkpoint is where it was");
+        let mut paths = files.filter_map(|entry| Some(entry.ok()?.path()));
+        let is_shard = |path: &std::path::PathBuf| path.extension() == Some("safetensors".as_ref());
+        paths.find(is_shard).expect("a shard")
+    };
+    let evaluate = |step: u64| {
+        let told = trainyard(&["evaluate", &job, "--model-dir", &model], 0);
+        assert!(told.contains(&step.to_string()), "{told}");
+        told
+    };
+    // As tools make links that keep versions of data.
+    let cache = solo.path("cache");
+    std::fs::rename(shard(100), &cache).expect("it moves");
+    let newest = solo.path("model/model.ckpt-100/shard-0-of-1.safetensors");
+    std::os::unix::fs::symlink(&cache, newest).expect("a link");
+    let told = evaluate(100);
+    assert!(!told.contains("damaged"), "{told}");
+
+    let mut bytes = std::fs::read(&cache).expect("it is read");
+    *bytes.last_mut().expect("bytes") ^= 1;
+    std::fs::write(&cache, bytes).expect("it is written");
+    for _ in 0..2 {
+        let told = evaluate(50);
+        let passed_over = "checkpoint step 100 is damaged and was passed over";
+        assert!(told.contains(passed_over), "{told}");
+    }
+    assert!(shard(100).exists(), "nothing is renamed");
+}
+
+trial!(pipes_devices_and_giants_in_place_of_files_are_refused_and_nothing_waits);
+fn pipes_devices_and_giants_in_place_of_files_are_refused_and_nothing_waits() {
+    let solo = Solo::wide_and_deep(1000, "[train]\nmax_steps = 10\n");
+    solo.train("model", &[]);
+    let (job, model) = (solo.argument("job.toml"), solo.argument("model"));
+    let began = Instant::now();
+    let pipe = |path: &Path| {
+        drop(std::fs::remove_file(path));
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).expect("a pipe");
+    };
+    let giant = |path: &Path| {
+        drop(std::fs::remove_file(path));
+        let file = std::fs::File::create(path).expect("a file");
+        file.set_len(3 << 30).expect("it needs no blocks");
+    };
+    let words = solo.path("words.txt");
+    let vocabulary = format!(
+        "feature=[{{ kind = \"vocabulary\", column = \"word\", file = {:?}, default = 0 }}]",
+        words.display().to_string()
+    );
+    for (make, what) in [
+        (&pipe as &dyn Fn(&Path), "it is no regular file"),
+        (&giant, "it has 3221225472 bytes"),
+    ] {
+        let other = solo.path("other.toml");
+        make(&other);
+        let told = trainyard(&["check", &other.to_string_lossy()], 66);
+        assert!(told.contains("other.toml") && told.contains(what), "{told}");
+        make(&words);
+        let told = trainyard(&["check", &job, "--set", &vocabulary], 66);
+        assert!(told.contains("words.txt") && told.contains(what), "{told}");
+        let state = solo.path("model/job_state.json");
+        make(&state);
+        let told = Program::start("trainyard", &["inspect", &model], &[]).wait(LIMIT);
+        assert!(
+            told.output.contains("job_state.json") && told.output.contains(what),
+            "{}",
+            told.output
+        );
+    }
+    std::fs::remove_file(&words).expect("it is there");
+    std::os::unix::fs::symlink("/dev/zero", &words).expect("a link");
+    let told = trainyard(&["check", &job, "--set", &vocabulary], 66);
+    assert!(told.contains("it is no regular file"), "{told}");
+    assert!(began.elapsed() < LIMIT / 2, "{:?}", began.elapsed());
+}

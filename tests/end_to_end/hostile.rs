@@ -3,9 +3,11 @@
 mod connections;
 mod frames;
 mod messages;
+mod paths;
 mod pushes;
 mod renewal;
 mod secrets;
+mod sessions;
 mod tensors;
 mod texts;
 
@@ -61,19 +63,25 @@ struct Stage {
 impl Stage {
     /// Starts the job, and waits until it trains.
     fn start() -> Self {
-        Self::prepare(None).up()
+        Self::prepare(None, Ledger::ENDLESS).up()
+    }
+
+    /// The same, of a job that ends by itself.
+    fn start_of_epochs(epochs: u64) -> Self {
+        Self::prepare(None, epochs).up()
     }
 
     /// The same, of tasks that have certificates.
     fn start_with_tls() -> Self {
-        Self::prepare(Some(Authority::new().expect("random numbers"))).up()
+        let authority = Authority::new().expect("random numbers");
+        Self::prepare(Some(authority), Ledger::ENDLESS).up()
     }
 
-    fn prepare(authority: Option<Authority>) -> Self {
+    fn prepare(authority: Option<Authority>, epochs: u64) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let ledger = Ledger {
             rows: 5000,
-            epochs: Ledger::ENDLESS,
+            epochs,
             batch_size: 64,
             lanes: 1,
             servers: 1,
@@ -126,6 +134,10 @@ impl Stage {
     /// What all tasks were told of the job.
     fn agreement(&self) -> Agreement {
         Agreement::of(&Job::load(&self.job, &[SETTING.to_owned()]).expect("a good job"))
+    }
+
+    fn model_dir(&self) -> PathBuf {
+        Job::load(&self.job, &[]).expect("a good job").model_dir
     }
 
     fn cluster(&self) -> ClusterSpec {

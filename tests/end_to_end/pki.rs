@@ -135,6 +135,9 @@ fn a_cluster_with_the_certificates_of_pki_trains_to_its_end_and_lets_nobody_else
         );
     }
     assert_eq!(mode(&site.path("tls/ca.key")), 0o600);
+    for folder in ["tls", "tls/ps-0"] {
+        assert_eq!(mode(&site.path(folder)), 0o700, "{folder}");
+    }
     site.pki("other", &[]);
     site.say(&security);
     let mut all = site.start_all_but_workers(&[]);

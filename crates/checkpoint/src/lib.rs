@@ -11,6 +11,7 @@ mod committed;
 mod error;
 mod file_purpose;
 mod flushing;
+mod folder_name;
 mod manifest;
 mod manifest_file;
 mod mapped_values;
@@ -29,6 +30,7 @@ pub use bases::Bases;
 pub use committed::{Found, claim_epoch, claim_epoch_as, is_committed, list};
 pub use error::Error;
 pub use file_purpose::FilePurpose;
+pub use folder_name::{InvalidName, begun_folder, committed_folder, folder_name};
 pub use manifest::{
     Dtype, HeldRows, Manifest, Others, PositionRecord, ShardRecord, TensorRecord, VersionUnit,
     VersionUnits, differences, misfit,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use trainyard_model_dir::{FILE_BYTES_MAX, ModelDir};
+use trainyard_storage::read_regular;
 
 use crate::manifest::{FORMAT_VERSION, INCREMENT_FORMAT_VERSION};
 use crate::{Error, Manifest};
@@ -69,7 +70,7 @@ fn try_to_read(checkpoint: &Path) -> Result<Manifest, Error> {
             .ok_or_else(|| Error::damaged(&path, "it does not exist"))?;
         return parse(&text).map_err(|what| Error::damaged(&path, what));
     }
-    let metadata = std::fs::symlink_metadata(&path).map_err(Error::io("find", &path))?;
+    let metadata = std::fs::metadata(&path).map_err(Error::io("find", &path))?;
     if !metadata.is_file() {
         return Err(Error::damaged(&path, "it is not a regular file"));
     }
@@ -80,7 +81,7 @@ fn try_to_read(checkpoint: &Path) -> Result<Manifest, Error> {
             format!("{length} bytes, at most {FILE_BYTES_MAX} are read"),
         ));
     }
-    let text = std::fs::read(&path).map_err(Error::io("read", &path))?;
+    let text = read_regular(&path, FILE_BYTES_MAX).map_err(Error::io("read", &path))?;
     parse(&text).map_err(|what| Error::damaged(&path, what))
 }
 

@@ -30,12 +30,13 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Opens an origin: a folder `model.ckpt-<step>`; a model directory, of which the latest good checkpoint is used;
-    /// the prefix, index file or folder of a TensorFlow checkpoint; or a path that [`TensorFiles::open`] accepts.
+    /// Opens an origin: a folder `model.ckpt-<step>`; a model directory, of which the latest good checkpoint is used, and
+    /// damaged ones are reported to `warn`; the prefix, index file or folder of a TensorFlow checkpoint; or a path that
+    /// [`TensorFiles::open`] accepts.
     ///
     /// # Errors
     /// The path holds none of these, or a file is damaged.
-    pub fn open(path: &Path) -> Result<Self, Diagnostic> {
+    pub fn open(path: &Path, warn: &mut dyn FnMut(Diagnostic)) -> Result<Self, Diagnostic> {
         if is_committed(path)? {
             return Ok(Self::Own(Arc::new(Checkpoint::open(path)?)));
         }
@@ -45,7 +46,7 @@ impl Origin {
             return Ok(Self::Tensors(files));
         }
         if is_remote(path) {
-            if let Some(checkpoint) = latest_good(path, &mut |_| {})? {
+            if let Some(checkpoint) = latest_good(path, warn)? {
                 return Ok(Self::Own(Arc::new(checkpoint)));
             }
             return TensorFiles::open(path)?.map(Self::Tensors).ok_or_else(|| {
@@ -65,7 +66,7 @@ impl Origin {
             return Err(Diagnostic::error(Code::E3004, message).help(FORMS));
         }
         if path.is_dir() {
-            if let Some(checkpoint) = latest_good(path, &mut |_| {})? {
+            if let Some(checkpoint) = latest_good(path, warn)? {
                 return Ok(Self::Own(Arc::new(checkpoint)));
             }
             if let Some(files) = TensorFiles::open(path)? {

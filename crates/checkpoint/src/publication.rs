@@ -17,9 +17,9 @@ use crate::writer::{check_files, check_objects};
 use crate::{Checkpoint, Error, Manifest};
 
 /// Name of the folder of cuts in a model directory.
-const FOLDER: &str = "publish";
+pub(crate) const FOLDER: &str = "publish";
 /// Prefix of the temporary folder of a cut.
-const TEMPORARY: &str = "tmp.";
+pub(crate) const TEMPORARY: &str = "tmp.";
 /// Most increments over one base. A reader that could not read one waits for the next base.
 const INCREMENTS_MAX: usize = 60;
 /// Fewest increments over one base, so that bases add at most a quarter to what is written if each increment is as long as a
@@ -40,7 +40,7 @@ pub enum CutKind {
 
 impl CutKind {
     /// Returns the prefix of the names of such folders.
-    fn prefix(self) -> &'static str {
+    pub(crate) fn prefix(self) -> &'static str {
         match self {
             Self::Base => "base-",
             Self::Increment => "increment-",
@@ -204,7 +204,7 @@ impl Publication {
     /// The folder cannot be created.
     pub fn begin(&mut self, kind: CutKind) -> Result<PathBuf, Error> {
         self.number += 1;
-        let name = folder_name(kind, self.number);
+        let name = cut_name(kind, self.number);
         // The keys of the standard library's hashes are random, so no other attempt has this name.
         let attempt = RandomState::new().build_hasher().finish();
         if ModelDir::is_bucket(&self.folder) {
@@ -241,7 +241,7 @@ impl Publication {
                 let path = folder.join(MANIFEST);
                 write_and_flush(&path, &manifest_file::write(manifest, &path)?)?;
                 flush_folder(folder)?;
-                let target = self.folder.join(folder_name(kind, self.number));
+                let target = self.folder.join(cut_name(kind, self.number));
                 // A chief that was suspended may have a successor.
                 let _claimed = refuse_if_deposed(&self.model_dir, manifest.cluster_epoch)?;
                 rename(folder, &target)?;
@@ -308,7 +308,7 @@ fn remove_cut(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn folder_name(kind: CutKind, number: u64) -> String {
+fn cut_name(kind: CutKind, number: u64) -> String {
     format!("{}{number:012}", kind.prefix())
 }
 

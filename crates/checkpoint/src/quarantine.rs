@@ -1,4 +1,4 @@
-//! Quarantine: finds the newest good checkpoint, and renames damaged ones.
+//! Damaged checkpoints: the chief of a job renames them, and everyone else passes over them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,28 +8,45 @@ use trainyard_model_dir::durable::rename;
 
 use crate::committed::DAMAGED_TERM;
 use crate::manifest_file::{DAMAGED, MANIFEST};
-use crate::{Checkpoint, Error, Found, list};
+use crate::{Checkpoint, Error, Found, is_committed, list};
 
-/// Returns the newest checkpoint of which every byte is verified.
-///
-/// Damaged checkpoints are renamed: see [`set_aside`].
+/// Returns the newest checkpoint of which every byte is verified, for a reader: a damaged one is reported to `warn` and stays
+/// as it is.
 ///
 /// # Errors
-/// The directory or bucket cannot be read, or a damaged checkpoint cannot be renamed.
+/// The directory, the bucket or a checkpoint cannot be read.
 pub fn latest_good(
     model_dir: &Path,
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<Option<Checkpoint>, Error> {
-    while let Some(checkpoint) = latest(model_dir, warn)? {
-        match checkpoint.verify() {
-            Ok(()) => return Ok(Some(checkpoint)),
-            Err(error) => set_aside(model_dir, checkpoint.path(), error, warn)?,
+    let mut candidates = list(model_dir)?;
+    // The age of a checkpoint with a damaged manifest is unknown. It may be the newest, so it comes first.
+    candidates.sort_by_key(|found| found.epoch == DAMAGED_TERM);
+    while let Some(found) = candidates.pop() {
+        let opened = Checkpoint::open(&found.path);
+        let error = match opened.and_then(|found| found.verify().map(|()| found)) {
+            Ok(checkpoint) => return Ok(Some(checkpoint)),
+            Err(error) if error.is_unreadable() => return Err(error),
+            Err(error) => error,
+        };
+        // The chief may have removed or renamed it since.
+        if is_committed(&found.path)? {
+            let next = candidates.last().map_or_else(
+                || "there is no older one".to_owned(),
+                |next| format!("the next one is of step {}", next.step),
+            );
+            let message = format!(
+                "checkpoint step {} is damaged and was passed over",
+                found.step
+            );
+            let note = format!("{next}; {} stays as it is", found.path.display());
+            warn(damage(message, &error).note(note));
         }
     }
     Ok(None)
 }
 
-/// Returns the newest checkpoint whose manifest and headers are verified, and whose files exist with the right size.
+/// Returns the newest checkpoint of a job, for its chief: one whose manifest and headers are verified, and whose files exist with the right size.
 /// The readers of the tensors verify those: see [`Checkpoint::check_read`].
 ///
 /// Damaged checkpoints are renamed: see [`set_aside`].
@@ -118,15 +135,17 @@ fn rename_damaged(
         "checkpoint step {} is damaged and was set aside",
         found.step
     );
-    let mut problem = Diagnostic::warning(Code::E3001, message).note(error.to_string());
-    if let Some(source) = std::error::Error::source(&error) {
-        problem = problem.note(source.to_string());
-    }
-    warn(problem.note(format!(
-        "{next}; nothing was deleted: it is now {}",
-        aside.display()
-    )));
+    let note = format!("{next}; nothing was deleted: it is now {}", aside.display());
+    warn(damage(message, &error).note(note));
     Ok(())
+}
+
+fn damage(message: String, error: &Error) -> Diagnostic {
+    let problem = Diagnostic::warning(Code::E3001, message).note(error.to_string());
+    match std::error::Error::source(error) {
+        Some(source) => problem.note(source.to_string()),
+        None => problem,
+    }
 }
 
 fn free_name(model_dir: &Path, step: u64) -> PathBuf {

@@ -130,8 +130,9 @@ fn misfit_of_bases(manifest: &Manifest) -> Option<String> {
     ))
 }
 
+/// Checks that a path is a regular file, or a link to one, as tools make them that keep versions of data.
 fn regular(path: &Path) -> Result<(), Error> {
-    let metadata = std::fs::symlink_metadata(path).map_err(Error::io("find", path))?;
+    let metadata = std::fs::metadata(path).map_err(Error::io("find", path))?;
     if metadata.is_file() {
         Ok(())
     } else {

@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use trainyard_model_dir::durable::{exchange, flush_folder, rename, write_and_flush};
 use trainyard_model_dir::{Bucket, ModelDir, encode, refuse_if_deposed};
 use trainyard_variable::FirstRows;
@@ -396,7 +398,7 @@ pub fn write_shard(
     }
     let file = match bucket {
         Some(_) => tempfile::tempfile().map_err(Error::io("create", &path))?,
-        None => File::create(&path).map_err(Error::io("create", &path))?,
+        None => create_file(folder, &file_name)?,
     };
     file.write_all_at(&front, 0)
         .map_err(Error::io("write", &path))?;
@@ -478,6 +480,38 @@ pub fn write_shard(
         secs: state.secs,
         tensors,
     })
+}
+
+/// Creates a new file in the folder of a save, in place of what an earlier attempt has left. No link is followed: neither of
+/// the folder nor of the file.
+///
+/// # Errors
+/// The folder belongs neither to the user of this process nor to the owner of the model directory, or the file cannot be
+/// created.
+fn create_file(folder: &Path, name: &str) -> Result<File, Error> {
+    let path = folder.join(name);
+    let system = |action, path| move |errno: Errno| Error::io(action, path)(errno.into());
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(folder, flags, Mode::empty()).map_err(system("open", folder))?;
+    let found = rustix::fs::fstat(&opened).map_err(system("look at", folder))?;
+    let user = rustix::process::geteuid().as_raw();
+    // A file system of a network may give all files another owner than the user.
+    let of_model_dir = || {
+        let model_dir = folder.parent().map(std::fs::metadata);
+        model_dir.and_then(|found| Some(found.ok()?.uid()))
+    };
+    if found.st_uid != user && Some(found.st_uid) != of_model_dir() {
+        let owner = found.st_uid;
+        let what = format!("it belongs to user {owner}, and this process runs as user {user}");
+        return Err(Error::io("write into", folder)(std::io::Error::other(what)));
+    }
+    match rustix::fs::unlinkat(&opened, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(system("remove", &path)(errno)),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let created = rustix::fs::openat(&opened, name, flags, Mode::from_raw_mode(0o666));
+    created.map(File::from).map_err(system("create", &path))
 }
 
 /// Reads a file that [`write_shard`] has written, and verifies every byte, because older checkpoints may be removed in
@@ -644,6 +678,24 @@ pub(crate) fn check_objects(own: &Bucket, manifest: &Manifest) -> Result<(), Err
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_file_of_a_save_is_written_through_no_link() {
+        let scratch = tempfile::tempdir().expect("a temporary folder");
+        let precious = scratch.path().join("thesis.tex");
+        std::fs::write(&precious, "mine").expect("a file");
+        let folder = scratch.path().join("tmp.1.1-ff");
+        std::fs::create_dir(&folder).expect("a folder");
+        std::os::unix::fs::symlink(&precious, folder.join("shard")).expect("a link");
+        let file = create_file(&folder, "shard").expect("the link is gone");
+        file.write_all_at(b"values", 0).expect("there is room");
+        let read = |path: &Path| std::fs::read_to_string(path).expect("it is there");
+        assert_eq!(read(&precious), "mine");
+        assert_eq!(read(&folder.join("shard")), "values");
+        let link = scratch.path().join("tmp.2.1-ff");
+        std::os::unix::fs::symlink(&folder, &link).expect("a link");
+        create_file(&link, "shard").expect_err("the folder is a link");
+    }
 
     #[test]
     fn a_file_that_does_not_read_as_it_was_written_is_an_error_that_names_the_tensor() {

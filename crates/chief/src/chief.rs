@@ -165,6 +165,8 @@ struct Run {
     rereads: Rereads,
     /// Time of the last check whether all data has been applied, while no task trained.
     data_at: Option<Instant>,
+    /// Time since which all data has been applied, while a task still trained.
+    applied_since: Option<Instant>,
     /// Passes over the data, once all of them have been applied.
     epochs: Option<u64>,
     /// The evaluations, if they may end the job.
@@ -228,6 +230,7 @@ async fn from_beginning_to_end(
         unclosed: Vec::new(),
         rereads: Rereads::default(),
         data_at: None,
+        applied_since: None,
         epochs: None,
         evaluated: Evaluated::of(&lead.job),
         ended_early: None,

@@ -38,7 +38,7 @@ fn parsed<M, R: TryFrom<M, Error = Invalid>>(message: M) -> Result<R, Status> {
 }
 
 /// Returns the heartbeat in a message, whose sender is the task that it names.
-fn heartbeat(caller: Caller, message: v1::HeartbeatRequest) -> Result<HeartbeatRequest, Status> {
+fn heartbeat(caller: &Caller, message: v1::HeartbeatRequest) -> Result<HeartbeatRequest, Status> {
     let heartbeat: HeartbeatRequest = parsed(message)?;
     caller.speaks_as(heartbeat.task)?;
     Ok(heartbeat)
@@ -66,7 +66,7 @@ impl SessionService for Service {
         let join: RegisterRequest = parsed(request)?;
         let joined = self.coordinator.register_now(join).inspect_err(|error| {
             if error.reason != Reason::NotReady {
-                tracing::warn!(%task, "the chief refused {task}: {error}");
+                tracing::warn!(%task, peer = %caller.address(), "the chief refused {task}: {error}");
             }
         })?;
         Ok(Response::new(joined.into()))
@@ -76,7 +76,7 @@ impl SessionService for Service {
         &self,
         request: Request<v1::HeartbeatRequest>,
     ) -> Result<Response<v1::HeartbeatReply>, Status> {
-        let heartbeat = heartbeat(Caller::of(request.extensions()), request.into_inner())?;
+        let heartbeat = heartbeat(&Caller::of(request.extensions()), request.into_inner())?;
         let reply = self.coordinator.heartbeat_now(&heartbeat)?;
         Ok(Response::new(reply.into()))
     }
@@ -109,7 +109,7 @@ impl SessionService for Service {
         &self,
         request: Request<v1::HeartbeatRequest>,
     ) -> Result<Response<KeepAlive>, Status> {
-        let heartbeat = heartbeat(Caller::of(request.extensions()), request.into_inner())?;
+        let heartbeat = heartbeat(&Caller::of(request.extensions()), request.into_inner())?;
         self.coordinator.attend_now(&heartbeat)?;
         let coordinator = self.coordinator.clone();
         let over = Box::pin(self.coordinator.over());

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tonic::body::Body;
 use tonic::{Response, Status};
+use trainyard_checkpoint::folder_name;
 use trainyard_cluster_spec::Task;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_parameter_server::wire::{
@@ -367,11 +368,11 @@ impl ServerClient for RemoteServer {
         directory: &Path,
         at: SnapshotRequest,
     ) -> Result<Saved, Error> {
-        let directory = directory.to_string_lossy().into_owned();
+        let folder = folder_name(directory);
         let identity = Some(identity_to_wire(&identity));
         let request = v1::SaveShardRequest {
             identity,
-            directory,
+            folder,
             at_version: at.step.map(StepNumber::get),
             base: at.base,
             publication: at.purpose == SnapshotPurpose::Publication,

@@ -12,5 +12,5 @@ mod tf_config;
 pub use credential_files::CredentialFiles;
 pub use servers::Servers;
 pub use spec::{ClusterSpec, LocalCounts};
-pub use task::{Role, Task};
+pub use task::{Role, Task, WORKERS_MAX};
 pub use tf_config::TfConfig;

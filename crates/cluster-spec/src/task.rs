@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Highest index of a worker that may join a job without being expected, plus 1.
+pub const WORKERS_MAX: usize = 4096;
+
 /// The role of a process in a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

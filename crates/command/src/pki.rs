@@ -1,9 +1,9 @@
 //! `trainyard pki`: certificates, or tokens, for the tasks of a cluster and for a server of predictions.
 
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{Error, ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -71,7 +71,7 @@ pub(crate) fn pki(arguments: &Pki) -> Result<(), Vec<Diagnostic>> {
 
 fn certificates(cluster: Option<&ClusterSpec>, arguments: &Pki) -> Result<String, Error> {
     let out = &arguments.out;
-    std::fs::create_dir_all(out)?;
+    create_private(out)?;
     let mut told = String::new();
     let authority = authority(out, &mut told)?;
     let until = SystemTime::now() + Duration::from_secs(arguments.days * 24 * 3600);
@@ -156,10 +156,15 @@ fn authority(out: &Path, told: &mut String) -> Result<Authority, Error> {
 
 /// Writes the folder of a certificate.
 fn write_folder(folder: &Path, authority: &Authority, issued: &Issued) -> Result<(), Error> {
-    std::fs::create_dir_all(folder)?;
+    create_private(folder)?;
     write(&folder.join(ROOTS_FILE), authority.certificate(), OPEN)?;
     write(&folder.join(CERTIFICATE_FILE), &issued.certificate, OPEN)?;
     write(&folder.join(KEY_FILE), &issued.key, SECRET)
+}
+
+/// Creates a folder that only this user may enter: who may write into a folder of certificates, chooses them.
+fn create_private(folder: &Path) -> Result<(), Error> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -178,7 +183,7 @@ fn host(address: &str) -> Option<String> {
 
 fn tokens(cluster: Option<&ClusterSpec>, arguments: &Pki) -> Result<String, Error> {
     let out = &arguments.out;
-    std::fs::create_dir_all(out)?;
+    create_private(out)?;
     let mut told = String::new();
     if cluster.is_some() {
         write_role_tokens(out, &mut told)?;

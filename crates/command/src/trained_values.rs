@@ -26,10 +26,8 @@ pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnosti
         }
     };
     match step {
-        None => latest_good(&job.model_dir, &mut |warning| {
-            tracing::warn!("{}", warning.log_line())
-        })?
-        .ok_or_else(|| none(format!("no checkpoint in {folder}"))),
+        None => latest_good(&job.model_dir, &mut log_warning)?
+            .ok_or_else(|| none(format!("no checkpoint in {folder}"))),
         Some(step) => {
             let found = list(&job.model_dir)?
                 .into_iter()
@@ -41,6 +39,10 @@ pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnosti
             Ok(checkpoint)
         }
     }
+}
+
+fn log_warning(warning: Diagnostic) {
+    tracing::warn!("{}", warning.log_line());
 }
 
 /// Keys of a job that determine the predictions, and what a class or a probability stands for.
@@ -79,7 +81,7 @@ pub(crate) fn other_job(job: &Job, trained: &[String], keys: &[&str]) -> Option<
 /// Returns the source of the values, as the options of a command name it.
 pub(crate) fn origin(job: &Job, step: Option<u64>, source: &Source) -> Result<Origin, Diagnostic> {
     match &source.from {
-        Some(path) => Origin::open(path),
+        Some(path) => Origin::open(path, &mut log_warning),
         None => Ok(Origin::Own(Arc::new(find(job, step)?))),
     }
 }

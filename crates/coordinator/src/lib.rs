@@ -21,6 +21,6 @@ pub use ended_sessions::EndedSessions;
 pub use failover::{Decision, PairReport, ReplicaReport, ReplicaState, decide};
 pub use leader_election::{Candidate, ElectionStep, LeaderElection};
 pub use local_coordinator::LocalCoordinator;
-pub use membership::{Admission, Liveness, Membership, MembershipConfig, View, WORKERS_MAX};
+pub use membership::{Admission, Liveness, Membership, MembershipConfig, View};
 pub use shard_map::{ShardEntry, ShardMap};
 pub use table_positions::TablePositions;

@@ -6,7 +6,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use trainyard_cluster_spec::{Role, Servers, Task};
+use trainyard_cluster_spec::{Role, Servers, Task, WORKERS_MAX};
 use trainyard_protocol::{Reason, Refusal};
 use trainyard_run_config::Agreement;
 use trainyard_trainer::{
@@ -19,9 +19,6 @@ pub use view::View;
 use crate::TablePositions;
 use crate::backup_workers::LaneAssignment;
 use crate::rendezvous::{JoinRequest, Rendezvous};
-
-/// Highest index of a worker that may register without being expected, plus 1.
-pub const WORKERS_MAX: usize = 4096;
 
 /// The rule that admits tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,6 +22,8 @@ use crate::log_rate_limit::LogRateLimit;
 const REASON_KEY: &str = "trainyard-reason";
 const UNPROVED: &str = "unproved";
 const NOT_ALLOWED: &str = "not_allowed";
+/// Address of a caller that did not come through a connection of this daemon.
+const UNKNOWN_ADDRESS: &str = "unknown";
 /// Most characters of a refusal in the log. A path may be as long as a header.
 const SHOWN_CHARS_MAX: usize = 512;
 
@@ -38,39 +40,61 @@ pub(crate) enum Peer {
     Unknown,
     /// A task.
     Known(Identity),
-    /// A process of this host that may open the socket file.
+    /// A process of the same user, through a socket file.
     SameHost,
 }
 
-/// The caller of a request, by its credentials. It is unknown if credentials are not required; then the caller may act
-/// as any task.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Caller(Option<Identity>);
+/// The caller of a request, by its credentials and its address. Its identity is unknown if credentials are not required;
+/// then the caller may act as any task.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    identity: Option<Identity>,
+    address: Arc<str>,
+    refusals: Arc<LogRateLimit>,
+}
+
+impl Default for Caller {
+    fn default() -> Self {
+        Self {
+            identity: None,
+            address: UNKNOWN_ADDRESS.into(),
+            refusals: Arc::default(),
+        }
+    }
+}
 
 impl Caller {
     /// Returns the caller of a request that the layer has let pass.
     pub fn of(extensions: &Extensions) -> Self {
-        extensions.get().copied().unwrap_or_default()
+        extensions.get().cloned().unwrap_or_default()
+    }
+
+    /// Returns the address of the caller, for messages.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Returns whether the caller has the credentials of a chief, or credentials are not required.
-    pub fn may_be_chief(self) -> bool {
-        self.0.is_none_or(|identity| identity.role == Role::Chief)
+    pub fn may_be_chief(&self) -> bool {
+        self.identity
+            .is_none_or(|identity| identity.role == Role::Chief)
     }
 
     /// Checks that the caller is the task that its message names. All chiefs, leading and standby, are `chief:0` there.
     ///
     /// # Errors
     /// The caller is another task (`PERMISSION_DENIED`).
-    pub fn speaks_as(self, task: Task) -> Result<(), Status> {
-        match self.0 {
+    pub fn speaks_as(&self, task: Task) -> Result<(), Status> {
+        match self.identity {
             Some(identity)
                 if !identity.is(task)
                     && (identity.role, task.role) != (Role::Chief, Role::Chief) =>
             {
                 counter!("trainyard_calls_refused_total").increment(1);
                 let message = format!("{identity} may not send requests as {task}");
-                warn!("call refused: {message}");
+                if let Some(unsaid) = self.refusals.may() {
+                    warn!(peer = %self.address, unsaid, "call refused: {message}");
+                }
                 Err(refusal(Code::PermissionDenied, NOT_ALLOWED, message))
             }
             _ => Ok(()),
@@ -100,20 +124,21 @@ impl Authorization {
         }
     }
 
-    /// Identifies the caller of a request, and checks that it may call the method.
+    /// Identifies the caller of a request, and checks that it may call the method. Nothing is returned if credentials are
+    /// not required.
     ///
     /// # Errors
     /// The reason of the refusal.
-    fn caller<B>(&self, request: &Request<B>) -> Result<Caller, Status> {
+    fn identity<B>(&self, request: &Request<B>) -> Result<Option<Identity>, Status> {
         if self.security.serves_clients() {
-            return self.client(request).map(|()| Caller::default());
+            return self.client(request).map(|()| None);
         }
         let peer = request
             .extensions()
             .get::<ConnectionInfo>()
             .map_or(Peer::Unknown, |met| met.peer);
         if !self.security.asks_who() || matches!(peer, Peer::SameHost) {
-            return Ok(Caller::default());
+            return Ok(None);
         }
         let certified = if let Peer::Known(identity) = peer {
             Some(identity)
@@ -136,7 +161,7 @@ impl Authorization {
             None => Err(Status::unimplemented(format!(
                 "{path}: no such method exists"
             ))),
-            Some(roles) if roles.contains(&identity.role) => Ok(Caller(Some(identity))),
+            Some(roles) if roles.contains(&identity.role) => Ok(Some(identity)),
             Some(_) => Err(refusal(
                 Code::PermissionDenied,
                 NOT_ALLOWED,
@@ -197,21 +222,27 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        match self.authorization.caller(&request) {
-            Ok(caller) => {
+        let address = request
+            .extensions()
+            .get::<ConnectionInfo>()
+            .map_or_else(|| UNKNOWN_ADDRESS.into(), |met| Arc::clone(&met.address));
+        let refusals = &self.authorization.refusals;
+        match self.authorization.identity(&request) {
+            Ok(identity) => {
+                let caller = Caller {
+                    identity,
+                    address,
+                    refusals: Arc::clone(refusals),
+                };
                 request.extensions_mut().insert(caller);
                 Either::Left(self.service.call(request))
             }
             Err(status) => {
                 counter!("trainyard_calls_refused_total").increment(1);
-                if let Some(unsaid) = self.authorization.refusals.may() {
+                if let Some(unsaid) = refusals.may() {
                     let told = trainyard_diagnostic::escape(status.message());
-                    let from = request
-                        .extensions()
-                        .get::<ConnectionInfo>()
-                        .map_or("unknown", |met| &met.address);
                     warn!(
-                        peer = from,
+                        peer = %address,
                         unsaid,
                         "call refused: {}",
                         told.chars().take(SHOWN_CHARS_MAX).collect::<String>()

@@ -20,7 +20,7 @@ use trainyard_runtime::Connection;
 use trainyard_security::{InnerProtocol, Security};
 
 use crate::authorization::{ConnectionInfo, Peer};
-use crate::listener::{Listener, Stream, is_local, speaks};
+use crate::listener::{Listener, Stream, check_user, local, speaks};
 use crate::log_rate_limit::LogRateLimit;
 use crate::pending_handshakes::PendingHandshakes;
 
@@ -174,9 +174,11 @@ async fn begin(stream: &mut Agreed) -> io::Result<()> {
     Ok(())
 }
 
-/// Performs the TLS handshake, if this task uses TLS and the peer did not connect through a socket file.
+/// Performs the TLS handshake, if this task uses TLS and the peer did not connect through a socket file. A peer there must be
+/// of the same user.
 async fn agree(security: &Security, stream: Stream) -> io::Result<(Agreed, Peer)> {
-    if is_local(&stream) {
+    if let Some(peer) = local(&stream) {
+        check_user(peer)?;
         return Ok((Either::Left(stream), Peer::SameHost));
     }
     if !security.has_tls() {

@@ -41,7 +41,7 @@ pub use context::Context;
 pub use disk::free_bytes;
 pub use hosts::Hosts;
 pub use launch::{begin, finish, launch, launch_service, supervise, supervise_service};
-pub use listener::{Listener, SocketFile, listen};
+pub use listener::{Listener, SocketFile, bind_private, check_user, listen};
 pub use log_rate_limit::LogRateLimit;
 use logging::start_logging;
 pub use page::{Content, Page};

@@ -1,7 +1,8 @@
 //! Listener of a server: a TCP port, or a Unix socket file of this host.
 
+use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -41,7 +42,8 @@ impl Drop for SocketFile {
 
 /// Listens at an address: `host:port`, or `unix:` and the absolute path of a socket file.
 ///
-/// A file that a dead process has left is replaced. A file at which a process listens is not.
+/// A file that a dead process has left is replaced. A file at which a process listens is not. Only the user of this process
+/// may connect to the file.
 ///
 /// # Errors
 /// The address is not of this host, or is in use; the message names the process that uses it, if this user may see it.
@@ -50,10 +52,10 @@ pub async fn listen(address: &str) -> Result<Listener, Diagnostic> {
         return bind(address).await.map(Listener::Tcp);
     };
     let path = Path::new(path);
-    let bound = match UnixListener::bind(path) {
+    let bound = match bind_private(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && left_behind(path).await => {
             let _ = std::fs::remove_file(path);
-            UnixListener::bind(path)
+            bind_private(path)
         }
         bound => bound,
     };
@@ -72,6 +74,36 @@ pub async fn listen(address: &str) -> Result<Listener, Diagnostic> {
     };
     let listener = bound.map_err(failed)?;
     Ok(Listener::Unix(SocketFile(path.to_owned()), listener))
+}
+
+/// Listens at a new socket file that only the user of this process may open.
+///
+/// # Errors
+/// The file exists, or cannot be created.
+pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Checks that the peer of a socket file is a process of the same user, or of the host's administrator. Between the creation
+/// of the file and its permissions, others could connect; and a user may have opened the file to all.
+///
+/// # Errors
+/// The peer is a process of another user, or the system does not tell.
+pub fn check_user(stream: &UnixStream) -> io::Result<()> {
+    may_connect(
+        stream.peer_cred()?.uid(),
+        rustix::process::geteuid().as_raw(),
+    )
+}
+
+fn may_connect(peer: u32, own: u32) -> io::Result<()> {
+    if peer == own || peer == 0 {
+        return Ok(());
+    }
+    let what = format!("a process of user {peer} may not connect to the socket file of user {own}");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }
 
 /// Returns whether no process listens at a socket file.
@@ -113,9 +145,12 @@ impl Listener {
     }
 }
 
-/// Returns whether a connection came through a socket file.
-pub(crate) fn is_local(stream: &Stream) -> bool {
-    matches!(stream, Either::Left(Either::Right(_)))
+/// Returns the connection if it came through a socket file.
+pub(crate) fn local(stream: &Stream) -> Option<&UnixStream> {
+    match stream {
+        Either::Left(Either::Right(stream)) => Some(stream),
+        _ => None,
+    }
 }
 
 /// Waits for the first byte of a connection. Returns `false` if a TCP connection ends before.
@@ -140,6 +175,8 @@ mod tests {
         let path = folder.path().join("ps.sock");
         let address = format!("unix:{}", path.display());
         let first = listen(&address).await.expect("a new file");
+        let file = std::fs::metadata(&path).expect("it is there");
+        assert_eq!(file.permissions().mode() & 0o777, 0o600);
         let text = listen(&address).await.expect_err("it is taken").render();
         assert!(
             text.contains("another process listens at this path"),
@@ -161,6 +198,23 @@ mod tests {
             text.contains("a file that is no socket") && precious.exists(),
             "{text}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_process_of_another_user_may_not_connect_to_a_socket_file() {
+        let (one, other) = UnixStream::pair().expect("two ends");
+        check_user(&one).expect("this process");
+        drop(other);
+        may_connect(0, 1000).expect("the administrator");
+        may_connect(1000, 1000).expect("the same user");
+        let text = may_connect(1001, 1000)
+            .expect_err("another user")
+            .to_string();
+        assert!(
+            text.contains("user 1001") && text.contains("user 1000"),
+            "{text}"
+        );
+        may_connect(1001, 0).expect_err("another user");
     }
 
     #[tokio::test]

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use trainyard_storage::read_regular;
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, FILE_BYTES_MAX};
 use crate::durable::replace;
 use crate::files::encode;
 use crate::model_dir::ModelDir;
@@ -62,7 +63,7 @@ impl Leader {
             .map(|text| text.to_vec()),
             None => {
                 let path = model_dir.join("leader.json");
-                match std::fs::read(&path) {
+                match read_regular(&path, FILE_BYTES_MAX) {
                     Ok(text) => Some(text),
                     Err(error) => {
                         let error = Error::io("read", &path)(error);

@@ -1,7 +1,7 @@
 //! Durable files: written under a temporary name, flushed, renamed, and the folder flushed.
 
-use std::fs::File;
-use std::io::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use crate::Error;
@@ -18,12 +18,20 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     written
 }
 
-/// Writes a file and flushes it to the disk.
+/// Writes a new file and flushes it to the disk. What had its name is removed before: no link is followed, and no other
+/// file is written over.
 ///
 /// # Errors
 /// The file cannot be written or flushed.
 pub fn write_and_flush(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let mut file = File::create(path).map_err(Error::io("create", path))?;
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(Error::io("remove", path)(error));
+        }
+        _ => {}
+    }
+    let created = OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = created.map_err(Error::io("create", path))?;
     file.write_all(bytes).map_err(Error::io("write", path))?;
     file.sync_all().map_err(Error::io("flush", path))
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use trainyard_storage::{open_regular, read_regular};
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, FILE_BYTES_MAX};
 use crate::model_dir::ModelDir;
 use crate::{Error, durable};
 
@@ -44,15 +45,15 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Reads a whole file; nothing if there is none. In a bucket, a file may have at most 256 MiB.
+/// Reads a whole file of at most 256 MiB; nothing if there is none.
 ///
 /// # Errors
-/// The file cannot be read.
+/// The file cannot be read, is longer, or is no regular file.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     if let Some((bucket, name)) = split(path)? {
         return Ok(bucket.read(&name)?.map(|text| text.to_vec()));
     }
-    match std::fs::read(path) {
+    match read_regular(path, FILE_BYTES_MAX) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("read", path)(error)),
@@ -68,7 +69,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<serde_json::
     if ModelDir::is_bucket(path) {
         return Ok(read(path)?.map(|text| serde_json::from_slice(&text)));
     }
-    let file = match File::open(path) {
+    let file = match open_regular(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io("open", path)(error)),
@@ -162,7 +163,7 @@ pub fn read_tail(path: &Path, bytes: u64) -> Result<Option<(Vec<u8>, u64)>, Erro
     if ModelDir::is_bucket(path) {
         return Ok(read(path)?.map(|text| (text, 0)));
     }
-    let mut file = match File::open(path) {
+    let mut file = match open_regular(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(Error::io("open", path))?,
     };

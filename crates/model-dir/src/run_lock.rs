@@ -8,8 +8,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use trainyard_storage::{open_regular, read_regular};
 
 use crate::Error;
+use crate::bucket::FILE_BYTES_MAX;
 use crate::files::encode;
 use crate::model_dir::ModelDir;
 
@@ -65,7 +67,7 @@ impl RunLock {
         if ModelDir::is_bucket(model_dir) {
             return Ok(());
         }
-        let file = match File::open(&path) {
+        let file = match open_regular(&path) {
             Ok(file) => file,
             // Without a lock file, no run uses the directory.
             Err(error)
@@ -131,7 +133,7 @@ pub(crate) fn started_ago(unix_secs: u64) -> String {
 
 /// Returns the error that names the process that uses a directory.
 fn in_use(model_dir: &Path, lock: &Path) -> Error {
-    let runner = std::fs::read(lock)
+    let runner = read_regular(lock, FILE_BYTES_MAX)
         .ok()
         .and_then(|text| serde_json::from_slice::<Runner>(&text).ok());
     Error::InUse {

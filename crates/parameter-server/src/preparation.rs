@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use tracing::warn;
 use trainyard_checkpoint::{Checkpoint, Origin, PartRead};
 use trainyard_parameter_store::{FirstValues, Identity, Prepare, Restore, version_of};
 use trainyard_protocol::Reason;
@@ -99,7 +100,7 @@ impl LocalServer {
         }
         let origin = match &plan.warm_start {
             Some(start) => Some(
-                Origin::open(&start.path)
+                Origin::open(&start.path, &mut |warning| warn!("{}", warning.log_line()))
                     .map_err(|problem| self.refused(Reason::Storage, problem.message))?,
             ),
             None => None,

@@ -1,6 +1,6 @@
 //! The request to prepare a server, as it is sent and logged.
 
-use trainyard_checkpoint::WarmStart;
+use trainyard_checkpoint::{WarmStart, folder_name};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_parameter_store::Update;
 use trainyard_protocol::{Reason, Refusal, convert, limits, v1};
@@ -16,7 +16,8 @@ fn bad(message: impl ToString) -> Refusal {
     Refusal::new(Reason::BadRequest, message.to_string())
 }
 
-/// Returns the request to prepare the server at `place` among the stores, without the identity of the caller.
+/// Returns the request to prepare the server at `place` among the stores, without the identity of the caller. The checkpoint
+/// is a name: the server looks for it in its own model directory.
 pub fn prepare_request(plan: &Plan, place: usize) -> v1::PrepareRequest {
     let slices = plan.layout.of_ps(place);
     let update = plan.update_of(place);
@@ -44,7 +45,7 @@ pub fn prepare_request(plan: &Plan, place: usize) -> v1::PrepareRequest {
         checkpoint: plan
             .checkpoint
             .as_ref()
-            .map(|path| path.to_string_lossy().into_owned())
+            .map(|path| folder_name(path))
             .unwrap_or_default(),
         place: place as u32,
         counts_steps: place == 0,
@@ -170,7 +171,7 @@ mod tests {
                 max_abs: Some(7.0),
             },
             hybrid: false,
-            checkpoint: Some("model/step_8".into()),
+            checkpoint: Some("model/model.ckpt-8".into()),
             warm_start: Some(WarmStart {
                 path: "other".into(),
                 names: [("table".to_owned(), "embedding".to_owned())].into(),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use prost::Message as _;
-use trainyard_checkpoint::{Error, is_committed};
+use trainyard_checkpoint::{Error, committed_folder, folder_name, is_committed};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_model_dir::absolute;
 use trainyard_parameter_store::{
@@ -154,8 +154,21 @@ pub fn base(
         return Ok(None);
     };
     if head.prepared_only {
-        let from = Path::new(&prepare.checkpoint);
-        let there = prepare.checkpoint.is_empty() || is_folder(from)? || is_committed(from)?;
+        if prepare.checkpoint.is_empty() {
+            return Ok(Some(prepare));
+        }
+        // The path is of the host and the time of the log.
+        let name = folder_name(Path::new(&prepare.checkpoint));
+        let Ok(from) = committed_folder(model_dir, &name) else {
+            return Ok(None);
+        };
+        let from = absolute(&from);
+        let there = is_folder(&from)? || is_committed(&from)?;
+        let checkpoint = from.to_string_lossy().into_owned();
+        let prepare = v1::PrepareRequest {
+            checkpoint,
+            ..prepare
+        };
         return Ok(there.then_some(prepare));
     }
     let place = prepare.place as usize;

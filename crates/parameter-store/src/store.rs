@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::DashMap;
-use trainyard_cluster_spec::Task;
+use trainyard_cluster_spec::{Role, Task, WORKERS_MAX};
 use trainyard_variable::{StepNumber, VariableSpec};
 
 use crate::aggregation::Aggregation;
@@ -285,7 +285,8 @@ impl Store {
     /// Opens a worker's session. Returns the first batch of its data shard that has not been applied here.
     ///
     /// # Errors
-    /// Not open, another layout, or a session older than the task's latest.
+    /// Not open, another layout, a session older than the task's latest, or a task that never trains: the number of sessions
+    /// is bounded by that of the tasks.
     pub fn open_session(
         &self,
         identity: &Identity,
@@ -293,6 +294,7 @@ impl Store {
     ) -> Result<Opened, Error> {
         let control = self.control.read();
         check_worker(&control, identity)?;
+        check_trains(identity.task)?;
         if request.layout_fingerprint != control.layout_fingerprint {
             return Err(Error::OtherLayout {
                 current: control.layout_fingerprint,
@@ -469,6 +471,14 @@ impl Store {
 
     /// Finds all slices that a request names, and checks its rows and ids.
     fn resolve(&self, selection: &Arc<Selection>) -> Result<Resolved, Error> {
+        let most = self.slices.len();
+        let named = selection.whole.len().saturating_add(selection.rows.len());
+        if named > most {
+            return Err(Error::BadRequest(format!(
+                "a request names each slice of ps:{} at most once, and there are {most}, given {named}",
+                self.ps
+            )));
+        }
         let find = |number: u32| {
             let slice = self
                 .slices
@@ -522,6 +532,17 @@ fn check_control(control: &Control, identity: &Identity) -> Result<(), Error> {
             "its chief has not claimed it for this epoch",
         )),
         Some(_) => Ok(()),
+    }
+}
+
+/// Checks that a task may have a session: the chief, and as many workers as may join a job.
+fn check_trains(task: Task) -> Result<(), Error> {
+    match task.role {
+        Role::Chief if task.index == 0 => Ok(()),
+        Role::Worker if task.index < WORKERS_MAX => Ok(()),
+        _ => Err(Error::BadRequest(format!(
+            "a session must be of chief:0, or of a worker with an index below {WORKERS_MAX}, given {task}"
+        ))),
     }
 }
 

@@ -8,10 +8,11 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
+use trainyard_checkpoint::{FilePurpose, begun_folder, committed_folder};
 use trainyard_cluster_spec::{Role, Task};
-use trainyard_daemon::{Caller, Context};
+use trainyard_daemon::{Caller, Context, LogRateLimit};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model_dir::known_cluster_id;
+use trainyard_model_dir::{absolute, known_cluster_id};
 use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_server::replication_log::NotCommitted;
 use trainyard_parameter_server::wire::{
@@ -27,6 +28,7 @@ use trainyard_parameter_store::{
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
 use trainyard_protocol::{Pool, Reason, Refusal, convert, shown, v1};
+use trainyard_run_config::resolve_path;
 use trainyard_runtime::blocking;
 
 use crate::answer::AnswerTensor;
@@ -42,6 +44,8 @@ pub(crate) struct Service {
     incarnation: u64,
     /// Model directory of this server's job.
     model_dir: PathBuf,
+    /// Origin of initial values that the own job names.
+    warm_start: Option<PathBuf>,
     telemetry: Telemetry,
     pool: Pool,
     journal: SharedJournal,
@@ -55,6 +59,7 @@ pub(crate) struct Service {
     preparation: PreparationWork,
     /// Reason why the job has failed, if it has.
     failed: Mutex<Option<String>>,
+    session_lines: LogRateLimit,
 }
 
 /// The journal, once the server has read its log. The inner `None` means that there is no log.
@@ -64,7 +69,7 @@ fn bad(message: impl ToString) -> Status {
     Refusal::new(Reason::BadRequest, message.to_string()).into()
 }
 
-fn identity(caller: Caller, identity: Option<v1::Identity>) -> Result<Identity, Status> {
+fn identity(caller: &Caller, identity: Option<v1::Identity>) -> Result<Identity, Status> {
     if let Some(identity) = &identity {
         caller.speaks_as(convert::task_from_wire(identity.task).map_err(bad)?)?;
     }
@@ -96,6 +101,12 @@ impl Service {
             task,
             incarnation: context.incarnation,
             model_dir: context.job.model_dir.clone(),
+            warm_start: context
+                .job
+                .train
+                .warm_start
+                .as_ref()
+                .map(|start| absolute(&resolve_path(&context.job, &start.from))),
             telemetry,
             pool,
             journal,
@@ -105,6 +116,7 @@ impl Service {
             log_bytes_max: context.job.parameter_servers.log_bytes_max,
             preparation,
             failed,
+            session_lines: LogRateLimit::default(),
         }
     }
 
@@ -120,7 +132,7 @@ impl Service {
 
     /// Refuses a chief whose model directory is not the one of this server: the log and the state of this server would
     /// be written among the files of another cluster.
-    async fn check_model_dir(&self, chief: u128) -> Result<(), Status> {
+    async fn check_model_dir(&self, chief: u128, model_dir_of_chief: &str) -> Result<(), Status> {
         let model_dir = self.model_dir.clone();
         let own = blocking(move || known_cluster_id(&model_dir))
             .await
@@ -132,10 +144,11 @@ impl Service {
         };
         let message = format!(
             "the model_dir {} of {} is of cluster {own:032x}, and the chief is of cluster {chief:032x}: give {} the \
-             model_dir of the chief",
+             model_dir of the chief, {}",
             self.model_dir.display(),
             self.task,
-            self.task
+            self.task,
+            shown(model_dir_of_chief)
         );
         Err(Refusal::new(Reason::OtherCluster, message).into())
     }
@@ -159,6 +172,33 @@ impl Service {
                 "correct what the chief names and start the job again: this server continues from its log",
             ),
         )
+    }
+
+    /// Replaces the name of the checkpoint in a request by its path in the own model directory, and checks that values come
+    /// from no other run than the one that the own job names.
+    ///
+    /// # Errors
+    /// The name is none, or the own job names no or another origin of initial values.
+    fn take_own_paths(&self, request: &mut v1::PrepareRequest) -> Result<(), Status> {
+        if !request.checkpoint.is_empty() {
+            let folder = committed_folder(&self.model_dir, &request.checkpoint).map_err(bad)?;
+            request.checkpoint = absolute(&folder).to_string_lossy().into_owned();
+        }
+        if request.warm_start.is_empty()
+            || self.warm_start.as_deref() == Some(Path::new(&request.warm_start))
+        {
+            return Ok(());
+        }
+        let own = self.warm_start.as_ref().map_or_else(
+            || "no train.warm_start".to_owned(),
+            |own| format!("train.warm_start.from = {}", own.display()),
+        );
+        let message = format!(
+            "the chief starts from {}, and the job of {} has {own}: give both the same job, with the absolute path",
+            shown(&request.warm_start),
+            self.task
+        );
+        Err(Refusal::new(Reason::BadRequest, message).into())
     }
 
     /// Returns the journal, if there is one.
@@ -226,7 +266,7 @@ impl Service {
         }
         let begins_step = finishes_step && request.pull.is_some();
         let pull = if finishes_step { None } else { request.pull };
-        let identity = identity(caller, request.identity)?;
+        let identity = identity(&caller, request.identity)?;
         let WireStep { request, encoding } =
             step_from_wire(request.push, pull, payload).map_err(bad)?;
         let StepReply { pushed, pulled } =
@@ -356,15 +396,20 @@ impl ParameterService for Service {
             );
             return Err(Refusal::new(Reason::OtherCluster, message).into());
         }
-        let identity = identity(caller, request.identity)?;
-        self.check_model_dir(identity.cluster_id).await?;
+        let identity = identity(&caller, request.identity)?;
+        self.check_model_dir(identity.cluster_id, &request.model_dir)
+            .await?;
         if self.journal.borrow().is_none() {
             self.claimant.send_replace(Some(identity.cluster_id));
         }
-        let model_dir = Path::new(&request.model_dir);
         let fingerprint = request.cluster_fingerprint;
-        self.change(async { self.shard.claim(identity, fingerprint, model_dir) })
+        self.change(async { self.shard.claim(identity, fingerprint, &self.model_dir) })
             .await?;
+        tracing::info!(
+            epoch = identity.epoch,
+            peer = %caller.address(),
+            "claimed by a chief"
+        );
         Ok(Response::new(self.status_reply()))
     }
 
@@ -373,8 +418,9 @@ impl ParameterService for Service {
         request: Request<v1::PrepareRequest>,
     ) -> Result<Response<v1::StatusReply>, Status> {
         let caller = Caller::of(request.extensions());
-        let request = request.into_inner();
-        let identity = identity(caller, request.identity.clone())?;
+        let mut request = request.into_inner();
+        let identity = identity(&caller, request.identity.clone())?;
+        self.take_own_paths(&mut request)?;
         let (plan, place, slices) = plan_of(&request, self.task.index)?;
         let journal = self.journal()?;
         self.answer(self.of_chief(&identity))?;
@@ -399,6 +445,7 @@ impl ParameterService for Service {
                 let slices = slices.clone();
                 let journal = journal.clone();
                 let staged = request.clone();
+                let peer = caller.address().to_owned();
                 async move {
                     if let Some(journal) = &journal {
                         journal.stage(identity.cluster_id, staged);
@@ -410,7 +457,13 @@ impl ParameterService for Service {
                     prepared.map_err(as_status)?;
                     let bytes = shard.store().status().value_bytes;
                     let checkpoint = from.as_ref().map(|path| path.display().to_string());
-                    tracing::info!(slices = count, bytes, checkpoint, "variables are ready");
+                    tracing::info!(
+                        slices = count,
+                        bytes,
+                        checkpoint,
+                        %peer,
+                        "variables are ready"
+                    );
                     if let Some((all_rows, memory)) = shard.store().outgrows() {
                         let servers =
                             (u128::from(all_rows) * num_ps).div_ceil(memory.max(1).into());
@@ -458,10 +511,8 @@ impl ParameterService for Service {
         &self,
         request: Request<v1::OpenRequest>,
     ) -> Result<Response<v1::StatusReply>, Status> {
-        let identity = identity(
-            Caller::of(request.extensions()),
-            request.into_inner().identity,
-        )?;
+        let caller = Caller::of(request.extensions());
+        let identity = identity(&caller, request.into_inner().identity)?;
         self.change(async { self.shard.open(identity) }).await?;
         Ok(Response::new(self.status_reply()))
     }
@@ -497,7 +548,7 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::OpenSessionReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = identity(caller, request.identity)?;
+        let identity = identity(&caller, request.identity)?;
         let opening = OpenSession {
             seq: request.seq,
             layout_fingerprint: request.layout_fingerprint,
@@ -509,7 +560,10 @@ impl ParameterService for Service {
         } = self
             .change(async { self.shard.open_session(identity, &opening) })
             .await?;
-        tracing::info!(task = %identity.task, session = identity.session, batches_applied, "session opened");
+        if let Some(unsaid) = self.session_lines.may() {
+            let peer = caller.address();
+            tracing::info!(task = %identity.task, session = identity.session, batches_applied, %peer, unsaid, "session opened");
+        }
         let global_step = self.shard.store().status().global_step;
         Ok(Response::new(v1::OpenSessionReply {
             version,
@@ -544,7 +598,7 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::StatusReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = identity(caller, request.identity)?;
+        let identity = identity(&caller, request.identity)?;
         let task = convert::task_from_wire(request.task).map_err(bad)?;
         let session = request.session;
         self.change(async { self.shard.close_session(identity, task, session) })
@@ -560,16 +614,19 @@ impl ParameterService for Service {
         let caller = Caller::of(request.extensions());
         let started = Instant::now();
         let request = request.into_inner();
-        let identity = identity(caller, request.identity)?;
-        let directory = Path::new(&request.directory);
+        let identity = identity(&caller, request.identity)?;
+        let (purpose, file_purpose) = if request.publication {
+            (SnapshotPurpose::Publication, FilePurpose::Publication)
+        } else {
+            (SnapshotPurpose::Checkpoint, FilePurpose::Checkpoint)
+        };
+        let directory =
+            begun_folder(&self.model_dir, &request.folder, file_purpose).map_err(bad)?;
+        let directory = &absolute(&directory);
         let at = SnapshotRequest {
             step: request.at_version.map(StepNumber::new),
             base: request.base,
-            purpose: if request.publication {
-                SnapshotPurpose::Publication
-            } else {
-                SnapshotPurpose::Checkpoint
-            },
+            purpose,
         };
         let saved = self
             .change(async {
@@ -580,6 +637,17 @@ impl ParameterService for Service {
             })
             .await?;
         self.telemetry.save_seconds.record(started.elapsed());
+        let global_step = saved.global_step;
+        let peer = caller.address();
+        match purpose {
+            SnapshotPurpose::Checkpoint => {
+                tracing::info!(global_step, folder = %directory.display(), %peer, "saved the own part of a checkpoint");
+            }
+            // A job may publish every second.
+            SnapshotPurpose::Publication => {
+                tracing::debug!(global_step, folder = %directory.display(), %peer, "wrote the own part of a cut");
+            }
+        }
         Ok(Response::new(v1::SaveShardReply {
             record: saved.record,
             global_step: saved.global_step,
@@ -592,12 +660,13 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::StatusReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = identity(caller, request.identity)?;
+        let identity = identity(&caller, request.identity)?;
         if request.failed {
             self.change(async { self.of_chief(&identity) }).await?;
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.get_or_insert_with(|| shown(&request.reason));
             drop(failed);
+            tracing::info!(reason = %shown(&request.reason), peer = %caller.address(), "the job has failed");
             return Ok(Response::new(self.status_reply()));
         }
         self.change(async { self.shard.finish(identity) }).await?;
@@ -605,7 +674,7 @@ impl ParameterService for Service {
         if let Some(Err(error)) = journal.map(|journal| journal.clear()) {
             tracing::warn!(%error, "the log of a job that has ended stays: it may be removed by hand");
         }
-        tracing::info!(reason = %shown(&request.reason), "the job has ended");
+        tracing::info!(reason = %shown(&request.reason), peer = %caller.address(), "the job has ended");
         Ok(Response::new(self.status_reply()))
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use trainyard_diagnostic::{Code, Diagnostic, Document, Place, Problems, Section};
+use trainyard_storage::read_regular_text;
 
 use crate::job::Written;
 use crate::keys::TopKeys;
@@ -11,28 +12,13 @@ use crate::{HeadKind, Job, foreign_names, section};
 /// Longest job file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads a regular file of at most `bytes_max` bytes. A pipe without a writer would never end, and a device holds any
-/// number of bytes.
-fn read_bounded(path: &Path, bytes_max: u64) -> std::io::Result<String> {
-    let found = std::fs::metadata(path)?;
-    if !found.is_file() {
-        return Err(std::io::Error::other("it is no regular file"));
-    }
-    if found.len() > bytes_max {
-        let bytes = found.len();
-        let message = format!("it must have at most {bytes_max} bytes, given {bytes}");
-        return Err(std::io::Error::other(message));
-    }
-    std::fs::read_to_string(path)
-}
-
 impl Job {
     /// Reads a job file, and applies `overrides` (`section.key=value`).
     ///
     /// # Errors
     /// Returns every mistake in the file and the overrides.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
-        let text = read_bounded(path, FILE_BYTES_MAX).map_err(|error| {
+        let text = read_regular_text(path, FILE_BYTES_MAX).map_err(|error| {
             let message = format!("job file {} cannot be read: {error}", path.display());
             vec![
                 Diagnostic::error(Code::E1201, message)

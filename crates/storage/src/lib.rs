@@ -24,6 +24,7 @@ mod mapping;
 mod part;
 #[cfg(feature = "object-stores")]
 mod read_ahead;
+mod regular_file;
 #[cfg(feature = "object-stores")]
 mod remote;
 #[cfg(feature = "object-stores")]
@@ -45,6 +46,7 @@ pub use error::Error;
 pub use file::File;
 pub use location::{Location, is_remote};
 pub use mapping::Mapping;
+pub use regular_file::{open_regular, read_regular, read_regular_text};
 pub use scheme::Scheme;
 pub use storage::Storage;
 

@@ -4,7 +4,6 @@
 //! member that has come furthest: from the checkpoint that the job started from if there has been no step since, otherwise
 //! through the model directory. Reading and writing may take minutes, so members exchange signs of life meanwhile.
 
-use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -94,7 +93,7 @@ pub(crate) async fn agree(
     let mut lacks = step != Some(newest);
     let starts = lacks && newest == start.step;
     let starting = async {
-        if starts && let Err(error) = replica.start(identity, start).await {
+        if starts && let Err(error) = replica.start(config, identity, start).await {
             warn!(%error, "the parameters from which the job has started cannot be read: another member hands over its parameters");
         }
         let has_newest = |replica: &Replica| {
@@ -153,25 +152,25 @@ async fn hand_over_and_take(
             Ok(None)
         }
     };
-    let report = |written: &Result<Option<PathBuf>, Diagnostic>| match written {
-        Ok(Some(path)) => Bytes::from(path.to_string_lossy().into_owned()),
+    let report = |written: &Result<Option<String>, Diagnostic>| match written {
+        Ok(Some(name)) => Bytes::from(name.clone()),
         _ => Bytes::new(),
     };
-    let (written, paths) = handshake.together(writing, report).await?;
+    let (written, names) = handshake.together(writing, report).await?;
     // The parameters of the job are those of this member. It retries with the next group instead of leaving the job.
     written?;
-    let path = part
+    let name = part
         .root
-        .and_then(|root| paths.get(root))
-        .filter(|path| !path.is_empty());
-    let Some(path) = path else {
+        .and_then(|root| names.get(root))
+        .filter(|name| !name.is_empty());
+    let Some(name) = name else {
         let message = "the member with the newest parameters could not hand them over";
         return Err(Diagnostic::error(Code::E3003, message).into());
     };
-    let path = String::from_utf8_lossy(path).into_owned();
+    let name = String::from_utf8_lossy(name).into_owned();
     let taking = async {
         if part.lacks {
-            replica.take_over(identity, Path::new(&path)).await
+            replica.take_over(config, identity, generation, &name).await
         } else {
             Ok(())
         }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use trainyard_checkpoint::{abandon, begin, commit};
+use trainyard_checkpoint::{abandon, begin, commit, committed_folder, folder_name};
 use trainyard_cluster_client::Error;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::absolute;
@@ -82,29 +82,33 @@ impl Replica {
     }
 
     /// Makes the parameters from the start of the job: a checkpoint, or initial values.
+    ///
+    /// # Errors
+    /// The chief names no checkpoint of the model directory, or it cannot be read.
     pub(crate) async fn start(
         &mut self,
+        config: &Config,
         identity: Identity,
         start: &GroupStart,
     ) -> Result<(), Error> {
-        self.plan.checkpoint.clone_from(&start.checkpoint);
+        let own = |checkpoint: &PathBuf| {
+            named_in(&config.job.model_dir, &folder_name(checkpoint), "the chief")
+        };
+        self.plan.checkpoint = start.checkpoint.as_ref().map(own).transpose()?;
         self.plan.forget_positions = start.forget_positions;
         self.shard.prepare(identity, &self.plan).await?;
         Ok(self.shard.open(identity)?)
     }
 
-    /// Writes the parameters where another member can read them. Returns the checkpoint.
+    /// Writes the parameters where another member can read them. Returns the name of the checkpoint in the folder of this
+    /// handover.
     pub(crate) async fn hand_over(
         &self,
         config: &Config,
         identity: Identity,
         generation: u64,
-    ) -> Result<PathBuf, Diagnostic> {
-        let folder = config
-            .job
-            .model_dir
-            .join(HANDOVER)
-            .join(format!("{}-{generation}", identity.epoch));
+    ) -> Result<String, Diagnostic> {
+        let folder = handover_folder(config, identity.epoch, generation);
         let bytes = self.shard.store().status().value_bytes;
         let attempt = format!("{:016x}", identity.incarnation);
         let place = begin(&folder, self.global_step(), &attempt, bytes)?;
@@ -124,31 +128,52 @@ impl Replica {
                     );
                     Diagnostic::error(Code::E3003, message)
                 })?;
-            Ok(commit(&folder, &place, &manifest)?.path().to_owned())
+            Ok(folder_name(commit(&folder, &place, &manifest)?.path()))
         });
         if committed.is_err() {
             abandon(&place);
         }
-        committed.map(|path| absolute(&path))
+        committed
     }
 
-    /// Restores the parameters that another member has handed over.
+    /// Restores the parameters that another member has handed over in a generation, as the checkpoint of this name.
+    ///
+    /// # Errors
+    /// The member names no checkpoint, or it cannot be read.
     pub(crate) async fn take_over(
         &mut self,
+        config: &Config,
         identity: Identity,
-        checkpoint: &Path,
+        generation: u64,
+        checkpoint: &str,
     ) -> Result<(), Error> {
-        self.plan.checkpoint = Some(checkpoint.to_owned());
+        let folder = handover_folder(config, identity.epoch, generation);
+        let checkpoint = named_in(&folder, checkpoint, "the member with the newest parameters")?;
+        self.plan.checkpoint = Some(checkpoint);
         self.plan.forget_positions = false;
         self.shard.prepare(identity, &self.plan).await?;
         Ok(self.shard.open(identity)?)
     }
 }
 
+/// Returns the folder through which members hand over parameters in a generation.
+fn handover_folder(config: &Config, epoch: u64, generation: u64) -> PathBuf {
+    let all = config.job.model_dir.join(HANDOVER);
+    all.join(format!("{epoch}-{generation}"))
+}
+
+/// Returns the checkpoint that a peer names in a folder of this task.
+fn named_in(folder: &Path, name: &str, peer: &str) -> Result<PathBuf, Error> {
+    let named = committed_folder(folder, name).map_err(|error| Error::Protocol {
+        peer: peer.to_owned(),
+        message: error.to_string(),
+    })?;
+    Ok(absolute(&named))
+}
+
 /// Removes the parameters that were handed over in a generation.
 pub(crate) fn clear_handover(config: &Config, epoch: u64, generation: u64) {
-    let folder = config.job.model_dir.join(HANDOVER);
-    abandon(&folder.join(format!("{epoch}-{generation}")));
+    abandon(&handover_folder(config, epoch, generation));
     // The folder is removed unless other files are left in it.
-    drop(std::fs::remove_dir(folder));
+    drop(std::fs::remove_dir(config.job.model_dir.join(HANDOVER)));
 }

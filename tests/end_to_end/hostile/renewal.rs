@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use trainyard_cluster_spec::Task;
 use trainyard_security::{CERTIFICATE_FILE, KEY_FILE, ROOTS_FILE};
+use trainyard_tests::Ledger;
 
 use super::{PS, STRANGER, Stage};
 use crate::end_to_end::security::DAY;
@@ -76,9 +77,10 @@ fn on_disk(stage: &Stage) -> Vec<u8> {
 
 trial!(certificates_renewed_on_disk_are_used_for_new_connections_and_the_job_goes_on);
 fn certificates_renewed_on_disk_are_used_for_new_connections_and_the_job_goes_on() {
-    let stage = Stage::prepare(Some(
-        trainyard_security::Authority::new().expect("random numbers"),
-    ));
+    let stage = Stage::prepare(
+        Some(trainyard_security::Authority::new().expect("random numbers")),
+        Ledger::ENDLESS,
+    );
     stage.certify(PS, SHORT);
     let ends = SystemTime::now() + SHORT;
     let mut stage = stage.up();

@@ -162,7 +162,7 @@ fn texts_of_peers_are_escaped_and_cut_in_every_log() {
             .expect_err("a name too long");
         let save = v1::SaveShardRequest {
             identity,
-            directory: long.clone(),
+            folder: long.clone(),
             at_version: None,
             base: Some(long.clone()),
             publication: false,

@@ -140,7 +140,7 @@ fn model() -> &'static DetachedModel {
             (name, view.expect("a tensor"))
         });
         safetensors::serialize_to_file(views, None, &path).expect("there is room");
-        let origin = Origin::open(&path).expect("values");
+        let origin = Origin::open(&path, &mut |_| {}).expect("values");
         let predictor = Predictor::open(&origin, model).expect("a predictor");
         let options = inline_options(&job, None);
         DetachedModel::new(predictor, &options).expect("it predicts")

@@ -117,14 +117,22 @@ fn save(model_dir: &Path, step: u64, num_ps: usize) -> Checkpoint {
     commit(model_dir, &folder, &manifest(step, 1, shards)).expect("a checkpoint is committed")
 }
 
+/// Looks for the newest checkpoint as a chief does.
 fn latest(model_dir: &Path) -> (Option<u64>, Vec<Diagnostic>) {
     let mut warnings = Vec::new();
-    let found = latest_good(model_dir, &mut |warning| warnings.push(warning))
-        .expect("the folder is readable");
-    (
-        found.map(|checkpoint| checkpoint.manifest().global_step),
-        warnings,
-    )
+    let mut warn = |warning| warnings.push(warning);
+    let step = loop {
+        let found = trainyard_checkpoint::latest(model_dir, &mut warn);
+        let Some(checkpoint) = found.expect("the folder is readable") else {
+            break None;
+        };
+        match checkpoint.verify() {
+            Ok(()) => break Some(checkpoint.manifest().global_step),
+            Err(damage) => set_aside(model_dir, checkpoint.path(), damage, &mut warn)
+                .expect("it can be renamed"),
+        }
+    };
+    (step, warnings)
 }
 
 fn folder() -> tempfile::TempDir {
@@ -364,17 +372,49 @@ fn every_difference_to_a_model_is_listed() {
 }
 
 #[test]
-fn links_and_escapes_in_a_checkpoint_are_refused() {
+fn a_reader_passes_over_damaged_checkpoints_and_leaves_them_as_they_are() {
+    let folder = folder();
+    save(folder.path(), 1, 1);
+    let newer = save(folder.path(), 2, 1).path().to_owned();
+    let newest = save(folder.path(), 3, 1).path().to_owned();
+    let shard = newer.join("shard-0-of-1.safetensors");
+    let mut bytes = std::fs::read(&shard).expect("the shard");
+    *bytes.last_mut().expect("values") ^= 1;
+    std::fs::write(&shard, &bytes).expect("damage");
+    std::fs::write(newest.join("manifest.json"), "{}").expect("damage");
+    let mut told = Vec::new();
+    let mut warn = |warning: Diagnostic| told.push(warning.render());
+    let found = latest_good(folder.path(), &mut warn).expect("a list");
+    assert_eq!(found.map(|found| found.manifest().global_step), Some(1));
+    for (text, step) in told.iter().zip([3, 2]) {
+        let expected = format!("checkpoint step {step} is damaged and was passed over");
+        assert!(text.contains(&expected), "{text}");
+    }
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(newer.is_dir() && newest.is_dir(), "nothing is renamed");
+}
+
+#[test]
+fn a_shard_may_be_a_link_to_a_file_and_to_nothing_else() {
     let folder = folder();
     let path: PathBuf = save(folder.path(), 1, 1).path().to_owned();
     let shard = path.join("shard-0-of-1.safetensors");
     let outside = folder.path().join("outside");
     std::fs::rename(&shard, &outside).expect("the shard moves");
     std::os::unix::fs::symlink(&outside, &shard).expect("a link in its place");
+    assert_eq!(latest(folder.path()).0, Some(1), "it has the same bytes");
+    std::fs::remove_file(&outside).expect("it is there");
+    std::fs::create_dir(&outside).expect("a folder in its place");
     assert!(matches!(
         Checkpoint::open(&path),
         Err(Error::ModelDir(trainyard_model_dir::Error::Damaged { .. }))
     ));
+}
+
+#[test]
+fn escapes_in_a_checkpoint_are_refused() {
+    let folder = folder();
+    let path: PathBuf = save(folder.path(), 1, 1).path().to_owned();
     let manifest = path.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).expect("the manifest");
     // An attacker could choose the format without a checksum.

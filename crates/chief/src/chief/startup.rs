@@ -550,7 +550,7 @@ fn settings(plan: &Plan) -> u64 {
 fn warm_start(lead: &Chief, start: &WarmStartConfig) -> Result<WarmStart, Diagnostic> {
     let path = resolve_path(&lead.job, &start.from);
     let path = absolute(&path);
-    let origin = Origin::open(&path)?;
+    let origin = Origin::open(&path, &mut |warning| warn!("{}", warning.log_line()))?;
     let variables = &lead.plan.variables;
     let (found, absent) =
         WarmStart::find(&path, &origin, &start.variables, &start.rename, variables)?;

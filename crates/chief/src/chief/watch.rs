@@ -28,6 +28,10 @@ pub(super) const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 const RETURN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Absence after which a missing task is logged.
 const MISSING_NOTICE_AFTER: Duration = Duration::from_secs(2);
+/// Interval between checks whether all data has been applied, while tasks train.
+const DATA_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Time after which, once all data has been applied, the chief stops waiting for tasks that have not left.
+const IDLE_TASK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of a status request to a server.
 pub(super) const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -491,7 +495,7 @@ impl Chief {
         match liveness {
             Liveness::Training => {
                 told.retain(|text| text != DESERTED);
-                None
+                self.look_at_idle_tasks(run).await
             }
             Liveness::Finished => {
                 self.refresh(run).await;
@@ -587,6 +591,42 @@ impl Chief {
                 ))
             }
         }
+    }
+
+    /// Ends the job without the tasks that have not left long after the servers have applied all data: a task whose process
+    /// lives and whose training loop hangs keeps its lease.
+    async fn look_at_idle_tasks(&self, run: &mut Run) -> Option<Seen> {
+        if run
+            .data_at
+            .is_some_and(|at| at.elapsed() < DATA_POLL_INTERVAL)
+        {
+            return None;
+        }
+        run.data_at = Some(Instant::now());
+        let is_over = self
+            .positions()
+            .await
+            .is_some_and(|(data, positions)| data.is_over(&positions));
+        if !is_over {
+            run.applied_since = None;
+            return None;
+        }
+        let since = *run.applied_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < IDLE_TASK_TIMEOUT {
+            return None;
+        }
+        let tasks = self
+            .coordinator
+            .with(|membership, _| membership.active_tasks());
+        let names: Vec<String> = tasks.iter().map(Task::to_string).collect();
+        warn!(
+            tasks = names.join(" "),
+            "all input records are applied, and these tasks have not left for {} s: the job ends without them",
+            IDLE_TASK_TIMEOUT.as_secs()
+        );
+        self.refresh(run).await;
+        run.epochs = self.job.input.train.epochs;
+        Some(Seen::Ended)
     }
 
     /// Returns whether all servers have applied the same batches, once the last step has been applied. A batch that

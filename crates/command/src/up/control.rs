@@ -16,6 +16,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::warn;
+use trainyard_daemon::{bind_private, check_user};
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::folder::Folder;
@@ -143,7 +144,7 @@ impl Control {
         }
         let folder = Folder::new()?;
         let socket = folder.path().join("control.sock");
-        let listener = UnixListener::bind(&socket).map_err(|error| failed(&socket, &error))?;
+        let listener = bind_private(&socket).map_err(|error| failed(&socket, &error))?;
         let file = Address::file(model_dir);
         let address = Address {
             socket,
@@ -183,7 +184,10 @@ impl Drop for Control {
 async fn listen(listener: UnixListener, requests: mpsc::Sender<Request>) {
     loop {
         let served = match listener.accept().await {
-            Ok((stream, _)) => serve(stream, &requests).await,
+            Ok((stream, _)) => match check_user(&stream) {
+                Ok(()) => serve(stream, &requests).await,
+                refused => refused,
+            },
             Err(error) => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 Err(error)

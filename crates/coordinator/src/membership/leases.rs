@@ -64,6 +64,12 @@ impl Membership {
             .count()
     }
 
+    /// Returns the tasks that train.
+    pub fn active_tasks(&self) -> Vec<Task> {
+        let members = self.members.iter().filter(|(_, member)| member.trains());
+        members.map(|(task, _)| *task).collect()
+    }
+
     /// Returns the number of tasks that have reached the end of their input, or of the steps.
     pub fn done(&self) -> usize {
         self.members

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trainyard_cluster_spec::{Role, Task};
+use trainyard_cluster_spec::{Role, Task, WORKERS_MAX};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_variable::{Access, DynamicRows, FirstRows, Initializer, Slice, VariableSpec};
 
@@ -321,6 +321,47 @@ fn repeated_batch_of_another_session_is_a_duplicate() {
     );
     let again = step(&store, &worker(0, 2), 1, batch(5, 0), &[1.0; 4]).unwrap();
     assert_eq!((again.duplicate, again.global_step), (true, 1));
+}
+
+#[test]
+fn sessions_are_of_tasks_that_may_train() {
+    let store = open_store(0);
+    let of = |role, index| Identity {
+        task: Task { role, index },
+        ..worker(0, 1)
+    };
+    for identity in [of(Role::Worker, WORKERS_MAX - 1), of(Role::Chief, 0)] {
+        store.open_session(&identity, &opening(0)).unwrap();
+    }
+    for identity in [
+        of(Role::Worker, WORKERS_MAX),
+        of(Role::Worker, u32::MAX as usize),
+        of(Role::Chief, 1),
+        of(Role::Evaluator, 0),
+    ] {
+        let refused = store.open_session(&identity, &opening(0));
+        assert!(matches!(refused, Err(Error::BadRequest(_))), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_request_that_names_more_than_all_slices_is_refused() {
+    let store = open_store(0);
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    let pull = |whole: &[u32]| {
+        let selection = Selection {
+            whole: whole.to_vec(),
+            ..Selection::default()
+        };
+        let pull = Pull {
+            selection: Arc::new(selection),
+            ..Pull::default()
+        };
+        store.pull(&worker(0, 1), &pull).map(|(pulled, _)| pulled)
+    };
+    pull(&[0]).unwrap();
+    let refused = pull(&[0; 3]);
+    assert!(matches!(refused, Err(Error::BadRequest(_))), "{refused:?}");
 }
 
 #[test]

@@ -359,7 +359,7 @@ pub struct ClaimRequest {
     pub cluster_fingerprint: u64,
     #[prost(string, tag = "3")]
     pub release: ::prost::alloc::string::String,
-    /// must hold the same cluster id when the ps reads it
+    /// of the chief, for messages: the ps looks for the cluster id in its own one
     #[prost(string, tag = "4")]
     pub model_dir: ::prost::alloc::string::String,
 }
@@ -385,7 +385,7 @@ pub struct PrepareRequest {
     >,
     #[prost(fixed64, tag = "7")]
     pub layout_fingerprint: u64,
-    /// folder to restore from; empty = initial values
+    /// name of a folder of the model directory; empty = initial values
     #[prost(string, tag = "8")]
     pub checkpoint: ::prost::alloc::string::String,
     /// last global step, counted on one ps; 0 = no bound
@@ -394,7 +394,7 @@ pub struct PrepareRequest {
     /// whether the checkpoint's positions in the data are ignored
     #[prost(bool, tag = "10")]
     pub forget_positions: bool,
-    /// checkpoint of another run; empty = none
+    /// checkpoint of another run, as in the job of the ps; empty = none
     #[prost(string, tag = "11")]
     pub warm_start: ::prost::alloc::string::String,
     /// variables that start from warm_start, and their names in it
@@ -645,8 +645,9 @@ pub struct CloseSessionRequest {
 pub struct SaveShardRequest {
     #[prost(message, optional, tag = "1")]
     pub identity: ::core::option::Option<Identity>,
+    /// Name of the folder, which is in the model directory of the ps: tmp.<step>.<attempt>, or in its folder publish.
     #[prost(string, tag = "2")]
-    pub directory: ::prost::alloc::string::String,
+    pub folder: ::prost::alloc::string::String,
     /// under synchronous updates: version to save, which may not be reached yet
     #[prost(uint64, optional, tag = "3")]
     pub at_version: ::core::option::Option<u64>,
@@ -2066,7 +2067,7 @@ pub struct JoinGroupReply {
     /// missing members, while the group is not formed
     #[prost(string, repeated, tag = "4")]
     pub waiting_for: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// members without parameters start from it; empty = initial values
+    /// Name of a folder of the model directory. Members without parameters start from it; empty = initial values.
     #[prost(string, tag = "5")]
     pub checkpoint: ::prost::alloc::string::String,
     /// whether the checkpoint's positions in the data are ignored

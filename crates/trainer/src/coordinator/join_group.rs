@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use trainyard_checkpoint::folder_name;
 use trainyard_cluster_spec::Task;
 use trainyard_protocol::convert::{self, Invalid};
 use trainyard_protocol::v1;
@@ -115,7 +116,7 @@ pub struct GroupStart {
     pub prepared_epoch: u64,
     /// Step of the parameters of the checkpoint, or before the first one.
     pub step: StepNumber,
-    /// Checkpoint; absent = initial values.
+    /// Checkpoint, of which members use the name: they look for it in their own model directory. Absent = initial values.
     pub checkpoint: Option<PathBuf>,
     /// The data positions of the checkpoint are ignored.
     pub forget_positions: bool,
@@ -143,7 +144,7 @@ impl From<JoinGroupReply> for v1::JoinGroupReply {
             members: group.members.into_iter().map(member).collect(),
             waiting_for: Vec::new(),
             checkpoint: checkpoint
-                .map(|path| path.to_string_lossy().into_owned())
+                .map(|path| folder_name(&path))
                 .unwrap_or_default(),
             forget_positions: group.start.forget_positions,
             lanes: group.lanes,

@@ -4,10 +4,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Section, Takes, Value, section};
+use trainyard_storage::read_regular_text;
 use trainyard_vocabulary::{Error, Texts, Words};
 
 use super::BUCKETS_MAX;
 use crate::FeatureKind;
+
+/// Longest vocabulary file, in bytes.
+const FILE_BYTES_MAX: u64 = 2 << 30;
 
 section! {
     /// Keys of `vocabulary` features alone.
@@ -282,7 +286,7 @@ fn read_values(section: &Section<'_>, key: &'static str) -> Option<Listed> {
 /// Reads a file with one value per line. Spaces are kept, and a carriage return at the end of a line is dropped
 /// (TensorFlow's rules).
 fn read_file(section: &Section<'_>, file: &Path) -> Option<Texts> {
-    match std::fs::read_to_string(file) {
+    match read_regular_text(file, FILE_BYTES_MAX) {
         Ok(text) => {
             let texts = Texts::of_lines(text);
             if let Some(line) = texts.iter().position(str::is_empty) {
@@ -297,11 +301,7 @@ fn read_file(section: &Section<'_>, file: &Path) -> Option<Texts> {
             Some(texts)
         }
         Err(error) => {
-            let message = format!(
-                "vocabulary file {} cannot be read: {}",
-                file.display(),
-                error.kind()
-            );
+            let message = format!("vocabulary file {} cannot be read: {error}", file.display());
             section.fail(Code::E1201, "file", message);
             None
         }
