@@ -2,15 +2,19 @@
 
 use trainyard_input::{Cell, Profile, Value};
 
-use super::{Coverage, Kind, Plan, Scale, Task, Wishes};
+use super::{Coverage, Kind, Plan, Scale, Shape, Task, Wishes};
 
 const ROWS: usize = 1000;
 
 /// Returns the profile of a thousand records. The value of a column is a function of the record's number.
 fn profile(columns: &[(&str, &dyn Fn(usize) -> String)]) -> Profile {
+    profile_of(ROWS, columns)
+}
+
+fn profile_of(rows: usize, columns: &[(&str, &dyn Fn(usize) -> String)]) -> Profile {
     let names: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut profile = Profile::default();
-    for row in 0..ROWS {
+    for row in 0..rows {
         let cell = |text: String| {
             let values = if text.is_empty() {
                 Vec::new()
@@ -332,4 +336,44 @@ fn columns_that_say_nothing_or_only_name_the_record_are_left_out() {
         why("timestamp", &|row| (881_250_949 + row).to_string())
             .starts_with("the time of the record")
     );
+}
+
+#[test]
+fn whole_numbers_that_fill_their_range_are_names_and_share_no_row_of_a_table() {
+    let columns: [(&str, &dyn Fn(usize) -> String); 5] = [
+        ("label", &|row| (row % 2).to_string()),
+        ("user", &|row| (row * 7919 % 400).to_string()),
+        ("weight", &|row| (row % 400 * 31).to_string()),
+        ("seen", &|row| (row % 900).to_string()),
+        ("age", &|row| (row % 70).to_string()),
+    ];
+    let found = profile_of(6000, &columns);
+    let made = |coverage| {
+        let wishes = Wishes {
+            coverage,
+            ..Wishes::default()
+        };
+        let plan = Plan::make(&found, None, &wishes).expect("a plan");
+        assert_eq!(plan.shape, Shape::Factorized);
+        let kinds = plan.features.into_iter();
+        kinds
+            .map(|feature| (feature.column, feature.kind))
+            .collect::<Vec<_>>()
+    };
+    let whole = made(Coverage::Whole);
+    let Kind::Vocabulary { values, .. } = &whole[0].1 else {
+        panic!("{:?}", whole[0])
+    };
+    assert_eq!(values.len(), 400);
+    for (column, kind) in &whole[1..] {
+        assert!(
+            matches!(kind, Kind::Numeric { .. }),
+            "{column} {kind:?}: gaps, six records each, few values"
+        );
+    }
+    let sample = made(Coverage::Sample);
+    let Kind::Hashed { buckets, .. } = &sample[0].1 else {
+        panic!("{:?}", sample[0])
+    };
+    assert_eq!(*buckets, 8192, "sixteen for each of 400");
 }
