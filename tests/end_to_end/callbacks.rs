@@ -97,25 +97,38 @@ fn callbacks_receive_the_steps_checkpoints_and_evaluations_of_a_job() {
     assert!((written - auc).abs() < 1e-12, "{written}, {auc}");
 }
 
-trial!(a_callback_ends_a_job_that_is_done_then);
-fn a_callback_ends_a_job_that_is_done_then() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = write_job(folder.path(), 600, "");
-    let text = std::fs::read_to_string(&job).expect("the job");
-    std::fs::write(&job, text.replace("epochs = 2\n", "epochs = 1000\n"))
-        .expect("the job is written");
-    let recorder = Recorder {
-        ends_at: Some(30),
-        ..Recorder::default()
-    };
-    assert_eq!(train(&job, &recorder), 0);
-    let text = std::fs::read_to_string(folder.path().join("model/job_state.json"));
-    let state: Value = serde_json::from_str(&text.expect("a state")).expect("JSON");
-    assert_eq!(state["phase"], "done");
-    assert_eq!(
-        state["reason"],
-        "early stopping: it has run for long enough"
-    );
+trial!(a_callback_ends_a_job_at_the_step_whose_callback_asks_for_it);
+fn a_callback_ends_a_job_at_the_step_whose_callback_asks_for_it() {
+    for strategy in [
+        "pipeline_depth = 0",
+        "pipeline_depth = 1",
+        "pipeline_depth = 3",
+        "update = \"sync\"",
+        "kind = \"multi_worker_mirrored\"",
+        "kind = \"mirrored\"\nreplicas = 2",
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let job = write_job(folder.path(), 600, "");
+        let text = std::fs::read_to_string(&job).expect("the job");
+        let text = text.replace("epochs = 2\n", "epochs = 1000\n");
+        let text = text.replace("[strategy]\n", &format!("[strategy]\n{strategy}\n"));
+        std::fs::write(&job, text).expect("the job is written");
+        let recorder = Recorder {
+            ends_at: Some(100),
+            ..Recorder::default()
+        };
+        assert_eq!(train(&job, &recorder), 0, "{strategy}");
+        let events = recorder.events.lock().expect("no test panics here");
+        assert_eq!(events.steps.iter().max(), Some(&100), "{strategy}");
+        let text = std::fs::read_to_string(folder.path().join("model/job_state.json"));
+        let state: Value = serde_json::from_str(&text.expect("a state")).expect("JSON");
+        assert_eq!(state["phase"], "done", "{strategy}");
+        assert_eq!(state["global_step"], 100, "{strategy}");
+        assert_eq!(
+            state["reason"],
+            "early stopping: it has run for long enough"
+        );
+    }
 }
 
 trial!(a_callback_that_fails_ends_the_task_with_its_message);

@@ -174,9 +174,9 @@ fn a_label_outside_its_classes_stops_training_with_the_value() {
     let ended = Program::start("trainyard", &["train", &job.to_string_lossy()], &[]).wait(LIMIT);
     assert_eq!(ended.code, 65, "{}", ended.output);
     assert!(
-        ended
-            .output
-            .contains("label must be 0 or 1, or a probability between them, given 7"),
+        ended.output.contains(
+            "train.csv:2: column `y`: label must be 0 or 1, or a probability between them, given 7"
+        ),
         "{}",
         ended.output
     );
@@ -224,9 +224,46 @@ fn an_id_out_of_range_stops_training_with_the_value() {
     let (code, output) = train_with(feature, "x,z,word,y,i\n1,2,a,1,2\n1,2,a,0,7\n");
     assert_eq!(code, 65, "{output}");
     assert!(
-        output.contains("column `i`: id must be below 3, given 7"),
+        output.contains("train.csv:3: column `i`: id must be below 3, given 7"),
         "{output}"
     );
+}
+
+trial!(records_that_the_model_cannot_use_are_skipped_and_predicted_as_errors);
+fn records_that_the_model_cannot_use_are_skipped_and_predicted_as_errors() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let feature = "column = \"i\"\nkind = \"identity\"\nbuckets = 3\nwide = true\n";
+    let job = write_job(
+        folder.path(),
+        40,
+        &format!("[train]\nmax_steps = 8\n[[feature]]\n{feature}"),
+    );
+    let data = "x,z,word,y,i\n1,2,a,1,2\n1,2,a,0,7\n1,2,a,5,1\n1,2,b,0,1\n";
+    for file in ["train.csv", "eval.csv"] {
+        std::fs::write(folder.path().join(file), data).expect("the data is written");
+    }
+    let job = job.to_string_lossy();
+    let skip = ["--set", "input.bad_rows=\"skip\""];
+    let run = |words: &[&str]| {
+        let mut command = words.to_vec();
+        command.extend(skip);
+        Program::start("trainyard", &command, &[]).wait(LIMIT)
+    };
+    let ended = run(&["train", &job]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let ended = run(&["evaluate", &job]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let lines = folder.path().join("predicted.jsonl");
+    let input = folder.path().join("eval.csv").display().to_string();
+    let output = lines.display().to_string();
+    let ended = run(&["predict", &job, "--input", &input, "--output", &output]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let lines = std::fs::read_to_string(lines).expect("the predictions are there");
+    let errors: Vec<bool> = lines
+        .lines()
+        .map(|line| line.contains("eval.csv:3: column `i`: id must be below 3, given 7"))
+        .collect();
+    assert_eq!(errors, [false, true, false, false], "{lines}");
 }
 
 trial!(a_column_of_missing_values_trains_as_long_as_its_kind_has_a_word_for_them);

@@ -453,6 +453,7 @@ impl Chief {
             progress: Arc::clone(&self.progress),
             mirror,
             hold: None,
+            callbacks_end_job: true,
         }
     }
 

@@ -1,14 +1,15 @@
 //! Categorical features: the source of their ids, and their weights.
 
-use trainyard_input::{Batch, Cells};
+use trainyard_input::{Batch, Cells, Schema};
 use trainyard_run_config::{Deep, DynamicConfig, FeatureConfig, FeatureKind};
 
 use crate::bucketized::Bucketized;
-use crate::crossed::Crossed;
+use crate::crossed::{Crossed, Key};
 use crate::fingerprint::fingerprint64;
-use crate::identity::Identity;
+use crate::identity::{Identity, IdsInRange};
 use crate::ids::{Raw, UNKNOWN};
 use crate::vocabulary::Vocabulary;
+use crate::weights::{self, Count, WeightForEachId};
 use crate::{Error, hashed};
 
 /// A categorical feature: bucketized, hashed, vocabulary, identity, crossed or dynamic.
@@ -96,6 +97,43 @@ impl Categorical {
     /// Returns the field of the ids' weights.
     pub fn weights_field(&self) -> Option<usize> {
         self.weights
+    }
+
+    /// Adds to a schema the rules of the records that the feature can use. `all` holds the features that a cross may use.
+    pub(crate) fn require(&self, all: &[Self], schema: &mut Schema) {
+        if let Source::Identity { field, identity } = &self.source
+            && identity.refuses()
+        {
+            let identity = identity.clone();
+            let field = *field;
+            schema.require(field, IdsInRange { field, identity });
+        }
+        if let Some(weights) = self.weights {
+            let counts = match &self.source {
+                Source::Crossed(crossed) => {
+                    let keys = crossed.keys.iter();
+                    keys.map(|key| match key {
+                        Key::Field(field) => Count::Values(*field),
+                        Key::Ids(feature) => all[*feature].ids_of_a_key(),
+                    })
+                    .collect()
+                }
+                _ => self.field().map(Count::Values).into_iter().collect(),
+            };
+            schema.require(weights, WeightForEachId { weights, counts });
+        }
+    }
+
+    /// Returns the number of ids that a cross of the feature has in a row.
+    fn ids_of_a_key(&self) -> Count {
+        match &self.source {
+            Source::Bucketized(bucketized) => Count::Fixed(bucketized.source.width),
+            Source::Hashed { field, .. }
+            | Source::Vocabulary { field, .. }
+            | Source::Identity { field, .. }
+            | Source::Dynamic { field, .. } => Count::Present(*field),
+            Source::Crossed(_) => unreachable!("the job was checked: no key of a cross is a cross"),
+        }
     }
 
     /// Writes the ids of a batch. `before` holds the ids of the features that a cross may use.
@@ -232,9 +270,10 @@ impl Categorical {
         let given = places.len();
         match &column.cells {
             Cells::Float(weights) if given == count => Ok(&weights[places]),
-            _ => Err(self.error(format!(
-                "row {row} of the batch must hold a weight for each of {count} ids, given {given}"
-            ))),
+            _ => {
+                let reason = weights::mismatch(count, given);
+                Err(self.error(format!("row {row} of the batch: {reason}")))
+            }
         }
     }
 

@@ -85,6 +85,9 @@ impl FeatureColumns {
             .iter()
             .map(|feature| categorical(feature, &ids, features, schema))
             .collect();
+        for column in &categorical {
+            column.require(&categorical, schema);
+        }
         let shared = shared_tables(&categorical);
         let crossed = |place: &usize| matches!(categorical[*place].source, Source::Crossed(_));
         let all = 0..categorical.len();

@@ -1,5 +1,7 @@
 //! `categorical_column_with_identity`: the number is the id.
 
+use trainyard_input::{Batch, Cells, RowRule};
+
 /// An identity column.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
@@ -10,6 +12,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Returns whether there are numbers that cannot be used.
+    pub(crate) fn refuses(&self) -> bool {
+        self.default.is_none() && !self.lenient
+    }
+
     /// Returns the id of a number, or `None` if it has none.
     ///
     /// # Errors
@@ -21,5 +28,23 @@ impl Identity {
             _ if value < 0 || self.lenient => Ok(None),
             _ => Err(format!("id must be below {}, given {value}", self.buckets)),
         }
+    }
+}
+
+/// The rule that each id of a field is in range.
+#[derive(Debug)]
+pub(crate) struct IdsInRange {
+    pub(crate) field: usize,
+    pub(crate) identity: Identity,
+}
+
+impl RowRule for IdsInRange {
+    fn check(&self, batch: &Batch, row: usize) -> Result<(), String> {
+        let column = &batch.columns[self.field];
+        let Cells::Int(numbers) = &column.cells else {
+            return Ok(());
+        };
+        let mut numbers = numbers[column.row(row, batch.rows)].iter();
+        numbers.try_for_each(|number| self.identity.id(*number).map(|_| ()))
     }
 }

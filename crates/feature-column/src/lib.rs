@@ -15,6 +15,7 @@ mod ids;
 mod numeric;
 mod pool;
 mod vocabulary;
+mod weights;
 
 pub use categorical::Categorical;
 pub use columns::{FeatureColumns, Features, SharedTable};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use trainyard_input::{Batch, Cells, FieldKind, Fraction, Schema};
+use trainyard_input::{Batch, Cells, FieldKind, Fraction, RowRule, Schema};
 use trainyard_run_config::{LOG_MIN, Normalizer, Numbers, Time};
 
 use crate::Error;
@@ -13,6 +13,24 @@ const COUNTS: u16 = 1024;
 
 /// Placeholder of a missing integer.
 const MISSING: i64 = -1;
+
+/// The reason why a row without a time cannot be used.
+const TIME_MISSING: &str = "a time is missing, and the feature has no default";
+
+/// The rule that a field holds a time.
+#[derive(Debug)]
+struct TimePresent {
+    field: usize,
+}
+
+impl RowRule for TimePresent {
+    fn check(&self, batch: &Batch, row: usize) -> Result<(), String> {
+        match &batch.columns[self.field].cells {
+            Cells::Int(times) if times.get(row) == Some(&MISSING) => Err(TIME_MISSING.to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// A numeric feature.
 #[derive(Debug, Clone)]
@@ -61,6 +79,9 @@ impl Source {
             None => floats(),
         };
         let field = schema.want(&numbers.column, kind);
+        if numbers.time.is_some() && numbers.default.is_none() {
+            schema.require(field, TimePresent { field });
+        }
         let operand_field = numbers
             .operand
             .as_ref()
@@ -117,7 +138,7 @@ impl Source {
         let part = |at: &i64| match default {
             _ if *at != MISSING => Ok(time.of(*at)),
             Some(default) => Ok(default),
-            None => Err(self.wrong("a time is missing, and the feature has no default".to_owned())),
+            None => Err(self.wrong(TIME_MISSING.to_owned())),
         };
         times.iter().map(part).collect()
     }

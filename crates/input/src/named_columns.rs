@@ -27,6 +27,27 @@ pub enum Given<'a> {
     Text(&'a [u8]),
 }
 
+/// The reason why rows of values are no batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfinished {
+    /// A column has another number of rows than the batch.
+    Rows {
+        /// Place of the column among [`NamedColumns::names`].
+        place: usize,
+        /// Rows of the column.
+        given: usize,
+    },
+    /// The model cannot use a row.
+    Bad {
+        /// The row, from 0.
+        row: usize,
+        /// Name of the column at fault.
+        column: String,
+        /// The reason, with the value.
+        reason: String,
+    },
+}
+
 /// The columns of a schema by their names, and the conversion of values into their cells.
 #[derive(Debug, Clone)]
 pub struct NamedColumns {
@@ -141,8 +162,9 @@ impl NamedColumns {
     /// Completes a batch of `rows` rows.
     ///
     /// # Errors
-    /// The first column that does not have so many rows, and its number of rows. The caller has left values out.
-    pub fn finish(&self, mut batch: Batch, rows: usize) -> Result<Batch, (usize, usize)> {
+    /// A column does not have so many rows, because the caller has left values out; or a row breaks a rule of the schema,
+    /// as a bad record of a file.
+    pub fn finish(&self, mut batch: Batch, rows: usize) -> Result<Batch, Unfinished> {
         for (place, fields) in self.fields.iter().enumerate() {
             let column = &batch.columns[fields[0]];
             let field = &self.schema.fields[fields[0]];
@@ -152,10 +174,18 @@ impl NamedColumns {
                 (None, _) => column.cells.len(),
             };
             if given != rows {
-                return Err((place, given));
+                return Err(Unfinished::Rows { place, given });
             }
         }
         batch.rows = rows;
+        for row in 0..rows {
+            let broken = |(field, reason): (usize, String)| Unfinished::Bad {
+                row,
+                column: self.schema.fields[field].name.clone(),
+                reason,
+            };
+            self.schema.check(&batch, row).map_err(broken)?;
+        }
         Ok(batch)
     }
 

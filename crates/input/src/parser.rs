@@ -56,7 +56,8 @@ impl Parser {
         Ok((reader, parser))
     }
 
-    /// Appends a record to the batch: all wanted columns, or none if the record is bad.
+    /// Appends a record to the batch: all wanted columns, or none if the record is bad, because it cannot be parsed or
+    /// breaks a rule of the schema.
     pub(crate) fn append(
         &mut self,
         record: Record<'_>,
@@ -66,13 +67,16 @@ impl Parser {
         if let Some(fault) = record.fault {
             return Err((None, fault.to_owned()));
         }
-        let outcome = self.0.append(record.content, batch);
-        match outcome {
-            Ok(()) => batch.rows += 1,
-            Err(_) => {
-                for (column, field) in batch.columns.iter_mut().zip(&schema.fields) {
-                    truncate(column, &field.kind, batch.rows);
-                }
+        let rows = batch.rows;
+        let outcome = self.0.append(record.content, batch).and_then(|()| {
+            batch.rows += 1;
+            let broken = |(field, reason)| (Some(field), reason);
+            schema.check(batch, rows).map_err(broken)
+        });
+        if outcome.is_err() {
+            batch.rows = rows;
+            for (column, field) in batch.columns.iter_mut().zip(&schema.fields) {
+                truncate(column, &field.kind, rows);
             }
         }
         outcome

@@ -2,6 +2,9 @@
 
 use trainyard_input_options::TimeUnit;
 
+use crate::Batch;
+use crate::rule::{RowRule, Rule};
+
 /// The type into which a field of a record is parsed.
 ///
 /// The values of a TFRecord feature are separate already, so a separator only means that there may be several values.
@@ -91,10 +94,12 @@ pub struct Field {
 }
 
 /// The wanted columns, in the order in which a [`crate::Batch`] holds them.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Schema {
     /// Wanted columns.
     pub fields: Vec<Field>,
+    /// Rules that each record follows. A record that breaks one is bad, as one that cannot be parsed.
+    rules: Vec<Rule>,
 }
 
 impl Schema {
@@ -121,5 +126,17 @@ impl Schema {
         }
         self.fields.push(field);
         self.fields.len() - 1
+    }
+
+    /// Adds a rule. A record that breaks it is bad for the sake of the column of `field`.
+    pub fn require(&mut self, field: usize, rule: impl RowRule + 'static) {
+        self.rules.push(Rule::new(field, rule));
+    }
+
+    /// Checks a row of a batch of this schema. Returns the first field whose rule the row breaks, and the reason.
+    pub(crate) fn check(&self, batch: &Batch, row: usize) -> Result<(), (usize, String)> {
+        self.rules
+            .iter()
+            .try_for_each(|rule| rule.check(batch, row))
     }
 }

@@ -34,3 +34,19 @@ pub struct Guard {
     /// Largest absolute value of a gradient; absent = any below 2^50.
     pub max_abs: Option<f32>,
 }
+
+impl Guard {
+    /// Returns whether finite values have a bound of the job.
+    pub fn has_bounds(&self) -> bool {
+        self.max_norm.is_some() || self.max_abs.is_some()
+    }
+
+    /// Returns the guard of values that are no gradients: those of moving averages.
+    pub fn without_bounds(&self) -> Self {
+        Self {
+            max_norm: None,
+            max_abs: None,
+            ..*self
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! The check of a push against its guard, and the description of a violation.
 
+use std::ops::Range;
+
 use trainyard_cluster_spec::Task;
 
 use crate::{BatchId, Gradients, Guard, unfit};
@@ -122,10 +124,15 @@ impl Found {
 }
 
 /// Checks all values of a push. The bounds are relaxed by the largest rounding error. The worker has checked the
-/// values before they were rounded, and all servers must accept a batch, or none.
-pub(crate) fn find<G: Gradients + ?Sized>(guard: &Guard, gradients: &G) -> Option<Found> {
+/// values before they were rounded, and all servers must accept a batch, or none. The bounds do not apply to `averages`,
+/// the places of moving averages in ascending order: their values are no gradients.
+pub(crate) fn find<G: Gradients + ?Sized>(
+    guard: &Guard,
+    gradients: &G,
+    averages: &[Range<usize>],
+) -> Option<Found> {
     let mut scratch = Vec::new();
-    if guard.max_norm.is_none() && guard.max_abs.is_none() {
+    if !guard.has_bounds() {
         let position = gradients.unfit()?;
         return Some(Found::unfit(
             position,
@@ -138,18 +145,27 @@ pub(crate) fn find<G: Gradients + ?Sized>(guard: &Guard, gradients: &G) -> Optio
         max_abs: guard.max_abs.map(|most| most * grown),
         ..*guard
     };
-    let mut look = Look::new(bounds);
-    let count = gradients.values();
-    for begin in (0..count).step_by(BLOCK_VALUES) {
-        let block = gradients.get(begin..count.min(begin + BLOCK_VALUES), &mut scratch);
-        if let Some(found) = look.at(block) {
-            return Some(Found {
-                position: begin + found.position,
-                ..found
-            });
+    let mut bounded = Look::new(bounds);
+    let mut unbounded = Look::new(guard.without_bounds());
+    let mut at = |values: Range<usize>, look: &mut Look| {
+        let end = values.end;
+        values.step_by(BLOCK_VALUES).find_map(|begin| {
+            let block = gradients.get(begin..end.min(begin + BLOCK_VALUES), &mut scratch);
+            let found = look.at(block)?;
+            let position = begin + found.position;
+            Some(Found { position, ..found })
+        })
+    };
+    let mut begin = 0;
+    for average in averages {
+        let found = at(begin..average.start, &mut bounded);
+        let found = found.or_else(|| at(average.clone(), &mut unbounded));
+        if found.is_some() {
+            return found;
         }
+        begin = average.end;
     }
-    look.end()
+    at(begin..gradients.values(), &mut bounded).or_else(|| bounded.end())
 }
 
 /// A check of values that arrive in pieces.
@@ -255,7 +271,7 @@ mod tests {
             let large = |value: &f32| max_abs.is_some_and(|most| value.abs() > most);
             let unfit = values.iter().position(|value| !value.is_finite());
             let expected = unfit.or_else(|| values.iter().position(large));
-            let found = find(&Guard { max_abs, ..ANY }, values.as_slice());
+            let found = find(&Guard { max_abs, ..ANY }, values.as_slice(), &[]);
             prop_assert_eq!(found.map(|found| found.position), expected);
             if let Some(Found { fault, position, .. }) = found {
                 prop_assert_eq!(fault == Fault::Abs, values[position].is_finite());
@@ -294,7 +310,7 @@ mod tests {
             .into_iter()
             .flat_map(|guard| [(guard, 2e20_f32), (guard, -2e15)])
         {
-            let found = find(&guard, [0.0, 1e15, value].as_slice());
+            let found = find(&guard, [0.0, 1e15, value].as_slice(), &[]);
             assert_eq!(
                 found,
                 Some(Found {
@@ -349,12 +365,37 @@ mod tests {
             },
         ] {
             // bfloat16 rounds 0.9985 to 1.
-            assert_eq!(find(&guard, &Rounded(vec![1.0])), None, "{guard:?}");
+            assert_eq!(find(&guard, &Rounded(vec![1.0]), &[]), None, "{guard:?}");
             assert!(
-                find(&guard, [1.0_f32].as_slice()).is_some(),
+                find(&guard, [1.0_f32].as_slice(), &[]).is_some(),
                 "{guard:?}: where nothing was rounded"
             );
-            assert!(find(&guard, &Rounded(vec![1.02])).is_some(), "{guard:?}");
+            assert!(
+                find(&guard, &Rounded(vec![1.02]), &[]).is_some(),
+                "{guard:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn bounds_leave_moving_averages_out_but_for_values_that_are_not_finite() {
+        for guard in [
+            Guard {
+                max_abs: Some(2.0),
+                ..ANY
+            },
+            Guard {
+                max_norm: Some(2.0),
+                ..ANY
+            },
+        ] {
+            let at = |values: [f32; 4]| {
+                find(&guard, values.as_slice(), &[1..2, 3..4]).map(|found| found.position)
+            };
+            assert_eq!(at([1.0, 900.0, 1.0, -900.0]), None, "{guard:?}");
+            assert_eq!(at([1.0, 1.0, 1.0, f32::NAN]), Some(3), "{guard:?}");
+            assert!(at([1.0, 1.0, 3.0, 1.0]).is_some(), "{guard:?}");
+            assert!(at([3.0, 1.0, 1.0, 1.0]).is_some(), "{guard:?}");
         }
     }
 

@@ -78,7 +78,8 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
             None
         }
     };
-    let features = section::feature::read_all(path, &root, model.as_ref().map(|model| model.kind));
+    let kind = model.as_ref().map(|model| model.kind);
+    let features = section::feature::read_all(path, &root, kind, input.as_ref());
     let train = section::train::read(root.section_or_empty("train"));
     let eval = section::eval::read(root.section_or_empty("eval"));
     let evaluations = section::evaluation::read_all(&root);

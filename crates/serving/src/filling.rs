@@ -1,6 +1,6 @@
 //! The rows of a request while they are read. Their bytes have a bound: a small request can describe large rows.
 
-use trainyard_input::{Batch, FieldKind, Given, NamedColumns};
+use trainyard_input::{Batch, FieldKind, Given, NamedColumns, Unfinished};
 
 use crate::Error;
 
@@ -83,14 +83,22 @@ impl<'c> Filling<'c> {
     /// Completes a batch of `rows` rows.
     ///
     /// # Errors
-    /// A column has another number of rows.
+    /// A column has another number of rows, or the model cannot use a row.
     pub(crate) fn finish(self, rows: usize) -> Result<Batch, Error> {
         let columns = self.columns;
-        columns.finish(self.batch, rows).map_err(|(place, given)| {
-            let name = &columns.names()[place];
-            Error::Request(format!(
-                "column `{name}` has {given} rows, others have {rows}"
-            ))
+        let finished = columns.finish(self.batch, rows);
+        finished.map_err(|unfinished| {
+            Error::Request(match unfinished {
+                Unfinished::Rows { place, given } => {
+                    let name = &columns.names()[place];
+                    format!("column `{name}` has {given} rows, others have {rows}")
+                }
+                Unfinished::Bad {
+                    row,
+                    column,
+                    reason,
+                } => format!("row {}: column `{column}`: {reason}", row + 1),
+            })
         })
     }
 }

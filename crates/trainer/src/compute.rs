@@ -9,7 +9,7 @@ use trainyard_model::{AnyModel, HookedGradients, Own};
 use trainyard_optimizer::Clipping;
 use trainyard_parameter_store::{Fault, Found, Guard, Look, Nonfinite, Rejection, zero_nonfinite};
 use trainyard_run_config::OptimizerSection;
-use trainyard_variable::{Gradients, MOVING_AVERAGE, Read, Reads, Values};
+use trainyard_variable::{Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec};
 
 use crate::batch_source::Prepared;
 use crate::layout::guard;
@@ -147,7 +147,7 @@ impl<'a> Computing<'a> {
         };
         let found = match nonfinite {
             Nonfinite::Reject | Nonfinite::Halt if !loss.is_finite() => Some(of_loss()),
-            _ => find(self.guard, gradients),
+            _ => find(self.guard, self.model.variables(), gradients),
         };
         let Some(rejection) = found else {
             return Ok(None);
@@ -169,9 +169,11 @@ impl<'a> Computing<'a> {
     }
 }
 
-/// Finds a value that violates the guard, and its variable.
-fn find(guard: Guard, gradients: &Gradients) -> Option<Rejection> {
-    let mut look = Look::new(guard);
+/// Finds a value that violates the guard, and its variable. The bounds do not apply to moving averages, whose values are no
+/// gradients.
+fn find(guard: Guard, variables: &[VariableSpec], gradients: &Gradients) -> Option<Rejection> {
+    let mut bounded = Look::new(guard);
+    let mut unbounded = Look::new(guard.without_bounds());
     let rejection = |variable: Option<usize>, found: Found| {
         let variable = variable.map(|variable| variable as u32);
         let position = found.position as u64;
@@ -183,11 +185,17 @@ fn find(guard: Guard, gradients: &Gradients) -> Option<Rejection> {
         }
     };
     for (variable, values) in gradients.iter().enumerate() {
+        let is_average = variables[variable].optimizer_group == MOVING_AVERAGE;
+        let look = if is_average {
+            &mut unbounded
+        } else {
+            &mut bounded
+        };
         if let Some(found) = look.at(values) {
             return Some(rejection(Some(variable), found));
         }
     }
-    look.end().map(|found| rejection(None, found))
+    bounded.end().map(|found| rejection(None, found))
 }
 
 /// Runs `compute` while calls are in progress: tells the runtime that this thread does not serve them meanwhile.
@@ -229,4 +237,37 @@ fn not_finite(config: &Config, position: Position, what: &str, last: Option<f64>
     problem.help(
         "lower learning_rate, look for extreme values in the data, or let parameter_servers.guard reject such batches",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_variable::{Access, Initializer};
+
+    use super::*;
+
+    #[test]
+    fn bounds_leave_moving_averages_out_but_for_values_that_are_not_finite() {
+        let spec = |group: &str| VariableSpec {
+            name: group.to_owned(),
+            shape: vec![2],
+            access: Access::Whole,
+            initializer: Initializer::Zeros,
+            optimizer_group: group.to_owned(),
+        };
+        let variables = [spec(MOVING_AVERAGE), spec("dnn")];
+        for (max_norm, max_abs) in [(Some(2.0), None), (None, Some(2.0))] {
+            let guard = Guard {
+                max_norm,
+                max_abs,
+                ..Guard::default()
+            };
+            let fault = |averages: [f32; 2], gradients: [f32; 2]| {
+                let values = vec![averages.to_vec(), gradients.to_vec()];
+                find(guard, &variables, &values).map(|found| found.fault)
+            };
+            assert_eq!(fault([900.0, -900.0], [1.0, 1.0]), None);
+            assert_eq!(fault([900.0, f32::NAN], [1.0, 1.0]), Some(Fault::Nonfinite));
+            assert!(fault([0.0, 0.0], [1.0, 3.0]).is_some());
+        }
+    }
 }

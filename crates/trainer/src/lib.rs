@@ -136,6 +136,8 @@ pub struct Config {
     pub mirror: Option<Mirror>,
     /// The wait for checkpoints, if this task is the only one that trains and runs beside the chief.
     pub hold: Option<Hold>,
+    /// The chief of this process ends the job when the callbacks ask for it. The loop then begins no further step.
+    pub callbacks_end_job: bool,
 }
 
 /// Progress of the chief, in global steps.

@@ -84,9 +84,9 @@ impl<T> Pipeline<T> {
         self.ahead.is_empty()
     }
 
-    /// Returns whether another call may begin.
-    pub fn has_room(&self) -> bool {
-        self.ahead.len() <= self.depth
+    /// Returns whether another call may begin beside those in progress and so many whose replies are not used yet.
+    pub fn has_room(&self, unused: usize) -> bool {
+        self.ahead.len() + unused <= self.depth
     }
 
     /// Adds a call.

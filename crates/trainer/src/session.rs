@@ -29,6 +29,8 @@ use crate::{
 
 /// Interval of registration requests until the job trains.
 const READY_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval at which a task that begins no further step looks for the end of the job.
+const END_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time after which another process of the same task counts as alive.
 const TASK_TAKEN_TIMEOUT: Duration = Duration::from_secs(4);
 /// Interval at which a task that waits for the end of the job checks whether the chief answers.
@@ -176,6 +178,23 @@ impl Session {
             Directive::End(_) | Directive::Gone(_) => Ok(Some(LeaveReason::Finished)),
             Directive::Rejoin => Err(over("the chief has ended this session")),
         }
+    }
+
+    /// Waits until the chief has ended the job, as callbacks have asked.
+    ///
+    /// # Errors
+    /// The chief has ended this session.
+    pub(crate) async fn end_of_job(&self, stop: &CancellationToken) -> Result<LeaveReason, Error> {
+        while !stop.is_cancelled() {
+            if let Some(end) = self.told()? {
+                return Ok(end);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(END_POLL_INTERVAL) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        Ok(LeaveReason::Shutdown)
     }
 
     /// Returns how the job has ended, if this task knows that it has.

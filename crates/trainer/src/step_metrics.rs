@@ -87,6 +87,17 @@ impl<'a> StepMetrics<'a> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
+    /// Returns whether the callbacks may end the job: the chief of this process asks them.
+    pub(crate) fn callbacks_may_end(&self) -> bool {
+        self.config.callbacks_end_job && self.callbacks.is_some()
+    }
+
+    /// Returns whether the callbacks end the job. No further step may be applied.
+    pub(crate) fn callbacks_end(&self) -> bool {
+        let asks = |callbacks: &dyn Callbacks| callbacks.end().is_some();
+        self.config.callbacks_end_job && self.callbacks.is_some_and(asks)
+    }
+
     pub(crate) fn last_loss(&self) -> Option<f64> {
         self.outcome.loss
     }

@@ -118,6 +118,7 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
         progress: Arc::new(|_| {}),
         mirror,
         hold: None,
+        callbacks_end_job: false,
     };
     // The training loop has its own thread: its arithmetic must not delay connections and heartbeats.
     let watchdog = context.watchdog.clone();

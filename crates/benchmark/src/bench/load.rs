@@ -211,7 +211,7 @@ impl Worker {
         let mut batch = 0_u64;
         loop {
             let over = began.elapsed().as_secs_f64() >= order.seconds;
-            while !over && pipeline.has_room() {
+            while !over && pipeline.has_room(0) {
                 let Some((reads, drawn)) = draws.next() else {
                     break;
                 };

@@ -1,13 +1,13 @@
 //! Parsing of labels: class numbers or names, sets of classes, numbers.
 
-use trainyard_input::{Batch, Cells, Column, FieldKind, Fraction, Schema};
+use trainyard_input::{Batch, Cells, Column, FieldKind, Fraction, RowRule, Schema};
 use trainyard_run_config::HeadKind;
 
 use super::Head;
 use crate::Error;
 
 impl Head {
-    /// Adds the label to the wanted columns, and returns its index.
+    /// Adds the label to the wanted columns, with the rule that the head knows it, and returns its index.
     pub fn want(&self, schema: &mut Schema) -> usize {
         let texts = self.names.is_some() || self.positive.is_some();
         let separator = Some(self.separator);
@@ -25,7 +25,10 @@ impl Head {
             },
             _ => FieldKind::FLOAT,
         };
-        schema.want(&self.label_column, kind)
+        let field = schema.want(&self.label_column, kind);
+        let head = self.clone();
+        schema.require(field, LabelOfHead { head, field });
+        field
     }
 
     /// Reads the labels of a batch, `Head::label_width` numbers per record. A number is 0, 1 or a probability between
@@ -35,17 +38,17 @@ impl Head {
     /// A label is unknown to the head, or out of range.
     pub fn labels(&self, batch: &Batch, field: usize) -> Result<Vec<f32>, Error> {
         let column = &batch.columns[field];
-        match (&column.cells, self.kind) {
-            (_, HeadKind::MultiLabel) => self.sets(column, batch.rows),
-            (Cells::Float(values), _) => self.numbers(values),
-            (Cells::Bytes(texts), HeadKind::Binary) => (0..texts.len())
-                .map(|row| self.positive(texts.get(row)))
-                .collect(),
-            (Cells::Bytes(texts), _) => (0..texts.len())
-                .map(|row| self.named(texts.get(row)).map(|class| class as f32))
-                .collect(),
-            (Cells::Int(_), _) => Err(Error::NoLabel),
+        if self.kind == HeadKind::MultiLabel {
+            let mut out = vec![0.0; batch.rows * self.size];
+            for (places, out) in column.rows(batch.rows).zip(out.chunks_exact_mut(self.size)) {
+                for place in places {
+                    out[self.class(column, place).map_err(|why| self.wrong(why))?] = 1.0;
+                }
+            }
+            return Ok(out);
         }
+        let label = |place| self.label(column, place).map_err(|why| self.wrong(why));
+        (0..column.cells.len()).map(label).collect()
     }
 
     fn wrong(&self, message: String) -> Error {
@@ -55,74 +58,96 @@ impl Head {
         }
     }
 
-    fn numbers(&self, values: &[f32]) -> Result<Vec<f32>, Error> {
-        let last = (self.size.max(2) - 1) as f32;
-        let (holds, rule): (fn(f32, f32) -> bool, String) = match self.kind {
-            HeadKind::Binary | HeadKind::LogisticRegression => (
-                |value, _| (0.0..=1.0).contains(&value),
-                "0 or 1, or a probability between them".to_owned(),
-            ),
-            HeadKind::MultiClass => (
-                |value, last| value.fract() == 0.0 && value >= 0.0 && value <= last,
-                format!("a class, 0 to {last}"),
-            ),
-            HeadKind::Poisson => (|value, _| value >= 0.0, ">= 0".to_owned()),
-            _ => return Ok(values.to_vec()),
-        };
-        match values.iter().find(|value| !holds(**value, last)) {
-            Some(value) => Err(self.wrong(format!("label must be {rule}, given {value}"))),
-            None => Ok(values.to_vec()),
+    /// Returns a number of the label of a head other than multi-label.
+    fn label(&self, column: &Column, place: usize) -> Result<f32, String> {
+        match &column.cells {
+            Cells::Float(values) => self.number(values[place]),
+            Cells::Bytes(texts) if self.kind == HeadKind::Binary => self.positive(texts.get(place)),
+            Cells::Bytes(texts) => self.named(texts.get(place)).map(|class| class as f32),
+            Cells::Int(_) => unreachable!("`Head::want` wants whole numbers for sets alone"),
         }
     }
 
-    fn positive(&self, text: &[u8]) -> Result<f32, Error> {
+    fn number(&self, value: f32) -> Result<f32, String> {
+        let last = (self.size.max(2) - 1) as f32;
+        let rule = match self.kind {
+            HeadKind::Binary | HeadKind::LogisticRegression if (0.0..=1.0).contains(&value) => {
+                return Ok(value);
+            }
+            HeadKind::MultiClass if value.fract() == 0.0 && (0.0..=last).contains(&value) => {
+                return Ok(value);
+            }
+            HeadKind::Poisson if value >= 0.0 => return Ok(value),
+            HeadKind::Binary | HeadKind::LogisticRegression => {
+                "0 or 1, or a probability between them".to_owned()
+            }
+            HeadKind::MultiClass => format!("a class, 0 to {last}"),
+            HeadKind::Poisson => ">= 0".to_owned(),
+            HeadKind::Regression | HeadKind::MultiLabel => return Ok(value),
+        };
+        Err(format!("label must be {rule}, given {value}"))
+    }
+
+    fn positive(&self, text: &[u8]) -> Result<f32, String> {
         let positive = self.positive.as_deref().unwrap_or("1").as_bytes();
         match &self.names {
             _ if matches_text(positive, text) => Ok(1.0),
             Some(names) if names[0].as_bytes() != text => {
                 self.named(text).map(|class| class as f32)
             }
-            _ if text.is_empty() => Err(self.wrong("the label is missing".to_owned())),
+            _ if text.is_empty() => Err("the label is missing".to_owned()),
             _ => Ok(0.0),
         }
     }
 
-    fn named(&self, text: &[u8]) -> Result<usize, Error> {
+    fn named(&self, text: &[u8]) -> Result<usize, String> {
         let names = self.names.as_deref().unwrap_or_default();
         names
             .iter()
             .position(|name| name.as_bytes() == text)
             .ok_or_else(|| {
                 let text = text.escape_ascii();
-                self.wrong(format!(
+                format!(
                     "label \"{text}\" is not in the vocabulary {}",
                     names.join(", ")
-                ))
+                )
             })
     }
 
-    fn sets(&self, column: &Column, rows: usize) -> Result<Vec<f32>, Error> {
-        let mut out = vec![0.0; rows * self.size];
-        for (places, out) in column.rows(rows).zip(out.chunks_exact_mut(self.size)) {
-            for place in places {
-                let class = match &column.cells {
-                    Cells::Bytes(texts) => self.named(texts.get(place))?,
-                    Cells::Int(classes) => {
-                        let class = usize::try_from(classes[place])
-                            .ok()
-                            .filter(|class| *class < self.size);
-                        class.ok_or_else(|| {
-                            let last = self.size - 1;
-                            let given = classes[place];
-                            self.wrong(format!("label must be a class, 0 to {last}, given {given}"))
-                        })?
-                    }
-                    Cells::Float(_) => return Err(Error::NoLabel),
-                };
-                out[class] = 1.0;
+    /// Returns a class of a set.
+    fn class(&self, column: &Column, place: usize) -> Result<usize, String> {
+        match &column.cells {
+            Cells::Bytes(texts) => self.named(texts.get(place)),
+            Cells::Int(classes) => {
+                let class = usize::try_from(classes[place]).ok();
+                class.filter(|class| *class < self.size).ok_or_else(|| {
+                    let last = self.size - 1;
+                    let given = classes[place];
+                    format!("label must be a class, 0 to {last}, given {given}")
+                })
             }
+            Cells::Float(_) => unreachable!("`Head::want` wants no floats for sets"),
         }
-        Ok(out)
+    }
+}
+
+/// The rule that a field holds a label of a head.
+#[derive(Debug)]
+struct LabelOfHead {
+    head: Head,
+    field: usize,
+}
+
+impl RowRule for LabelOfHead {
+    fn check(&self, batch: &Batch, row: usize) -> Result<(), String> {
+        let column = &batch.columns[self.field];
+        let mut places = column.row(row, batch.rows);
+        match self.head.kind {
+            HeadKind::MultiLabel => {
+                places.try_for_each(|place| self.head.class(column, place).map(|_| ()))
+            }
+            _ => places.try_for_each(|place| self.head.label(column, place).map(|_| ())),
+        }
     }
 }
 

@@ -239,3 +239,26 @@ fn buckets_say_how_often_what_was_predicted_came_true() {
     near("calibration/0.5_to_1/prediction_mean", 0.875);
     near("calibration_error", 0.5 * 0.25 + 0.5 * 0.125);
 }
+
+#[test]
+fn metrics_of_classes_that_are_named_as_other_metrics_are_metrics_of_their_own() {
+    let names = ["x/positive_threshold_0.5", "loss", "positive_threshold_0.5"];
+    let head = Head {
+        names: Some(names.map(str::to_owned).to_vec()),
+        classes: vec![0, 1, 2],
+        thresholds: vec![0.5],
+        top_k: vec![1],
+        ..head(HeadKind::MultiLabel, 3)
+    };
+    let mut metrics = HeadMetrics::default();
+    let labels = [1.0, 0.0, 1.0];
+    metrics.add(&head, &[0.5, -0.5, 1.0], &labels, None, None);
+    let of_all = ["average_loss", "loss", "auc", "auc_precision_recall"].len();
+    let of_classes = 3 * names.len();
+    let of_threshold = ["accuracy", "f1_score", "precision", "recall"].len();
+    let of_top_k = ["precision_at_k", "recall_at_k"].len();
+    assert_eq!(
+        metrics.scores(&head).len(),
+        of_all + of_classes + of_threshold + of_top_k
+    );
+}

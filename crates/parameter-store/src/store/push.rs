@@ -1,5 +1,6 @@
 //! Pushes: each is an update of its own, or a micro-batch of a synchronous step.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,7 +16,7 @@ use crate::{
     AppendRecord, Change, Error, Fault, Found, Gradients, Guard, Identity, MicroBatch, Nonfinite,
     Push, PushHeader, PushRecord, Pushed, Rejection, Selection, StepId, Update, zero_nonfinite,
 };
-use trainyard_variable::StepNumber;
+use trainyard_variable::{MOVING_AVERAGE, StepNumber};
 
 impl Store {
     /// Applies the gradients of one step: all of them once, or none. Under synchronous updates they wait for the other
@@ -83,7 +84,8 @@ impl Store {
                         0
                     },
                 )?;
-                match find(&guard, push.gradients) {
+                let averages = self.averages(&guard, &resolved);
+                match find(&guard, push.gradients, &averages) {
                     None => self.take_in(step, &push, resolved, step_count)?,
                     Some(Found {
                         fault: Fault::Nonfinite,
@@ -96,7 +98,7 @@ impl Store {
                             selection: push.selection,
                             gradients: values.as_slice(),
                         };
-                        match find(&guard, push.gradients) {
+                        match find(&guard, push.gradients, &averages) {
                             None => self.take_in(step, &push, resolved, step_count)?,
                             Some(found) => {
                                 self.refuse(step, &push.header, guard, place(&resolved, found))?
@@ -111,6 +113,22 @@ impl Store {
         };
         pending_pulls.forget(step);
         Ok(pushed)
+    }
+
+    /// Returns the places of the values of moving averages, if the guard has bounds.
+    fn averages(&self, guard: &Guard, resolved: &Resolved) -> Vec<Range<usize>> {
+        if !guard.has_bounds() {
+            return Vec::new();
+        }
+        let variables = Arc::clone(&self.variables.read());
+        let mut begin = 0;
+        let named = resolved.variables().zip(resolved.lengths());
+        let places = named.filter_map(|(variable, (_, length))| {
+            let place = begin..begin + length;
+            begin = place.end;
+            (variables[variable].optimizer_group == MOVING_AVERAGE).then_some(place)
+        });
+        places.collect()
     }
 
     /// Applies a push whose values have passed the guard, or adds it to its synchronous step.

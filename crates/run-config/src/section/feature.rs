@@ -17,7 +17,7 @@ use self::part::PartKeys;
 pub(crate) use self::part::settle_initial_values;
 use self::vocabulary::{VocabularyFiles, VocabularyKeys};
 use super::input::separator_at;
-use crate::{CrossKey, Deep, Family, FeatureConfig, FeatureKind, ModelKind, Numbers};
+use crate::{CrossKey, Deep, Family, FeatureConfig, FeatureKind, InputConfig, ModelKind, Numbers};
 
 /// Most buckets of a column: row indices have 32 bits.
 const BUCKETS_MAX: u64 = u32::MAX as u64;
@@ -128,6 +128,7 @@ pub(crate) fn read_all(
     path: &Path,
     root: &Section<'_>,
     model: Option<ModelKind>,
+    input: Option<&InputConfig>,
 ) -> Option<Vec<FeatureConfig>> {
     let mut features: Vec<FeatureConfig> = Vec::new();
     let free = |model: ModelKind| model.is_custom() || model.family == Family::Baseline;
@@ -156,7 +157,7 @@ pub(crate) fn read_all(
     // For each feature, the index of its section: a section with several columns stands for several features.
     let mut tables = Vec::new();
     let mut of_name = HashMap::<String, Vec<usize>>::new();
-    let mut files = VocabularyFiles::beside(path);
+    let mut files = VocabularyFiles::new(path, input);
     for (place, section) in sections.iter().enumerate() {
         match read(&mut files, section, model) {
             Some(read) => {

@@ -157,6 +157,13 @@ pub struct InputPart {
     pub prefetch_batches: usize,
 }
 
+impl InputConfig {
+    /// Returns whether fields are read without the blanks around them.
+    pub(crate) fn trims(&self) -> bool {
+        self.trim && is_separated(self.format)
+    }
+}
+
 /// Keys that have meaning for some formats only.
 const OF_SOME_FORMATS: [OfSome<Format>; 4] = [
     ("columns", is_separated),

@@ -581,10 +581,13 @@ fn a_vocabulary_file_is_read_as_tensorflow_reads_it() {
         "kind = \"hashed\"\nbuckets = 100",
         "kind = \"vocabulary\"\nfile = \"words.txt\"",
     );
-    let load = |words: &str| {
+    let load_with = |words: &str, overrides: &[&str]| {
         std::fs::write(folder.path().join("words.txt"), words).unwrap();
-        Job::parse(&path, &text, &[]).map(|job| job.features[1].kind.clone())
+        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+        Job::parse(&path, &text, &overrides).map(|job| job.features[1].kind.clone())
     };
+    let load = |words: &str| load_with(words, &[]);
+    let kept = ["input.trim=false"];
     let expected = FeatureKind::Vocabulary {
         column: "occupation".into(),
         values: Words::new(["a", " b ", "c"].into_iter().collect()).unwrap(),
@@ -592,8 +595,14 @@ fn a_vocabulary_file_is_read_as_tensorflow_reads_it() {
         default: None,
         integers: false,
     };
-    assert_eq!(load("a\r\n b \nc").unwrap(), expected);
+    assert_eq!(load_with("a\r\n b \nc", &kept).unwrap(), expected);
+    let marked = load_with("\u{feff}a\r\n b \r\nc\r\n", &kept);
+    assert_eq!(marked.unwrap(), expected, "a byte order mark is no text");
+    let listed = ["feature.1.separator=\"|\""];
+    assert_eq!(load_with("a\n b \nc", &listed).unwrap(), expected);
     for (words, rule) in [
+        ("a\n b \n", "given ` b ` in line 2 of"),
+        ("a\nb\t\n", "given `b\\t` in line 2 of"),
         ("a\n\nb\n", "words.txt:2 is empty"),
         ("a\nb\na\n", "`a` is given twice, in lines 1 and 3 of"),
         ("", "at least one"),

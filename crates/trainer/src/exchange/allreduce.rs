@@ -181,7 +181,12 @@ impl<'a> Allreduce<'a> {
             return Ok(Some(Ended::Leave(LeaveReason::Finished)));
         }
         let collective = &self.group.collective;
-        if let Some(told) = self.session.told()? {
+        let told = if metrics.callbacks_end() {
+            Some(self.session.end_of_job(self.task.stop).await?)
+        } else {
+            self.session.told()?
+        };
+        if let Some(told) = told {
             collective.abort("the job has ended");
             return Ok(Some(Ended::Leave(told)));
         }

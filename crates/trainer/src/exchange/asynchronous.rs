@@ -1,5 +1,6 @@
 //! Asynchronous updates: each batch is an update of its own, at the parameter servers. Tickets bound the steps.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(crate) struct Asynchronous<'a> {
     session: &'a mut Session,
     source: BatchSource,
     pipeline: Pipeline<CallContext>,
+    /// Batches with their parameters, which are computed next.
+    pulled: VecDeque<(Prepared, PulledStep)>,
     /// The step that was computed and not sent.
     computed: Option<Computed>,
     /// The reason why no further batch begins.
@@ -59,6 +62,7 @@ impl<'a> Asynchronous<'a> {
             session,
             source,
             pipeline: Pipeline::new(task.config.job.strategy.pipeline_depth),
+            pulled: VecDeque::new(),
             computed: None,
             end: None,
             behind_last_step: false,
@@ -93,8 +97,9 @@ impl<'a> Asynchronous<'a> {
     /// Requests the parameters of as many batches as the pipeline holds. A computed step is sent with the first of
     /// these requests, or alone if there is none.
     async fn read_ahead(&mut self, metrics: &StepMetrics<'_>) -> Result<(), Failure> {
-        while self.end.is_none() && self.pipeline.has_room() {
-            let idle = self.pipeline.is_empty() && self.computed.is_none();
+        while self.end.is_none() && self.pipeline.has_room(self.pulled.len()) {
+            let idle =
+                self.pipeline.is_empty() && self.pulled.is_empty() && self.computed.is_none();
             if !idle && !self.source.is_ready() {
                 break;
             }
@@ -131,6 +136,15 @@ impl<'a> Asynchronous<'a> {
         }
         if let Some(computed) = self.computed.take() {
             self.send(Some(computed), None);
+        }
+        Ok(())
+    }
+
+    /// Waits for the replies to all calls, so that callbacks have received every step that was pushed.
+    async fn settle(&mut self, metrics: &mut StepMetrics<'_>) -> Result<(), Failure> {
+        while let Some(ahead) = self.pipeline.pop() {
+            let pulled = self.receive(ahead, metrics).await?;
+            self.pulled.extend(pulled);
         }
         Ok(())
     }
@@ -227,20 +241,34 @@ impl Exchange for Asynchronous<'_> {
     ) -> Result<Turn<(), LeaveReason>, Failure> {
         loop {
             self.look_around()?;
+            if metrics.callbacks_may_end() && self.computed.is_some() {
+                // The step after the one at which a callback ends the job must not be pushed.
+                self.settle(metrics).await?;
+            }
+            if metrics.callbacks_end() {
+                self.computed = None;
+                self.settle(metrics).await?;
+                let end = self.session.end_of_job(self.task.stop).await?;
+                return Ok(ControlFlow::Break(end));
+            }
             if self.computed.is_some() {
                 self.wait_for_checkpoint().await;
             }
             self.read_ahead(metrics).await?;
-            let Some(ahead) = self.pipeline.pop() else {
-                match self.end.take() {
-                    Some(LeaveReason::InputExhausted) if self.behind_last_step => {
-                        return Ok(ControlFlow::Break(LeaveReason::Finished));
+            let mut next = self.pulled.pop_front();
+            if next.is_none() {
+                let Some(ahead) = self.pipeline.pop() else {
+                    match self.end.take() {
+                        Some(LeaveReason::InputExhausted) if self.behind_last_step => {
+                            return Ok(ControlFlow::Break(LeaveReason::Finished));
+                        }
+                        Some(end) => return Ok(ControlFlow::Break(end)),
+                        None => continue,
                     }
-                    Some(end) => return Ok(ControlFlow::Break(end)),
-                    None => continue,
-                }
-            };
-            let Some((batch, pulled)) = self.receive(ahead, metrics).await? else {
+                };
+                next = self.receive(ahead, metrics).await?;
+            }
+            let Some((batch, pulled)) = next else {
                 continue;
             };
             match pulled.ticket {

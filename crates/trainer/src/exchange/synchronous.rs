@@ -186,6 +186,11 @@ impl Exchange for Synchronous<'_> {
     ) -> Result<Turn<LanePart, LeaveReason>, Failure> {
         let stop = self.task.stop;
         loop {
+            if metrics.callbacks_end() {
+                // A batch of a later step is not sent.
+                self.computed = None;
+                return Ok(ControlFlow::Break(self.session.end_of_job(stop).await?));
+            }
             let end = if stop.is_cancelled() {
                 Some(LeaveReason::Shutdown)
             } else {

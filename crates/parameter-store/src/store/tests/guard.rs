@@ -1,5 +1,7 @@
 //! Pushes whose values are rejected.
 
+use trainyard_variable::MOVING_AVERAGE;
+
 use super::*;
 
 fn open_guarded(guard: Guard, update: Update) -> Store {
@@ -158,6 +160,39 @@ fn values_and_norms_above_their_bounds_are_refused() {
         "a bound may be reached"
     );
     assert_eq!(read(&store, &worker(0, 1))[..2], [-4.0, -3.0]);
+}
+
+#[test]
+fn bounds_do_not_apply_to_moving_averages() {
+    let mut request = prepare(2);
+    request.variables[0].optimizer_group = MOVING_AVERAGE.to_owned();
+    request
+        .optimizers
+        .insert(MOVING_AVERAGE.to_owned(), OptimizerConfig::sgd(1.0));
+    let store = open_prepared(Prepare {
+        guard: Guard {
+            max_norm: Some(5.0),
+            max_abs: Some(4.0),
+            ..REJECT
+        },
+        ..request
+    });
+    store.open_session(&worker(0, 1), &opening(0)).unwrap();
+    let push = |seq: u64, gradients: &[f32]| {
+        step(&store, &worker(0, 1), seq, batch(0, seq - 1), gradients)
+            .unwrap()
+            .rejected
+            .map(|rejection| (rejection.fault, rejection.variable, rejection.position))
+    };
+    assert_eq!(push(1, &[-900.0, 900.0, 1.0, 1.0]), None);
+    assert_eq!(
+        push(2, &[0.0, 0.0, 1.0, 4.5]),
+        Some((Fault::Abs, Some(1), 1))
+    );
+    assert_eq!(
+        push(3, &[0.0, f32::NAN, 1.0, 1.0]),
+        Some((Fault::Nonfinite, Some(0), 1))
+    );
 }
 
 #[test]

@@ -8,7 +8,10 @@ use trainyard_storage::read_regular_text;
 use trainyard_vocabulary::{Error, Texts, Words};
 
 use super::BUCKETS_MAX;
-use crate::FeatureKind;
+use crate::{FeatureKind, InputConfig};
+
+/// Character at the start of a file that some editors write.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Longest vocabulary file, in bytes.
 const FILE_BYTES_MAX: u64 = 2 << 30;
@@ -19,7 +22,8 @@ section! {
     pub(crate) struct VocabularyKeys {
         /// the values
         values: Option<Listed> = custom(read_values, takes_values, "").optional_or_invalid("required, or `file`");
-        /// file beside the job with one value per line
+        /// file beside the job with one value per line. Where `input.trim` removes the blanks around a field, no value may have
+        /// them
         file: Option<String> = text().optional("required, or `values`");
         /// use only this many of the values, the first ones
         size: Option<usize> = integer(1..=BUCKETS_MAX).optional("all");
@@ -70,14 +74,17 @@ impl Said {
 pub(super) struct VocabularyFiles {
     /// Folder of the job file.
     folder: PathBuf,
+    /// Fields of the input are read without the blanks around them.
+    trims: bool,
     /// Values by the path of their file and the key `size`.
     read: HashMap<(PathBuf, Option<usize>), Words>,
 }
 
 impl VocabularyFiles {
-    pub(super) fn beside(job_file: &Path) -> Self {
+    pub(super) fn new(job_file: &Path, input: Option<&InputConfig>) -> Self {
         Self {
             folder: job_file.parent().unwrap_or(Path::new("")).to_owned(),
+            trims: input.is_some_and(InputConfig::trims),
             read: HashMap::new(),
         }
     }
@@ -160,6 +167,10 @@ impl VocabularyKeys {
         if integers {
             source.check_integers(section, values.texts())?;
         }
+        // The values of a list are read with the blanks around them.
+        if files.trims && section.node("separator").is_none() {
+            source.check_blanks(section, values.texts())?;
+        }
         let values = match values {
             Values::Known(words) => words,
             Values::New(texts) => source.words(section, texts)?,
@@ -227,6 +238,24 @@ impl Source {
         None
     }
 
+    /// Refuses values that no field can have, because fields are trimmed.
+    fn check_blanks(&self, section: &Section<'_>, texts: &Texts) -> Option<()> {
+        let is_trimmed = |text: &str| text.trim_ascii().len() == text.len();
+        let Some(bad) = texts.iter().position(|text| !is_trimmed(text)) else {
+            return Some(());
+        };
+        let message = format!(
+            "a value must not begin or end with a blank, because input.trim removes it from the fields, given `{}`{}",
+            texts.get(bad).escape_debug(),
+            self.line(bad)
+        );
+        let problem = section.reject(Code::E1002, self.key, message);
+        section
+            .problems()
+            .push(problem.help("remove the blank, or set input.trim = false"));
+        None
+    }
+
     /// Gives each text its id.
     fn words(&self, section: &Section<'_>, texts: Texts) -> Option<Words> {
         let refused = match Words::new(texts) {
@@ -284,10 +313,13 @@ fn read_values(section: &Section<'_>, key: &'static str) -> Option<Listed> {
 }
 
 /// Reads a file with one value per line. Spaces are kept, and a carriage return at the end of a line is dropped
-/// (TensorFlow's rules).
+/// (TensorFlow's rules). A byte order mark is dropped, as in the files of the input.
 fn read_file(section: &Section<'_>, file: &Path) -> Option<Texts> {
     match read_regular_text(file, FILE_BYTES_MAX) {
-        Ok(text) => {
+        Ok(mut text) => {
+            if text.starts_with(BYTE_ORDER_MARK) {
+                text.drain(..BYTE_ORDER_MARK.len_utf8());
+            }
             let texts = Texts::of_lines(text);
             if let Some(line) = texts.iter().position(str::is_empty) {
                 let message = format!(

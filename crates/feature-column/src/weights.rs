@@ -1,0 +1,61 @@
+//! Weights of ids: each record has as many as ids.
+
+use trainyard_input::{Batch, Cells, RowRule};
+
+/// The rule that a field holds a weight for each id of a feature.
+#[derive(Debug)]
+pub(crate) struct WeightForEachId {
+    /// Field of the weights.
+    pub(crate) weights: usize,
+    /// Numbers whose product is the number of ids.
+    pub(crate) counts: Vec<Count>,
+}
+
+/// A number of values or ids of a row.
+#[derive(Debug)]
+pub(crate) enum Count {
+    /// The values of a field, with the placeholder of a missing one.
+    Values(usize),
+    /// The values of a field, without the placeholder of a missing one.
+    Present(usize),
+    /// The same number in each row.
+    Fixed(usize),
+}
+
+impl Count {
+    fn of(&self, batch: &Batch, row: usize) -> usize {
+        match self {
+            Self::Values(field) => batch.columns[*field].row(row, batch.rows).len(),
+            Self::Present(field) => {
+                let column = &batch.columns[*field];
+                let places = column.row(row, batch.rows);
+                let is_missing = match &column.cells {
+                    _ if column.offsets.is_some() => false,
+                    Cells::Bytes(texts) => texts.get(places.start).is_empty(),
+                    Cells::Int(numbers) => numbers[places.start] == -1,
+                    Cells::Float(_) => false,
+                };
+                if is_missing { 0 } else { places.len() }
+            }
+            Self::Fixed(count) => *count,
+        }
+    }
+}
+
+impl RowRule for WeightForEachId {
+    fn check(&self, batch: &Batch, row: usize) -> Result<(), String> {
+        let counts = self.counts.iter().map(|count| count.of(batch, row));
+        let ids = counts.fold(1, usize::saturating_mul);
+        let given = batch.columns[self.weights].row(row, batch.rows).len();
+        if given == ids {
+            Ok(())
+        } else {
+            Err(mismatch(ids, given))
+        }
+    }
+}
+
+/// Returns the reason why weights cannot be used.
+pub(crate) fn mismatch(ids: usize, given: usize) -> String {
+    format!("each of {ids} ids must have a weight, given {given}")
+}
