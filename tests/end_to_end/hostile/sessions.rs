@@ -67,14 +67,14 @@ fn a_job_whose_data_is_applied_ends_without_a_task_that_only_shows_that_it_lives
         ..v1::HeartbeatRequest::default()
     };
     let ask = v1::NextShardRequest {
-        heartbeat: Some(heartbeat.clone()),
+        heartbeat: Some(heartbeat),
         ..v1::NextShardRequest::default()
     };
     let granted = runtime.block_on(chief.next_shard(ask));
     let granted = granted.expect("data").into_inner();
     assert_eq!(granted.outcome(), v1::ShardOutcome::Granted);
     let beats = runtime.spawn(async move {
-        while chief.heartbeat(heartbeat.clone()).await.is_ok() {
+        while chief.heartbeat(heartbeat).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     });

@@ -291,7 +291,7 @@ fn a_flipped_bit_is_found_by_those_who_restore_whatever_parts_they_read_or_chang
 }
 
 #[test]
-fn a_damaged_newest_is_set_aside_whatever_file_of_it_is_damaged_and_is_never_removed() {
+fn a_damaged_newest_is_passed_over_whatever_file_of_it_is_damaged_and_is_never_removed() {
     for place in 0..3 {
         let folder = tempfile::tempdir().expect("a temporary folder");
         save(folder.path(), 1);
