@@ -120,6 +120,9 @@ impl Categorical {
                 }
                 _ => self.field().map(Count::Values).into_iter().collect(),
             };
+            let counts: Vec<Count> = counts;
+            let fields = counts.iter().filter_map(Count::field);
+            fields.for_each(|field| schema.refuse_gaps(field));
             schema.require(weights, WeightForEachId { weights, counts });
         }
     }

@@ -23,6 +23,14 @@ pub(crate) enum Count {
 }
 
 impl Count {
+    /// Returns the field of the values.
+    pub(crate) fn field(&self) -> Option<usize> {
+        match self {
+            Self::Values(field) | Self::Present(field) => Some(*field),
+            Self::Fixed(_) => None,
+        }
+    }
+
     fn of(&self, batch: &Batch, row: usize) -> usize {
         match self {
             Self::Values(field) => batch.columns[*field].row(row, batch.rows).len(),

@@ -1,6 +1,6 @@
 //! Cells of a batch's columns: placeholders for missing fields, and the removal of a record that failed.
 
-use crate::{Batch, Bytes, Cells, Column, FieldKind, Position, Schema};
+use crate::{Batch, Bytes, Cells, Column, FieldKind, Gaps, Position, Schema};
 
 /// Longest part of a bad value that messages show, in bytes.
 const SHOWN_BYTES_MAX: usize = 256;
@@ -70,25 +70,48 @@ pub(crate) fn missing_cells(column: &mut Column, kind: &FieldKind) -> Result<(),
     Ok(())
 }
 
-/// Appends the placeholder of a missing number in a list: the default of its position. Lists of any length leave missing
-/// values out, so that only a list of weights remains here: each weight belongs to a value.
+/// Appends the placeholder of a missing number in a list of fixed length: the default of its position.
 pub(crate) fn missing_part(
     cells: &mut Vec<f32>,
-    kind: &FieldKind,
+    default: Option<&[f32]>,
     nth: usize,
 ) -> Result<(), String> {
+    let default = default.and_then(|default| default.get(nth));
     let number = nth + 1;
-    match kind {
-        FieldKind::Float { default, .. } => {
-            let default = default.as_ref().and_then(|default| default.get(nth));
-            cells.push(*default.ok_or_else(|| {
-                format!("number {number} of the list is missing and has no default")
-            })?);
-            Ok(())
+    cells.push(
+        *default
+            .ok_or_else(|| format!("number {number} of the list is missing and has no default"))?,
+    );
+    Ok(())
+}
+
+/// The values of a list of any length that were left out, because they are missing.
+#[derive(Debug)]
+pub(crate) struct LeftOut {
+    gaps: Gaps,
+    /// Place of the first of them in the list.
+    first: Option<usize>,
+}
+
+impl LeftOut {
+    pub(crate) fn new(gaps: Gaps) -> Self {
+        Self { gaps, first: None }
+    }
+
+    /// Leaves out the value at a place.
+    pub(crate) fn add(&mut self, place: usize) {
+        self.first.get_or_insert(place);
+    }
+
+    /// Checks that a value may follow those that were left out.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.first.filter(|_| self.gaps == Gaps::Refused) {
+            None => Ok(()),
+            Some(place) => Err(format!(
+                "value {} of the list is missing, and each value needs its weight",
+                place + 1
+            )),
         }
-        _ => Err(format!(
-            "number {number} of the list is missing, and each value needs its weight"
-        )),
     }
 }
 

@@ -71,7 +71,7 @@ pub use record_unit::RecordUnit;
 pub use rule::RowRule;
 pub use sample_check::{Alike, Checked, check, check_columns};
 pub use scan::{Scan, Scanned};
-pub use schema::{Field, FieldKind, Fraction, Schema};
+pub use schema::{Field, FieldKind, Fraction, Gaps, Schema};
 pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};
 pub use shard_reader::{Direction, ShardReader};
 pub use table::{ColumnProfile, Numbers, Profile, TableReader, TableWriter};

@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 
-use crate::cells::{clear, end_row, missing_cells, push_digits, shown};
+use crate::cells::{LeftOut, clear, end_row, missing_cells, push_digits, shown};
 use crate::formats::several;
 use crate::number::{float, int};
 use crate::{
-    Batch, Cells, Column, FieldKind, Format, Fraction, IndexBase, Options, Position, Schema,
+    Batch, Cells, Column, Field, FieldKind, Format, Fraction, Gaps, IndexBase, Options, Position,
+    Schema,
 };
 
 /// A value of a request.
@@ -138,21 +139,31 @@ impl NamedColumns {
         let from_zero;
         let values = match self.index_base {
             Some(base) if self.names[place] == INDEX => {
-                let index = |value: &Given<'_>| self.index(*value, base).map(Given::Int);
-                let present = values.iter().filter(|value| !self.is_missing(**value));
-                from_zero = present.map(index).collect::<Result<Vec<_>, String>>()?;
+                let gaps = |field: &usize| self.schema.fields[*field].gaps;
+                let gaps = self.fields[place].iter().map(gaps).max();
+                let mut left_out = LeftOut::new(gaps.unwrap_or(Gaps::LeftOut));
+                let mut indices = Vec::with_capacity(values.len());
+                for (nth, value) in values.iter().enumerate() {
+                    if self.is_missing(*value) {
+                        left_out.add(nth);
+                    } else {
+                        left_out.check()?;
+                        indices.push(Given::Int(self.index(*value, base)?));
+                    }
+                }
+                from_zero = indices;
                 &from_zero
             }
             _ => values,
         };
-        for field in &self.fields[place] {
-            let kind = &self.schema.fields[*field].kind;
-            let column = &mut batch.columns[*field];
+        for position in &self.fields[place] {
+            let field = &self.schema.fields[*position];
+            let column = &mut batch.columns[*position];
             let before = bytes(column);
             match values {
-                [] => missing_cells(column, kind)?,
-                [one] => self.append_one(column, kind, *one)?,
-                several => self.append_several(column, kind, several)?,
+                [] => missing_cells(column, &field.kind)?,
+                [one] => self.append_one(column, field, *one)?,
+                several => self.append_several(column, field, several)?,
             }
             grown += bytes(column) - before;
         }
@@ -221,9 +232,10 @@ impl NamedColumns {
     fn append_one(
         &self,
         column: &mut Column,
-        kind: &FieldKind,
+        field: &Field,
         value: Given<'_>,
     ) -> Result<(), String> {
+        let kind = &field.kind;
         if self.is_missing(value) || is_padding(value, kind) {
             return missing_cells(column, kind);
         }
@@ -235,7 +247,7 @@ impl NamedColumns {
             && self.is_text
             && has_separator(kind)
         {
-            return several(column, kind, text, &self.missing);
+            return several(column, field, text, &self.missing);
         }
         match kind {
             FieldKind::Float { width, .. } if *width != 1 => {
@@ -252,9 +264,10 @@ impl NamedColumns {
     fn append_several(
         &self,
         column: &mut Column,
-        kind: &FieldKind,
+        field: &Field,
         values: &[Given<'_>],
     ) -> Result<(), String> {
+        let kind = &field.kind;
         let width = match kind {
             FieldKind::Float { width, .. } => Some(*width),
             kind if kind.is_ragged() => None,
@@ -265,11 +278,14 @@ impl NamedColumns {
             let given = values.len();
             return Err(format!("expected {width} value{plural}, given {given}"));
         }
-        for value in values {
+        let mut left_out = LeftOut::new(field.gaps);
+        for (nth, value) in values.iter().enumerate() {
             let is_padding = self.is_missing(*value) || is_padding(*value, kind);
             if width.is_none() && is_padding {
+                left_out.add(nth);
                 continue;
             }
+            left_out.check()?;
             push(column, kind, *value)?;
         }
         end_row(column);
@@ -566,6 +582,11 @@ mod tests {
         .expect("good values");
         assert_eq!(built.columns[0].offsets, Some(vec![0, 1, 4, 4]));
         assert_eq!(built.columns[1].offsets, Some(vec![0, 1, 4, 4]));
+        // Before another value they would give it the weight of its neighbour.
+        let weights = [Given::Int(1), nan, Given::Int(3)];
+        let told = batch(&columns, &[&[&[Given::Text(b"a")], &weights]]);
+        let told = told.expect_err("a weight is missing");
+        assert!(told.contains("value 2 of the list is missing"), "{told}");
     }
 
     #[test]
@@ -641,6 +662,7 @@ mod tests {
         columns
             .append(&mut batch, 0, &[Given::Int(1)])
             .expect("a number");
-        assert_eq!(columns.finish(batch, 1), Err((1, 0)));
+        let unfinished = Unfinished::Rows { place: 1, given: 0 };
+        assert_eq!(columns.finish(batch, 1), Err(unfinished));
     }
 }

@@ -9,7 +9,7 @@ use crate::cells::{Bad, clear};
 use crate::parser::Parser;
 use crate::record_format::Want;
 use crate::record_reader::RecordReader;
-use crate::{BadRow, Batch, Cell, Error, Field, FieldKind, Options, Position, Schema};
+use crate::{BadRow, Batch, Cell, Error, Field, FieldKind, Gaps, Options, Position, Schema};
 
 /// A record as a [`Scan`] reports it.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +51,7 @@ impl Scan {
         wanted.fields.extend(others.map(|name| Field {
             name: name.clone(),
             kind: FieldKind::BYTES,
+            gaps: Gaps::LeftOut,
         }));
         let mut scan = Self {
             options,

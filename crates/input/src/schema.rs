@@ -21,7 +21,7 @@ pub enum FieldKind {
         /// Values of a missing field, `width` of them.
         default: Option<Vec<f32>>,
     },
-    /// 32-bit floats, any number of them. A missing field has none.
+    /// 32-bit floats, any number of them: weights of the values of another field. A missing field has none.
     Floats {
         /// Byte between the numbers.
         separator: u8,
@@ -84,6 +84,16 @@ pub enum Fraction {
     Time(TimeUnit),
 }
 
+/// Treatment of a missing value in a list of any length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gaps {
+    /// The value is left out.
+    LeftOut,
+    /// The value is left out at the end of the list. Before another value it makes the row bad: it is a list of weights, or
+    /// of values with weights, and a weight must not become that of another value.
+    Refused,
+}
+
 /// A wanted column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
@@ -91,6 +101,8 @@ pub struct Field {
     pub name: String,
     /// Type into which the column is parsed. A column may be wanted twice, with different kinds.
     pub kind: FieldKind,
+    /// Treatment of missing values, if the column holds lists of any length.
+    pub gaps: Gaps,
 }
 
 /// The wanted columns, in the order in which a [`crate::Batch`] holds them.
@@ -117,15 +129,25 @@ impl Schema {
 
     /// Returns the position of the field with this name and kind. Adds the field if it is new.
     pub fn want(&mut self, name: &str, kind: FieldKind) -> usize {
-        let field = Field {
-            name: name.to_owned(),
-            kind,
-        };
-        if let Some(position) = self.fields.iter().position(|have| *have == field) {
+        let same = |have: &Field| have.name == name && have.kind == kind;
+        if let Some(position) = self.fields.iter().position(same) {
             return position;
         }
-        self.fields.push(field);
+        let gaps = match kind {
+            FieldKind::Floats { .. } => Gaps::Refused,
+            _ => Gaps::LeftOut,
+        };
+        self.fields.push(Field {
+            name: name.to_owned(),
+            kind,
+            gaps,
+        });
         self.fields.len() - 1
+    }
+
+    /// Makes rows bad whose list of this field misses a value before another one: its values have weights.
+    pub fn refuse_gaps(&mut self, field: usize) {
+        self.fields[field].gaps = Gaps::Refused;
     }
 
     /// Adds a rule. A record that breaks it is bad for the sake of the column of `field`.

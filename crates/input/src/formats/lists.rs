@@ -1,42 +1,36 @@
 //! Lists in text: fields of several values with a separator between them.
 
-use crate::cells::{end_row, missing_part, shown};
+use crate::cells::{LeftOut, end_row, missing_part, shown};
 use crate::number::{float, int};
-use crate::{Cells, Column, FieldKind};
+use crate::{Cells, Column, Field, FieldKind};
 
 /// Appends the values of a field that may hold several. A part that is empty, one of the `missing` texts or, in a list of
-/// numbers, NaN, is missing: see [`missing_part`].
+/// numbers, NaN, is missing: a list of fixed length takes the default of its position, others leave it out.
 #[inline(never)]
 pub(crate) fn several(
     column: &mut Column,
-    kind: &FieldKind,
+    field: &Field,
     value: &[u8],
     missing: &[Vec<u8>],
 ) -> Result<(), String> {
     let parts = |separator: u8| value.split(move |byte| *byte == separator);
     let is_missing = |part: &[u8]| part.is_empty() || missing.iter().any(|text| text == part);
-    let numbers = |cells: &mut Vec<f32>, separator: u8| {
-        for (nth, part) in parts(separator).enumerate() {
-            let number = if is_missing(part) {
-                f32::NAN
-            } else {
-                float(part)?
-            };
-            if number.is_nan() {
-                missing_part(cells, kind, nth)?;
-            } else {
-                cells.push(number);
-            }
-        }
-        Ok::<(), String>(())
+    let number = |part: &[u8]| {
+        let number = if is_missing(part) {
+            f32::NAN
+        } else {
+            float(part)?
+        };
+        Ok::<_, String>(Some(number).filter(|number| !number.is_nan()))
     };
-    match (&mut column.cells, kind) {
+    let mut left_out = LeftOut::new(field.gaps);
+    match (&mut column.cells, &field.kind) {
         (
             Cells::Float(cells),
             FieldKind::Float {
                 width,
                 separator: Some(separator),
-                ..
+                default,
             },
         ) => {
             let given = parts(*separator).count();
@@ -46,10 +40,23 @@ pub(crate) fn several(
                     shown(value)
                 ));
             }
-            numbers(cells, *separator)?;
+            for (nth, part) in parts(*separator).enumerate() {
+                match number(part)? {
+                    Some(number) => cells.push(number),
+                    None => missing_part(cells, default.as_deref(), nth)?,
+                }
+            }
         }
         (Cells::Float(cells), FieldKind::Floats { separator }) => {
-            numbers(cells, *separator)?;
+            for (nth, part) in parts(*separator).enumerate() {
+                match number(part)? {
+                    Some(number) => {
+                        left_out.check()?;
+                        cells.push(number);
+                    }
+                    None => left_out.add(nth),
+                }
+            }
         }
         (
             Cells::Int(cells),
@@ -58,8 +65,19 @@ pub(crate) fn several(
                 fraction,
             },
         ) => {
-            for part in parts(*separator).filter(|part| !is_missing(part)) {
-                cells.extend(int(part, *fraction)?);
+            for (nth, part) in parts(*separator).enumerate() {
+                let number = if is_missing(part) {
+                    None
+                } else {
+                    int(part, *fraction)?
+                };
+                match number {
+                    Some(number) => {
+                        left_out.check()?;
+                        cells.push(number);
+                    }
+                    None => left_out.add(nth),
+                }
             }
         }
         (
@@ -68,9 +86,14 @@ pub(crate) fn several(
                 separator: Some(separator),
             },
         ) => {
-            parts(*separator)
-                .filter(|part| !is_missing(part))
-                .for_each(|part| cells.push(part));
+            for (nth, part) in parts(*separator).enumerate() {
+                if is_missing(part) {
+                    left_out.add(nth);
+                } else {
+                    left_out.check()?;
+                    cells.push(part);
+                }
+            }
         }
         // The columns were made by the schema, so other pairs do not occur.
         _ => {}

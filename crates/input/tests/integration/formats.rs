@@ -489,6 +489,8 @@ fn nan_and_the_missing_parts_of_lists_are_missing() {
     assert_eq!(v.cells, Cells::Float(vec![1.0, 8.0, 7.0, 2.0, 7.0, 8.0]));
     let mut weights = Schema::default();
     weights.want("v", FieldKind::Floats { separator: b'|' });
+    let batch = read_csv("v\n1|\n", weights.clone()).expect("no value needs this weight");
+    assert_eq!(batch.columns[0].cells, Cells::Float(vec![1.0]));
     let refused = read_csv("v\n1||2\n", weights).expect_err("a weight is missing");
     let told = refused.to_string();
     assert!(told.contains("each value needs its weight"), "{told}");

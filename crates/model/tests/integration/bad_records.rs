@@ -98,6 +98,14 @@ const CASES: &[Case] = &[
         ..FEATURE
     },
     Case {
+        features: "column = \"v\"\nkind = \"hashed\"\nbuckets = 9\nseparator = \"|\"\nweights = \"w\"\nwide = true\n",
+        columns: &["v", "w", "y"],
+        good: &["a|b|?", "1|2.5", "1"],
+        bad: &["a|?|b", "1|2.5", "1"],
+        reason: "value 2 of the list is missing, and each value needs its weight",
+        ..FEATURE
+    },
+    Case {
         features: "column = \"v\"\nkind = \"vocabulary\"\nvalues = [\"a\"]\nseparator = \"|\"\nweights = \"w\"\nwide = true\n",
         columns: &["v", "w", "y"],
         good: &["a|b", "1|2.5", "1"],
@@ -280,6 +288,7 @@ fn for_each(mut each: impl FnMut(&Case, &Canned, Options)) {
             case.write(&path, *format);
             let options = Options {
                 batch_size: 10,
+                missing: vec!["?".to_owned()],
                 ..Options::new(vec![path], *format)
             };
             each(case, &model, options);
@@ -370,11 +379,14 @@ fn predictions_leave_out_the_records_that_the_features_refuse() {
 fn rows_of_requests_are_refused_by_the_same_rules() {
     for case in CASES.iter().filter(|case| !case.is_of_label()) {
         let model = case.model();
-        let options = Options::new(vec![PathBuf::from("unused")], Format::Csv);
+        let options = Options {
+            missing: vec!["?".to_owned()],
+            ..Options::new(vec![PathBuf::from("unused")], Format::Csv)
+        };
         let columns = NamedColumns::new(model.serving_schema(), &options);
         let batch = |rows: &[&[&str]]| {
             let mut batch = columns.begin(rows.len());
-            for row in rows {
+            for (number, row) in rows.iter().enumerate() {
                 for (name, text) in case.columns.iter().zip(*row) {
                     let Some(place) = columns.place(name) else {
                         continue;
@@ -386,7 +398,12 @@ fn rows_of_requests_are_refused_by_the_same_rules() {
                         Err(_) => Given::Text(part.as_bytes()),
                     };
                     let values: Vec<Given<'_>> = parts.map(value).collect();
-                    columns.append(&mut batch, place, &values).unwrap();
+                    let appended = columns.append(&mut batch, place, &values);
+                    appended.map_err(|reason| Unfinished::Bad {
+                        row: number,
+                        column: (*name).to_owned(),
+                        reason,
+                    })?;
                 }
             }
             columns.finish(batch, rows.len())

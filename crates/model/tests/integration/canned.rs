@@ -10,7 +10,7 @@ use std::path::Path;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use trainyard_input::{Batch, Dataset, Format, Options};
-use trainyard_model::{Canned, Error, Model, Prediction};
+use trainyard_model::{Canned, Model, Prediction};
 use trainyard_run_config::Job;
 use trainyard_testing::Seed;
 use trainyard_variable::{Read, Values};
@@ -316,27 +316,6 @@ fn predictions_have_tensorflows_keys() {
         panic!()
     };
     assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-6);
-}
-
-#[test]
-fn labels_outside_the_vocabulary_are_named() {
-    let model = model(
-        "dnn_classifier",
-        ", vocabulary = [\"no\", \"perhaps\", \"yes\"]",
-    );
-    let error = model
-        .features(&batch(&model, "0.3,a,p,maybe,1\n"))
-        .unwrap_err();
-    assert!(
-        matches!(&error, Error::Value { column, .. } if column == "y"),
-        "{error}"
-    );
-    assert!(
-        error
-            .to_string()
-            .contains("label \"maybe\" is not in the vocabulary no, perhaps, yes"),
-        "{error}"
-    );
 }
 
 #[test]

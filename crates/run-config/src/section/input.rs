@@ -33,11 +33,14 @@ section! {
         /// removes spaces around fields and names
         trim: bool = flag().or(true);
         /// texts that mean a missing value, besides the empty text and, among numbers, `nan`. A list of any length leaves
-        /// missing values out, a TFRecord list keeps empty texts
+        /// missing values out. Beside `weights`, values and weights may be missing at its end only: others make the row
+        /// bad. A TFRecord list keeps empty texts
         missing: Vec<String> = texts().or(Vec::new()).said("none");
         /// `fail` ends the task at the first bad row. `skip` leaves bad rows out and writes them to `model_dir/dead_letter`,
         /// one JSON object per line: `file`, `line` (for TFRecord `record`, for Parquet `row`), `offset`, `column`,
-        /// `reason`, and `content`, which is the whole line of a text file
+        /// `reason`, and `content`, which is the whole line of a text file. A row is bad if it cannot be parsed, or the model
+        /// cannot use it: an id or label out of range, a missing value without default, another number of `weights` than
+        /// of values
         bad_rows: Option<BadRows> = choice("policy", &BadRows::NAMES).or_invalid(BadRows::Fail);
         /// maximum number of bad rows of a task under `skip`
         bad_rows_max: u64 = integer(0..=u64::MAX).or(100);

@@ -103,7 +103,8 @@ impl LibSvmParser {
         let missing = text.is_empty() || self.missing.iter().any(|missing| missing == text);
         for &place in places {
             let column = &mut batch.columns[place];
-            let kind = &self.schema.fields[place].kind;
+            let field = &self.schema.fields[place];
+            let kind = &field.kind;
             let outcome = match (&mut column.cells, kind) {
                 _ if missing => missing_cells(column, kind),
                 (
@@ -133,7 +134,7 @@ impl LibSvmParser {
                     cells.push(text);
                     Ok(())
                 }
-                _ => several(column, kind, text, &self.missing),
+                _ => several(column, field, text, &self.missing),
             };
             outcome.map_err(|reason| (Some(place), reason))?;
         }

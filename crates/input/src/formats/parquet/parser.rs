@@ -1,12 +1,12 @@
 //! Parser of rows of typed columns, from a file or in their inline form, into the wanted columns.
 
 use super::TOO_FEW;
-use crate::cells::{Bad, end_row, missing_cells, missing_part, push_digits, shown};
+use crate::cells::{Bad, LeftOut, end_row, missing_cells, missing_part, push_digits, shown};
 use crate::number::truncated;
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
 use crate::row::{Cell, RowCells, Ticks};
-use crate::{Batch, Cells, Column, Error, FieldKind, Fraction, Schema};
+use crate::{Batch, Cells, Column, Error, Field, FieldKind, Fraction, Schema};
 
 /// Parser of rows into columns.
 #[derive(Debug)]
@@ -58,11 +58,11 @@ impl RowParser {
             };
             for &target in targets {
                 let column = &mut batch.columns[target];
-                let kind = &self.schema.fields[target].kind;
+                let field = &self.schema.fields[target];
                 let outcome = match &values {
-                    None => self.one(cell, column, kind),
+                    None => self.one(cell, column, &field.kind),
                     Some((values, count)) => {
-                        self.several(values.clone().take(*count), *count, column, kind)
+                        self.several(values.clone().take(*count), *count, column, field)
                     }
                 };
                 outcome.map_err(|reason| (Some(target), reason))?;
@@ -104,8 +104,9 @@ impl RowParser {
         values: impl Iterator<Item = Cell<'a>>,
         count: usize,
         column: &mut Column,
-        kind: &FieldKind,
+        field: &Field,
     ) -> Result<(), String> {
+        let kind = &field.kind;
         let width = match kind {
             FieldKind::Float { width, .. } => Some(*width),
             kind if kind.is_ragged() => None,
@@ -120,11 +121,19 @@ impl RowParser {
                 if width == 1 { "" } else { "s" }
             ));
         }
+        let mut left_out = LeftOut::new(field.gaps);
         for (nth, cell) in values.enumerate() {
-            match &mut column.cells {
-                Cells::Float(cells) if self.is_missing(cell) => missing_part(cells, kind, nth)?,
-                _ if self.is_missing(cell) => {}
-                cells => push(cell, cells, kind)?,
+            match (&mut column.cells, kind) {
+                (Cells::Float(cells), FieldKind::Float { default, .. })
+                    if self.is_missing(cell) =>
+                {
+                    missing_part(cells, default.as_deref(), nth)?
+                }
+                _ if self.is_missing(cell) => left_out.add(nth),
+                (cells, _) => {
+                    left_out.check()?;
+                    push(cell, cells, kind)?;
+                }
             }
         }
         end_row(column);

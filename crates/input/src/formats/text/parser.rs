@@ -128,7 +128,8 @@ impl TextParser {
         let missing = value.is_empty() || self.missing.iter().any(|text| text == value);
         for &target in targets {
             let column = &mut batch.columns[target];
-            let kind = &self.schema.fields[target].kind;
+            let field = &self.schema.fields[target];
+            let kind = &field.kind;
             let outcome = match (&mut column.cells, kind) {
                 _ if missing => missing_cells(column, kind),
                 (
@@ -158,7 +159,7 @@ impl TextParser {
                     Ok(None) => missing_cells(column, kind),
                     Err(reason) => Err(reason),
                 },
-                _ => several(column, kind, value, &self.missing),
+                _ => several(column, field, value, &self.missing),
             };
             outcome.map_err(|reason| (Some(target), reason))?;
         }

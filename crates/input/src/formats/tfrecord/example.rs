@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::wire::{Malformed, Value, Wire};
-use crate::cells::{Bad, end_row, missing_cells, missing_part, truncate};
+use crate::cells::{Bad, LeftOut, end_row, missing_cells, missing_part, truncate};
 use crate::number::truncated;
 use crate::record::Content;
 use crate::record_format::RecordParser;
-use crate::{Batch, Cells, FieldKind, Schema};
+use crate::{Batch, Cells, Field, FieldKind, Gaps, Schema};
 
 /// Most features of a record whose names are remembered for the next record.
 const REMEMBERED_MAX: usize = 4096;
@@ -318,7 +318,8 @@ impl ExampleParser {
         self.wanted[place].seen = self.record;
         for &target in &self.wanted[place].columns {
             let column = &mut batch.columns[target];
-            let kind = &self.schema.fields[target].kind;
+            let field = &self.schema.fields[target];
+            let kind = &field.kind;
             if again {
                 truncate(column, kind, batch.rows);
             }
@@ -329,7 +330,7 @@ impl ExampleParser {
                 match (number, value) {
                     (1, Value::Bytes(list)) if held == 1 => texts(list, &mut column.cells, target)?,
                     (2, Value::Bytes(list)) if held == 2 => {
-                        floats(list, &mut column.cells, kind, target)?
+                        floats(list, &mut column.cells, field, target)?
                     }
                     (3, Value::Bytes(list)) if held == 3 => {
                         ints(list, &mut column.cells, &mut self.digits)?;
@@ -342,9 +343,20 @@ impl ExampleParser {
             match &mut column.cells {
                 Cells::Bytes(texts) if kind.is_ragged() || texts.len() == before + 1 => {
                     // As in TensorFlow, an empty text is a value of a list.
-                    texts.retain_from(before, |text| {
-                        !self.missing.iter().any(|missing| missing == text)
-                    });
+                    let is_missing =
+                        |text: &[u8]| self.missing.iter().any(|missing| missing == text);
+                    if field.gaps == Gaps::Refused {
+                        let mut left_out = LeftOut::new(field.gaps);
+                        for nth in before..texts.len() {
+                            if is_missing(texts.get(nth)) {
+                                left_out.add(nth - before);
+                            } else {
+                                let checked = left_out.check();
+                                checked.map_err(|reason| Flaw::Column(target, reason))?;
+                            }
+                        }
+                    }
+                    texts.retain_from(before, |text| !is_missing(text));
                 }
                 Cells::Float(numbers)
                     if is_single(kind) && matches!(&numbers[before..], [only] if only.is_nan()) =>
@@ -450,32 +462,36 @@ fn texts(mut list: Wire<'_>, cells: &mut Cells, target: usize) -> Result<(), Fla
 
 /// `FloatList { repeated float value = 1 [packed = true]; }`; older writers do not pack.
 #[inline]
-fn floats(
-    mut list: Wire<'_>,
-    cells: &mut Cells,
-    kind: &FieldKind,
-    target: usize,
-) -> Result<(), Flaw> {
+fn floats(mut list: Wire<'_>, cells: &mut Cells, field: &Field, target: usize) -> Result<(), Flaw> {
+    let kind = &field.kind;
     let truncate = matches!(kind, FieldKind::Int { fraction, .. } if fraction.is_dropped());
-    let begin = cells.len();
+    let mut left_out = LeftOut::new(field.gaps);
+    let mut nth = 0;
     let mut push = |bytes: [u8; 4]| {
         let number = f32::from_le_bytes(bytes);
+        nth += 1;
         let refused = |reason| Flaw::Column(target, reason);
         if number.is_infinite() {
             return Err(refused(format!("{number} is not a finite number")));
         }
-        match &mut *cells {
+        match (&mut *cells, kind) {
             // The caller replaces a missing number that is the only one.
-            Cells::Float(out) if number.is_nan() && !is_single(kind) => {
-                let nth = out.len() - begin;
-                missing_part(out, kind, nth).map_err(refused)?;
+            (Cells::Float(out), FieldKind::Float { default, .. })
+                if number.is_nan() && !is_single(kind) =>
+            {
+                missing_part(out, default.as_deref(), nth - 1).map_err(refused)?;
             }
-            Cells::Float(out) => out.push(number),
-            Cells::Int(_) if truncate && number.is_nan() => {}
-            Cells::Int(out) if truncate => {
+            (Cells::Float(_), FieldKind::Floats { .. }) if number.is_nan() => left_out.add(nth - 1),
+            (Cells::Float(out), _) => {
+                left_out.check().map_err(refused)?;
+                out.push(number);
+            }
+            (Cells::Int(_), _) if truncate && number.is_nan() => left_out.add(nth - 1),
+            (Cells::Int(out), _) if truncate => {
+                left_out.check().map_err(refused)?;
                 out.push(truncated(f64::from(number)).map_err(refused)?);
             }
-            cells => return Err(mismatch(cells, "float_list", target)),
+            (cells, _) => return Err(mismatch(cells, "float_list", target)),
         }
         Ok(())
     };

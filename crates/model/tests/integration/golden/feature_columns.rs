@@ -53,7 +53,7 @@ fn compute(case: &Value, folder: &Path) -> Result<Computed, String> {
         "dnn_regressor\"\nhidden_units = [1]"
     };
     let text = format!(
-        "model_dir = \"m\"\n[input]\nlabel = {{ column = \"label__\" }}\n[input.train]\nfiles = [\"t\"]\nepochs = 1\n\
+        "model_dir = \"m\"\n[input]\ntrim = false\nlabel = {{ column = \"label__\" }}\n[input.train]\nfiles = [\"t\"]\nepochs = 1\n\
          {}[model]\nkind = \"{model}\n",
         sections.finish()
     );
