@@ -10,7 +10,7 @@ use trainyard_run_config::Job;
 
 use crate::batching::BatchLimits;
 use crate::exports::Export;
-use crate::http_server::HttpLimits;
+use crate::intake::HttpLimits;
 
 /// Address of TensorFlow Serving's REST interface.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:8501";

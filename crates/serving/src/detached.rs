@@ -15,8 +15,8 @@ use trainyard_predictor::Predictor;
 
 use crate::Error;
 use crate::batching::{BatchLimits, Pool, Queue};
-use crate::http_server::{HttpLimits, Target, dispatch};
-use crate::intake::Intake;
+use crate::http_server::{Target, dispatch};
+use crate::intake::{HttpLimits, Intake};
 use crate::models::{Models, Version};
 use crate::run::routes;
 use crate::signature::Signature;

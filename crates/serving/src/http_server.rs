@@ -30,7 +30,7 @@ use trainyard_security::{InnerProtocol, Security};
 use crate::Error;
 use crate::connections::{Activity, Connections, Phase};
 use crate::inference::{self, Answer, HEADER_LENGTH};
-use crate::intake::{FREE_BYTES, Intake, Room, SILENCE_MAX};
+use crate::intake::{FREE_BYTES, HttpLimits, Intake, Room, SILENCE_MAX};
 use crate::models::Models;
 use crate::rest;
 use crate::same_site;
@@ -43,33 +43,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// Time for the head of the first request of a connection.
 const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Bounds of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HttpLimits {
-    /// Most connections at a time. A further connection is closed.
-    pub connections_max: usize,
-    /// Time for the head of a request, from the connection or from the last answer.
-    pub head_timeout: Duration,
-    /// Time for the body of a request, from its head.
-    pub body_timeout: Duration,
-    /// Largest body of a request, in bytes.
-    pub body_bytes_max: usize,
-    /// Most rows of a request.
-    pub rows_max: usize,
-}
-
-impl Default for HttpLimits {
-    fn default() -> Self {
-        Self {
-            connections_max: 4096,
-            head_timeout: Duration::from_secs(30),
-            body_timeout: Duration::from_secs(30),
-            body_bytes_max: 64 << 20,
-            rows_max: 16_384,
-        }
-    }
-}
 
 /// What the server answers with, and the proof that it needs of its clients.
 #[derive(Debug)]

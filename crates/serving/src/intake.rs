@@ -10,7 +10,6 @@ use trainyard_runtime::MemoryLimit;
 
 use crate::Error;
 use crate::filling::RequestBounds;
-use crate::http_server::HttpLimits;
 
 /// Bytes of the values of a request, by those of its largest body.
 const EXPANSION_MAX: usize = 4;
@@ -22,6 +21,33 @@ pub(crate) const FREE_BYTES: usize = 64 << 10;
 const UNIT_BYTES: usize = 4 << 10;
 /// Longest silence of a body that others wait for.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Bounds of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Most connections at a time. A further connection is closed.
+    pub connections_max: usize,
+    /// Time for the head of a request, from the connection or from the last answer.
+    pub head_timeout: Duration,
+    /// Time for the body of a request, from its head.
+    pub body_timeout: Duration,
+    /// Largest body of a request, in bytes.
+    pub body_bytes_max: usize,
+    /// Most rows of a request.
+    pub rows_max: usize,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 4096,
+            head_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            body_bytes_max: 64 << 20,
+            rows_max: 16_384,
+        }
+    }
+}
 
 /// Bounds of requests.
 #[derive(Debug, Clone)]

@@ -44,7 +44,7 @@ pub use batching::BatchLimits;
 pub use config::{Config, ModelConfig};
 pub use detached::DetachedModel;
 pub use error::Error;
-pub use http_server::HttpLimits;
+pub use intake::HttpLimits;
 pub use run::run;
 
 /// Runs the daemon `trainyard-serving` with the premade estimators. Returns its exit code.

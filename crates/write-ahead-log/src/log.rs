@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::folder::remove;
-use crate::writer::{FILE_BYTES, Retired, Writer};
+use crate::writer::{Retired, Writer};
 use crate::{CutMemory, EarlierSegments, Entry, Error, Folder, Origin, SegmentFile};
 
 /// An item that waits to be written.
@@ -66,9 +66,7 @@ impl Log {
     pub fn open(folder: Folder, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
         let path = folder.path().to_owned();
         let cut_memory = folder.cut_memory()?;
-        let memory = folder.memory().map(|memory| memory.bytes_max);
-        // Memory in which no file of a segment fits holds nothing of the log.
-        let memory_bytes_max = memory.filter(|max| *max >= FILE_BYTES).unwrap_or(0);
+        let memory_bytes_max = folder.memory().map_or(0, |memory| memory.bytes_max);
         let mut writer = Writer::new(folder, go_on)?;
         let queue = Queue {
             number: writer.last(),

@@ -16,7 +16,7 @@ use crate::segment_file::file_name;
 use crate::{EarlierSegments, Entry, Error, Folder, Origin, SegmentFile, SegmentHeader};
 
 /// Size of a file, if no record needs a larger one, in bytes.
-pub(crate) const FILE_BYTES: u64 = 8 << 20;
+const FILE_BYTES: u64 = 8 << 20;
 /// One in so many bytes of the disk, and no more than these bytes, are kept for the log at a checkpoint.
 const RESERVE_DIVISOR: u64 = 4;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;

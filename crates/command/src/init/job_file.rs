@@ -40,7 +40,7 @@ const FACTORIZED_STEPS: u64 = 250;
 
 /// Evaluations without a better one that end training: those of four passes. Factors that are 0 at the start need some passes
 /// before they show.
-const PATIENCE: u64 = 8;
+const EVALUATIONS_WITHOUT_A_BETTER_ONE: u64 = 8;
 
 /// Most passes of a factorized model, which early stopping ends.
 const FACTORIZED_EPOCHS: u64 = 20;
@@ -399,7 +399,7 @@ impl JobFile<'_> {
         if self.stops_early() {
             let _ = write!(
                 text,
-                "\n# Training ends, and goes back to its best checkpoint, when the AUC has not risen in so many evaluations.\n[train.early_stopping]\nmetric = \"auc\"\nmax_evaluations_without_improvement = {PATIENCE}\n"
+                "\n# Training ends, and goes back to its best checkpoint, when the AUC has not risen in so many evaluations.\n[train.early_stopping]\nmetric = \"auc\"\nmax_evaluations_without_improvement = {EVALUATIONS_WITHOUT_A_BETTER_ONE}\n"
             );
         }
         if self.parts.eval.is_some() {
