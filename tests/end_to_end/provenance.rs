@@ -218,10 +218,7 @@ fn a_check_names_what_training_would_stumble_over() {
     ];
     let strangers = trainyard(&["check", &path], &vocabulary);
     assert!(
-        strangers.code == 65
-            && strangers
-                .output
-                .contains("are not in input.label.vocabulary"),
+        strangers.code == 65 && strangers.output.contains("is not in the vocabulary"),
         "{}",
         strangers.output
     );

@@ -380,13 +380,11 @@ fn of_embeddings() -> Vec<Row> {
 
 /// Rows of a penalty under the name of its key, and at the place where a job gives it. `over` gives the job.
 pub(crate) fn of_penalty(key: &str, place: &str, over: impl Fn(Row) -> Row) -> Vec<Row> {
-    let factor =
-        |name: &str| over(row(format!("{key}.{name}"))).set(place, format!("{{ {name} = 0.5 }}"));
-    vec![
-        over(row(key)).set(place, "{ l2 = 0.25 }"),
-        factor("l1"),
-        factor("l2"),
-    ]
+    let factor = |name: &str| {
+        let row = over(row(format!("{key}.{name}")));
+        row.set(place, format!("{{ {name} = 0.5 }}"))
+    };
+    vec![factor("l1"), factor("l2")]
 }
 
 /// Rows of initial values under the name of their key, and at the place where a job gives them. `over` gives the job.
