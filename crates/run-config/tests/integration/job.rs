@@ -1202,7 +1202,7 @@ fn a_job_file_that_is_a_device_or_huge_is_refused_unread() {
         .unwrap();
     for (path, why) in [
         (Path::new("/dev/zero"), "it is no regular file"),
-        (&huge, "it must have at most 16777216 bytes"),
+        (&huge, "at most 16777216 are read"),
     ] {
         let told = render_all(&Job::load(path, &[]).unwrap_err());
         assert!(told.contains("E1201") && told.contains(why), "{told}");
