@@ -645,7 +645,7 @@ pub struct CloseSessionRequest {
 pub struct SaveShardRequest {
     #[prost(message, optional, tag = "1")]
     pub identity: ::core::option::Option<Identity>,
-    /// Name of the folder, which is in the model directory of the ps: tmp.<step>.<attempt>, or in its folder publish.
+    /// Name of the folder, which is in the model directory of the ps: `tmp.<step>.<attempt>`, or in its folder publish.
     #[prost(string, tag = "2")]
     pub folder: ::prost::alloc::string::String,
     /// under synchronous updates: version to save, which may not be reached yet
