@@ -439,84 +439,87 @@ fn synchronous_servers_of_which_one_has_a_small_disk_for_its_log_finish_their_st
     );
 }
 
-trial!(a_server_whose_log_disk_somebody_else_fills_to_the_last_byte_stays_up_and_goes_on, needs Mounts);
-fn a_server_whose_log_disk_somebody_else_fills_to_the_last_byte_stays_up_and_goes_on() {
-    let disk = Mount::of("100m");
-    let state = disk.path().to_string_lossy().into_owned();
-    let settings = [
-        "--set",
-        "parameter_servers.shared_memory_bytes_max=0",
-        "--set",
-        "input.train.batch_size=128",
-        "--set",
-        "run.save_checkpoints_steps=1000000",
-    ];
-    let small: Vec<&str> = settings
-        .into_iter()
-        .chain(["--state-dir", &state])
-        .collect();
-    let end = format!("[train]\nmax_steps = 2500\n{TABLES}");
-    let cluster = TestCluster::new(1, 1, 20_000, &end);
-    let server = cluster.start("ps", 0, &small);
-    let worker = cluster.start("worker", 0, &settings);
-    let mut chief = cluster.start("chief", 0, &settings);
-    chief.wait_for("training step=", LIMIT);
-    disk.fill("ballast", 0);
+/// Settings of a job whose log is on the disk alone, and which saves no checkpoint by itself.
+const ON_DISK: [&str; 6] = [
+    "--set",
+    "parameter_servers.shared_memory_bytes_max=0",
+    "--set",
+    "input.train.batch_size=128",
+    "--set",
+    "run.save_checkpoints_steps=1000000",
+];
+
+/// A job that trains while another program has filled the disk of its server's log.
+struct FilledDisk {
+    disk: Mount,
+    cluster: TestCluster,
+    /// Chief, worker and server.
+    tasks: [Program; 3],
+}
+
+impl FilledDisk {
+    fn while_it_trains(max_steps: u64) -> Self {
+        let disk = Mount::of("100m");
+        let end = format!("[train]\nmax_steps = {max_steps}\n{TABLES}");
+        let cluster = TestCluster::new(1, 1, 20_000, &end);
+        let server = Self::start_server(&cluster, &disk);
+        let worker = cluster.start("worker", 0, &ON_DISK);
+        let mut chief = cluster.start("chief", 0, &ON_DISK);
+        chief.wait_for("training step=", LIMIT);
+        disk.fill("ballast", 0);
+        Self {
+            disk,
+            cluster,
+            tasks: [chief, worker, server],
+        }
+    }
+
+    fn start_server(cluster: &TestCluster, disk: &Mount) -> Program {
+        let state = disk.path().to_string_lossy();
+        let settings = ON_DISK.into_iter().chain(["--state-dir", &state]);
+        cluster.start("ps", 0, &settings.collect::<Vec<_>>())
+    }
+}
+
+/// Waits until the tasks of a job have ended well at this step. Returns what they have written.
+fn finish(cluster: &TestCluster, tasks: [Program; 3], step: u64) -> String {
     let mut output = String::new();
-    for program in [chief, worker, server] {
+    for program in tasks {
         let ended = program.wait(LIMIT);
         output.push_str(&ended.output);
         assert_eq!(ended.code, 0, "{output}");
     }
+    let reached = cluster.job_state()["global_step"].as_u64();
+    assert_eq!(reached, Some(step), "{output}");
+    output
+}
+
+trial!(a_server_whose_log_disk_somebody_else_fills_to_the_last_byte_stays_up_and_goes_on, needs Mounts);
+fn a_server_whose_log_disk_somebody_else_fills_to_the_last_byte_stays_up_and_goes_on() {
+    let FilledDisk {
+        disk: _disk,
+        cluster,
+        tasks,
+    } = FilledDisk::while_it_trains(2500);
+    let output = finish(&cluster, tasks, 2500);
     assert!(!output.contains("E3007"), "{output}");
-    assert_eq!(
-        cluster.job_state()["global_step"].as_u64(),
-        Some(2500),
-        "{output}"
-    );
 }
 
 trial!(a_server_that_is_killed_while_somebody_else_has_filled_its_log_disk_starts_again_and_goes_on, needs Mounts);
 fn a_server_that_is_killed_while_somebody_else_has_filled_its_log_disk_starts_again_and_goes_on() {
-    let disk = Mount::of("100m");
-    let state = disk.path().to_string_lossy().into_owned();
-    let settings = [
-        "--set",
-        "parameter_servers.shared_memory_bytes_max=0",
-        "--set",
-        "input.train.batch_size=128",
-        "--set",
-        "run.save_checkpoints_steps=1000000",
-    ];
-    let small: Vec<&str> = settings
-        .into_iter()
-        .chain(["--state-dir", &state])
-        .collect();
-    let end = format!("[train]\nmax_steps = 1500\n{TABLES}");
-    let cluster = TestCluster::new(1, 1, 20_000, &end);
-    let server = cluster.start("ps", 0, &small);
-    let worker = cluster.start("worker", 0, &settings);
-    let mut chief = cluster.start("chief", 0, &settings);
-    chief.wait_for("training step=", LIMIT);
-    disk.fill("ballast", 0);
+    let FilledDisk {
+        disk,
+        cluster,
+        tasks: [chief, worker, server],
+    } = FilledDisk::while_it_trains(1500);
     server.signal(Signal::KILL);
     assert_eq!(server.wait(LIMIT).code, 137);
-    let mut server = cluster.start("ps", 0, &small);
+    let mut server = FilledDisk::start_server(&cluster, &disk);
     server.wait_for("serving", LIMIT);
-    // What the server does not hold on to is gone.
+    // The other program takes what the server does not hold.
     while !server.has_said("keeping a log") && server.runs() {
         disk.fill("ballast", 0);
     }
-    let mut output = String::new();
-    for program in [chief, worker, server] {
-        let ended = program.wait(LIMIT);
-        output.push_str(&ended.output);
-        assert_eq!(ended.code, 0, "{output}");
-    }
+    let output = finish(&cluster, [chief, worker, server], 1500);
     assert!(!output.contains("restoring every"), "{output}");
-    assert_eq!(
-        cluster.job_state()["global_step"].as_u64(),
-        Some(1500),
-        "{output}"
-    );
 }

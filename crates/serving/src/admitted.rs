@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use tokio::time::timeout;
 use tonic::Status;
 use tonic::body::Body;
@@ -13,7 +13,7 @@ use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
 
 use crate::Error;
-use crate::intake::{FREE_BYTES, Intake, Room, SILENCE_MAX};
+use crate::intake::{FREE_BYTES, Intake, Room, next_frame};
 
 /// Memory of a message, by its bytes: it is copied once, and a value of one byte takes eight or more once it is decoded.
 const WEIGHT: usize = 8;
@@ -76,13 +76,8 @@ async fn read(body: Body, intake: &Intake, room: &mut Room) -> Result<Bytes, Sta
     let mut body = body;
     let mut message = BytesMut::new();
     loop {
-        let next = if message.len() > FREE_BYTES {
-            let secs = SILENCE_MAX.as_secs();
-            let next = timeout(SILENCE_MAX, body.frame()).await;
-            next.map_err(|_| Error::SlowBody { secs }.grpc())?
-        } else {
-            body.frame().await
-        };
+        let next = next_frame(&mut body, message.len()).await;
+        let next = next.map_err(|error| error.grpc())?;
         let Some(frame) = next else {
             return Ok(message.freeze());
         };

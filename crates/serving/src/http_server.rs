@@ -12,7 +12,7 @@ use http::header::{
     WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -30,7 +30,7 @@ use trainyard_security::{InnerProtocol, Security};
 use crate::Error;
 use crate::connections::{Activity, Connections, Phase};
 use crate::inference::{self, Answer, HEADER_LENGTH};
-use crate::intake::{FREE_BYTES, HttpLimits, Intake, Room, SILENCE_MAX};
+use crate::intake::{FREE_BYTES, HttpLimits, Intake, Room, next_frame};
 use crate::models::Models;
 use crate::rest;
 use crate::same_site;
@@ -359,14 +359,7 @@ async fn gather(
     let mut body = body;
     let mut gathered = BytesMut::new();
     loop {
-        let next = if gathered.len() > FREE_BYTES {
-            let secs = SILENCE_MAX.as_secs();
-            let next = timeout(SILENCE_MAX, body.frame()).await;
-            next.map_err(|_| Error::SlowBody { secs })?
-        } else {
-            body.frame().await
-        };
-        let Some(frame) = next else {
+        let Some(frame) = next_frame(&mut body, gathered.len()).await? else {
             return Ok(gathered.freeze());
         };
         let frame =

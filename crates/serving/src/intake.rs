@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -20,7 +22,7 @@ pub(crate) const FREE_BYTES: usize = 64 << 10;
 /// Bytes of a permit.
 const UNIT_BYTES: usize = 4 << 10;
 /// Longest silence of a body that others wait for.
-pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Bounds of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +118,22 @@ impl Intake {
         })?;
         Ok(in_place(read))
     }
+}
+
+/// Waits for the next piece of a body of which `arrived` bytes have come. A body that others may wait for must not be silent.
+///
+/// # Errors
+/// It was silent for too long.
+pub(crate) async fn next_frame<B: Body + Unpin>(
+    body: &mut B,
+    arrived: usize,
+) -> Result<Option<Result<Frame<B::Data>, B::Error>>, Error> {
+    if arrived <= FREE_BYTES {
+        return Ok(body.frame().await);
+    }
+    let secs = SILENCE_MAX.as_secs();
+    let next = timeout(SILENCE_MAX, body.frame()).await;
+    next.map_err(|_| Error::SlowBody { secs })
 }
 
 /// Runs work on this thread, whose other tasks move to another thread if the runtime has several.

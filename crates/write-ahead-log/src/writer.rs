@@ -177,8 +177,7 @@ impl Writer {
     /// Returns whether the disk has no room for the log but what a checkpoint takes. Looks at the disk only where that may have
     /// changed: it was so, or the pushes in progress are about to take the file that is kept for the checkpoint.
     pub(crate) fn check_room(&mut self) -> bool {
-        let kept = self.free.iter().filter(|(place, _)| *place == Place::Disk);
-        let kept = kept.count();
+        let kept = self.free_in(Place::Disk);
         let last = self.files.back().filter(|file| file.place == Place::Disk);
         let rest = last.map_or(0, |file| file.size.saturating_sub(file.used));
         let lacks_files = kept < SPARE_FILES && (kept == 0 || rest < REST_BYTES_MIN);
@@ -272,6 +271,12 @@ impl Writer {
                 && !self.free.iter().any(is_free))
     }
 
+    /// Returns the number of files at a place that are kept for later segments.
+    fn free_in(&self, place: Place) -> usize {
+        let there = self.free.iter().filter(|(at, _)| *at == place);
+        there.count()
+    }
+
     /// Returns a file for a new segment, of `least` bytes at least.
     fn free_file(&mut self, least: u64) -> Result<(Place, MappedFile), Error> {
         let size = least.next_multiple_of(FILE_BYTES);
@@ -295,8 +300,7 @@ impl Writer {
             }
         }
         self.tell_of_disk(size);
-        let kept = self.free.iter().filter(|(place, _)| *place == Place::Disk);
-        if kept.count() <= SPARE_FILES {
+        if self.free_in(Place::Disk) <= SPARE_FILES {
             self.is_short = is_short(self.folder.path(), size);
             let path = self.folder.path().join(name);
             match MappedFile::create(&path, size) {
@@ -348,8 +352,7 @@ impl Writer {
 
     /// Keeps files on the disk for the time when it is full.
     fn keep_spare_files(&mut self) {
-        let on_disk = |(place, _): &&(Place, MappedFile)| *place == Place::Disk;
-        while self.free.iter().filter(on_disk).count() < SPARE_FILES {
+        while self.free_in(Place::Disk) < SPARE_FILES {
             self.next_free += 1;
             let name = format!("{FREE}{}", self.next_free);
             match MappedFile::create(&self.folder.path().join(name), FILE_BYTES) {
@@ -435,7 +438,6 @@ impl Writer {
         let Some(mut file) = self.files.pop_front() else {
             return Ok(Retired::Nothing);
         };
-        let kept = self.free.iter().filter(|(place, _)| *place == file.place);
         let may_keep = match file.place {
             // Cuts may have taken memory since. The file counts here no more.
             Place::SharedMemory => {
@@ -443,7 +445,7 @@ impl Writer {
                 memory
                     .is_some_and(|memory| self.memory_bytes() + file.size <= memory.log_bytes_max())
             }
-            Place::Disk => kept.count() < FREE_FILES_MAX,
+            Place::Disk => self.free_in(Place::Disk) < FREE_FILES_MAX,
         };
         match file.mapped.take() {
             Some(mut mapped) if may_keep && mapped.bytes() == FILE_BYTES => {
