@@ -216,6 +216,31 @@ fn a_model_directory_that_hangs_in_a_checkpoint_is_told_and_training_goes_on() {
     drop((worker.wait(LIMIT), server.wait(LIMIT), chief.wait(LIMIT)));
 }
 
+trial!(a_server_whose_part_of_a_checkpoint_hangs_tells_it_and_applies_pushes, needs Strace);
+fn a_server_whose_part_of_a_checkpoint_hangs_tells_it_and_applies_pushes() {
+    let cluster = TestCluster::new(1, 1, 8_000, "[train]\nmax_steps = 1000000\n");
+    let endless = ["--set", "input.train.epochs=1000000"];
+    let more: Vec<&str> = SAVES[..4].iter().copied().chain(endless).collect();
+    let fault = Unreadable {
+        calls: "fsync,fdatasync",
+        when: "1+",
+        paths: vec![cluster.model_dir()],
+    };
+    let mut server = cluster.start_on_hanging_files("ps", 0, &more, &fault, HANGS);
+    let mut worker = cluster.start("worker", 0, &more);
+    let chief = cluster.start("chief", 0, &more);
+    let told = server.wait_for_next("waiting for files", LIMIT);
+    assert!(told.contains("work=\"checkpoint\""), "{told}");
+    worker.wait_for_next("training step=", LIMIT);
+    server.wait_for_next("the files have answered", LIMIT);
+    server.wait_for_next("saved the own part of a checkpoint", LIMIT);
+    // The tracer lives as long as the server.
+    for program in [&worker, &server, &chief] {
+        program.signal(Signal::KILL);
+    }
+    drop((worker.wait(LIMIT), server.wait(LIMIT), chief.wait(LIMIT)));
+}
+
 trial!(a_server_whose_log_hangs_says_so_and_is_not_ready, needs Strace);
 fn a_server_whose_log_hangs_says_so_and_is_not_ready() {
     let cluster = TestCluster::new(1, 1, 8_000, "[train]\nmax_steps = 200\n");

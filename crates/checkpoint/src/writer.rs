@@ -515,11 +515,12 @@ fn create_file(folder: &Path, name: &str) -> Result<File, Error> {
 }
 
 /// Reads a file that [`write_shard`] has written, and verifies every byte, because older checkpoints may be removed in
-/// favor of this one. A bucket compares a checksum of the upload, so nothing is read.
+/// favor of this one. A bucket compares a checksum of the upload, so nothing is read. `each` is called after each part of at
+/// most 1 MiB.
 ///
 /// # Errors
 /// The file cannot be read, or differs from what was written.
-pub fn read_back(folder: &Path, shard: &ShardRecord) -> Result<(), Error> {
+pub fn read_back(folder: &Path, shard: &ShardRecord, mut each: impl FnMut()) -> Result<(), Error> {
     if ModelDir::is_bucket(folder) {
         return Ok(());
     }
@@ -542,6 +543,7 @@ pub fn read_back(folder: &Path, shard: &ShardRecord) -> Result<(), Error> {
             file.read_exact_at(part, place)
                 .map_err(Error::io("read", &path))?;
             found = crc32c::crc32c_append(found, part);
+            each();
             if (place / READ_BACK_BYTES as u64).is_multiple_of(READ_BACK_KEPT) {
                 let_go_up_to(&file, place);
             }
@@ -725,7 +727,7 @@ mod tests {
             ..ShardState::default()
         };
         let record = write_shard(folder.path(), &state, &[slice], &[]).expect("it is written");
-        read_back(folder.path(), &record).expect("it is as it was written");
+        read_back(folder.path(), &record, || ()).expect("it is as it was written");
         let path = folder.path().join(&record.file);
         let good = std::fs::read(&path).expect("it is there");
         for (place, name) in [
@@ -736,7 +738,7 @@ mod tests {
             let mut bad = good.clone();
             bad[place] ^= 4;
             std::fs::write(&path, bad).expect("damage");
-            let told = read_back(folder.path(), &record).expect_err("it is damaged");
+            let told = read_back(folder.path(), &record, || ()).expect_err("it is damaged");
             assert!(told.to_string().contains(name), "byte {place}: {told}");
         }
     }

@@ -19,6 +19,7 @@ use trainyard_parameter_store::{
     SnapshotTable, SnapshotTableRows, Store,
 };
 use trainyard_protocol::Reason;
+use trainyard_runtime::{FileWork, Progress, tell_if_stuck};
 use trainyard_variable::{FirstRows, StepNumber};
 
 use crate::background::in_background;
@@ -116,6 +117,7 @@ impl LocalServer {
         snapshot: Snapshot,
         directory: &Path,
         purpose: SnapshotPurpose,
+        progress: &Progress,
     ) -> Result<Saved, Error> {
         let failed =
             |error: trainyard_checkpoint::Error| self.refused(Reason::Storage, chain(&error));
@@ -126,12 +128,12 @@ impl LocalServer {
             SnapshotPurpose::Publication => FilePurpose::Publication,
         };
         let record = self
-            .write(snapshot, directory, file_purpose)
+            .write(snapshot, directory, file_purpose, progress)
             .map_err(failed)?;
         let written = Instant::now();
         // The readers of a published cut compare its checksums, and the next base replaces a damaged one.
         if purpose == SnapshotPurpose::Checkpoint {
-            read_back(directory, &record).map_err(failed)?;
+            read_back(directory, &record, || progress.step()).map_err(failed)?;
         }
         debug!(
             file = record.file,
@@ -158,6 +160,7 @@ impl LocalServer {
         snapshot: Snapshot,
         directory: &Path,
         purpose: FilePurpose,
+        progress: &Progress,
     ) -> Result<ShardRecord, trainyard_checkpoint::Error> {
         let positions = snapshot.positions.iter().cloned();
         let positions = positions
@@ -187,7 +190,11 @@ impl LocalServer {
             purpose,
         };
         let is_increment = snapshot.base.is_some();
-        let slices: Vec<SliceToWrite> = snapshot.slices.into_iter().map(SliceToWrite::of).collect();
+        let slices: Vec<SliceToWrite> = snapshot
+            .slices
+            .into_iter()
+            .map(|slice| SliceToWrite::of(slice, progress.clone()))
+            .collect();
         let views: Vec<SliceView<'_>> = slices
             .iter()
             .map(|slice| SliceView {
@@ -210,7 +217,11 @@ impl LocalServer {
                 source: &slice.values,
             })
             .collect();
-        let tables: Vec<TableToWrite> = snapshot.tables.into_iter().map(TableToWrite::of).collect();
+        let tables: Vec<TableToWrite> = snapshot
+            .tables
+            .into_iter()
+            .map(|table| TableToWrite::of(table, progress.clone()))
+            .collect();
         let tables: Vec<TableView<'_>> = tables
             .iter()
             .map(|table| TableView {
@@ -248,10 +259,15 @@ impl BegunSave {
             purpose,
             _turn,
         } = self;
-        let directory = directory.to_owned();
-        let this = server.clone();
-        let work = move || this.save_now(snapshot, &directory, purpose);
-        in_background("save", work)
+        let file_work = match purpose {
+            SnapshotPurpose::Checkpoint => FileWork::Checkpoint,
+            SnapshotPurpose::Publication => FileWork::PublishedCut,
+        };
+        let progress = Progress::default();
+        let (this, folder, counted) = (server.clone(), directory.to_owned(), progress.clone());
+        let work = move || this.save_now(snapshot, &folder, purpose, &counted);
+        let written = in_background("save", work);
+        tell_if_stuck(file_work, directory, &progress, written)
             .await
             .map_err(|problem| server.refused(Reason::Storage, problem))?
     }
@@ -289,7 +305,7 @@ struct SliceToWrite {
 }
 
 impl SliceToWrite {
-    fn of(slice: SnapshotSlice) -> Self {
+    fn of(slice: SnapshotSlice, progress: Progress) -> Self {
         Self {
             variable: slice.variable.clone(),
             part: slice.part,
@@ -299,7 +315,10 @@ impl SliceToWrite {
             held: slice.held(),
             first_rows: slice.first_rows().clone(),
             first_slots: slice.first_slots().to_vec(),
-            values: Stripes(Cell::new(Some(slice.into_rows()))),
+            values: Stripes {
+                rows: Cell::new(Some(slice.into_rows())),
+                progress,
+            },
         }
     }
 }
@@ -316,7 +335,7 @@ struct TableToWrite {
 }
 
 impl TableToWrite {
-    fn of(table: SnapshotTable) -> Self {
+    fn of(table: SnapshotTable, progress: Progress) -> Self {
         Self {
             variable: table.variable.clone(),
             part: table.part,
@@ -330,6 +349,7 @@ impl TableToWrite {
             values: TableLots {
                 counts: table.counts(),
                 rows: Cell::new(Some(table.into_rows())),
+                progress,
             },
         }
     }
@@ -342,15 +362,19 @@ fn spent() -> trainyard_checkpoint::Error {
 }
 
 /// The rows of a slice at the start of the checkpoint. One stripe at a time is copied.
-struct Stripes(Cell<Option<SnapshotRows>>);
+struct Stripes {
+    rows: Cell<Option<SnapshotRows>>,
+    progress: Progress,
+}
 
 impl SliceSource for Stripes {
     fn read(&self, each: &mut OnRows<'_>) -> Result<(), trainyard_checkpoint::Error> {
-        let mut rows = self.0.take().ok_or_else(spent)?;
+        let mut rows = self.rows.take().ok_or_else(spent)?;
         let mut stripe = SliceValues::default();
         while rows.next(&mut stripe) {
             let slots: Vec<&[f32]> = stripe.slots.iter().map(Vec::as_slice).collect();
             each(&stripe.values, &slots)?;
+            self.progress.step();
         }
         Ok(())
     }
@@ -360,6 +384,7 @@ impl SliceSource for Stripes {
 struct TableLots {
     counts: (usize, usize),
     rows: Cell<Option<SnapshotTableRows>>,
+    progress: Progress,
 }
 
 impl TableSource for TableLots {
@@ -369,6 +394,9 @@ impl TableSource for TableLots {
 
     fn read(&self, each: &mut OnLot<'_>) -> Result<(), trainyard_checkpoint::Error> {
         let rows = self.rows.take().ok_or_else(spent)?;
-        rows.read(&mut |lot| each(&lot))
+        rows.read(&mut |lot| {
+            self.progress.step();
+            each(&lot)
+        })
     }
 }

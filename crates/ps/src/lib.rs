@@ -11,7 +11,6 @@ mod durable;
 mod ending;
 mod log_cut_telemetry;
 mod log_cutter;
-mod log_stall;
 mod memory;
 mod preparation;
 mod replication;

@@ -18,13 +18,12 @@ use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_store::{State, Status};
 use trainyard_protocol::limits::SHIPPED_MESSAGE_BYTES_MAX;
 use trainyard_protocol::v1::replica_service_server::ReplicaServiceServer;
-use trainyard_runtime::{FileWork, blocking, has_threads, tell_file_wait};
+use trainyard_runtime::{FileStall, FileWork, FoundFiles, blocking, has_threads, tell_file_wait};
 use trainyard_write_ahead_log::Folder;
 
 use crate::durable::{Undecided, has_log, undecided};
 use crate::ending::{End, Ending, Next, Seen};
 use crate::log_cutter::LogCutter;
-use crate::log_stall::{self, LogStall};
 use crate::memory;
 use crate::replication::{Replica, Replicas, ShardService, replica_telemetry};
 use crate::service::Service;
@@ -505,22 +504,22 @@ fn tend_logs(context: &Context, replicas: &Replicas) -> AbortOnDropHandle<()> {
 
 /// Looks whether a log of this server stands still because its files do not answer, and tells of it. `stalls` has one
 /// entry for each replica.
-fn look_for_stalls(stalls: &mut Vec<LogStall>, replicas: &Replicas) -> bool {
-    stalls.resize_with(replicas.iter().count(), LogStall::default);
+fn look_for_stalls(stalls: &mut Vec<FileStall>, replicas: &Replicas) -> bool {
+    stalls.resize_with(replicas.iter().count(), FileStall::default);
     let now = Instant::now();
     let mut oldest = Duration::ZERO;
     for (stall, replica) in stalls.iter_mut().zip(replicas.iter()) {
         let Some(journal) = replica.journal() else {
-            *stall = LogStall::default();
+            *stall = FileStall::default();
             continue;
         };
         match stall.look(now, journal.writes_from()) {
-            log_stall::Found::GoesOn => {}
-            log_stall::Found::Again(after) => {
+            FoundFiles::Working => {}
+            FoundFiles::WorkingAgain(after) => {
                 let (log, seconds) = (journal.folder().display(), after.as_secs());
                 info!(%log, seconds, "the files of the log answer again: pushes are applied");
             }
-            log_stall::Found::Stalled { age, is_notice_due } => {
+            FoundFiles::Stalled { age, is_notice_due } => {
                 oldest = oldest.max(age);
                 if is_notice_due {
                     let (log, seconds) = (journal.folder().display(), age.as_secs());

@@ -4,16 +4,18 @@
 use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use metrics::gauge;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-/// Time before the first notice.
-const FIRST_NOTICE_AFTER: Duration = Duration::from_secs(2);
-/// Time between two notices.
-const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
+use crate::{FileStall, FoundFiles};
+
+/// Time between two looks whether work goes on.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A kind of work on files, as metrics and log lines name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,35 +55,64 @@ impl Drop for Shown {
     }
 }
 
+/// Counts the parts of a long work on files as they are done. Its clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// Counts a part that is done.
+    pub fn step(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn parts(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Waits for work on files below `path`. From 2 s on, a line of the log every 10 s and the gauge
 /// `trainyard_file_wait_seconds` say for how long it has gone on.
 pub async fn tell_if_slow<F: Future>(work: FileWork, path: &Path, done: F) -> F::Output {
+    tell_if_stuck(work, path, &Progress::default(), done).await
+}
+
+/// Waits for work on files below `path`, however long it takes. If no part of it gets done for 2 s, a line of the log every
+/// 10 s and the gauge `trainyard_file_wait_seconds` say for how long it has been stuck.
+pub async fn tell_if_stuck<F: Future>(
+    work: FileWork,
+    path: &Path,
+    progress: &Progress,
+    done: F,
+) -> F::Output {
     let mut done = pin!(done);
-    let begun = Instant::now();
-    let mut next = begun + FIRST_NOTICE_AFTER;
+    let mut stall = FileStall::default();
+    stall.look(Instant::now(), Some(progress.parts()));
     let mut shown = None;
     loop {
-        tokio::select! {
+        let output = tokio::select! {
             biased;
-            output = &mut done => {
-                if shown.is_some() {
-                    let seconds = format!("{:.1}", begun.elapsed().as_secs_f64());
-                    warn!(work = work.name(), path = %path.display(), seconds, "the files have answered");
-                }
-                return output;
+            output = &mut done => Some(output),
+            () = sleep(LOOK_INTERVAL) => None,
+        };
+        let part = output.is_none().then(|| progress.parts());
+        match stall.look(Instant::now(), part) {
+            FoundFiles::Working => {}
+            FoundFiles::WorkingAgain(after) => {
+                shown = None;
+                let seconds = format!("{:.1}", after.as_secs_f64());
+                warn!(work = work.name(), path = %path.display(), seconds, "the files have answered");
             }
-            () = sleep_until(next) => {
-                let age = begun.elapsed();
+            FoundFiles::Stalled { age, is_notice_due } => {
                 shown.get_or_insert(Shown(work));
                 tell_file_wait(work, age);
-                warn!(
-                    work = work.name(),
-                    path = %path.display(),
-                    seconds = format!("{:.1}", age.as_secs_f64()),
-                    "waiting for files: the disk is slow, or it hangs"
-                );
-                next += NOTICE_INTERVAL;
+                if is_notice_due {
+                    let seconds = format!("{:.1}", age.as_secs_f64());
+                    warn!(work = work.name(), path = %path.display(), seconds, "waiting for files: the disk is slow, or it hangs");
+                }
             }
+        }
+        if let Some(output) = output {
+            return output;
         }
     }
 }

@@ -5,13 +5,15 @@
 //! simulated network, in the same order each time.
 
 mod backoff;
+mod file_stall;
 mod file_work;
 mod memory_limit;
 mod network;
 mod work;
 
 pub use backoff::Backoff;
-pub use file_work::{FileWork, tell_file_wait, tell_if_slow};
+pub use file_stall::{FileStall, FoundFiles};
+pub use file_work::{FileWork, Progress, tell_file_wait, tell_if_slow, tell_if_stuck};
 pub use memory_limit::MemoryLimit;
 pub use network::{Answer, Arrivals, Connection, Network, Stream, Transport};
 pub use work::{apart, blocking, has_threads};

@@ -294,7 +294,7 @@ fn a_large_table_is_written_in_parts_and_read_in_lots() {
     };
     let temporary = begin(folder.path(), 7, "test", 1000).expect("a checkpoint begins");
     let shard = save_in_parts(&temporary, &source).expect("it is written");
-    read_back(&temporary, &shard).expect("it is as it was written");
+    read_back(&temporary, &shard, || ()).expect("it is as it was written");
     let manifest = Manifest {
         num_ps: 1,
         variables: vec![table(1_000_000, 3)],
