@@ -1,9 +1,14 @@
 //! Who may reach a cluster, and what they may do there: certificates, tokens, addresses.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rustix::process::Uid;
 use tokio::runtime::Runtime;
 use tonic::Code;
 use tonic::body::Body;
@@ -106,7 +111,6 @@ pub(crate) fn write_credentials(
 
 /// Writes a file that only its owner may read.
 pub(crate) fn secret(path: &Path, text: &str) {
-    use std::os::unix::fs::PermissionsExt;
     std::fs::write(path, text).expect("it is written");
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).expect("it is ours");
 }
@@ -206,7 +210,7 @@ fn who_cannot_prove_which_task_it_is_gets_nowhere_and_is_told_why() {
     let open = site.good(WORKER);
     std::fs::set_permissions(
         Path::new(&open).join(KEY_FILE),
-        std::os::unix::fs::PermissionsExt::from_mode(0o644),
+        PermissionsExt::from_mode(0o644),
     )
     .expect("it is ours");
     let output = refused(start(&open), 78);
@@ -252,6 +256,61 @@ fn an_address_that_other_hosts_reach_needs_protection() {
     waived.wait_for("serving", LIMIT);
     let mut protected = site.start(PS, &["--listen", "0.0.0.0:0", "--tls-dir", &site.good(PS)]);
     protected.wait_for("serving", LIMIT);
+}
+
+/// A user of the host who is not the one that trains.
+const STRANGER: u32 = 65_534;
+/// The preface of HTTP/2 (RFC 9113, section 3.4), and an empty settings frame.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// Connects as a user, says what a client of HTTP/2 says first, and returns whether it was answered.
+fn is_answered<S: Read + Write>(user: u32, connect: impl Fn() -> S + Send + Sync) -> bool {
+    let talk = || {
+        // Linux keeps the user per thread.
+        let user = Uid::from_raw(user);
+        rustix::thread::set_thread_res_uid(user, user, user).expect("the right to be another user");
+        let mut stream = connect();
+        // A refused connection may be closed already.
+        let _ = stream.write_all(PREFACE);
+        stream.read(&mut [0; 16]).is_ok_and(|count| count > 0)
+    };
+    std::thread::scope(|scope| scope.spawn(talk).join()).expect("the thread ends")
+}
+
+trial!(a_process_of_another_user_of_the_host_may_not_speak_to_a_task_that_asks_for_no_proof, needs Users);
+fn a_process_of_another_user_of_the_host_may_not_speak_to_a_task_that_asks_for_no_proof() {
+    let site = Site::new();
+    let own = rustix::process::geteuid().as_raw();
+    let cluster = ClusterSpec::load(&site.cluster.cluster).expect("a cluster");
+    let address = cluster.address(PS).expect("its address").to_owned();
+    let connect = || TcpStream::connect(&address).expect("it listens");
+    let mut server = site.start(PS, &[]);
+    server.wait_for("serving", LIMIT);
+    assert!(is_answered(own, connect), "the same user");
+    assert!(!is_answered(STRANGER, connect), "another user");
+    let refused = server.wait_for("connection refused", LIMIT);
+    assert!(refused.contains(&format!("user {STRANGER}")), "{refused}");
+    drop(server);
+    // With a token, whoever proves who it is may be any user.
+    let file = site.folder("tokens.toml");
+    secret(&file, &format!("ps = \"{}\"\n", "ab".repeat(32)));
+    let file = file.to_string_lossy();
+    for more in [&["--token-file", &*file][..], &["--insecure-no-auth"]] {
+        let mut server = site.start(PS, more);
+        server.wait_for("serving", LIMIT);
+        assert!(is_answered(STRANGER, connect), "{more:?}");
+    }
+    // A socket file is closed to others by its mode, and where somebody has opened it, by the user of the peer.
+    let shared = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(shared.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let path = shared.path().join("ps.sock");
+    let mut server = site.start(PS, &["--listen", &format!("unix:{}", path.display())]);
+    server.wait_for("serving", LIMIT);
+    let connect = || UnixStream::connect(&path).expect("it listens");
+    assert!(is_answered(own, connect), "the same user");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("it is ours");
+    assert!(!is_answered(STRANGER, connect), "another user");
+    server.wait_for("connection refused", LIMIT);
 }
 
 /// The methods of all services: `/package.Service/Method`.

@@ -221,10 +221,11 @@ fn a_server_whose_part_of_a_checkpoint_hangs_tells_it_and_applies_pushes() {
     let cluster = TestCluster::new(1, 1, 8_000, "[train]\nmax_steps = 1000000\n");
     let endless = ["--set", "input.train.epochs=1000000"];
     let more: Vec<&str> = SAVES[..4].iter().copied().chain(endless).collect();
+    // Its log lies in memory, so that only the checkpoint is flushed.
     let fault = Unreadable {
-        calls: "fsync,fdatasync",
+        calls: "fsync",
         when: "1+",
-        paths: vec![cluster.model_dir()],
+        paths: Vec::new(),
     };
     let mut server = cluster.start_on_hanging_files("ps", 0, &more, &fault, HANGS);
     let mut worker = cluster.start("worker", 0, &more);

@@ -11,6 +11,7 @@ use crate::MemoryGroup;
 const CAP_NET_ADMIN: u32 = 12;
 /// Bit of the right to mount file systems.
 const CAP_SYS_ADMIN: u32 = 21;
+const CAP_SETUID: u32 = 7;
 
 /// A service, program or right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +56,8 @@ pub enum Need {
     Disks,
     /// The right to make control groups with a memory limit.
     MemoryGroups,
+    /// The right to act as another user of the host.
+    Users,
 }
 
 impl Need {
@@ -81,6 +84,7 @@ impl Need {
             Self::Mounts => "mounts",
             Self::Disks => "disks",
             Self::MemoryGroups => "memory-groups",
+            Self::Users => "users",
         }
     }
 
@@ -124,6 +128,8 @@ impl Need {
                     (!control.exists()).then(|| "the kernel shows no loop devices".to_owned())
                 }),
             Self::MemoryGroups => MemoryGroup::missing(),
+            Self::Users => (!may(CAP_SETUID))
+                .then(|| "this user may not become another one (CAP_SETUID)".to_owned()),
             Self::Slurm => {
                 no_programs(&["slurmctld", "slurmd", "munged", "sbatch"]).or_else(|| {
                     (!rustix::process::geteuid().is_root())

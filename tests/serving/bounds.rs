@@ -73,6 +73,32 @@ fn a_small_request_does_not_become_gigabytes() {
     assert!(peak < 700 << 20, "{peak} bytes of memory");
 }
 
+trial!(a_small_request_with_a_large_answer_is_refused_with_the_rows_that_fit);
+fn a_small_request_with_a_large_answer_is_refused_with_the_rows_that_fit() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let server = server(folder.path(), "[server]\nbody_bytes_max = 65536\n");
+    let rows = |count| vec![r#"{"x":1}"#; count].join(",");
+    let predict = |count| {
+        let body = format!(r#"{{"instances": [{}]}}"#, rows(count));
+        post(&server.address, PREDICT, &body)
+    };
+    let (status, told) = predict(4_000);
+    assert_eq!(status, 413, "{told}");
+    let told = told.to_string();
+    let (_, fits) = told.split_once("have room for ").expect("the bound");
+    let (fits, _) = fits.split_once(" rows").expect("rows");
+    let fits: usize = fits.parse().expect("a number");
+    assert!((100..1000).contains(&fits), "{told}");
+    let (status, answer) = predict(fits);
+    assert_eq!(status, 200, "{answer}");
+    let length = answer.to_string().len();
+    assert!(length < 4 * 65_536, "{length} bytes, and {fits} rows fit");
+    assert_eq!(predict(fits + 1).0, 413);
+    let examples = format!(r#"{{"examples": [{}]}}"#, rows(4_000));
+    let (status, told) = post(&server.address, "/v1/models/job:classify", &examples);
+    assert_eq!(status, 413, "{told}");
+}
+
 trial!(large_bodies_that_stop_end_and_small_requests_are_answered_meanwhile);
 fn large_bodies_that_stop_end_and_small_requests_are_answered_meanwhile() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
 use trainyard_runtime::Connection;
-use trainyard_security::{InnerProtocol, Security};
+use trainyard_security::{InnerProtocol, Protection, Security};
 
 use crate::authorization::{ConnectionInfo, Peer};
-use crate::listener::{Listener, Stream, check_user, local, speaks};
+use crate::listener::{Listener, Stream, check_user, local, remote, speaks};
 use crate::log_rate_limit::LogRateLimit;
+use crate::loopback_user::check_loopback_user;
 use crate::pending_handshakes::PendingHandshakes;
 
 /// Most connections that wait for the server.
@@ -175,11 +176,17 @@ async fn begin(stream: &mut Agreed) -> io::Result<()> {
 }
 
 /// Performs the TLS handshake, if this task uses TLS and the peer did not connect through a socket file. A peer there must be
-/// of the same user.
+/// of the same user, and so must one on loopback that need not prove who it is.
 async fn agree(security: &Security, stream: Stream) -> io::Result<(Agreed, Peer)> {
     if let Some(peer) = local(&stream) {
         check_user(peer)?;
         return Ok((Either::Left(stream), Peer::SameHost));
+    }
+    if security.protection() == Protection::Nothing
+        && !security.serves_clients()
+        && let Some((peer, own)) = remote(&stream)
+    {
+        check_loopback_user(peer, own)?;
     }
     if !security.has_tls() {
         return Ok((Either::Left(stream), Peer::Unknown));

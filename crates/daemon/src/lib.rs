@@ -19,6 +19,7 @@ mod launch;
 mod listener;
 mod log_rate_limit;
 mod logging;
+mod loopback_user;
 mod memory_guard;
 mod page;
 mod pending_handshakes;

@@ -2,6 +2,7 @@
 
 use std::fs::Permissions;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -98,11 +99,18 @@ pub fn check_user(stream: &UnixStream) -> io::Result<()> {
     )
 }
 
-fn may_connect(peer: u32, own: u32) -> io::Result<()> {
+/// Checks that a process of the user `peer` may speak to one of the user `own` without a proof.
+///
+/// # Errors
+/// The peer is another user, and not the host's administrator.
+pub(crate) fn may_connect(peer: u32, own: u32) -> io::Result<()> {
     if peer == own || peer == 0 {
         return Ok(());
     }
-    let what = format!("a process of user {peer} may not connect to the socket file of user {own}");
+    let what = format!(
+        "a process of user {peer} may not speak to one of user {own} on this host without \
+        certificates or tokens"
+    );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }
 
@@ -149,6 +157,16 @@ impl Listener {
 pub(crate) fn local(stream: &Stream) -> Option<&UnixStream> {
     match stream {
         Either::Left(Either::Right(stream)) => Some(stream),
+        _ => None,
+    }
+}
+
+/// Returns the addresses of the peer and of this end of a TCP connection.
+pub(crate) fn remote(stream: &Stream) -> Option<(SocketAddr, SocketAddr)> {
+    match stream {
+        Either::Left(Either::Left(stream)) => {
+            Some((stream.peer_addr().ok()?, stream.local_addr().ok()?))
+        }
         _ => None,
     }
 }

@@ -5,15 +5,16 @@ use std::convert::Infallible;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Frame;
 use tokio::time::timeout;
-use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
+use tonic::{Response, Status};
 
 use crate::Error;
-use crate::intake::{FREE_BYTES, Intake, Room, next_frame};
+use crate::intake::{AnswerRoom, FREE_BYTES, Intake, Room, next_frame};
 
 /// Memory of a message, by its bytes: it is copied once, and a value of one byte takes eight or more once it is decoded.
 const WEIGHT: usize = 8;
@@ -57,7 +58,8 @@ where
             match timeout(intake.body_timeout, read(body, &intake, &mut room)).await {
                 Ok(Ok(message)) => {
                     let body = Body::new(Full::new(message));
-                    service.call(http::Request::from_parts(head, body)).await
+                    let request = http::Request::from_parts(head, body);
+                    service.call(request).await.map(hold_room)
                 }
                 Ok(Err(status)) => Ok(status.into_http()),
                 Err(_) => {
@@ -67,6 +69,22 @@ where
             }
         })
     }
+}
+
+/// Returns the answer of a service, which holds its part of the budget.
+pub(crate) fn with_room<T>((answer, room): (T, AnswerRoom)) -> Response<T> {
+    let mut response = Response::new(answer);
+    response.extensions_mut().insert(room);
+    response
+}
+
+/// Lets the bytes of an answer hold the room that the answer has.
+fn hold_room(mut response: http::Response<Body>) -> http::Response<Body> {
+    let Some(room) = response.extensions_mut().remove::<AnswerRoom>() else {
+        return response;
+    };
+    let held = move |frame: Frame<Bytes>| frame.map_data(|bytes| room.clone().hold(bytes));
+    response.map(|body| Body::new(body.map_frame(held)))
 }
 
 /// Reads a message with its prefix.

@@ -50,6 +50,16 @@ pub enum Error {
         /// The bound.
         most: usize,
     },
+    /// The answer is too large.
+    #[error(
+        "the answer to {rows} rows is too large: this model's answers have room for {rows_max} rows, send several requests"
+    )]
+    Answer {
+        /// Rows of the request.
+        rows: usize,
+        /// The bound.
+        rows_max: usize,
+    },
     /// The body did not arrive in time.
     #[error("the body of the request did not arrive within {secs} s")]
     SlowBody {
@@ -85,7 +95,9 @@ impl Error {
             Self::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
             Self::CrossSite(_) => StatusCode::FORBIDDEN,
             Self::Path(_) | Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Body { .. } | Self::Expanded { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Body { .. } | Self::Expanded { .. } | Self::Answer { .. } => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
             Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
@@ -104,7 +116,7 @@ impl Error {
             Self::Precondition(_) => Code::FailedPrecondition,
             Self::Path(_) => Code::Unimplemented,
             Self::NotFound(_) => Code::NotFound,
-            Self::Body { .. } | Self::Expanded { .. } | Self::Busy { .. } => {
+            Self::Body { .. } | Self::Expanded { .. } | Self::Answer { .. } | Self::Busy { .. } => {
                 Code::ResourceExhausted
             }
             Self::SlowBody { .. } | Self::Late { .. } => Code::DeadlineExceeded,

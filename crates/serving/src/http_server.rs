@@ -297,9 +297,7 @@ pub(crate) async fn dispatch(
     intake: &Intake,
 ) -> Result<Answer, Error> {
     match target {
-        Target::TensorFlow(target) => rest::respond(models, target, body, intake)
-            .await
-            .map(Answer::json),
+        Target::TensorFlow(target) => rest::respond(models, target, body, intake).await,
         Target::Inference(target) => {
             inference::respond(models, target, body, header_length, intake).await
         }

@@ -12,7 +12,7 @@ pub(crate) use service::{DESCRIPTORS, Service};
 
 use crate::Error;
 use crate::inference::request::InferRequest;
-use crate::intake::Intake;
+use crate::intake::{AnswerRoom, Intake};
 use crate::models::{Models, Wanted};
 use crate::rest::version_number;
 use crate::telemetry::{Protocol, count_failure};
@@ -108,6 +108,14 @@ impl Answer {
             header_length: None,
         }
     }
+
+    /// Returns the answer, whose bytes hold a part of the budget.
+    pub(crate) fn held_by(self, room: AnswerRoom) -> Self {
+        Self {
+            body: room.hold(self.body),
+            ..self
+        }
+    }
 }
 
 /// Answers a request, whose body has arrived. `header_length` is the length of its JSON part, if it says one.
@@ -164,10 +172,10 @@ async fn infer(
     let read = || InferRequest::read(body, header_length, &version, intake.bounds);
     let InferRequest { id, batch, wanted } = intake.parse(body.len(), read).await??;
     let rows = batch.rows;
-    let predictions = version.predict(batch).await?;
+    let (predictions, room) = version.predict(batch, intake).await?;
     let answer = answer::infer(name, &version, id.as_deref(), &wanted, &predictions);
     version
         .telemetry
         .answered(Protocol::InferenceRest, rows, began.elapsed());
-    Ok(answer)
+    Ok(answer.held_by(room))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -60,6 +61,8 @@ pub(crate) struct Intake {
     /// Time for a body.
     pub(crate) body_timeout: Duration,
     bodies: Arc<Semaphore>,
+    /// An answer waits for room while its request has some: they have budgets of their own, so that no two wait for each other.
+    answers: Arc<Semaphore>,
     units: usize,
     /// Large requests that are parsed at a time.
     parsers: Arc<Semaphore>,
@@ -67,6 +70,35 @@ pub(crate) struct Intake {
 
 /// The part of the budget that a body has. Its small beginning has none.
 pub(crate) type Room = Option<OwnedSemaphorePermit>;
+
+/// The part of the budget that an answer has, until its last byte has gone to the network. A small answer has none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AnswerRoom(Option<Arc<OwnedSemaphorePermit>>);
+
+impl AnswerRoom {
+    /// Returns the bytes of an answer, which hold the room as long as they are in memory.
+    pub(crate) fn hold(self, bytes: Bytes) -> Bytes {
+        match self.0 {
+            None => bytes,
+            Some(permit) => Bytes::from_owner(Held {
+                bytes,
+                _permit: permit,
+            }),
+        }
+    }
+}
+
+/// Bytes that are counted in the budget.
+struct Held {
+    bytes: Bytes,
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
 
 impl Intake {
     pub(crate) fn new(limits: HttpLimits) -> Self {
@@ -82,6 +114,7 @@ impl Intake {
             body_bytes_max: limits.body_bytes_max,
             body_timeout: limits.body_timeout,
             bodies: Arc::new(Semaphore::new(units)),
+            answers: Arc::new(Semaphore::new(units)),
             units,
             parsers: Arc::new(Semaphore::new(cores)),
         }
@@ -98,6 +131,35 @@ impl Intake {
             .acquire_many_owned(wanted)
             .await
             .ok()
+    }
+
+    /// Waits until an answer has room: so many rows, of so many bytes each.
+    ///
+    /// # Errors
+    /// The answer is too large, or other answers take all room for too long.
+    pub(crate) async fn admit_answer(
+        &self,
+        rows: usize,
+        row_bytes: usize,
+    ) -> Result<AnswerRoom, Error> {
+        let bytes = rows.saturating_mul(row_bytes);
+        let most = self.bounds.bytes_max;
+        if bytes > most {
+            let rows_max = most / row_bytes.max(1);
+            return Err(Error::Answer { rows, rows_max });
+        }
+        if bytes <= FREE_BYTES {
+            return Ok(AnswerRoom::default());
+        }
+        let wanted = bytes.div_ceil(UNIT_BYTES).min(self.units);
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let acquired = Arc::clone(&self.answers).acquire_many_owned(wanted);
+        match timeout(self.body_timeout, acquired).await {
+            Ok(permit) => Ok(AnswerRoom(permit.ok().map(Arc::new))),
+            Err(_) => Err(Error::Late {
+                secs: self.body_timeout.as_secs(),
+            }),
+        }
     }
 
     /// Parses a body of so many bytes. A large one is parsed aside of the threads that answer connections.
@@ -159,5 +221,23 @@ mod tests {
         drop(whole);
         let large = timeout(Duration::ZERO, intake.admit(1 << 20, 1)).await;
         assert!(large.is_ok(), "the first one has ended");
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_room_until_its_bytes_are_gone_and_one_that_is_too_large_is_refused() {
+        let mut intake = Intake::new(HttpLimits::default());
+        intake.bounds.bytes_max = usize::MAX;
+        let whole = intake.admit_answer(1 << 20, 1 << 20).await.expect("room");
+        let bytes = whole.hold(Bytes::from_static(b"{}"));
+        let next = || timeout(Duration::ZERO, intake.admit_answer(1, 1 << 20));
+        assert!(next().await.is_err(), "all room is taken");
+        let small = timeout(Duration::ZERO, intake.admit_answer(1, 700)).await;
+        assert!(small.is_ok(), "a small one is answered");
+        assert_eq!(bytes, "{}");
+        drop(bytes);
+        assert!(next().await.is_ok(), "the first one has gone");
+        intake.bounds.bytes_max = 1000;
+        let refused = intake.admit_answer(101, 10).await.expect_err("too large");
+        assert!(refused.to_string().contains("100 rows"), "{refused}");
     }
 }

@@ -10,6 +10,7 @@ use trainyard_input::{Batch, NamedColumns};
 
 use crate::Error;
 use crate::batching::{Predictions, Queue};
+use crate::intake::{AnswerRoom, Intake};
 use crate::signature::Signature;
 use crate::telemetry::VersionTelemetry;
 
@@ -27,12 +28,18 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Predicts a batch.
+    /// Predicts a batch. Returns the room of its answer besides.
     ///
     /// # Errors
-    /// See [`Queue::predict`].
-    pub(crate) async fn predict(&self, batch: Batch) -> Result<Predictions, Error> {
-        self.queue.predict(batch).await
+    /// The answer has no room; see [`Queue::predict`].
+    pub(crate) async fn predict(
+        &self,
+        batch: Batch,
+        intake: &Intake,
+    ) -> Result<(Predictions, AnswerRoom), Error> {
+        let row_bytes = self.signature.row_bytes;
+        let room = intake.admit_answer(batch.rows, row_bytes).await?;
+        Ok((self.queue.predict(batch).await?, room))
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) use answer::write_float;
 pub(crate) use cells::{Value, append, missing, read_value, unknown};
 
 use crate::Error;
+use crate::inference::Answer;
 use crate::intake::Intake;
 use crate::json::write_text;
 use crate::models::{Models, Wanted};
@@ -108,7 +109,7 @@ pub(crate) async fn respond(
     target: Target<'_>,
     body: &[u8],
     intake: &Intake,
-) -> Result<String, Error> {
+) -> Result<Answer, Error> {
     match target.action {
         Action::Status => {
             let model = models.model(target.model)?;
@@ -116,11 +117,11 @@ pub(crate) async fn respond(
                 Wanted::Newest => model.versions(),
                 wanted => vec![models.version(target.model, wanted)?],
             };
-            Ok(answer::status(&model, &versions))
+            Ok(Answer::json(answer::status(&model, &versions)))
         }
         Action::Metadata => {
             let version = models.version(target.model, target.wanted)?;
-            Ok(answer::metadata(target.model, &version))
+            Ok(Answer::json(answer::metadata(target.model, &version)))
         }
         Action::Method(method) => {
             let outcome = answer_method(models, target, method, body, intake).await;
@@ -136,7 +137,7 @@ async fn answer_method(
     method: &str,
     body: &[u8],
     intake: &Intake,
-) -> Result<String, Error> {
+) -> Result<Answer, Error> {
     let began = Instant::now();
     let version = models.version(target.model, target.wanted)?;
     version.queue.check_room()?;
@@ -146,30 +147,27 @@ async fn answer_method(
         let read = || read_examples(body, columns, bounds, method);
         intake.parse(body.len(), read).await?
     };
-    let (rows, text) = match method {
+    let (rows, text, room) = match method {
         "predict" => {
             let read = || PredictRequest::read(body, columns, bounds);
             let request = intake.parse(body.len(), read).await??;
             let rows = request.batch.rows;
-            let predictions = version.predict(request.batch).await?;
+            let (predictions, room) = version.predict(request.batch, intake).await?;
             let outputs = &version.signature.outputs;
-            (
-                rows,
-                answer::predictions(&predictions, outputs, request.layout),
-            )
+            let text = answer::predictions(&predictions, outputs, request.layout);
+            (rows, text, room)
         }
         "classify" => {
             let batch = examples(SignatureMethod::Classify).await?;
             let rows = batch.rows;
-            (
-                rows,
-                answer::classifications(&version.predict(batch).await?)?,
-            )
+            let (predictions, room) = version.predict(batch, intake).await?;
+            (rows, answer::classifications(&predictions)?, room)
         }
         "regress" => {
             let batch = examples(SignatureMethod::Regress).await?;
             let rows = batch.rows;
-            (rows, answer::regressions(&version.predict(batch).await?)?)
+            let (predictions, room) = version.predict(batch, intake).await?;
+            (rows, answer::regressions(&predictions)?, room)
         }
         other => {
             return Err(Error::Path(format!(
@@ -180,7 +178,7 @@ async fn answer_method(
     };
     let telemetry = &version.telemetry;
     telemetry.answered(Protocol::TensorFlowRest, rows, began.elapsed());
-    Ok(text)
+    Ok(Answer::json(text).held_by(room))
 }
 
 /// Returns the body of an error, which both protocols have in the same form.

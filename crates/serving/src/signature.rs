@@ -9,6 +9,11 @@ use trainyard_predictor::{Predictor, Workspace};
 
 use crate::Error;
 
+/// Bytes of a number in the text of an answer, or of a text without its characters.
+const NUMBER_BYTES: usize = 16;
+/// Bytes of a key of a row's predictions, without its name and values.
+const KEY_BYTES: usize = 64;
+
 /// Type of the values of a column or a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueKind {
@@ -96,6 +101,8 @@ pub(crate) struct Tensor {
 pub(crate) struct Signature {
     pub(crate) inputs: Vec<Tensor>,
     pub(crate) outputs: Vec<Tensor>,
+    /// Most bytes that the answer to a row takes: its predictions, and their text.
+    pub(crate) row_bytes: usize,
 }
 
 impl Signature {
@@ -121,6 +128,7 @@ impl Signature {
         let row = predictions.pop().unwrap_or_default();
         Ok(Self {
             inputs: inputs(columns),
+            row_bytes: answer_bytes(&row),
             outputs: outputs(&row),
         })
     }
@@ -205,6 +213,22 @@ fn outputs(row: &BTreeMap<String, Prediction>) -> Vec<Tensor> {
         }
     };
     row.iter().map(output).collect()
+}
+
+/// Returns the bytes of a row's predictions, and of their text in an answer.
+fn answer_bytes(row: &BTreeMap<String, Prediction>) -> usize {
+    let of_key = |(name, value): (&String, &Prediction)| {
+        let values = match value {
+            Prediction::Floats(values) => values.len() * (size_of::<f32>() + NUMBER_BYTES),
+            Prediction::Ints(values) => values.len() * (size_of::<i64>() + NUMBER_BYTES),
+            Prediction::Texts(values) => {
+                let of_text = |text: &String| size_of::<String>() + 2 * text.len() + NUMBER_BYTES;
+                values.iter().map(of_text).sum()
+            }
+        };
+        values + 2 * name.len() + KEY_BYTES
+    };
+    row.iter().map(of_key).sum()
 }
 
 /// Values of the row by which a model is tried.

@@ -8,9 +8,10 @@ use tonic::{Request, Response, Status};
 use trainyard_input::Given;
 
 use crate::Error;
+use crate::admitted::with_room;
 use crate::filling::RequestBounds;
 use crate::inference::answer::write_bytes;
-use crate::intake::Intake;
+use crate::intake::{AnswerRoom, Intake};
 use crate::models::{Models, Version, Wanted};
 use crate::rest::version_number;
 use crate::signature::Tensor;
@@ -65,7 +66,10 @@ impl Service {
         self.models.version(name, wanted)
     }
 
-    async fn infer(&self, request: ModelInferRequest) -> Result<ModelInferResponse, Error> {
+    async fn infer(
+        &self,
+        request: ModelInferRequest,
+    ) -> Result<(ModelInferResponse, AnswerRoom), Error> {
         let began = Instant::now();
         let version = self.version(&request.model_name, &request.model_version)?;
         version.queue.check_room()?;
@@ -79,7 +83,7 @@ impl Service {
         if places.is_empty() {
             places = (0..version.signature.outputs.len()).collect();
         }
-        let predictions = version.predict(batch).await?;
+        let (predictions, room) = version.predict(batch, &self.intake).await?;
         let mut outputs = Vec::new();
         let mut raw_output_contents = Vec::new();
         for place in places {
@@ -98,14 +102,15 @@ impl Service {
         version
             .telemetry
             .answered(Protocol::InferenceGrpc, rows, began.elapsed());
-        Ok(ModelInferResponse {
+        let answer = ModelInferResponse {
             model_name: request.model_name,
             model_version: version.number.to_string(),
             id: request.id,
             outputs,
             raw_output_contents,
             ..ModelInferResponse::default()
-        })
+        };
+        Ok((answer, room))
     }
 }
 
@@ -276,7 +281,7 @@ impl GrpcInferenceService for Service {
         let request = request.into_inner();
         let name = request.model_name.clone();
         let outcome = self.infer(request).await;
-        outcome.map(Response::new).map_err(|error| {
+        outcome.map(with_room).map_err(|error| {
             count_failure(&name, Protocol::InferenceGrpc, &error);
             error.grpc()
         })

@@ -11,8 +11,9 @@ use trainyard_input::{Batch, NamedColumns};
 use trainyard_tensorflow_formats::generated::{DataType, TensorProto};
 
 use crate::Error;
+use crate::admitted::with_room;
 use crate::batching::Predictions;
-use crate::intake::Intake;
+use crate::intake::{AnswerRoom, Intake};
 use crate::models::{Models, Version};
 use crate::results::{classes, numbers};
 use crate::signature::Method;
@@ -50,6 +51,7 @@ struct Answered {
     began: Instant,
     version: Arc<Version>,
     rows: Predictions,
+    room: AnswerRoom,
 }
 
 impl Answered {
@@ -70,7 +72,10 @@ impl Service {
             .max_encoding_message_size(usize::MAX)
     }
 
-    async fn predict_columns(&self, request: &PredictRequest) -> Result<PredictResponse, Error> {
+    async fn predict_columns(
+        &self,
+        request: &PredictRequest,
+    ) -> Result<(PredictResponse, AnswerRoom), Error> {
         let began = Instant::now();
         let spec = given(request.model_spec.as_ref())?;
         let version = find(&self.models, spec)?;
@@ -90,7 +95,7 @@ impl Service {
         let read = || self.read_columns(&version, &request.inputs);
         let batch = self.intake.parse(request.encoded_len(), read).await??;
         let count = batch.rows;
-        let rows = version.predict(batch).await?;
+        let (rows, room) = version.predict(batch, &self.intake).await?;
         let outputs = outputs.into_iter().map(|place| {
             let key = &version.signature.outputs[place];
             (key.name.clone(), tensor_proto::write(&rows, key))
@@ -101,7 +106,7 @@ impl Service {
         };
         let telemetry = &version.telemetry;
         telemetry.answered(Protocol::TensorFlowGrpc, count, began.elapsed());
-        Ok(answer)
+        Ok((answer, room))
     }
 
     fn read_columns(
@@ -136,18 +141,19 @@ impl Service {
         let bytes = input.map_or(0, Input::encoded_len);
         let read = || read_input(input, &version.columns, self.intake.bounds);
         let batch = self.intake.parse(bytes, read).await??;
-        let rows = version.predict(batch).await?;
+        let (rows, room) = version.predict(batch, &self.intake).await?;
         Ok(Answered {
             began,
             version,
             rows,
+            room,
         })
     }
 
     async fn classify_examples(
         &self,
         request: &ClassificationRequest,
-    ) -> Result<ClassificationResponse, Error> {
+    ) -> Result<(ClassificationResponse, AnswerRoom), Error> {
         let spec = given(request.model_spec.as_ref())?;
         let input = request.input.as_ref();
         let answered = self
@@ -155,16 +161,17 @@ impl Service {
             .await?;
         let result = classified(&answered.rows)?;
         answered.record();
-        Ok(ClassificationResponse {
+        let answer = ClassificationResponse {
             result: Some(result),
             model_spec: Some(answered_by(spec, &answered.version, &spec.signature_name)),
-        })
+        };
+        Ok((answer, answered.room))
     }
 
     async fn regress_examples(
         &self,
         request: &RegressionRequest,
-    ) -> Result<RegressionResponse, Error> {
+    ) -> Result<(RegressionResponse, AnswerRoom), Error> {
         let spec = given(request.model_spec.as_ref())?;
         let input = request.input.as_ref();
         let answered = self
@@ -172,16 +179,17 @@ impl Service {
             .await?;
         let result = regressed(&answered.rows)?;
         answered.record();
-        Ok(RegressionResponse {
+        let answer = RegressionResponse {
             result: Some(result),
             model_spec: Some(answered_by(spec, &answered.version, &spec.signature_name)),
-        })
+        };
+        Ok((answer, answered.room))
     }
 
     async fn infer_tasks(
         &self,
         request: &MultiInferenceRequest,
-    ) -> Result<MultiInferenceResponse, Error> {
+    ) -> Result<(MultiInferenceResponse, AnswerRoom), Error> {
         let mut tasks = Vec::new();
         for task in &request.tasks {
             let method = Method::named(&task.method_name)?;
@@ -226,7 +234,7 @@ impl Service {
         });
         let results = results.collect::<Result<_, Error>>()?;
         answered.record();
-        Ok(MultiInferenceResponse { results })
+        Ok((MultiInferenceResponse { results }, answered.room))
     }
 
     fn metadata(
@@ -335,8 +343,11 @@ fn regressed(rows: &Predictions) -> Result<RegressionResult, Error> {
 }
 
 /// Returns the answer to a request, and counts one that failed.
-fn counted<T>(spec: Option<&ModelSpec>, outcome: Result<T, Error>) -> Result<Response<T>, Status> {
-    outcome.map(Response::new).map_err(|error| {
+fn counted<T>(
+    spec: Option<&ModelSpec>,
+    outcome: Result<(T, AnswerRoom), Error>,
+) -> Result<Response<T>, Status> {
+    outcome.map(with_room).map_err(|error| {
         if let Some(spec) = spec {
             count_failure(&spec.name, Protocol::TensorFlowGrpc, &error);
         }
