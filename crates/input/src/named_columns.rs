@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crate::cells::{LeftOut, clear, end_row, missing_cells, push_digits, shown};
 use crate::formats::several;
-use crate::number::{float, int};
+use crate::number::{float, int, truncated};
 use crate::{
     Batch, Cells, Column, Field, FieldKind, Format, Fraction, Gaps, IndexBase, Options, Position,
     Schema,
@@ -309,6 +309,10 @@ fn is_padding(value: Given<'_>, kind: &FieldKind) -> bool {
                     default: Some(_),
                     ..
                 }
+                | FieldKind::Int {
+                    fraction: Fraction::Dropped | Fraction::Time(_),
+                    ..
+                }
         )
 }
 
@@ -348,15 +352,20 @@ fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), S
         (Cells::Float(cells), Given::Double(number)) => cells.push(finite(number as f32)?),
         (Cells::Int(cells), Given::Int(number)) => cells.push(number),
         (Cells::Int(cells), Given::Decimal(text)) if truncate => {
-            cells.push(float(text.as_bytes())? as i64);
+            let number = int(text.as_bytes(), Fraction::Dropped)?;
+            cells.push(number.ok_or_else(|| format!("expected a number, given {}", told(value)))?);
         }
         (Cells::Int(cells), Given::Float(number)) if truncate => {
-            cells.push(finite(number)? as i64);
+            cells.push(truncated(finite(number)?.into())?);
         }
         (Cells::Int(cells), Given::Double(number)) if truncate && number.is_finite() => {
-            cells.push(number as i64);
+            cells.push(truncated(number)?);
         }
         (Cells::Bytes(cells), Given::Int(number)) => push_digits(number, cells),
+        // A whole number beyond 64 bits with a sign: hashes are such.
+        (Cells::Bytes(cells), Given::Decimal(text)) if is_whole(text) => {
+            cells.push(text.as_bytes());
+        }
         (Cells::Bytes(cells), Given::Text(text)) => {
             let length = cells.data.len() + text.len();
             if u32::try_from(length).is_err() {
@@ -378,6 +387,12 @@ fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), S
 }
 
 /// Returns a value for a message.
+/// Returns whether a decimal text has digits alone, and perhaps a sign.
+fn is_whole(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 fn told(value: Given<'_>) -> String {
     match value {
         Given::Int(number) => number.to_string(),

@@ -5,6 +5,7 @@ mod formats;
 mod golden;
 mod parquet_types;
 mod pipeline;
+mod request_values;
 mod scan;
 mod shards;
 mod tfrecord;
