@@ -76,7 +76,7 @@ fn a_small_request_does_not_become_gigabytes() {
 trial!(a_small_request_with_a_large_answer_is_refused_with_the_rows_that_fit);
 fn a_small_request_with_a_large_answer_is_refused_with_the_rows_that_fit() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let server = server(folder.path(), "[server]\nbody_bytes_max = 65536\n");
+    let server = server(folder.path(), "body_bytes_max = 65536\n");
     let rows = |count| vec![r#"{"x":1}"#; count].join(",");
     let predict = |count| {
         let body = format!(r#"{{"instances": [{}]}}"#, rows(count));
