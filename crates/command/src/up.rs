@@ -20,6 +20,7 @@ use trainyard_chief::Report;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use trainyard_daemon::{LogFormat, StopSource};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::Scores;
 use trainyard_model_dir::RunLock;
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::check_cluster;
@@ -261,9 +262,7 @@ fn read_report(path: &Path) -> Result<Option<Report>, String> {
 }
 
 /// Reads the step and the metrics of the last evaluation. Returns `None` if there was none.
-pub(crate) fn read_evaluation(
-    model_dir: &Path,
-) -> Result<Option<(u64, BTreeMap<String, f64>)>, String> {
+pub(crate) fn read_evaluation(model_dir: &Path) -> Result<Option<(u64, Scores)>, String> {
     #[derive(Deserialize)]
     struct Evaluation {
         global_step: u64,
