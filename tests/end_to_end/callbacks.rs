@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use trainyard_command::{Program, run_program};
+use trainyard_daemon::StopSource;
 use trainyard_model::{AppliedStep, Build, Callbacks, Canned, Error, Scores, any_with_callbacks};
 use trainyard_run_config::Job;
 use trainyard_tests::write_job;
@@ -73,7 +74,7 @@ fn train(job: &Path, recorder: &Recorder) -> u8 {
         arguments: vec!["train".into(), job.into()],
         ..Program::this()
     };
-    run_program(&program, build)
+    run_program(&program, build, &StopSource::Signals).code
 }
 
 trial!(callbacks_receive_the_steps_checkpoints_and_evaluations_of_a_job);

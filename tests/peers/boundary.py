@@ -78,7 +78,7 @@ def main():
             file.write(toml.dumps(job))
         loss = nn.BCEWithLogitsLoss(reduction="none")
         program = ModelProgram(this_program(), lambda text: Measured(torch_task.WideAndDeep, loss, text))
-        raise SystemExit(program.run(["train", path, "--set", "run.intra_op_parallelism_threads=1"]))
+        raise SystemExit(program.run(["train", path, "--set", "run.intra_op_parallelism_threads=1"]).code)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use trainyard_daemon::{LogFormat, begin, finish};
+use trainyard_daemon::{LogFormat, StopSource, begin};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{Build, Error, ExportOnnx, Model, any_of, exportable_of};
 use trainyard_run_config::Job;
 
 use crate::arguments::JobArguments;
+use crate::ended::Ended;
 use crate::program::Program;
 use crate::progress::Show;
 use crate::{
@@ -112,20 +113,31 @@ pub fn main_with_onnx<M: Model + ExportOnnx>(build: fn(&Job) -> Result<M, Error>
 
 /// As [`main_with`], with further commands.
 pub fn main_with_commands<C: Commands>(build: Build) -> ExitCode {
-    run_commands::<C>(&Program::this(), build).into()
+    run_commands::<C>(&Program::this(), build, &StopSource::Signals)
+        .code
+        .into()
 }
 
-/// Runs the command line of a program, and returns its exit code. A process may do so more than once.
-pub fn run_program(program: &Program, build: Build) -> u8 {
-    run_commands::<NoCommands>(program, build)
+/// Runs the command line of a program. A process may do so more than once. `stop` ends training with a checkpoint,
+/// `evaluate` without a result, and `predict` behind the present record.
+pub fn run_program(program: &Program, build: Build, stop: &StopSource) -> Ended {
+    run_commands::<NoCommands>(program, build, stop)
 }
 
-fn run_commands<C: Commands>(program: &Program, build: Build) -> u8 {
+fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource) -> Ended {
     let command = match Command::<C>::try_parse_from(program.words()) {
         Ok(command) => command,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() { USAGE } else { 0 };
+            let failed = error.use_stderr();
+            return Ended {
+                code: if failed { USAGE } else { 0 },
+                messages: if failed {
+                    error.to_string()
+                } else {
+                    String::new()
+                },
+            };
         }
     };
     let one = |outcome: Result<(), Diagnostic>| outcome.map_err(|problem| vec![problem]);
@@ -143,78 +155,83 @@ fn run_commands<C: Commands>(program: &Program, build: Build) -> u8 {
                 (Show::Nothing, "info")
             };
             let outcome = with_log(&train.job, level);
-            finish(
-                outcome.and_then(|()| train::train(&train, build, show)),
+            Ended::reported(
+                outcome.and_then(|()| train::train(&train, build, show, stop.clone())),
                 train.job.log_format,
             )
         }
-        Action::Up(up) => match with_log(&up.job, "info").and_then(|()| up::up(&up, program)) {
-            Ok(code) => code,
-            Err(problems) => finish(Err(problems), up.job.log_format),
-        },
-        Action::Scale(arguments) => finish(
+        Action::Up(up) => {
+            let code = with_log(&up.job, "info").and_then(|()| up::up(&up, program, stop));
+            match code {
+                Ok(code) => Ended::with(code),
+                Err(problems) => Ended::reported(Err(problems), up.job.log_format),
+            }
+        }
+        Action::Scale(arguments) => Ended::reported(
             with_log(&arguments.job, "warn").and_then(|()| scale::scale(&arguments)),
             arguments.job.log_format,
         ),
-        Action::Status(arguments) => finish(status::status(&arguments), LogFormat::Text),
-        Action::Top(arguments) => finish(status::top(&arguments), LogFormat::Text),
-        Action::Run(run) => run::run(&run, build),
-        Action::Check(check) => finish(
+        Action::Status(arguments) => Ended::reported(status::status(&arguments), LogFormat::Text),
+        Action::Top(arguments) => Ended::reported(status::top(&arguments), LogFormat::Text),
+        Action::Run(run) => run::run(&run, build, stop.clone()),
+        Action::Check(check) => Ended::reported(
             with_log(&check.job, "warn").and_then(|()| check::check(&check, build)),
             check.job.log_format,
         ),
         Action::Init(arguments) => {
             let outcome = one(begin(LogFormat::Text, "warn"));
-            finish(
+            Ended::reported(
                 outcome.and_then(|()| init::init(&arguments)),
                 LogFormat::Text,
             )
         }
-        Action::Stats(arguments) => finish(
+        Action::Stats(arguments) => Ended::reported(
             with_log(&arguments.job, "warn").and_then(|()| stats::stats(&arguments)),
             arguments.job.log_format,
         ),
         Action::Deploy(deploy::Deploy::Render(arguments)) => {
-            finish(deploy::render(&arguments), LogFormat::Text)
+            Ended::reported(deploy::render(&arguments), LogFormat::Text)
         }
         Action::Evaluate(arguments) => {
             let outcome = with_log(&arguments.job, "warn")
-                .and_then(|()| evaluate::evaluate(&arguments, build));
-            finish(outcome, arguments.job.log_format)
+                .and_then(|()| evaluate::evaluate(&arguments, build, stop));
+            Ended::reported(outcome, arguments.job.log_format)
         }
         Action::Predict(arguments) => {
-            let outcome =
-                with_log(&arguments.job, "warn").and_then(|()| predict::predict(&arguments, build));
-            finish(outcome, arguments.job.log_format)
+            let outcome = with_log(&arguments.job, "warn")
+                .and_then(|()| predict::predict(&arguments, build, stop));
+            Ended::reported(outcome, arguments.job.log_format)
         }
         Action::Serve(arguments) => {
             let service = &arguments.service;
             let format = service.log_format;
             let outcome = one(begin(format, &service.log_level));
-            finish(
-                outcome.and_then(|()| serve::serve(&arguments, build)),
+            Ended::reported(
+                outcome.and_then(|()| serve::serve(&arguments, build, stop.clone())),
                 format,
             )
         }
         Action::Export(arguments) => {
             let outcome =
                 with_log(&arguments.job, "warn").and_then(|()| export::export(&arguments, build));
-            finish(outcome, arguments.job.log_format)
+            Ended::reported(outcome, arguments.job.log_format)
         }
         Action::Transform(arguments) => {
             let outcome = with_log(&arguments.job, "warn")
                 .and_then(|()| transform::transform(&arguments, build));
-            finish(outcome, arguments.job.log_format)
+            Ended::reported(outcome, arguments.job.log_format)
         }
-        Action::Inspect(arguments) => finish(one(inspect::inspect(&arguments)), LogFormat::Text),
+        Action::Inspect(arguments) => {
+            Ended::reported(one(inspect::inspect(&arguments)), LogFormat::Text)
+        }
         Action::ImportTf(arguments) => {
-            finish(import_tf::import_tf(&arguments, build), LogFormat::Text)
+            Ended::reported(import_tf::import_tf(&arguments, build), LogFormat::Text)
         }
-        Action::Further(command) => command.run(build),
-        Action::Pki(arguments) => finish(pki::pki(&arguments), LogFormat::Text),
+        Action::Further(command) => Ended::with(command.run(build)),
+        Action::Pki(arguments) => Ended::reported(pki::pki(&arguments), LogFormat::Text),
         Action::Convert(arguments) => {
             let outcome = one(begin(LogFormat::Text, "warn"));
-            finish(
+            Ended::reported(
                 outcome.and_then(|()| convert::convert(&arguments)),
                 LogFormat::Text,
             )

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Parser;
 use trainyard_checkpoint::Origin;
 use trainyard_chief::Report;
-use trainyard_daemon::{Arguments, Context, LogFormat};
+use trainyard_daemon::{Arguments, Context, LogFormat, StopSource};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Build, Error, Model, Part, Scores, Shard, any_of, input_options};
 use trainyard_predictor::{Predicted, Predictor};
@@ -71,7 +71,8 @@ impl Estimator {
     /// There is no checkpoint of the model, or the input cannot be read.
     pub fn evaluate(&self) -> Result<Scores, Diagnostic> {
         let model = (self.build)(&self.job)?;
-        scores(&self.job, &*model, &self.newest()?)
+        let scores = scores(&self.job, &*model, &self.newest()?, &StopSource::Signals)?;
+        Ok(scores.expect("no caller asks to stop"))
     }
 
     /// Predicts each record of the job's evaluation input by the newest checkpoint (`tf.estimator.Estimator.predict`), and

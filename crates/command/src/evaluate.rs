@@ -1,10 +1,12 @@
 //! `trainyard evaluate`: evaluates one checkpoint, once.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 use trainyard_checkpoint::Origin;
+use trainyard_daemon::StopSource;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_evaluator::{evaluate as score, not_finite, warn_of_one_class};
 use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
@@ -33,14 +35,20 @@ pub(crate) struct Evaluate {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Evaluates a checkpoint on the job's evaluation inputs.
-pub(crate) fn evaluate(arguments: &Evaluate, build: Build) -> Result<(), Vec<Diagnostic>> {
+/// Evaluates a checkpoint on the job's evaluation inputs. Writes nothing if `stop` asks for the end before.
+pub(crate) fn evaluate(
+    arguments: &Evaluate,
+    build: Build,
+    stop: &StopSource,
+) -> Result<(), Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     report_ambiguous_files(&job, arguments.job.log_format);
     let work = || {
         let model = build(&job)?;
         let origin = origin(&job, arguments.step, &arguments.source)?;
-        let scores = scores(&job, &*model, &origin)?;
+        let Some(scores) = scores(&job, &*model, &origin, stop)? else {
+            return Ok(());
+        };
         let at = match (origin.global_step(), &arguments.source.from) {
             (Some(step), Some(from)) => format!("at step {step}, of {}", from.display()),
             (Some(step), None) => format!("at step {step}"),
@@ -61,23 +69,38 @@ pub(crate) fn evaluate(arguments: &Evaluate, build: Build) -> Result<(), Vec<Dia
     work().map_err(|problem| vec![problem])
 }
 
-/// Evaluates values on the job's evaluation inputs.
-pub(crate) fn scores(job: &Job, model: &AnyModel, origin: &Origin) -> Result<Scores, Diagnostic> {
+/// Evaluates values on the job's evaluation inputs. Returns `None` if `stop` asks for the end before.
+pub(crate) fn scores(
+    job: &Job,
+    model: &AnyModel,
+    origin: &Origin,
+    stop: &StopSource,
+) -> Result<Option<Scores>, Diagnostic> {
     warn_of_other_job(job, origin.job(), &OF_SCORES);
     let parameters = Parameters::read(origin, model)?;
     let score = |part: Part, steps: Option<u64>| {
         let input = input_options(job, part, Shard::WHOLE, None)?;
-        score(model, &parameters, input, steps, || {})
+        score(model, &parameters, input, steps, || {
+            if stop.is_requested() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
     };
-    let mut scores = score(Part::Eval, job.eval.steps)?;
+    let Some(mut scores) = score(Part::Eval, job.eval.steps)? else {
+        return Ok(None);
+    };
     warn_of_one_class(&scores);
     for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
-        let further = score(Part::Evaluation(place), *steps)?;
+        let Some(further) = score(Part::Evaluation(place), *steps)? else {
+            return Ok(None);
+        };
         scores.extend(
             further
                 .into_iter()
                 .map(|(metric, value)| (format!("{name}/{metric}"), value)),
         );
     }
-    Ok(scores)
+    Ok(Some(scores))
 }

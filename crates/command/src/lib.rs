@@ -15,6 +15,7 @@ mod convert;
 mod data_sample;
 mod data_warnings;
 mod deploy;
+mod ended;
 mod estimator;
 mod evaluate;
 mod export;
@@ -43,6 +44,7 @@ mod up;
 
 pub use arguments::{Format, JobArguments};
 pub use command_line::{Commands, main_with, main_with_commands, main_with_onnx, run_program};
+pub use ended::Ended;
 pub use estimator::{Estimator, train_and_evaluate};
 pub use folder::Folder;
 pub use output::print;

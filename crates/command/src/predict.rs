@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
+use trainyard_daemon::StopSource;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{BadRow, Cell, Value as Kept};
 use trainyard_model::{Build, Part, Prediction, Shard, input_options};
@@ -60,8 +61,12 @@ const WAITING_LINES_MAX: usize = 100_000;
 /// Bad records that the final message shows.
 const SHOWN_MAX: usize = 5;
 
-/// Writes the predictions of a checkpoint.
-pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagnostic>> {
+/// Writes the predictions of a checkpoint, until `stop` asks for the end.
+pub(crate) fn predict(
+    arguments: &Predict,
+    build: Build,
+    stop: &StopSource,
+) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
     read_files(&mut job, &arguments.input);
     report_ambiguous_files(&job, arguments.job.log_format);
@@ -78,7 +83,7 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
         trainyard_predictor::predict(&predictor, input, kept, |predicted| {
             seen.add(&predicted);
             out.write(&lines.line(&predicted)?)?;
-            Ok(if out.is_closed() {
+            Ok(if out.is_closed() || stop.is_requested() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -87,8 +92,8 @@ pub(crate) fn predict(arguments: &Predict, build: Build) -> Result<(), Vec<Diagn
         out.write(&lines.end())?;
         let closed = out.is_closed();
         out.finish()?;
-        if closed {
-            // The reader has closed the pipe, and the remaining records were not read.
+        if closed || stop.is_requested() {
+            // The reader has closed the pipe, or the caller has asked to stop: the remaining records were not read.
             return Ok(());
         }
         let _ = writeln!(std::io::stderr(), "{}", seen.line());

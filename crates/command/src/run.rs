@@ -3,11 +3,12 @@
 use clap::{Args, ValueEnum};
 use tracing::info;
 use trainyard_cluster_spec::Role;
-use trainyard_daemon::{Arguments, Context, begin, finish, supervise};
+use trainyard_daemon::{Arguments, Context, StopSource, begin, supervise};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Build;
 
 use crate::arguments::JobArguments;
+use crate::ended::Ended;
 use crate::progress::Show;
 use crate::train::{Train, is_alone, train};
 
@@ -33,11 +34,11 @@ pub(crate) struct Run {
     pub(crate) role: Option<RoleName>,
 }
 
-/// Runs a task to its end, and returns the exit code.
-pub(crate) fn run(run: &Run, build: Build) -> u8 {
+/// Runs a task to its end.
+pub(crate) fn run(run: &Run, build: Build, stop: StopSource) -> Ended {
     let arguments = &run.arguments;
     if let Err(problem) = begin(arguments.log_format, &arguments.log_level) {
-        return finish(Err(vec![problem]), arguments.log_format);
+        return Ended::reported(Err(vec![problem]), arguments.log_format);
     }
     if arguments.cluster.is_none() && is_alone(std::env::var("TF_CONFIG").ok().as_deref()) {
         info!(
@@ -56,7 +57,10 @@ pub(crate) fn run(run: &Run, build: Build) -> u8 {
             no_evaluation: false,
             admin_listen: arguments.admin_listen.clone(),
         };
-        return finish(train(&whole, build, Show::Nothing), arguments.log_format);
+        return Ended::reported(
+            train(&whole, build, Show::Nothing, stop),
+            arguments.log_format,
+        );
     }
     let role = run.role.map(|role| match role {
         RoleName::Chief => Role::Chief,
@@ -64,9 +68,11 @@ pub(crate) fn run(run: &Run, build: Build) -> u8 {
         RoleName::Ps => Role::Ps,
         RoleName::Evaluator => Role::Evaluator,
     });
-    let outcome = Context::from_arguments(role, arguments)
-        .and_then(|context| run_task(context, build).map_err(|problem| vec![problem]));
-    finish(outcome, arguments.log_format)
+    let outcome = Context::from_arguments(role, arguments).and_then(|context| {
+        let context = Context { stop, ..context };
+        run_task(context, build).map_err(|problem| vec![problem])
+    });
+    Ended::reported(outcome, arguments.log_format)
 }
 
 /// Runs the task of a context to its end.

@@ -1,7 +1,7 @@
 //! `trainyard serve`: answers requests for predictions.
 
 use clap::Args;
-use trainyard_daemon::ServiceArguments;
+use trainyard_daemon::{ServiceArguments, StopSource};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::Build;
 use trainyard_serving::ServingArguments;
@@ -26,7 +26,11 @@ pub(crate) struct Serve {
     pub(crate) service: ServiceArguments,
 }
 
-/// Serves predictions until a signal stops the program.
-pub(crate) fn serve(arguments: &Serve, build: Build) -> Result<(), Vec<Diagnostic>> {
-    trainyard_serving::serve(&arguments.serving, &arguments.service, build)
+/// Serves predictions until `stop` asks for the end.
+pub(crate) fn serve(
+    arguments: &Serve,
+    build: Build,
+    stop: StopSource,
+) -> Result<(), Vec<Diagnostic>> {
+    trainyard_serving::serve(&arguments.serving, &arguments.service, build, stop)
 }

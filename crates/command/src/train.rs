@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use trainyard_chief::{Chief, Ending, Report, run_job};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
-use trainyard_daemon::{CancellationToken, Context, report, supervise};
+use trainyard_daemon::{CancellationToken, Context, StopSource, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::not_finite;
 use trainyard_model::Build;
@@ -19,7 +19,7 @@ use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::output::{print, result_line, table};
 use crate::progress::{Show, progress_line};
-use crate::up::share_of_cores;
+use crate::up::{read_evaluation, share_of_cores};
 
 #[derive(Debug, Args)]
 pub(crate) struct Train {
@@ -40,8 +40,13 @@ pub(crate) struct Train {
 /// Time in which the other replicas may end after the chief.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
-/// Trains a job to its end.
-pub(crate) fn train(arguments: &Train, build: Build, show: Show) -> Result<(), Vec<Diagnostic>> {
+/// Trains a job to its end, or until `stop` asks for the end: then with a checkpoint.
+pub(crate) fn train(
+    arguments: &Train,
+    build: Build,
+    show: Show,
+    stop: StopSource,
+) -> Result<(), Vec<Diagnostic>> {
     let mut job = arguments.job.load()?;
     if std::env::var("TF_CONFIG").is_ok_and(|text| !is_alone(Some(&text))) {
         let problem = Diagnostic::warning(
@@ -56,6 +61,7 @@ pub(crate) fn train(arguments: &Train, build: Build, show: Show) -> Result<(), V
     }
     report_at_start(&job, arguments.job.log_format);
     let mut context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);
+    context.stop = stop;
     context.serves_admin = arguments.admin_listen.is_some();
     context.admin_listen.clone_from(&arguments.admin_listen);
     let model_dir = context.job.model_dir.clone();
@@ -211,7 +217,18 @@ async fn alone(
         None => Ok(trainyard_evaluator::Report::default()),
     };
     let (ending, report) = outcome?;
-    let evaluation = evaluation?;
+    let mut evaluation = evaluation?;
+    if evaluation.steps.is_empty() && job.input.eval.is_some() {
+        // A run that adds no step evaluates none: an earlier run has evaluated the last one.
+        match read_evaluation(&job.model_dir) {
+            Ok(Some((step, scores))) if step == report.global_step => {
+                evaluation.steps.push(step);
+                evaluation.scores = scores;
+            }
+            Ok(_) => {}
+            Err(problem) => tracing::warn!(%problem, "the last evaluation cannot be read"),
+        }
+    }
     let report = Report {
         eval: evaluation.scores.clone(),
         ..report

@@ -18,8 +18,9 @@ pub use supervisor::Supervisor;
 use tracing::{info, warn};
 use trainyard_chief::Report;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
-use trainyard_daemon::LogFormat;
+use trainyard_daemon::{LogFormat, StopSource};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model::Scores;
 use trainyard_model_dir::RunLock;
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::check_cluster;
@@ -50,8 +51,12 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 /// Longest name of a folder whose socket names still fit into a socket address, in bytes.
 const SOCKET_FOLDER_BYTES_MAX: usize = 90;
 
-/// Starts a cluster, and returns the exit code of its job.
-pub(crate) fn up(arguments: &Up, program: &Program) -> Result<u8, Vec<Diagnostic>> {
+/// Starts a cluster, and returns the exit code of its job. `stop` ends the job with a checkpoint.
+pub(crate) fn up(
+    arguments: &Up,
+    program: &Program,
+    stop: &StopSource,
+) -> Result<u8, Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     RunLock::refuse_if_taken(&job.model_dir).map_err(|problem| vec![problem.into()])?;
     report_at_start(&job, arguments.job.log_format);
@@ -60,7 +65,7 @@ pub(crate) fn up(arguments: &Up, program: &Program) -> Result<u8, Vec<Diagnostic
     check_cluster(&job, cluster.of_role(Role::Ps).count()).map_err(one)?;
     single_threaded()
         .map_err(one)?
-        .block_on(supervise(arguments, &job, cluster, program))
+        .block_on(supervise(arguments, &job, cluster, program, stop))
         .map_err(one)
 }
 
@@ -194,6 +199,7 @@ async fn supervise(
     job: &Job,
     cluster: ClusterSpec,
     program: &Program,
+    stop: &StopSource,
 ) -> Result<u8, Diagnostic> {
     let tasks = tasks(&cluster, job);
     let threads = threads(job, tasks.len());
@@ -218,7 +224,7 @@ async fn supervise(
             "workers can be added and removed while it runs: trainyard scale {job}{folder} --workers N"
         );
     }
-    let watched = supervisor.watch(&mut scaling).await;
+    let watched = supervisor.watch(&mut scaling, stop).await;
     scaling.end();
     LogMemory::of(&job.logs_dir()).warn_of_rest();
     let code = watched?;
@@ -231,7 +237,8 @@ async fn supervise(
         .iter()
         .map(|(task, code)| (task.to_string(), *code))
         .collect();
-    report.eval = told(read_evaluation(&job.model_dir)).unwrap_or_default();
+    let evaluation = told(read_evaluation(&job.model_dir));
+    report.eval = evaluation.map_or_else(BTreeMap::new, |(_, metrics)| metrics);
     if let Some(path) = &arguments.report {
         report.write(path)?;
     }
@@ -254,10 +261,11 @@ fn read_report(path: &Path) -> Result<Option<Report>, String> {
     parsed(path, |text| serde_json::from_slice(text))
 }
 
-/// Reads the metrics of the last evaluation. Returns `None` if there was none.
-fn read_evaluation(model_dir: &Path) -> Result<Option<BTreeMap<String, f64>>, String> {
+/// Reads the step and the metrics of the last evaluation. Returns `None` if there was none.
+pub(crate) fn read_evaluation(model_dir: &Path) -> Result<Option<(u64, Scores)>, String> {
     #[derive(Deserialize)]
     struct Evaluation {
+        global_step: u64,
         metrics: BTreeMap<String, Option<f64>>,
     }
     let path = model_dir.join("eval/result.json");
@@ -269,7 +277,7 @@ fn read_evaluation(model_dir: &Path) -> Result<Option<BTreeMap<String, f64>>, St
             .filter_map(|(name, value)| Some((name, value?)))
             .collect()
     };
-    Ok(evaluation.map(|evaluation| known(evaluation.metrics)))
+    Ok(evaluation.map(|evaluation| (evaluation.global_step, known(evaluation.metrics))))
 }
 
 fn parsed<T>(
@@ -311,11 +319,15 @@ mod tests {
         };
         let whole = serde_json::to_string(&report).expect("a report");
         std::fs::write(&path, &whole).expect("written");
-        std::fs::write(&results, "{\"metrics\": {\"auc\": 0.5, \"loss\": null}}").expect("written");
+        std::fs::write(
+            &results,
+            "{\"global_step\": 7, \"metrics\": {\"auc\": 0.5, \"loss\": null}}",
+        )
+        .expect("written");
         assert_eq!(read_report(&path), Ok(Some(report)));
         assert_eq!(
             read_evaluation(folder.path()),
-            Ok(Some([("auc".to_owned(), 0.5)].into()))
+            Ok(Some((7, [("auc".to_owned(), 0.5)].into())))
         );
         for damaged in ["", "[1]", &whole[..whole.len() - 1]] {
             std::fs::write(&path, damaged).expect("written");

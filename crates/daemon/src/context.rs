@@ -12,7 +12,7 @@ use trainyard_runtime::Network;
 use trainyard_security::{Caller, CredentialSources, Protection, Security, check_exposure};
 
 use crate::arguments::SHARED_MEMORY;
-use crate::{Arguments, Listener, LogFormat, Page, Readiness, Watchdog, listen};
+use crate::{Arguments, Listener, LogFormat, Page, Readiness, StopSource, Watchdog, listen};
 
 /// Environment variable that describes cluster and task.
 const TF_CONFIG: &str = "TF_CONFIG";
@@ -36,6 +36,8 @@ pub struct Context {
     pub connect_deadline: Duration,
     /// Timeout for stopping.
     pub drain_deadline: Duration,
+    /// Source of requests to stop; by default the signals of this process.
+    pub stop: StopSource,
     /// Address at which this task listens; absent = its address in the cluster.
     pub listen: Option<String>,
     /// File of the report; absent = no report.
@@ -164,6 +166,7 @@ impl Context {
             started: SystemTime::now(),
             connect_deadline: Duration::from_secs(deadline),
             drain_deadline: Duration::from_secs(arguments.drain_deadline),
+            stop: StopSource::default(),
             listen: arguments.listen.clone(),
             report: arguments.report.clone(),
             state_dir: arguments.state_dir.clone().or_else(state_directory),
@@ -197,6 +200,7 @@ impl Context {
             started: SystemTime::now(),
             connect_deadline: Duration::from_secs(job.run.session_creation_timeout_secs),
             drain_deadline: Duration::from_secs(30),
+            stop: StopSource::default(),
             listen: None,
             report,
             state_dir: None,

@@ -19,7 +19,7 @@ use crate::process::{
     check_open_files, end_with_parent, raise_open_files, survive_file_size_limit,
 };
 use crate::report::report;
-use crate::stop_signals::StopSignals;
+use crate::stop_source::{StopRequests, StopSource};
 use crate::supervision::Supervision;
 use crate::{
     Arguments, Context, LogFormat, ServiceArguments, Telemetry, Watchdog, admin, service_manager,
@@ -129,7 +129,7 @@ pub fn finish(outcome: Result<(), Vec<Diagnostic>>, format: LogFormat) -> u8 {
     }
 }
 
-/// Runs a role in a new runtime, with signal handling and the admin port.
+/// Runs a role in a new runtime, with requests to stop and the admin port.
 ///
 /// # Errors
 /// The error of the role, or the role did not stop within its drain deadline.
@@ -177,14 +177,14 @@ fn supervise_boxed(supervision: Supervision, run: Run<'_>) -> Result<(), Diagnos
     // The variable FAILPOINTS defines the failures. A release ignores it, even one that was built with the tests.
     #[cfg(all(feature = "failpoints", debug_assertions))]
     let _scenario = fail::FailScenario::setup();
-    let signals = catch_signals();
+    let requests = receive_requests(&supervision.stop);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| {
             Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))
         })?;
-    let outcome = runtime.block_on(around(supervision, signals, run));
+    let outcome = runtime.block_on(around(supervision, requests, run));
     // Only connections of peers that have gone may still run. The process does not wait for them.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
@@ -192,7 +192,7 @@ fn supervise_boxed(supervision: Supervision, run: Run<'_>) -> Result<(), Diagnos
 
 async fn around(
     supervision: Supervision,
-    signals: std::io::Result<StopSignals>,
+    requests: std::io::Result<StopRequests>,
     run: Run<'_>,
 ) -> Result<(), Diagnostic> {
     let stop = CancellationToken::new();
@@ -231,7 +231,7 @@ async fn around(
         )));
     }
     let upkeep = tokio::spawn(telemetry.upkeep(Arc::clone(&supervision.security)));
-    let signals = tokio::spawn(forward_signals(signals, stop.clone()));
+    let requests = tokio::spawn(forward(requests, stop.clone()));
     let readiness = supervision.readiness.clone();
     let (watchdog, question) = service_manager::watchdog();
     let told = service_manager::follow(
@@ -252,7 +252,7 @@ async fn around(
         }
     };
     ended.cancel();
-    for handle in [upkeep, signals, told].into_iter().chain(served) {
+    for handle in [upkeep, requests, told].into_iter().chain(served) {
         handle.abort();
     }
     if outcome.is_ok() {
@@ -261,27 +261,27 @@ async fn around(
     outcome
 }
 
-/// Catches signals before the main runtime starts. A signal that arrives before a task waits for it would be lost if a
+/// Begins to receive requests to stop before the main runtime starts. A signal that arrives before a task waits for it would be lost if a
 /// running runtime dispatched it. The runtime here never runs, so the signal stays pending.
-fn catch_signals() -> std::io::Result<StopSignals> {
+fn receive_requests(source: &StopSource) -> std::io::Result<StopRequests> {
     let quiet = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let _inside = quiet.enter();
-    StopSignals::catch()
+    source.requests()
 }
 
-/// Cancels `stop` at the first SIGTERM or SIGINT, and ends the process at the second.
-async fn forward_signals(signals: std::io::Result<StopSignals>, stop: CancellationToken) {
-    let mut signals = match signals {
-        Ok(signals) => signals,
+/// Cancels `stop` at the first request, and ends the process at the second signal.
+async fn forward(requests: std::io::Result<StopRequests>, stop: CancellationToken) {
+    let mut requests = match requests {
+        Ok(requests) => requests,
         Err(problem) => {
             warn!(%problem, "this process cannot handle signals: SIGTERM will end it without a checkpoint");
             return;
         }
     };
     for time in 0.. {
-        signals.next().await;
+        requests.next().await;
         if time > 0 {
             std::process::exit(Code::E9003.exit.into());
         }

@@ -31,6 +31,7 @@ mod report;
 mod server;
 mod service_manager;
 mod stop_signals;
+mod stop_source;
 mod supervision;
 mod telemetry;
 mod version;
@@ -51,6 +52,7 @@ pub use readiness::{Readiness, ReadinessState};
 pub use report::report;
 pub use server::{Door, ServerLimits, Services, serve, serve_service};
 pub use stop_signals::StopSignals;
+pub use stop_source::{StopRequests, StopSource};
 pub use supervision::Supervision;
 pub use telemetry::Telemetry;
 /// Token that is cancelled when the program must stop.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trainyard_cluster_spec::{ClusterSpec, Role};
 use trainyard_security::Security;
 
-use crate::{Context, Page, Readiness, ServiceArguments};
+use crate::{Context, Page, Readiness, ServiceArguments, StopSource};
 
 /// The state in which a daemon is up for the service manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,7 @@ pub struct Supervision {
     /// Address of the admin port; absent = a free port of 127.0.0.1.
     pub(crate) admin_listen: Option<String>,
     pub(crate) drain_deadline: Duration,
+    pub(crate) stop: StopSource,
     pub(crate) readiness: Readiness,
     pub(crate) page: Page,
     pub(crate) security: Arc<Security>,
@@ -61,6 +62,7 @@ impl Supervision {
             serves_admin: context.serves_admin,
             admin_listen: context.admin_listen.clone().or_else(configured),
             drain_deadline: context.drain_deadline,
+            stop: context.stop.clone(),
             readiness: context.readiness.clone(),
             page: context.page.clone(),
             security: Arc::clone(&context.security),
@@ -78,11 +80,17 @@ impl Supervision {
             serves_admin: true,
             admin_listen: arguments.admin_listen.clone(),
             drain_deadline: Duration::from_secs(arguments.drain_deadline),
+            stop: StopSource::default(),
             readiness,
             page: Page::default(),
             security: Arc::default(),
             up_when: UpWhen::Listening,
         }
+    }
+
+    /// Sets the source of requests to stop; by default the signals of this process.
+    pub fn with_stop(self, stop: StopSource) -> Self {
+        Self { stop, ..self }
     }
 
     /// Sets the credentials of the daemon, whose expiry its metrics show.

@@ -1,11 +1,14 @@
 //! Evaluation with the parameters of a model.
 
+use std::ops::ControlFlow;
+
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Dataset, Options};
 use trainyard_model::{AnyModel, Scores};
 use trainyard_predictor::{Gathered, Parameters};
 
-/// Evaluates parameters on at most `steps` batches of an input. Calls `each` after every batch.
+/// Evaluates parameters on at most `steps` batches of an input. Calls `each` after every batch. Returns `None` if `each`
+/// breaks.
 ///
 /// # Errors
 /// The input cannot be read.
@@ -14,8 +17,8 @@ pub fn evaluate(
     parameters: &Parameters,
     input: Options,
     steps: Option<u64>,
-    mut each: impl FnMut(),
-) -> Result<Scores, Diagnostic> {
+    mut each: impl FnMut() -> ControlFlow<()>,
+) -> Result<Option<Scores>, Diagnostic> {
     let dataset = Dataset::open(input, model.schema().clone())?;
     let mut metrics = model.metrics();
     let mut scratch = None;
@@ -24,7 +27,9 @@ pub fn evaluate(
         let features = model.features(&batch?)?;
         parameters.gather(&model.reads(&features), &mut gathered);
         model.evaluate(&features, gathered.values(), &mut metrics, &mut scratch)?;
-        each();
+        if each().is_break() {
+            return Ok(None);
+        }
     }
-    Ok(model.scores(&metrics))
+    Ok(Some(model.scores(&metrics)))
 }

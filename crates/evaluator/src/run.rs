@@ -1,6 +1,7 @@
 //! The evaluator's loop.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -229,6 +230,7 @@ async fn watch_checkpoints(
                 turn: if last { Turn::Last } else { Turn::Earlier },
                 events: Arc::clone(&events),
                 watched_loop: config.watchdog.watch_loop(),
+                stop: stop.clone(),
             };
             match evaluate_blocking(work, found.step, &telemetry).await? {
                 Some(scores) => {
@@ -236,6 +238,7 @@ async fn watch_checkpoints(
                     report.scores = scores;
                     seen = Some((found.epoch, found.step));
                 }
+                None if stop.is_cancelled() => {}
                 None => {
                     warn!(
                         step = found.step,
@@ -299,7 +302,8 @@ fn other_job(job: &Job) -> Result<Option<Diagnostic>, Diagnostic> {
     }))
 }
 
-/// Evaluates a checkpoint in a thread of its own. Returns `None` if the checkpoint was removed before it could be read.
+/// Evaluates a checkpoint in a thread of its own. Returns `None` if the checkpoint was removed before it could be read, or
+/// the evaluator was asked to stop.
 async fn evaluate_blocking(
     work: Evaluation,
     step: u64,
@@ -356,11 +360,12 @@ struct Evaluation {
     turn: Turn,
     events: Arc<Events>,
     watched_loop: WatchedLoop,
+    stop: CancellationToken,
 }
 
 impl Evaluation {
     /// Evaluates the checkpoint, writes the results and runs the exporters. Returns the scores and the number of exports;
-    /// nothing if the checkpoint was removed before it could be read.
+    /// nothing if the checkpoint was removed before it could be read, or the evaluator was asked to stop.
     fn evaluate_and_export(&self) -> Result<Option<(Scores, usize)>, Diagnostic> {
         let Self {
             job,
@@ -368,6 +373,7 @@ impl Evaluation {
             path,
             events,
             watched_loop,
+            stop,
             ..
         } = self;
         let model: &AnyModel = &**model;
@@ -393,7 +399,14 @@ impl Evaluation {
             let dead_letter =
                 dead_letter.map(|name| job.local_dir().join("dead_letter").join(name));
             let input = input_options(job, part, Shard::WHOLE, dead_letter)?;
-            evaluate(model, &parameters, input, steps, || watched_loop.beat())
+            evaluate(model, &parameters, input, steps, || {
+                watched_loop.beat();
+                if stop.is_cancelled() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })
         };
         let shown = |scores: &Scores| {
             let shown: Vec<String> = scores
@@ -402,11 +415,15 @@ impl Evaluation {
                 .collect();
             shown.join(", ")
         };
-        let mut scores = score(Part::Eval, Some("eval.jsonl"), job.eval.steps)?;
+        let Some(mut scores) = score(Part::Eval, Some("eval.jsonl"), job.eval.steps)? else {
+            return Ok(None);
+        };
         info!("evaluated global step {step}: {}", shown(&scores));
         warn_of_one_class(&scores);
         if job.eval.on_training_data {
-            let training = score(Part::TrainForEvaluation, None, job.eval.steps)?;
+            let Some(training) = score(Part::TrainForEvaluation, None, job.eval.steps)? else {
+                return Ok(None);
+            };
             info!(
                 "on the training data, global step {step}: {}",
                 shown(&training)
@@ -417,11 +434,10 @@ impl Evaluation {
         }
         for (place, EvaluationConfig { name, steps, .. }) in job.evaluations.iter().enumerate() {
             let folder = format!("eval_{name}");
-            let further = score(
-                Part::Evaluation(place),
-                Some(&format!("{folder}.jsonl")),
-                *steps,
-            )?;
+            let dead_letter = format!("{folder}.jsonl");
+            let Some(further) = score(Part::Evaluation(place), Some(&dead_letter), *steps)? else {
+                return Ok(None);
+            };
             info!("{name}: evaluated global step {step}: {}", shown(&further));
             events.tell(job, &folder, &checkpoint, &further);
             write_result(&job.model_dir.join(&folder), &checkpoint, &further)?;

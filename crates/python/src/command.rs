@@ -3,12 +3,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use pyo3::{FromPyObject, Py, PyAny, Python, pyfunction};
-use trainyard_command::{Program, run_program};
+use pyo3::{FromPyObject, Py, PyAny, PyResult, Python, pyfunction};
+use trainyard_command::{Ended, Program, run_program};
+use trainyard_daemon::StopSource;
 use trainyard_model::{Build, Canned, PREMADE, any, any_with_callbacks};
 use trainyard_run_config::Job;
 
 use crate::callbacks::PythonCallbacks;
+use crate::interrupts::interruptible;
 use crate::model::PythonModel;
 
 /// The program of this process.
@@ -30,18 +32,21 @@ impl Own {
     }
 }
 
-/// Runs the command line for the premade models, and returns its exit code. Other threads of Python run meanwhile.
+/// Runs the command line for the premade models, and returns its exit code and the messages of a failure. Other threads of
+/// Python run meanwhile.
 ///
-/// `own` starts this program once more: it is the command of each task of a cluster on this machine. `callbacks` receive
-/// the events of the run, if there are any.
+/// `own` starts this program once more: it is the command of each task of a cluster on this machine. With `owns_signals`, the
+/// run catches the signals of this process, as a program does that is nothing else; otherwise Python's handlers are
+/// called, and their exceptions end the run. `callbacks` receive the events of the run, if there are any.
 #[pyfunction]
-#[pyo3(signature = (own, arguments, callbacks=None))]
+#[pyo3(signature = (own, arguments, owns_signals, callbacks=None))]
 pub(crate) fn run_command(
     python: Python<'_>,
     own: Own,
     arguments: Vec<OsString>,
+    owns_signals: bool,
     callbacks: Option<Py<PyAny>>,
-) -> u8 {
+) -> PyResult<(u8, String)> {
     let build: Build = match callbacks {
         None => PREMADE,
         // Leaked, because a process has few runs with callbacks.
@@ -51,7 +56,7 @@ pub(crate) fn run_command(
             any_with_callbacks(model, Box::new(PythonCallbacks::new(callbacks)))
         })),
     };
-    python.detach(|| run_program(&own.with(arguments), build))
+    run(python, own.with(arguments), build, owns_signals)
 }
 
 /// As [`run_command`], for a module of Python. `factory` is called with each job, as JSON, and returns an object around
@@ -61,13 +66,28 @@ pub(crate) fn run_module(
     python: Python<'_>,
     own: Own,
     arguments: Vec<OsString>,
+    owns_signals: bool,
     factory: Py<PyAny>,
-) -> u8 {
+) -> PyResult<(u8, String)> {
     // Leaked, because a process has one module, or few.
     let build: Build = Box::leak(Box::new(move |job: &Job| {
         any(PythonModel::from_job(job, &factory)?)
     }));
-    python.detach(|| run_program(&own.with(arguments), build))
+    run(python, own.with(arguments), build, owns_signals)
+}
+
+fn run(
+    python: Python<'_>,
+    program: Program,
+    build: Build,
+    owns_signals: bool,
+) -> PyResult<(u8, String)> {
+    let Ended { code, messages } = if owns_signals {
+        python.detach(|| run_program(&program, build, &StopSource::Signals))
+    } else {
+        interruptible(python, move |stop| run_program(&program, build, &stop))?
+    };
+    Ok((code, messages))
 }
 
 /// Returns the version of the package.

@@ -5,6 +5,7 @@ mod callbacks;
 mod columns;
 mod command;
 mod failure;
+mod interrupts;
 mod matrices;
 mod model;
 mod predictions;

@@ -12,6 +12,7 @@ import pytest
 import trainyard
 import trainyard.data
 import trainyard.estimator as tf_estimator
+from trainyard.callbacks import Callbacks, role_of
 
 SPECIES = ["setosa", "versicolor", "virginica"]
 SETTINGS = ["train.max_steps=300", "run.save_checkpoints_steps=100"]
@@ -65,6 +66,47 @@ def test_a_callback_ends_the_job(iris: Path, folder: Path) -> None:
     assert 100 <= report["global_step"] < 100_000_000
     assert report["ended_early"] == "a hundred steps are enough"
     assert "auc" in report["eval"] or "accuracy" in report["eval"]
+
+
+def test_a_callback_knows_its_role_and_requests_the_end_only_where_it_can(iris: Path, folder: Path) -> None:
+    roles = []
+
+    class Asking(trainyard.Callback):
+        def begin(self) -> None:
+            roles.append(self.role)
+
+    asking = Asking()
+    trainyard.train(iris, model_dir="model", settings=["train.max_steps=10"], callbacks=[asking])
+    for role in ("chief", "worker", "ps", "evaluator"):
+        Callbacks([asking]).begin(role)
+        if role == "chief":
+            asking.request_end("enough")
+            continue
+        with pytest.raises(RuntimeError, match=f"of the task {role} cannot end the job.*train.early_stopping"):
+            asking.request_end("enough")
+    assert roles == ["alone", "chief", "worker", "ps", "evaluator"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "tasks", "role"),
+    [
+        (["train", "job.toml"], None, "alone"),
+        (["run", "--job", "job.toml"], None, "alone"),
+        (["run", "--role", "worker", "--job", "job.toml"], None, "worker"),
+        (["run", "--role=ps"], ("chief", 2), "ps"),
+        (["run", "--job", "job.toml"], ("evaluator", 2), "evaluator"),
+        (["run", "--job", "job.toml"], ("chief", 2), "chief"),
+        (["run", "--job", "job.toml"], ("chief", 1), "alone"),
+    ],
+)
+def test_the_role_is_that_of_the_command_line_or_of_tf_config(
+    arguments: list[str], tasks: tuple[str, int] | None, role: str
+) -> None:
+    config = None
+    if tasks is not None:
+        cluster = {"chief": ["a:1"], "worker": ["a:2"] * (tasks[1] - 1)}
+        config = json.dumps({"cluster": cluster, "task": {"type": tasks[0], "index": 0}})
+    assert role_of(arguments, config) == role
 
 
 @pytest.mark.parametrize("event", ["after_step", "after_save", "after_evaluation"])

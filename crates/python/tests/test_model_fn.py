@@ -213,6 +213,28 @@ def test_a_layer_of_one_name_has_one_form() -> None:
         layers.dense(torch.zeros(2, 3), 5, name="a.b")
 
 
+def test_layers_begin_as_those_of_tensorflow(folder: Path) -> None:
+    from trainyard.torch.layers import Layers
+
+    layers = Layers()
+    layers.dense(torch.zeros(2, 3), 4)
+    layers.module("own", lambda: torch.nn.Linear(3, 4))
+    assert layers.initializer("layers.dense.weight", (4, 3)) == {"kind": "glorot_uniform"}
+    assert layers.initializer("layers.dense.bias", (4,)) == {"kind": "zeros"}
+    assert layers.initializer("layers.own.weight", (4, 3)) is None
+
+    def linear(features: Any, labels: Any, mode: str, layers: Any) -> Any:
+        columns = [fc.numeric_column("x"), fc.categorical_column_with_hash_bucket("c", 50)]
+        logits = layers.linear_model(features, columns)
+        still = tf_estimator.optimizers.SGD(1e-30)
+        return tf_estimator.RegressionHead().create_estimator_spec(features, mode, logits, labels, optimizer=still)
+
+    estimator = tf_estimator.Estimator(linear, "linear")
+    estimator.train(lambda: ({"x": [1.0, 2.0], "c": ["a", "b"]}, [1.0, 0.0]))
+    rows = estimator.predict(lambda: {"x": [1.0, -5.0], "c": ["a", "b"]})
+    assert [abs(float(row["predictions"][0])) < 1e-20 for row in rows] == [True, True]
+
+
 def test_predictions_of_three_dimensions_are_refused() -> None:
     from trainyard.torch.model_fn import _prediction
 

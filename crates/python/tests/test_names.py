@@ -78,7 +78,7 @@ def job(folder: Path) -> dict[str, Any]:
 def ran(command: str, job: dict[str, Any], build: Any = Net) -> int:
     """Runs a command for a model in this process, and returns its exit code."""
     Path("job.toml").write_text(toml.dumps(job), encoding="utf-8")
-    return tn.program(build).run([command, "job.toml"])
+    return tn.program(build).run([command, "job.toml"]).code
 
 
 def test_names_of_other_scripts_and_with_blanks_are_variables_of_their_own(job: dict[str, Any]) -> None:

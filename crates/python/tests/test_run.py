@@ -42,10 +42,27 @@ def test_a_dictionary_is_a_job(iris: Path, folder: Path) -> None:
     assert trainyard.train(job)["eval"]["accuracy"] > 0.8
 
 
-def test_a_failure_is_an_exception_with_the_exit_code(folder: Path) -> None:
-    with pytest.raises(trainyard.JobError, match="exit code 66") as failure:
+def test_a_failure_is_an_exception_with_exit_code_message_and_place(iris: Path, folder: Path) -> None:
+    with pytest.raises(trainyard.JobError, match="exit code 66: error\\[E1201\\]: .*absent.toml") as failure:
         trainyard.train("absent.toml")
     assert failure.value.exit_code == 66
+    Path("job.toml").write_text(iris.read_text().replace("batch_size", "batch_sice"))
+    with pytest.raises(trainyard.JobError, match="(?s)batch_sice.*job.toml:[0-9]+:[0-9]+") as failure:
+        trainyard.train("job.toml")
+    assert failure.value.messages in str(failure.value) + "\n"
+
+
+def test_a_wrong_setting_is_the_message_of_the_exception(iris: Path, folder: Path) -> None:
+    with pytest.raises(trainyard.JobError, match="max_stepz"):
+        trainyard.train(iris, settings=["train.max_stepz=3"])
+
+
+def test_a_run_that_adds_no_step_reports_the_evaluation_of_the_last(iris: Path, folder: Path) -> None:
+    settings = ["train.max_steps=200"]
+    first = trainyard.train(iris, model_dir="model", settings=settings)
+    again = trainyard.train(iris, model_dir="model", settings=settings)
+    assert again["global_step"] == 200
+    assert again["eval"] == pytest.approx(first["eval"]) and "accuracy" in again["eval"]
 
 
 def test_a_fork_of_a_process_that_has_run_a_job_is_told_not_to(iris: Path, folder: Path) -> None:

@@ -30,6 +30,7 @@ import trainyard.torch as ty
 from trainyard import toml
 from trainyard.adapter import Ids
 from trainyard.torch.adapter import Adapter
+from trainyard.torch.main import program
 from trainyard.torch.memory import CHOICES
 from trainyard.torch.tables import Tables
 
@@ -506,3 +507,21 @@ def test_logits_of_another_width_are_refused_before_training() -> None:
 def test_the_command_of_the_package_refuses_the_job_of_a_module(job: Path) -> None:
     with pytest.raises(trainyard.JobError):
         trainyard.train(job)
+
+
+def test_a_last_batch_of_one_record_names_the_key_that_batch_norm_needs(tmp_path: Path) -> None:
+    class Normal(ty.Module):
+        def __init__(self, params: Any) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(1)
+            self.out = torch.nn.Linear(1, 1)
+
+        def forward(self, batch: ty.Batch) -> torch.Tensor:
+            return self.out(self.norm(batch["price"]))
+
+    job = clicks.write(tmp_path, 201)
+    with pytest.raises(trainyard.JobError, match="batch of one record.*input.train.batch_size"):
+        trainyard.train(job, runner=program(Normal, None, []))
+    job["input"]["train"]["batch_size"] = 99
+    job["train"]["max_steps"] = 5
+    assert trainyard.train(job, model_dir=str(tmp_path / "other"), runner=program(Normal, None, []))["global_step"] == 5

@@ -35,7 +35,7 @@ mod text;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use trainyard_daemon::{Readiness, ServiceArguments, Supervision};
+use trainyard_daemon::{Readiness, ServiceArguments, StopSource, Supervision};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{Build, PREMADE};
 
@@ -53,11 +53,13 @@ pub fn main() -> ExitCode {
     trainyard_daemon::launch_service(
         "trainyard-serving",
         about,
-        |arguments: ServingArguments, service| serve(&arguments, service, PREMADE),
+        |arguments: ServingArguments, service| {
+            serve(&arguments, service, PREMADE, StopSource::Signals)
+        },
     )
 }
 
-/// Runs the server until a signal stops it, with signal handling and an admin port.
+/// Runs the server until `stop` asks it to end, with an admin port.
 ///
 /// # Errors
 /// See [`run()`]; or the server did not stop within its drain deadline.
@@ -65,6 +67,7 @@ pub fn serve(
     arguments: &ServingArguments,
     service: &ServiceArguments,
     build: Build,
+    stop: StopSource,
 ) -> Result<(), Vec<Diagnostic>> {
     let config = arguments.config().map_err(|problem| vec![problem])?;
     let security = arguments
@@ -72,7 +75,8 @@ pub fn serve(
         .map_err(|problem| vec![problem])?;
     let readiness = Readiness::default();
     let supervision = Supervision::of_service("serving", service, readiness.clone())
-        .with_security(Arc::clone(&security));
+        .with_security(Arc::clone(&security))
+        .with_stop(stop);
     let mut further = Vec::new();
     let outcome = trainyard_daemon::supervise_service(supervision, async |_, stop| {
         let outcome = run(config, build, security, readiness, stop).await;

@@ -31,7 +31,11 @@ const RESTART_DELAY_MAX: Duration = Duration::from_secs(5);
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// Exit codes above it are those of processes that a signal has ended: 128 and the number of the signal.
 pub(super) const SIGNALLED: i32 = 128;
-/// Deaths of a task in a row by a signal, each soon after its start, after which the job is stopped.
+/// Exit code of a script that does not know its arguments (Python's argparse).
+pub(super) const UNKNOWN_ARGUMENTS: i32 = 2;
+/// Exit code of a script that ends by an exception. No message of this program has it.
+const EXCEPTION: i32 = 1;
+/// Deaths of a task in a row by a signal or an exception, each soon after its start, after which the job is stopped.
 const KILLS_MAX: u32 = 12;
 /// Timeout for the last lines of a process that has ended: a child of the process may still hold its output open.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(1);
@@ -75,7 +79,7 @@ pub(super) struct Launch {
     log_format: LogFormat,
     runtime_threads: usize,
     starts: RefCell<BTreeMap<Task, (Instant, u32)>>,
-    /// Deaths of a task by a signal, each soon after its start.
+    /// Deaths of a task by a signal or an exception, each soon after its start.
     killed: RefCell<BTreeMap<Task, u32>>,
     added: BTreeMap<Task, Added>,
 }
@@ -144,7 +148,7 @@ impl Launch {
         self.starts.borrow().get(&task).map(|(last, _)| *last)
     }
 
-    /// Records that a task has died with this exit code. Returns whether it has been killed so often, each time soon after its
+    /// Records that a task has died with this exit code. Returns whether a signal or an exception has ended it so often, each time soon after its
     /// start, that the next start would end in the same way.
     pub(super) fn died(&self, task: Task, code: i32) -> bool {
         let mut killed = self.killed.borrow_mut();
@@ -152,7 +156,7 @@ impl Launch {
             .started(task)
             .is_some_and(|last| last.elapsed() <= STABLE_AFTER);
         let count = killed.entry(task).or_default();
-        *count = if is_soon && code > SIGNALLED {
+        *count = if is_soon && (code > SIGNALLED || code == EXCEPTION) {
             *count + 1
         } else {
             0
@@ -271,6 +275,12 @@ pub(super) fn cause_of(code: i32) -> String {
         11 => "SIGSEGV: a fault in its program",
         25 => "SIGXFSZ: a file has reached the limit of its size (ulimit -f)",
         _ if signal > 0 => return format!("it was ended by signal {signal}"),
+        _ if code == UNKNOWN_ARGUMENTS => {
+            return format!(
+                "it has ended with code {code}, as a script that does not know its arguments: a script that starts a cluster \
+                 must pass the arguments of its process on"
+            );
+        }
         _ => return format!("it has ended with code {code}"),
     };
     format!("it was ended by {known}")
@@ -405,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_killed_again_and_again_soon_after_its_start_is_given_up() {
+    fn a_task_that_dies_again_and_again_soon_after_its_start_is_given_up() {
         let task = Task {
             role: Role::Ps,
             index: 0,
@@ -426,6 +436,7 @@ mod tests {
             "a task that ends with a message is started again"
         );
         assert!((1..KILLS_MAX).all(|_| !dies(153)));
+        assert!(dies(EXCEPTION), "a script that always raises");
     }
 
     #[test]
@@ -434,6 +445,7 @@ mod tests {
         assert!(cause_of(153).contains("limit of its size"));
         assert_eq!(cause_of(128 + 44), "it was ended by signal 44");
         assert_eq!(cause_of(74), "it has ended with code 74");
+        assert!(cause_of(2).contains("does not know its arguments"));
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
-use trainyard_daemon::StopSignals;
+use trainyard_daemon::StopSource;
 use trainyard_diagnostic::{Code, Diagnostic};
 
-use super::child::{Child, Launch, SIGNALLED, TaskCommand, cause_of};
+use super::child::{Child, Launch, SIGNALLED, TaskCommand, UNKNOWN_ARGUMENTS, cause_of};
 use super::control::Request;
 use super::scaling::{Changes, Fate, Restart, Scaling};
 use super::share_of_cores;
@@ -34,7 +34,7 @@ const SERVERS_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two polls of the processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Exit codes that make a restart pointless: command line, data, files, ports, versions, rights, configuration.
-const PERMANENT: [i32; 7] = [64, 65, 66, 73, 76, 77, 78];
+const PERMANENT: [i32; 8] = [UNKNOWN_ARGUMENTS, 64, 65, 66, 73, 76, 77, 78];
 
 /// Returns what comes of a restart after an exit code.
 fn restart_after(code: i32) -> Restart {
@@ -155,15 +155,19 @@ impl Supervisor {
     }
 
     /// Watches the processes, and adds and removes workers, until the job has ended. Returns the job's exit code.
-    pub(super) async fn watch(&mut self, scaling: &mut Scaling) -> Result<u8, Diagnostic> {
-        let mut signals = StopSignals::catch().map_err(|error| {
+    pub(super) async fn watch(
+        &mut self,
+        scaling: &mut Scaling,
+        stop: &StopSource,
+    ) -> Result<u8, Diagnostic> {
+        let mut requests = stop.requests().map_err(|error| {
             Diagnostic::error(Code::E9002, format!("signals cannot be caught: {error}"))
         })?;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
                 request = scaling.next() => self.scale(scaling, request),
-                () = signals.next() => return Ok(self.stop_all().await),
+                () = requests.next() => return Ok(self.stop_all().await),
             }
             for (task, code) in self.ended().await {
                 if task.role == Role::Chief && code == 0 {
@@ -182,7 +186,8 @@ impl Supervisor {
                     }
                 }
                 if PERMANENT.contains(&code) {
-                    warn!(%task, code, "{task} has failed permanently: stopping the job");
+                    let cause = cause_of(code);
+                    warn!(%task, code, "{task} has failed permanently: {cause}. Stopping the job");
                     self.stop_all().await;
                     return Ok(u8::try_from(code).unwrap_or(1));
                 }

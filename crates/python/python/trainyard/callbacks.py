@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ class Callback:
     after evaluations. The run waits for them. An exception ends the task, with its traceback.
     """
 
+    role: str = "alone"
+    """The role of this process, known from `begin` on: "alone", "chief", "worker", "ps" or "evaluator"."""
     _end: str | None = None
 
     def begin(self) -> None:
@@ -45,7 +48,16 @@ class Callback:
         """Called after a run that has not failed."""
 
     def request_end(self, reason: str) -> None:
-        """Ends the job after the present event, as early stopping does. The chief's process alone can do so."""
+        """Ends the job after the present event, as early stopping does.
+
+        Raises RuntimeError where the job runs in several processes, and this one is not the chief's: the chief alone ends
+        a job.
+        """
+        if self.role not in ("alone", "chief"):
+            raise RuntimeError(
+                f"a callback of the task {self.role} cannot end the job, only one of the chief can: call request_end where "
+                'self.role is "chief" or "alone", or end the job by its evaluations with the key train.early_stopping'
+            )
         self._end = reason
 
 
@@ -64,9 +76,10 @@ class Callbacks:
         """Returns callbacks, or None if there are none: then steps do not enter Python for them."""
         return cls(callbacks) if callbacks else None
 
-    def begin(self) -> None:
-        """Called before the run."""
+    def begin(self, role: str) -> None:
+        """Called before the run, with the role of this process."""
         for each in self._callbacks:
+            each.role = role
             each._end = None
             each.begin()
 
@@ -96,3 +109,21 @@ class Callbacks:
 
     def _reason(self) -> str | None:
         return next((each._end for each in self._callbacks if each._end is not None), None)
+
+
+def role_of(arguments: Sequence[str], tf_config: str | None) -> str:
+    """Returns the role of the process that runs a command line, with the value of TF_CONFIG."""
+    if list(arguments[:1]) != ["run"]:
+        return "alone"
+    for place, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        if name == "--role":
+            return value or "".join(arguments[place + 1 : place + 2])
+    try:
+        config = json.loads(tf_config or "{}")
+        tasks = sum(len(addresses) for addresses in config.get("cluster", {}).values())
+        role = str(config["task"]["type"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        # Without a task in TF_CONFIG, the process runs the whole job. `run` reports a mistake.
+        return "alone"
+    return "alone" if role == "chief" and tasks <= 1 else role

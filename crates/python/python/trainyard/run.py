@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,13 +21,18 @@ Job = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 
 class JobError(Exception):
-    """A job has failed. Its messages are on standard error, as those of the command are."""
+    """A job has failed. The text has the messages of the command, with their codes and places."""
 
-    def __init__(self, command: str, exit_code: int) -> None:
-        super().__init__(
-            f"`trainyard {command}` ended with exit code {exit_code}: its messages on standard error say why"
-        )
+    exit_code: int
+    """Exit code of the command."""
+    messages: str
+    """The messages of the command. Empty if only tasks in other processes have failed: theirs are on standard error."""
+
+    def __init__(self, command: str, exit_code: int, messages: str = "") -> None:
+        reason = messages.strip() or "the messages of its tasks on standard error say why"
+        super().__init__(f"`trainyard {command}` ended with exit code {exit_code}: {reason}")
         self.exit_code = exit_code
+        self.messages = messages
 
 
 def train(
@@ -112,7 +115,7 @@ def inspect(model_dir: str) -> dict[str, Any] | None:
         return None
     if ended.returncode != 0:
         sys.stderr.write(ended.stderr)
-        raise JobError("inspect", ended.returncode)
+        raise JobError("inspect", ended.returncode, ended.stderr)
     return dict(json.loads(ended.stdout))
 
 
@@ -135,10 +138,9 @@ def run(
             arguments += ["--set", setting]
         if model_dir is not None:
             arguments += ["--model-dir", os.fspath(model_dir)]
-        _handle_termination()
-        code = runner.run([*arguments, *further])
-    if code != 0:
-        raise JobError(command, code)
+        ended = runner.run([*arguments, *further])
+    if ended.code != 0:
+        raise JobError(command, ended.code, ended.messages)
 
 
 def run_task(job: Job, runner: Runner = PACKAGE) -> None:
@@ -147,10 +149,9 @@ def run_task(job: Job, runner: Runner = PACKAGE) -> None:
     Raises JobError if the task fails.
     """
     with job_file(job) as path:
-        _handle_termination()
-        code = runner.run(["run", "--job", path])
-    if code != 0:
-        raise JobError("run", code)
+        ended = runner.run(["run", "--job", path])
+    if ended.code != 0:
+        raise JobError("run", ended.code, ended.messages)
 
 
 @contextmanager
@@ -172,14 +173,3 @@ def _observed(callbacks: Sequence[Callback]) -> Runner:
 
 def _of_step(step: int | None) -> list[str]:
     return [] if step is None else ["--step", str(step)]
-
-
-def _handle_termination() -> None:
-    """Keeps SIGTERM deadly after a run. During a run, the job handles the signal first, and writes a checkpoint."""
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminated)
-
-
-def _terminated(number: int, _frame: object) -> None:
-    raise SystemExit(128 + number)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,8 @@ class Adapter(adapter.Adapter):
 
     def _trained(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
         self._set_training(True)
-        return self._checked(self._module(self._loaded_batch(features, values)), features[0])
+        with several_rows(features[0]):
+            return self._checked(self._module(self._loaded_batch(features, values)), features[0])
 
     def _inferred(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
         self._set_training(False)
@@ -205,6 +207,20 @@ class Adapter(adapter.Adapter):
     def _tensor(self, array: Array) -> torch.Tensor:
         """Returns an array as a tensor on the module's device. On the CPU, both have one memory."""
         return torch.from_numpy(array).to(self._device)
+
+
+@contextmanager
+def several_rows(rows: int) -> Iterator[None]:
+    """Names the key by which BatchNorm gets the two rows that it needs in training."""
+    try:
+        yield
+    except ValueError as error:
+        if rows == 1 and str(error).startswith("Expected more than 1 value per channel"):
+            raise ValueError(
+                "BatchNorm cannot train on a batch of one record, which has no variance. It is the last batch of the input: choose "
+                "another input.train.batch_size, of which the number of records is not one more than a multiple"
+            ) from error
+        raise
 
 
 def _module(made: Any) -> Module:

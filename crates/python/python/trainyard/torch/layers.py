@@ -6,7 +6,7 @@ Names and arguments are those of `tf.compat.v1.layers` and `tf.compat.v1.feature
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -68,14 +68,11 @@ class Layers(Module):
         use_bias: bool = True,
         name: str | None = None,
     ) -> torch.Tensor:
-        """Returns the outputs of a dense layer (`tf.compat.v1.layers.dense`)."""
-        width = int(inputs.shape[-1])
-        layer = self.module(
-            self._name("dense", name),
-            lambda: torch.nn.Linear(width, units, bias=use_bias),
-            f"{width} inputs, units={units}, use_bias={use_bias}",
-        )
-        outputs: torch.Tensor = layer(inputs)
+        """Returns the outputs of a dense layer (`tf.compat.v1.layers.dense`).
+
+        As there, its weights begin by Glorot's rule, and its bias at 0.
+        """
+        outputs = self._linear(inputs, units, use_bias, self._name("dense", name), "glorot_uniform")
         return outputs if activation is None else activation(outputs)
 
     def batch_normalization(
@@ -120,14 +117,14 @@ class Layers(Module):
     ) -> torch.Tensor:
         """Returns the sums of the weights of the columns, and a bias (`feature_column.linear_model`).
 
-        Each call has weights of its own: `linear_model`, `linear_model_1`, ...
+        Each call has weights of its own: `linear_model`, `linear_model_1`, ... All begin at 0.
         """
         scope = self._name("linear_model", name)
         numbers = [column for column in feature_columns if isinstance(column, Column) and column.is_numeric]
         dense = [self._dense(features, column, scope) for column in sorted(numbers, key=_name_of)]
         total = self.module(scope, lambda: _Bias(units), f"units={units}")(features)
         if dense:
-            total = total + self.dense(torch.cat(dense, 1), units, use_bias=False, name=f"{scope}_numbers")
+            total = total + self._linear(torch.cat(dense, 1), units, False, f"{scope}_numbers", "zeros")
         for column in feature_columns:
             if isinstance(column, DeepColumn):
                 raise ValueError(
@@ -137,6 +134,23 @@ class Layers(Module):
                 feature = self._feature(column, f"{column.name}_{scope}")
                 total = total + self.embedding(features, feature, units, combiner="sum", stddev=0.0)
         return total
+
+    def initializer(self, name: str, shape: tuple[int, ...]) -> Mapping[str, Any] | None:
+        """Returns the rule of the initial values of a dense layer, or None for those of other modules."""
+        path, _, last = name.rpartition(".")
+        owner = self.get_submodule(path)
+        if not isinstance(owner, _Linear):
+            return None
+        return {"kind": owner.initial if last == "weight" else "zeros"}
+
+    def _linear(self, inputs: torch.Tensor, units: int, use_bias: bool, name: str, initial: str) -> torch.Tensor:
+        width = int(inputs.shape[-1])
+        outputs: torch.Tensor = self.module(
+            name,
+            lambda: _Linear(width, units, use_bias, initial),
+            f"{width} inputs, units={units}, use_bias={use_bias}",
+        )(inputs)
+        return outputs
 
     def _looked_up(self, features: Batch, layer: str, feature: str, dimension: int, keys: dict[str, Any]) -> Any:
         arguments = f"feature={feature!r}, dimension={dimension}, {keys}"
@@ -196,6 +210,14 @@ class Layers(Module):
         count = self._used.get(kind, 0)
         self._used[kind] = count + 1
         return kind if count == 0 else f"{kind}_{count}"
+
+
+class _Linear(torch.nn.Linear):
+    """A dense layer that knows the rule of its initial weights."""
+
+    def __init__(self, width: int, units: int, use_bias: bool, initial: str) -> None:
+        super().__init__(width, units, bias=use_bias)
+        self.initial = initial
 
 
 class _Bias(torch.nn.Module):

@@ -32,7 +32,7 @@ def run(
     callbacks: Sequence[Callback] = (),
 ) -> int:
     """Runs a command line for a module, by default that of this process, and returns its exit code."""
-    return program(module, loss, callbacks).run(sys.argv[1:] if arguments is None else arguments)
+    return program(module, loss, callbacks).run(sys.argv[1:] if arguments is None else list(arguments)).code
 
 
 def program(module: Build, loss: Loss | None, callbacks: Sequence[Callback]) -> ModelProgram:

@@ -14,7 +14,7 @@ from trainyard.adapter import Array, Input, Predictions
 from trainyard.estimator.estimator_spec import EstimatorSpec, ModeKeys
 from trainyard.estimator.feature_column import width
 from trainyard.metrics import Sums
-from trainyard.torch.adapter import BUILD_ROWS, MULTI_CLASS, Adapter
+from trainyard.torch.adapter import BUILD_ROWS, MULTI_CLASS, Adapter, several_rows
 from trainyard.torch.batch import Batch, RowIds
 from trainyard.torch.embedding import Embedding
 from trainyard.torch.layers import Layers
@@ -175,7 +175,8 @@ class FunctionAdapter(Adapter):
         self._set_training(mode == ModeKeys.TRAIN)
         batch = self._loaded_batch(features, values)
         wanted = None if labels is None else self._flat_labels(labels, features[0])
-        return _call(self._estimator, self._layers, batch, wanted, mode)
+        with several_rows(features[0]):
+            return _call(self._estimator, self._layers, batch, wanted, mode)
 
     @property
     def _layers(self) -> Layers:
