@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,21 @@ CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 
 DEADLINE_SECS = 120
 """Longest run of a process."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 at which nobody listens, below those that the system gives to connections."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in ports:
+            ports.append(port)
+    return ports
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import free_ports
 
 import trainyard.data
 import trainyard.estimator as tf_estimator
@@ -270,9 +270,8 @@ tf_estimator.train_and_evaluate(estimator, tf_estimator.TrainSpec(batches), test
 
 
 def test_each_task_of_a_cluster_trains_its_own_batches_once(folder: Path) -> None:
-    first = random.Random().randrange(33_000, 60_000)
     roles = ["ps", "chief", "worker"]
-    cluster = {role: [f"127.0.0.1:{first + place}"] for place, role in enumerate(roles)}
+    cluster = {role: [f"127.0.0.1:{port}"] for role, port in zip(roles, free_ports(3), strict=True)}
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", CLUSTER],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import free_ports
 
 import trainyard.data
 import trainyard.estimator as tf_estimator
@@ -173,12 +173,11 @@ def test_a_tf_config_cluster_runs_the_same_script_on_every_task(iris: Path, fold
         "test = tf_estimator.EvalSpec(data('test'), steps=None, start_delay_secs=0, throttle_secs=0)\n"
         "tf_estimator.train_and_evaluate(estimator, train, test)\n"
     )
-    draw = random.Random()
-    first = draw.randrange(33_000, 60_000)
+    chief, worker, ps = free_ports(3)
     cluster = {
-        "chief": [f"127.0.0.1:{first}"],
-        "worker": [f"127.0.0.1:{first + 1}"],
-        "ps": [f"127.0.0.1:{first + 2}"],
+        "chief": [f"127.0.0.1:{chief}"],
+        "worker": [f"127.0.0.1:{worker}"],
+        "ps": [f"127.0.0.1:{ps}"],
     }
     tasks = [("ps", 0), ("chief", 0), ("worker", 0), ("evaluator", 0)]
     processes = [

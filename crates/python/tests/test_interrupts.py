@@ -93,7 +93,7 @@ def test_a_signal_ends_each_run_of_a_process(command: str, number: signal.Signal
     assert process.returncode == 0, errors
     assert ends == [RAISED[number]] * 2, errors
     # Each ends within 0.3 s on an idle machine. An evaluation alone would take 12 s.
-    assert max(seconds) < 5, seconds
+    assert max(seconds) < 8, seconds
     if command.startswith("train"):
         steps = [int(path.name.removeprefix("model.ckpt-")) for path in Path("model").glob("model.ckpt-*")]
         assert max(steps) > 1, "an interrupted training writes a checkpoint"

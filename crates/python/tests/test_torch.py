@@ -128,7 +128,7 @@ def test_an_interrupt_ends_a_module_with_a_checkpoint(job: Path) -> None:
     output, errors = process.communicate(timeout=DEADLINE_SECS)
     assert process.returncode == 0, errors
     assert "stopped at step" in output and "checkpoint saved" in errors
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 10
 
 
 def step(loss: Any) -> Callable[[list[np.ndarray[Any, Any]]], tuple[float, list[np.ndarray[Any, Any]]]]:
