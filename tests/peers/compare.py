@@ -138,7 +138,7 @@ def traffic(load, size, workers, work_per_step):
 
 
 def on_servers(batch_size, *more):
-    job = ("bench", "train", "configs/ctr.toml", "--cluster", "local:ps=1,worker=1")
+    job = ("bench", "train", "configs/ctr-tensorflow.toml", "--cluster", "local:ps=1,worker=1")
     return Comparison(
         "examples/s",
         (*job, "--set", f"input.train.batch_size={batch_size}", *more),
@@ -155,7 +155,7 @@ def on_servers(batch_size, *more):
 def alone(batch_size):
     return Comparison(
         "examples/s",
-        ("bench", "train", "configs/ctr.toml", "--cluster", "none", "--set", f"input.train.batch_size={batch_size}"),
+        ("bench", "train", "configs/ctr-tensorflow.toml", "--cluster", "none", "--set", f"input.train.batch_size={batch_size}"),
         "examples_per_second",
         {"TF Estimator": estimator(batch_size, None), "TF2, fused": tf2("none", batch_size, None)},
     )
@@ -166,7 +166,7 @@ def allreduce(batch_size):
     options = [part for setting in settings for part in ("--set", setting)]
     return Comparison(
         "examples/s",
-        ("bench", "train", "configs/ctr.toml", "--cluster", "local:ps=0,worker=1", *options),
+        ("bench", "train", "configs/ctr-tensorflow.toml", "--cluster", "local:ps=0,worker=1", *options),
         "examples_per_second",
         {
             "TF2 MultiWorkerMirrored, fused": tf2("mirrored", batch_size, {"worker": 2}),
@@ -176,7 +176,7 @@ def allreduce(batch_size):
 
 
 def modules(batch_size):
-    job = ("bench", "train", "configs/ctr.toml", "--cluster", "local:ps=1,worker=1")
+    job = ("bench", "train", "configs/ctr-tensorflow.toml", "--cluster", "local:ps=1,worker=1")
     return Comparison(
         "examples/s",
         (*job, "--set", f"input.train.batch_size={batch_size}"),

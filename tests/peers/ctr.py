@@ -1,4 +1,4 @@
-"""The job `configs/ctr.toml` as the peers see it: columns, sizes and rows. Read from the job file, so that both sides train the same model."""
+"""The job `configs/ctr-tensorflow.toml` as the peers see it: columns, sizes and rows. Read from the job file, so that both sides train the same model."""
 
 import glob
 import os
@@ -9,7 +9,7 @@ except ImportError:  # Python before 3.11
     import tomli as tomllib
 
 REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-with open(os.path.join(REPOSITORY, "configs", "ctr.toml"), "rb") as _file:
+with open(os.path.join(REPOSITORY, "configs", "ctr-tensorflow.toml"), "rb") as _file:
     JOB = tomllib.load(_file)
 
 COLUMNS = JOB["input"]["columns"]

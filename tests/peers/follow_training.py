@@ -24,7 +24,7 @@ WARM_SECONDS = 6
 READY_SECONDS = 90
 STOP_SECONDS = 60
 KILLS = ["ps", "worker", "chief", "serving"]
-JOB = "configs/ctr.toml"
+JOB = "configs/ctr-tensorflow.toml"
 
 
 def ask(url):

@@ -1,6 +1,6 @@
 """Predicts the ctr job by TensorFlow in a loop, with the SavedModel that Trainyard exports, and prints rows a second.
 
-    python saved_model.py --trainyard target/release/trainyard --job configs/ctr.toml --records data/ctr/ctr-train-00.tsv
+    python saved_model.py --trainyard target/release/trainyard --job configs/ctr-tensorflow.toml --records data/ctr/ctr-train-00.tsv
 
 It is the nearest thing to TensorFlow Serving that can be had without its server: no network, no parsing of requests, the examples serialized
 before. The job is trained already. Run it with a Python that has TensorFlow 2.15.
@@ -66,7 +66,7 @@ def measure(predict, batches, threads, seconds):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--trainyard", default="target/release/trainyard")
-    parser.add_argument("--job", default="configs/ctr.toml")
+    parser.add_argument("--job", default="configs/ctr-tensorflow.toml")
     parser.add_argument("--records", required=True, help="a file of the job's records, TSV")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--threads", type=int, default=2, help="threads that call TensorFlow")

@@ -1,6 +1,6 @@
 """Serves the ctr job by ours and by MLServer with onnxruntime in turn, under the same load generator, and prints the ratios.
 
-    python serving.py --trainyard target/release/trainyard --job configs/ctr.toml --rounds 3
+    python serving.py --trainyard target/release/trainyard --job configs/ctr-tensorflow.toml --rounds 3
 
 The job is trained already. Run it with the Python of an environment that has `mlserver` and `onnxruntime` (see README.md). MLServer gets
 the ids of hashed features, so its side of the comparison leaves out the hashing that ours does.
@@ -98,7 +98,7 @@ def mlserver(folder, graph, workers):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--trainyard", default="target/release/trainyard")
-    parser.add_argument("--job", default="configs/ctr.toml")
+    parser.add_argument("--job", default="configs/ctr-tensorflow.toml")
     parser.add_argument("--records", required=True, help="a file of the job's records")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--rounds", type=int, default=3)

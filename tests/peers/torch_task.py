@@ -45,7 +45,7 @@ class Lines(trainyard.Callback):
 
 
 def job(batch_size, model_dir):
-    """Returns `configs/ctr.toml` for a module, with an endless input."""
+    """Returns `configs/ctr-tensorflow.toml` for a module, with an endless input."""
     numeric, hashed = ({key: value for key, value in feature.items() if key not in ("wide", "deep")} for feature in ctr.JOB["feature"])
     train = {**ctr.JOB["input"]["train"], "files": ctr.training_files(), "batch_size": batch_size}
     del train["epochs"]

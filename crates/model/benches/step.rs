@@ -22,7 +22,7 @@ const ROUNDS: u32 = 800;
 const STEPS: u32 = 2;
 
 fn main() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/ctr.toml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/ctr-tensorflow.toml");
     let job = Job::load(&path, &[]).expect("the shipped job loads");
     let model = Canned::from_job(&job).expect("the shipped model builds");
     let mut random = ChaCha8Rng::seed_from_u64(1);

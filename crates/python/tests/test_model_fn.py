@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import free_ports
 
 import trainyard
 import trainyard.data
@@ -121,9 +121,8 @@ def test_a_model_fn_is_the_same_on_every_task_of_a_cluster(iris: Path, folder: P
         "test = it.tf_estimator.EvalSpec(it.reader(iris, 'iris_test.csv'), steps=None, start_delay_secs=0, throttle_secs=0)\n"
         "it.tf_estimator.train_and_evaluate(it.classifier(), train, test)\n"
     )
-    draw = random.Random()
-    first = draw.randrange(33_000, 60_000)
-    cluster = {role: [f"127.0.0.1:{first + place}"] for place, role in enumerate(["chief", "worker", "ps"])}
+    roles = ["chief", "worker", "ps"]
+    cluster = {role: [f"127.0.0.1:{port}"] for role, port in zip(roles, free_ports(3), strict=True)}
     processes = [
         subprocess.Popen(
             [sys.executable, str(script)],

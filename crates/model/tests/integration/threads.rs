@@ -16,7 +16,7 @@ use trainyard_variable::{Read, Values};
 
 /// Returns the shipped click-through model, whose layers are large enough to be divided among threads.
 fn click_through(kind: &str) -> Canned {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/ctr.toml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/ctr-tensorflow.toml");
     let job = Job::load(&path, &[format!("model.kind=\"{kind}\"")]).unwrap();
     Canned::from_job(&job).unwrap()
 }

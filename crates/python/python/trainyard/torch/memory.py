@@ -19,7 +19,7 @@ def keep_blocks() -> None:
     """Lets glibc keep blocks that PyTorch frees, unless the environment has chosen otherwise.
 
     Each step asks for tensors of the sizes that the step before has freed. If they are returned to the system in between, it
-    clears their pages for each step: some 4 % of a step of `configs/ctr.toml` at batch 512.
+    clears their pages for each step: some 4 % of a step of `configs/ctr-tensorflow.toml` at batch 512.
     """
     if any(name in os.environ for name in CHOICES):
         return
