@@ -134,7 +134,8 @@ fn replicas(job: &mut Job) -> usize {
     replicas
 }
 
-async fn alone(
+/// As [`in_one_process`], within a supervision that the caller has.
+pub(crate) async fn alone(
     context: Context,
     build: Build,
     show: Show,

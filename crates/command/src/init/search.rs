@@ -1,0 +1,520 @@
+//! Search for the model of a job: which candidate is trained next, for how long, and which one has won. It is greedy: first the kind
+//! of model, then what each doubtful column is, then learning rate, penalty and dimension, each on the best so far.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::design::{DIMENSION, Design, Family, PENALTY};
+use super::plan::{Reading, Shape};
+
+/// Least time that a candidate is worth.
+const LEAST_TIME: Duration = Duration::from_millis(500);
+
+/// Share of the time that is kept for what comes after the kinds of models.
+const LATER_SHARE: f64 = 0.25;
+
+/// Time of a candidate, in even shares of what is left: some need less, and leave more to others.
+const SHARES: f64 = 1.5;
+
+/// Standard deviations of a metric's estimate by which a candidate must be ahead. The candidates are measured on the same records, so
+/// that their difference is known better than either of them.
+const AHEAD: f64 = 0.25;
+
+/// What is trained: a model, and the columns that are read in another way than the rules say.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Candidate {
+    pub(crate) shape: Shape,
+    pub(crate) design: Design,
+    pub(crate) readings: Vec<(String, Reading)>,
+}
+
+/// A column that may be a quantity or a name.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Doubt {
+    pub(crate) column: String,
+    /// What the rules do not say, and might be right.
+    pub(crate) others: Vec<Reading>,
+}
+
+/// The metric that decides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Metric {
+    /// The area under the ROC curve: higher is better.
+    Auc,
+    /// The mean loss: cross entropy of classes, or squared error.
+    Loss,
+}
+
+/// Result of a candidate on the records that were held out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Measured {
+    /// Value of the deciding metric, finite.
+    pub(crate) value: f64,
+    /// Value that is shown beside: log loss, or accuracy of classes.
+    pub(crate) beside: Option<f64>,
+    /// Time ended the candidate before its last pass.
+    pub(crate) is_cut: bool,
+}
+
+/// A candidate that was trained.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Trial {
+    pub(crate) candidate: Candidate,
+    /// Its result, or why there is none.
+    pub(crate) outcome: Result<Measured, String>,
+    pub(crate) seconds: f64,
+}
+
+/// What is varied next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Axis {
+    /// All doubtful columns in one way.
+    AllColumns,
+    /// One doubtful column.
+    Column(usize),
+    LearningRate,
+    Penalty,
+    Dimension,
+}
+
+/// The search.
+#[derive(Debug)]
+pub(crate) struct Search {
+    metric: Metric,
+    /// Difference that is more than chance.
+    margin: f64,
+    /// Time of all candidates.
+    total: Duration,
+    doubts: Vec<Doubt>,
+    queue: VecDeque<Candidate>,
+    axes: VecDeque<Axis>,
+    /// The candidates of the queue are kinds of models.
+    compares_kinds: bool,
+    trials: Vec<Trial>,
+    winner: Option<usize>,
+    /// Time ended the search before its last candidate.
+    is_cut: bool,
+}
+
+impl Search {
+    /// Begins a search that the candidate of the rules wins, unless another is better by more than chance. `other_shape`: a
+    /// factorized model is possible though the rules choose none.
+    pub(crate) fn new(
+        rules: Candidate,
+        other_shape: bool,
+        doubts: Vec<Doubt>,
+        metric: Metric,
+        margin: f64,
+        total: Duration,
+    ) -> Self {
+        let mut queue: VecDeque<Candidate> = VecDeque::new();
+        for candidate in std::iter::once(rules.clone()).chain(kinds(&rules, other_shape)) {
+            if !queue.contains(&candidate) {
+                queue.push_back(candidate);
+            }
+        }
+        let mut axes = VecDeque::new();
+        match doubts.len() {
+            0 => {}
+            1 => axes.push_back(Axis::Column(0)),
+            count => {
+                axes.push_back(Axis::AllColumns);
+                axes.extend((0..count).map(Axis::Column));
+            }
+        }
+        axes.extend([Axis::LearningRate, Axis::Penalty, Axis::Dimension]);
+        Self {
+            metric,
+            margin,
+            total,
+            doubts,
+            queue,
+            axes,
+            compares_kinds: true,
+            trials: Vec::new(),
+            winner: None,
+            is_cut: false,
+        }
+    }
+
+    /// Returns the next candidate and the most time that it may take, with so much time left; `None` if the search has ended.
+    pub(crate) fn next(&mut self, left: Duration) -> Option<(Candidate, Duration)> {
+        while self.queue.is_empty() {
+            let axis = self.axes.pop_front()?;
+            self.compares_kinds = false;
+            if let Some(best) = self.best() {
+                let varied = self.vary(&best.candidate, axis);
+                let is_new = |candidate: &Candidate| {
+                    let mut tried = self.trials.iter();
+                    !tried.any(|trial| trial.candidate == *candidate)
+                };
+                self.queue = varied.into_iter().filter(is_new).collect();
+            }
+        }
+        if left < LEAST_TIME {
+            self.is_cut = true;
+            return None;
+        }
+        let kept = if self.compares_kinds {
+            self.total.mul_f64(LATER_SHARE)
+        } else {
+            Duration::ZERO
+        };
+        let share = left.saturating_sub(kept).mul_f64(SHARES) / self.queue.len() as u32;
+        let candidate = self.queue.pop_front()?;
+        Some((candidate, share.clamp(LEAST_TIME, left.max(LEAST_TIME))))
+    }
+
+    /// Takes the outcome of a candidate.
+    pub(crate) fn record(&mut self, trial: Trial) {
+        self.trials.push(trial);
+        let latest = self.trials.len() - 1;
+        let value = |place: usize| Some(self.trials.get(place)?.outcome.as_ref().ok()?.value);
+        let Some(new) = value(latest) else { return };
+        let wins = match self.winner.and_then(value) {
+            Some(best) => self.is_better(new, best),
+            None => true,
+        };
+        if wins {
+            self.winner = Some(latest);
+        }
+    }
+
+    /// Returns the winner, if any candidate was measured.
+    pub(crate) fn best(&self) -> Option<&Trial> {
+        self.trials.get(self.winner?)
+    }
+
+    pub(crate) fn trials(&self) -> &[Trial] {
+        &self.trials
+    }
+
+    /// Whether time ended the search, or a candidate of it.
+    pub(crate) fn is_cut(&self) -> bool {
+        let mut outcomes = self.trials.iter().map(|trial| &trial.outcome);
+        self.is_cut || outcomes.any(|outcome| matches!(outcome, Ok(Measured { is_cut: true, .. })))
+    }
+
+    /// Whether a value is better than another by more than chance.
+    pub(crate) fn is_better(&self, new: f64, old: f64) -> bool {
+        match self.metric {
+            Metric::Auc => new > old + self.margin,
+            Metric::Loss => new < old - self.margin,
+        }
+    }
+
+    /// Returns the candidates that differ from the best in one respect.
+    fn vary(&self, best: &Candidate, axis: Axis) -> Vec<Candidate> {
+        if best.shape != Shape::Factorized {
+            return Vec::new();
+        }
+        let with = |design: Design| Candidate {
+            design,
+            ..best.clone()
+        };
+        let design = best.design;
+        match axis {
+            Axis::AllColumns => {
+                let ways = [Reading::Number, Reading::Name, Reading::Both];
+                let read = |way: Reading| {
+                    let can = self
+                        .doubts
+                        .iter()
+                        .filter(|doubt| doubt.others.contains(&way));
+                    let readings: Vec<_> = can.map(|doubt| (doubt.column.clone(), way)).collect();
+                    (readings.len() > 1).then(|| Candidate {
+                        readings,
+                        ..best.clone()
+                    })
+                };
+                ways.into_iter().filter_map(read).collect()
+            }
+            Axis::Column(place) => {
+                let doubt = &self.doubts[place];
+                let mut kept = best.readings.clone();
+                kept.retain(|(column, _)| *column != doubt.column);
+                let mut out: Vec<Candidate> = Vec::new();
+                if kept.len() != best.readings.len() {
+                    out.push(Candidate {
+                        readings: kept.clone(),
+                        ..best.clone()
+                    });
+                }
+                out.extend(doubt.others.iter().map(|reading| {
+                    let mut readings = kept.clone();
+                    readings.push((doubt.column.clone(), *reading));
+                    Candidate {
+                        readings,
+                        ..best.clone()
+                    }
+                }));
+                out.retain(|candidate| candidate != best);
+                out
+            }
+            Axis::LearningRate => [3.0, 1.0 / 3.0]
+                .map(|factor| {
+                    with(Design {
+                        learning_rate: rounded(design.learning_rate * factor),
+                        ..design
+                    })
+                })
+                .to_vec(),
+            Axis::Penalty if !design.family.has_embeddings() => Vec::new(),
+            Axis::Penalty if design.penalty == 0.0 => vec![with(Design {
+                penalty: PENALTY,
+                ..design
+            })],
+            Axis::Penalty => [2.0, 0.5]
+                .map(|factor| {
+                    with(Design {
+                        penalty: design.penalty * factor,
+                        ..design
+                    })
+                })
+                .to_vec(),
+            Axis::Dimension if !design.family.has_embeddings() => Vec::new(),
+            Axis::Dimension => [2 * DIMENSION, DIMENSION / 2]
+                .map(|dimension| {
+                    with(Design {
+                        dimension,
+                        ..design
+                    })
+                })
+                .to_vec(),
+        }
+    }
+}
+
+/// Returns the margin of a metric on so many held out records of a class, or of all, with this deviation of a record's value.
+pub(crate) fn margin(records: u64, deviation: f64) -> f64 {
+    AHEAD * deviation / (records.max(1) as f64).sqrt()
+}
+
+fn rounded(rate: f64) -> f64 {
+    let scale = 10_f64.powi(-rate.log10().floor() as i32);
+    (rate * scale).round() / scale
+}
+
+/// Returns the kinds of models that are compared, the most promising first.
+fn kinds(rules: &Candidate, other_shape: bool) -> Vec<Candidate> {
+    let of = |shape: Shape, design: Design| Candidate {
+        shape,
+        design,
+        readings: Vec::new(),
+    };
+    let linear = of(rules.shape, Design::of(Family::Linear));
+    if rules.shape == Shape::WideAndDeep && !other_shape {
+        return vec![linear];
+    }
+    let fm = Design::of(Family::Fm);
+    let deepfm = Design::of(Family::DeepFm);
+    let factorized = [
+        Design {
+            penalty: PENALTY,
+            ..fm
+        },
+        deepfm,
+        Design {
+            penalty: PENALTY,
+            dropout: 0.5,
+            ..deepfm
+        },
+        Design::of(Family::Dcn),
+        fm,
+        Design::of(Family::WideAndDeep),
+    ];
+    let factorized = factorized.map(|design| of(Shape::Factorized, design));
+    std::iter::once(linear).chain(factorized).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn rules() -> Candidate {
+        Candidate {
+            shape: Shape::Factorized,
+            design: Design::of(Family::DeepFm),
+            readings: Vec::new(),
+        }
+    }
+
+    fn search(doubts: Vec<Doubt>) -> Search {
+        Search::new(rules(), false, doubts, Metric::Auc, 0.01, 30 * SECOND)
+    }
+
+    fn measured(value: f64) -> Result<Measured, String> {
+        Ok(Measured {
+            value,
+            beside: None,
+            is_cut: false,
+        })
+    }
+
+    /// Runs a search to its end, with the outcome of each candidate and time for all.
+    fn run(
+        search: &mut Search,
+        outcome: impl Fn(&Candidate) -> Result<Measured, String>,
+    ) -> Vec<Candidate> {
+        let mut tried = Vec::new();
+        while let Some((candidate, _)) = search.next(30 * SECOND) {
+            tried.push(candidate.clone());
+            let outcome = outcome(&candidate);
+            search.record(Trial {
+                candidate,
+                outcome,
+                seconds: 1.0,
+            });
+        }
+        tried
+    }
+
+    fn best(search: &Search) -> &Candidate {
+        &search.best().expect("a winner").candidate
+    }
+
+    #[test]
+    fn the_rules_and_a_linear_model_come_first_and_the_rules_win_what_is_even() {
+        let mut search = search(Vec::new());
+        let tried = run(&mut search, |candidate| {
+            measured(if *candidate == rules() { 0.7 } else { 0.709 })
+        });
+        assert_eq!(tried[0], rules());
+        assert_eq!(tried[1].design.family, Family::Linear);
+        assert_eq!(best(&search), &rules());
+        assert!(!search.is_cut());
+        let mut seen = Vec::new();
+        for candidate in tried {
+            assert!(!seen.contains(&candidate), "{candidate:?} twice");
+            seen.push(candidate);
+        }
+    }
+
+    #[test]
+    fn what_comes_later_is_tried_on_the_best_kind() {
+        let mut search = search(Vec::new());
+        let tried = run(&mut search, |candidate| {
+            let Design {
+                family,
+                penalty,
+                learning_rate,
+                dimension,
+                ..
+            } = candidate.design;
+            let mut value = 0.6;
+            if family == Family::Fm && penalty > 0.0 {
+                value += 0.1;
+            }
+            if learning_rate == 0.003 {
+                value += 0.02;
+            }
+            if dimension == 32 {
+                value += 0.02;
+            }
+            measured(value)
+        });
+        let expected = Design {
+            penalty: PENALTY,
+            learning_rate: 0.003,
+            dimension: 32,
+            ..Design::of(Family::Fm)
+        };
+        assert_eq!(best(&search).design, expected);
+        let kinds = 7;
+        assert!(
+            tried[kinds..]
+                .iter()
+                .all(|candidate| candidate.design.family == Family::Fm)
+        );
+    }
+
+    #[test]
+    fn doubtful_columns_are_read_in_one_way_together_and_then_each_by_itself() {
+        let doubt = |column: &str| Doubt {
+            column: column.to_owned(),
+            others: vec![Reading::Number, Reading::Name],
+        };
+        let mut search = search(vec![doubt("a"), doubt("b")]);
+        run(&mut search, |candidate| {
+            let is = |column: &str, reading| {
+                let wanted = (column.to_owned(), reading);
+                f64::from(candidate.readings.contains(&wanted))
+            };
+            measured(0.6 + 0.1 * is("a", Reading::Name) + 0.05 * is("b", Reading::Number))
+        });
+        let expected = [
+            ("a".to_owned(), Reading::Name),
+            ("b".to_owned(), Reading::Number),
+        ];
+        let mut readings = best(&search).readings.clone();
+        readings.sort_by(|one, other| one.0.cmp(&other.0));
+        assert_eq!(readings, expected);
+    }
+
+    #[test]
+    fn a_candidate_that_fails_is_a_row_and_ends_nothing() {
+        let mut search = search(Vec::new());
+        run(&mut search, |candidate| match candidate.design.family {
+            Family::Linear => measured(0.6),
+            _ => Err("it has failed".to_owned()),
+        });
+        assert_eq!(best(&search).design.family, Family::Linear);
+        assert_eq!(search.trials()[0].outcome, Err("it has failed".to_owned()));
+        let mut search = self::search(Vec::new());
+        let tried = run(&mut search, |_| Err("all fail".to_owned()));
+        assert!(search.best().is_none());
+        assert_eq!(tried.len(), 7, "nothing is varied of no winner");
+    }
+
+    #[test]
+    fn a_lower_loss_is_better() {
+        let mut search = Search::new(
+            Candidate {
+                shape: Shape::WideAndDeep,
+                design: Design::of(Family::WideAndDeep),
+                readings: Vec::new(),
+            },
+            true,
+            Vec::new(),
+            Metric::Loss,
+            0.01,
+            30 * SECOND,
+        );
+        run(&mut search, |candidate| {
+            measured(match (candidate.shape, candidate.design.family) {
+                (Shape::Factorized, Family::Fm) if candidate.design.penalty > 0.0 => 0.5,
+                _ => 1.0,
+            })
+        });
+        assert_eq!(best(&search).design.family, Family::Fm);
+        assert!(search.is_better(0.4, 0.5) && !search.is_better(0.495, 0.5));
+    }
+
+    #[test]
+    fn candidates_share_the_time_and_the_search_ends_when_none_is_left() {
+        let mut search = search(Vec::new());
+        let (first, most) = search.next(30 * SECOND).expect("a candidate");
+        let even = 30.0 * (1.0 - LATER_SHARE) / 7.0;
+        assert!(
+            (most.as_secs_f64() - SHARES * even).abs() < 1e-6,
+            "{most:?}"
+        );
+        search.record(Trial {
+            candidate: first,
+            outcome: measured(0.7),
+            seconds: 29.0,
+        });
+        let (second, most) = search.next(SECOND).expect("a candidate");
+        assert_eq!(most, LEAST_TIME);
+        search.record(Trial {
+            candidate: second,
+            outcome: measured(0.6),
+            seconds: 0.9,
+        });
+        assert_eq!(search.next(SECOND / 10), None);
+        assert!(search.is_cut());
+        assert_eq!(best(&search), &rules());
+    }
+}
