@@ -6,14 +6,20 @@ use super::plan::{Plan, Shape};
 pub(crate) const DIMENSION: usize = 16;
 
 /// Learning rate of Adam in a factorized model, which the field's benchmarks use.
-const LEARNING_RATE: f64 = 0.001;
+pub(crate) const LEARNING_RATE: f64 = 0.001;
 
 /// Learning rate of Adam for a linear model, whose weights are larger than the numbers of an embedding.
 const LINEAR_LEARNING_RATE: f64 = 0.005;
 
+/// Learning rate of Adam for a factorization machine, which has no layers that a larger rate upsets.
+const FM_LEARNING_RATE: f64 = 0.003;
+
 /// Penalty of the embeddings by the record, `l2` times the records of a batch: 1e-4 at a batch of 256. The gradient of a row is a
 /// mean over the batch, and its penalty is not, so that the same penalty at a larger batch holds a rare row back more.
 pub(crate) const PENALTY: f64 = 0.0256;
+
+/// Penalty of embeddings in front of layers, which a larger one keeps at 0.
+pub(crate) const LAYERS_PENALTY: f64 = PENALTY / 5.0;
 
 /// Kind of a model, without its goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,10 +89,10 @@ impl Design {
             dimension: DIMENSION,
             penalty: 0.0,
             dropout: 0.0,
-            learning_rate: if family == Family::Linear {
-                LINEAR_LEARNING_RATE
-            } else {
-                LEARNING_RATE
+            learning_rate: match family {
+                Family::Linear => LINEAR_LEARNING_RATE,
+                Family::Fm => FM_LEARNING_RATE,
+                Family::Dnn | Family::WideAndDeep | Family::DeepFm | Family::Dcn => LEARNING_RATE,
             },
         }
     }
@@ -102,13 +108,13 @@ impl Design {
 
     /// Returns the penalty of the embeddings at a batch of this size, as the job file writes it.
     pub(crate) fn l2(&self, batch_size: u64) -> f64 {
-        let exact = self.penalty / batch_size.max(1) as f64;
-        let scale = 10_f64.powi(1 - exact.log10().floor() as i32);
-        if exact > 0.0 {
-            (exact * scale).round() / scale
-        } else {
-            0.0
+        if self.penalty == 0.0 {
+            return 0.0;
         }
+        let exact = self.penalty / batch_size.max(1) as f64;
+        // Two digits are enough, and read well.
+        let scale = 10_f64.powi(1 - exact.log10().floor() as i32);
+        (exact * scale).round() / scale
     }
 
     /// Returns the words for a design of a shape, with the penalty at a batch of this size.

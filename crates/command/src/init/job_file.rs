@@ -8,7 +8,7 @@ use trainyard_input::Profile;
 use trainyard_storage::is_remote;
 
 use super::beside;
-use super::design::{Design, Family};
+use super::design::{Design, Family, LEARNING_RATE};
 use super::plan::{FeaturePlan, Kind, Plan, SMALL_ROWS, Scale, Shape, Task};
 use super::source::Source;
 use super::split::Parts;
@@ -458,7 +458,7 @@ impl JobFile<'_> {
                 let rate = if part == "dnn" || family == Family::Linear {
                     learning_rate
                 } else {
-                    Design::of(family).learning_rate
+                    LEARNING_RATE
                 };
                 let _ = writeln!(
                     text,

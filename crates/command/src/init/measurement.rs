@@ -17,14 +17,14 @@ use super::design::Design;
 use super::job_file::{EVALUATIONS_WITHOUT_A_BETTER_ONE, JobFile, Purpose, vocabularies};
 use super::plan::{Plan, Shape, Task};
 use super::sample::Sample;
-use super::search::{Candidate, Doubt, Measured, Metric, Search, Trial, margin};
+use super::search::{Candidate, Doubt, Measured, Metric, Search, Trial};
 use super::source::Source;
 use super::split::Parts;
 use crate::progress::Show;
 use crate::train::alone;
 
-/// Longest name of a candidate in the table, for its width.
-const NAME_WIDTH: usize = 44;
+/// Most characters of the table's first column; longer names shift the figures of their row.
+const NAME_WIDTH_MAX: usize = 60;
 
 /// What a measurement needs.
 pub(super) struct Bench<'a> {
@@ -76,13 +76,13 @@ impl Bench<'_> {
                 others: feature.others.iter().map(|(way, _)| *way).collect(),
             })
             .collect();
-        let (metric, margin) = self.metric();
+        let (metric, deviation) = self.metric();
         let mut search = Search::new(
             rules.clone(),
             self.factorized.is_some(),
             doubts,
             metric,
-            margin,
+            deviation,
             self.total,
         );
         let job = self.write(&rules)?;
@@ -167,22 +167,18 @@ impl Bench<'_> {
         Job::load(&folder.join("job.toml"), &[]).map_err(|mut problems| problems.swap_remove(0))
     }
 
-    /// Returns the metric that decides, and the difference that is more than chance.
+    /// Returns the metric that decides, and the standard deviation of its estimate.
     fn metric(&self) -> (Metric, f64) {
-        let rows = self.sample.held_out_rows;
+        let rows = self.sample.held_out_rows.max(1) as f64;
         match &self.plan.label.task {
+            // That of the Mann-Whitney statistic of a model without knowledge.
             Task::Binary { share, .. } => {
-                let rarer = (share.min(1.0 - share) * rows as f64) as u64;
-                // The deviation of a rank is at most that of a uniform number, and an AUC is a mean of ranks.
-                (Metric::Auc, margin(rarer, 1.0 / 12_f64.sqrt()))
+                let classes = 1.0 / (share * (1.0 - share)).max(1.0 / rows);
+                (Metric::Auc, (classes / (12.0 * rows)).sqrt())
             }
-            Task::Classes { .. } => {
-                let loss = self.baseline().value;
-                (Metric::Loss, margin(rows, loss))
-            }
-            Task::Number { .. } => {
-                let variance = self.baseline().value;
-                (Metric::Loss, margin(rows, variance))
+            // About that of the losses of a constant.
+            Task::Classes { .. } | Task::Number { .. } => {
+                (Metric::Loss, self.baseline().value / rows.sqrt())
             }
         }
     }
@@ -217,7 +213,11 @@ impl Bench<'_> {
         let chosen = winner.map_or(rules, |trial| &trial.candidate);
         let baseline = self.baseline();
         let is_no_better = match winner.map(|trial| &trial.outcome) {
-            Some(Ok(measured)) if search.is_better(measured.value, baseline.value) => None,
+            Some(Ok(measured))
+                if search.is_better_than_constant(measured.value, baseline.value) =>
+            {
+                None
+            }
             Some(Ok(measured)) => Some(format!(
                 "no model is better than the baseline, which predicts the same for each record: {} {} against {}",
                 self.heads()[0],
@@ -276,26 +276,25 @@ impl Bench<'_> {
             self.sample.train_rows,
             self.sample.held_out_rows
         )];
-        let [first, second] = self.heads();
-        let line = |name: &str, values: [String; 2], seconds: &str, note: &str| {
-            let [value, beside] = values;
-            let line = format!("{name:<NAME_WIDTH$} {value:>9} {beside:>9} {seconds:>8}  {note}");
-            line.trim_end().to_owned()
-        };
-        lines.push(line(
-            "model",
-            [first.to_owned(), second.to_owned()],
-            "seconds",
-            "",
-        ));
         let beside =
             |beside: Option<f64>| beside.map_or(String::new(), |value| format!("{value:.4}"));
-        lines.push(line(
-            "baseline: the same for each record",
-            [self.shown(baseline.value), beside(baseline.beside)],
-            "",
-            "",
-        ));
+        let [first, second] = self.heads().map(str::to_owned);
+        let mut rows = vec![
+            (
+                "model".to_owned(),
+                [first, second, "seconds".to_owned()],
+                String::new(),
+            ),
+            (
+                "baseline: the same for each record".to_owned(),
+                [
+                    self.shown(baseline.value),
+                    beside(baseline.beside),
+                    String::new(),
+                ],
+                String::new(),
+            ),
+        ];
         let winner = search.best();
         for trial in search.trials() {
             let Candidate {
@@ -308,7 +307,7 @@ impl Bench<'_> {
                 name += &format!(", `{column}` {}", reading.name());
             }
             let seconds = format!("{:.1}", trial.seconds);
-            lines.push(match &trial.outcome {
+            rows.push(match &trial.outcome {
                 Ok(measured) => {
                     let mut notes = Vec::new();
                     if winner == Some(trial) {
@@ -317,16 +316,21 @@ impl Bench<'_> {
                     if measured.is_cut {
                         notes.push("time ended it");
                     }
-                    let values = [self.shown(measured.value), beside(measured.beside)];
-                    line(&name, values, &seconds, &notes.join(", "))
+                    let values = [self.shown(measured.value), beside(measured.beside), seconds];
+                    (name, values, notes.join(", "))
                 }
-                Err(why) => line(
-                    &name,
-                    Default::default(),
-                    &seconds,
-                    &format!("failed: {why}"),
+                Err(why) => (
+                    name,
+                    [String::new(), String::new(), seconds],
+                    format!("failed: {why}"),
                 ),
             });
+        }
+        let width = rows.iter().map(|(name, ..)| name.chars().count()).max();
+        let width = width.unwrap_or(0).min(NAME_WIDTH_MAX);
+        for (name, [value, beside, seconds], note) in rows {
+            let line = format!("{name:<width$} {value:>9} {beside:>9} {seconds:>8}  {note}");
+            lines.push(line.trim_end().to_owned());
         }
         if search.is_cut() {
             lines.push(

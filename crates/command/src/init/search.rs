@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::design::{DIMENSION, Design, Family, PENALTY};
+use super::design::{DIMENSION, Design, Family, LAYERS_PENALTY, PENALTY};
 use super::plan::{Reading, Shape};
 
 /// Least time that a candidate is worth.
@@ -16,9 +16,15 @@ const LATER_SHARE: f64 = 0.25;
 /// Time of a candidate, in even shares of what is left: some need less, and leave more to others.
 const SHARES: f64 = 1.5;
 
-/// Standard deviations of a metric's estimate by which a candidate must be ahead. The candidates are measured on the same records, so
+/// Standard deviations of a metric's estimate by which a candidate must be ahead of another. Both are measured on the same records, so
 /// that their difference is known better than either of them.
-const AHEAD: f64 = 0.25;
+const AHEAD: f64 = 0.5;
+
+/// Standard deviations by which an area must be ahead of a constant's: it is the best of many candidates and evaluations.
+const AHEAD_OF_CONSTANT: f64 = 4.0;
+
+/// Learning rates that are tried, if they are the next to the best.
+const LEARNING_RATES: [f64; 5] = [0.01, 0.005, 0.003, 0.001, 0.0005];
 
 /// What is trained: a model, and the columns that are read in another way than the rules say.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,8 +87,8 @@ enum Axis {
 #[derive(Debug)]
 pub(crate) struct Search {
     metric: Metric,
-    /// Difference that is more than chance.
-    margin: f64,
+    /// Standard deviation of the metric's estimate.
+    deviation: f64,
     /// Time of all candidates.
     total: Duration,
     doubts: Vec<Doubt>,
@@ -104,7 +110,7 @@ impl Search {
         other_shape: bool,
         doubts: Vec<Doubt>,
         metric: Metric,
-        margin: f64,
+        deviation: f64,
         total: Duration,
     ) -> Self {
         let mut queue: VecDeque<Candidate> = VecDeque::new();
@@ -113,19 +119,19 @@ impl Search {
                 queue.push_back(candidate);
             }
         }
-        let mut axes = VecDeque::new();
+        let mut axes = VecDeque::from([Axis::LearningRate, Axis::Penalty]);
         match doubts.len() {
             0 => {}
-            1 => axes.push_back(Axis::Column(0)),
+            1 => axes.push_front(Axis::Column(0)),
             count => {
-                axes.push_back(Axis::AllColumns);
+                axes.push_front(Axis::AllColumns);
                 axes.extend((0..count).map(Axis::Column));
             }
         }
-        axes.extend([Axis::LearningRate, Axis::Penalty, Axis::Dimension]);
+        axes.push_back(Axis::Dimension);
         Self {
             metric,
-            margin,
+            deviation,
             total,
             doubts,
             queue,
@@ -139,6 +145,9 @@ impl Search {
 
     /// Returns the next candidate and the most time that it may take, with so much time left; `None` if the search has ended.
     pub(crate) fn next(&mut self, left: Duration) -> Option<(Candidate, Duration)> {
+        if self.is_perfect() {
+            return None;
+        }
         while self.queue.is_empty() {
             let axis = self.axes.pop_front()?;
             self.compares_kinds = false;
@@ -163,6 +172,16 @@ impl Search {
         let share = left.saturating_sub(kept).mul_f64(SHARES) / self.queue.len() as u32;
         let candidate = self.queue.pop_front()?;
         Some((candidate, share.clamp(LEAST_TIME, left.max(LEAST_TIME))))
+    }
+
+    /// Whether no candidate could be better by more than chance. The first two, the rules' and a linear model, are always measured.
+    fn is_perfect(&self) -> bool {
+        let best = self.best().and_then(|trial| trial.outcome.as_ref().ok());
+        let goal = match self.metric {
+            Metric::Auc => 1.0,
+            Metric::Loss => 0.0,
+        };
+        self.trials.len() >= 2 && best.is_some_and(|best| !self.is_better(goal, best.value))
     }
 
     /// Takes the outcome of a candidate.
@@ -196,10 +215,20 @@ impl Search {
     }
 
     /// Whether a value is better than another by more than chance.
-    pub(crate) fn is_better(&self, new: f64, old: f64) -> bool {
+    fn is_better(&self, new: f64, old: f64) -> bool {
+        let margin = AHEAD * self.deviation;
         match self.metric {
-            Metric::Auc => new > old + self.margin,
-            Metric::Loss => new < old - self.margin,
+            Metric::Auc => new > old + margin,
+            Metric::Loss => new < old - margin,
+        }
+    }
+
+    /// Whether a value is better than that of a model that predicts the same for each record. By chance, areas lie on both sides of
+    /// a constant's, and losses seldom below it.
+    pub(crate) fn is_better_than_constant(&self, value: f64, constant: f64) -> bool {
+        match self.metric {
+            Metric::Auc => value > constant + AHEAD_OF_CONSTANT * self.deviation,
+            Metric::Loss => self.is_better(value, constant),
         }
     }
 
@@ -251,17 +280,23 @@ impl Search {
                 out.retain(|candidate| candidate != best);
                 out
             }
-            Axis::LearningRate => [3.0, 1.0 / 3.0]
-                .map(|factor| {
-                    with(Design {
-                        learning_rate: rounded(design.learning_rate * factor),
-                        ..design
+            Axis::LearningRate => {
+                let rates = LEARNING_RATES.into_iter().filter(|rate| {
+                    let factor = rate / design.learning_rate;
+                    *rate != design.learning_rate && (0.25..4.0).contains(&factor)
+                });
+                rates
+                    .map(|learning_rate| {
+                        with(Design {
+                            learning_rate,
+                            ..design
+                        })
                     })
-                })
-                .to_vec(),
+                    .collect()
+            }
             Axis::Penalty if !design.family.has_embeddings() => Vec::new(),
             Axis::Penalty if design.penalty == 0.0 => vec![with(Design {
-                penalty: PENALTY,
+                penalty: LAYERS_PENALTY,
                 ..design
             })],
             Axis::Penalty => [2.0, 0.5]
@@ -285,16 +320,6 @@ impl Search {
     }
 }
 
-/// Returns the margin of a metric on so many held out records of a class, or of all, with this deviation of a record's value.
-pub(crate) fn margin(records: u64, deviation: f64) -> f64 {
-    AHEAD * deviation / (records.max(1) as f64).sqrt()
-}
-
-fn rounded(rate: f64) -> f64 {
-    let scale = 10_f64.powi(-rate.log10().floor() as i32);
-    (rate * scale).round() / scale
-}
-
 /// Returns the kinds of models that are compared, the most promising first.
 fn kinds(rules: &Candidate, other_shape: bool) -> Vec<Candidate> {
     let of = |shape: Shape, design: Design| Candidate {
@@ -315,7 +340,7 @@ fn kinds(rules: &Candidate, other_shape: bool) -> Vec<Candidate> {
         },
         deepfm,
         Design {
-            penalty: PENALTY,
+            penalty: LAYERS_PENALTY,
             dropout: 0.5,
             ..deepfm
         },
@@ -342,7 +367,7 @@ mod tests {
     }
 
     fn search(doubts: Vec<Doubt>) -> Search {
-        Search::new(rules(), false, doubts, Metric::Auc, 0.01, 30 * SECOND)
+        Search::new(rules(), false, doubts, Metric::Auc, 0.02, 30 * SECOND)
     }
 
     fn measured(value: f64) -> Result<Measured, String> {
@@ -407,7 +432,7 @@ mod tests {
             if family == Family::Fm && penalty > 0.0 {
                 value += 0.1;
             }
-            if learning_rate == 0.003 {
+            if learning_rate == 0.01 {
                 value += 0.02;
             }
             if dimension == 32 {
@@ -417,7 +442,7 @@ mod tests {
         });
         let expected = Design {
             penalty: PENALTY,
-            learning_rate: 0.003,
+            learning_rate: 0.01,
             dimension: 32,
             ..Design::of(Family::Fm)
         };
@@ -479,7 +504,7 @@ mod tests {
             true,
             Vec::new(),
             Metric::Loss,
-            0.01,
+            0.02,
             30 * SECOND,
         );
         run(&mut search, |candidate| {
@@ -490,6 +515,23 @@ mod tests {
         });
         assert_eq!(best(&search).design.family, Family::Fm);
         assert!(search.is_better(0.4, 0.5) && !search.is_better(0.495, 0.5));
+        assert!(search.is_better_than_constant(0.4, 0.5));
+    }
+
+    #[test]
+    fn nothing_is_tried_after_a_model_that_makes_no_mistake() {
+        let mut search = search(Vec::new());
+        let tried = run(&mut search, |_| measured(0.999));
+        assert_eq!(tried.len(), 2, "the rules and a linear model");
+        assert_eq!(best(&search), &rules());
+        assert!(!search.is_cut());
+    }
+
+    #[test]
+    fn an_area_that_is_the_best_of_many_by_chance_is_not_better_than_a_constant() {
+        let search = search(Vec::new());
+        assert!(!search.is_better_than_constant(0.57, 0.5));
+        assert!(search.is_better_than_constant(0.59, 0.5));
     }
 
     #[test]
