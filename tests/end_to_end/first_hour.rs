@@ -244,8 +244,8 @@ fn init_measures_models_on_a_sample_and_writes_the_best_with_its_figures() {
     assert!(!trained.contains("no better than a constant"), "{trained}");
 }
 
-trial!(init_says_that_no_model_is_better_than_a_constant_and_train_does_too);
-fn init_says_that_no_model_is_better_than_a_constant_and_train_does_too() {
+trial!(init_says_that_no_model_is_better_than_a_constant);
+fn init_says_that_no_model_is_better_than_a_constant() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let data = folder.path().join("rows.csv");
     let mut draw = Draw::new(11);
@@ -263,8 +263,6 @@ fn init_says_that_no_model_is_better_than_a_constant_and_train_does_too() {
         told.contains("no model is better than the baseline"),
         "{told}"
     );
-    let trained = run(&["train", &format!("{out}/job.toml")], 0);
-    assert!(trained.contains("no better than a constant"), "{trained}");
     let quick = [&init[..4], &["--force", "--seconds", "0"]].concat();
     let told = run(&quick, 0);
     assert!(

@@ -164,7 +164,7 @@ fn run_commands<C: Commands>(program: &Program, build: Build) -> u8 {
             check.job.log_format,
         ),
         Action::Init(arguments) => {
-            let outcome = one(begin(LogFormat::Text, "warn"));
+            let outcome = one(begin(LogFormat::Text, init::LOG_FILTER));
             finish(
                 outcome.and_then(|()| init::init(&arguments)),
                 LogFormat::Text,

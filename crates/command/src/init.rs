@@ -23,6 +23,7 @@ use sample::draw;
 use source::Source;
 use split::Parts;
 use targets::Existing;
+use tokio::time::Instant;
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Format, Profile};
@@ -33,6 +34,10 @@ use trainyard_storage::is_remote;
 use crate::convert::TableFormat;
 use crate::data_sample::{Extent, profile};
 use crate::output::print;
+
+/// Log filter of `init`: models that are measured are quiet, and what is wrong with one is in its row of the table.
+pub(crate) const LOG_FILTER: &str = "warn,trainyard_trainer=error,trainyard_chief=error,trainyard_evaluator=error,\
+    trainyard_coordinator=error,trainyard_parameter_server=error,trainyard_parameter_store=error";
 
 /// Long help of `init`.
 pub(crate) const INIT: &str = "Writes a job for data: looks at the columns, and says for each what it became and why.
@@ -76,7 +81,7 @@ pub(crate) struct Init {
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
     pub(crate) eval_share: f64,
     /// Records to read from each file, the first ones.
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 250_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rows: u64,
     /// Reads all records.
     #[arg(long, conflicts_with = "rows")]
@@ -167,7 +172,7 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
     let by_rules = |why: String| Choice {
         plan: plan.clone(),
         design: Design::by_rules(&plan),
-        told: vec![why],
+        lines: vec![why],
         is_no_better: None,
     };
     let choice = if arguments.seconds == 0 {
@@ -187,6 +192,7 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
             }
             Shape::Factorized | Shape::WideAndDeep => None,
         };
+        let begun = Instant::now();
         let scratch =
             tempfile::tempdir().map_err(|error| cannot_write(&std::env::temp_dir(), &error))?;
         match draw(&source, &plan, &parts, scratch.path())? {
@@ -198,7 +204,7 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
                     profile: &found,
                     sample: &sample,
                     folder: scratch.path(),
-                    total: Duration::from_secs(arguments.seconds),
+                    total: Duration::from_secs(arguments.seconds).saturating_sub(begun.elapsed()),
                 };
                 bench.choose().inspect_err(|_| {
                     // The next call must not find them.
@@ -216,7 +222,7 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
         source: &source,
         plan,
         design: &choice.design,
-        purpose: Purpose::Written { why: &choice.told },
+        purpose: Purpose::Written { why: &choice.lines },
         parts: &parts,
         folder: &folder,
         profile: &found,
@@ -265,7 +271,7 @@ fn told(path: &Path, job: &Job, found: &Profile, choice: &Choice, parts: &Parts)
     for line in &parts.told {
         text += &format!("{line}\n");
     }
-    for (number, line) in choice.told.iter().enumerate() {
+    for (number, line) in choice.lines.iter().enumerate() {
         let caption = if number == 0 { "models" } else { "" };
         text += &format!("{caption:<10} {line}\n");
     }

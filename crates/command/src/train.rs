@@ -106,7 +106,8 @@ fn no_better_than_a_constant(job: &Job, scores: &Scores) -> Option<Diagnostic> {
         && model.kind.family != Family::Baseline;
     let mean = *scores.get("label/mean")?;
     let loss = *scores.get("average_loss")?;
-    if !is_likelihood || !(0.0 < mean && mean < 1.0) {
+    let has_both_classes = mean > 0.0 && mean < 1.0;
+    if !(is_likelihood && has_both_classes) {
         return None;
     }
     let of_constant = -(mean * mean.ln() + (1.0 - mean) * (1.0 - mean).ln());

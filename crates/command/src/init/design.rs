@@ -118,7 +118,7 @@ impl Design {
     }
 
     /// Returns the words for a design of a shape, with the penalty at a batch of this size.
-    pub(crate) fn told(&self, shape: Shape, batch_size: u64) -> String {
+    pub(crate) fn describe(&self, shape: Shape, batch_size: u64) -> String {
         let mut text = self.family.name().to_owned();
         if shape == Shape::WideAndDeep {
             return text;
@@ -164,11 +164,11 @@ mod tests {
             ..Design::of(Family::DeepFm)
         };
         assert_eq!(
-            design.told(Shape::Factorized, 256),
+            design.describe(Shape::Factorized, 256),
             "deepfm, l2 1e-4, dropout 0.5, learning rate 0.003"
         );
         assert_eq!(
-            Design::of(Family::Linear).told(Shape::Factorized, 256),
+            Design::of(Family::Linear).describe(Shape::Factorized, 256),
             "linear"
         );
     }

@@ -17,7 +17,7 @@ use super::design::Design;
 use super::job_file::{EVALUATIONS_WITHOUT_A_BETTER_ONE, JobFile, Purpose, vocabularies};
 use super::plan::{Plan, Shape, Task};
 use super::sample::Sample;
-use super::search::{Candidate, Doubt, Measured, Metric, Search, Trial};
+use super::search::{Candidate, Doubt, Failure, Measured, Metric, Search, Space, Trial};
 use super::source::Source;
 use super::split::Parts;
 use crate::progress::Show;
@@ -45,7 +45,7 @@ pub(super) struct Choice {
     pub(super) plan: Plan,
     pub(super) design: Design,
     /// The table and its caption, one entry per line.
-    pub(super) told: Vec<String>,
+    pub(super) lines: Vec<String>,
     /// No candidate is better than the baseline.
     pub(super) is_no_better: Option<String>,
 }
@@ -77,14 +77,14 @@ impl Bench<'_> {
             })
             .collect();
         let (metric, deviation) = self.metric();
-        let mut search = Search::new(
-            rules.clone(),
-            self.factorized.is_some(),
+        let space = Space {
+            rules: rules.clone(),
+            factorized: self.plan.shape == Shape::Factorized || self.factorized.is_some(),
+            samples_a_part: self.sample.is_part,
+            one_logit: !matches!(self.plan.label.task, Task::Classes { .. }),
             doubts,
-            metric,
-            deviation,
-            self.total,
-        );
+        };
+        let mut search = Search::new(space, metric, deviation, self.total);
         let job = self.write(&rules)?;
         let context = Context::alone(job, None, LogFormat::Text);
         let searched = &mut search;
@@ -102,7 +102,7 @@ impl Bench<'_> {
             let begun = Instant::now();
             let outcome = match self.write(&candidate) {
                 Ok(job) => measure(job, self.metric().0, most, &stop).await,
-                Err(problem) => Err(problem.message),
+                Err(problem) => Err(Failure::Problem(problem.message)),
             };
             if stop.is_cancelled() {
                 let message = "init was told to stop, and has written no job";
@@ -224,12 +224,13 @@ impl Bench<'_> {
                 self.shown(measured.value),
                 self.shown(baseline.value)
             )),
+            Some(Err(_)) | None if search.lacks_rules() => None,
             Some(Err(_)) | None => Some("no model could be measured".to_owned()),
         };
         Choice {
             plan: self.plan_of(chosen),
             design: chosen.design,
-            told: self.table(search, baseline),
+            lines: self.table(search, baseline),
             is_no_better,
         }
     }
@@ -302,7 +303,7 @@ impl Bench<'_> {
                 design,
                 readings,
             } = &trial.candidate;
-            let mut name = design.told(*shape, batch_size);
+            let mut name = design.describe(*shape, batch_size);
             for (column, reading) in readings {
                 name += &format!(", `{column}` {}", reading.name());
             }
@@ -332,6 +333,12 @@ impl Bench<'_> {
             let line = format!("{name:<width$} {value:>9} {beside:>9} {seconds:>8}  {note}");
             lines.push(line.trim_end().to_owned());
         }
+        if search.is_cautious() {
+            lines.push(
+                "The sample is a part of the data, or time ended the chosen model: only a model far ahead would have replaced it."
+                    .to_owned(),
+            );
+        }
         if search.is_cut() {
             lines.push(
                 "Time ended the search: another run may choose otherwise; --seconds gives it more."
@@ -348,7 +355,7 @@ async fn measure(
     metric: Metric,
     most: Duration,
     stop: &CancellationToken,
-) -> Result<Measured, String> {
+) -> Result<Measured, Failure> {
     let stops_early = job.train.early_stopping.is_some();
     let model_dir = job.model_dir.clone();
     let context = Context::alone(job, None, LogFormat::Text);
@@ -364,31 +371,36 @@ async fn measure(
             training.await
         }
     };
-    trained.map_err(|problem| problem.message)?;
+    trained.map_err(|problem| Failure::Problem(problem.message))?;
     let text = match std::fs::read_to_string(model_dir.join("eval/metrics.jsonl")) {
         Ok(text) => text,
-        Err(_) if is_cut => return Err("time ended it before its first evaluation".to_owned()),
-        Err(error) => return Err(format!("its evaluations cannot be read: {error}")),
+        Err(_) if is_cut => return Err(Failure::Time),
+        Err(error) => {
+            let why = format!("its evaluations cannot be read: {error}");
+            return Err(Failure::Problem(why));
+        }
     };
     let results = text.lines().filter_map(|line| {
         let result: Value = serde_json::from_str(line).ok()?;
         result_of(&result["metrics"], metric)
     });
-    let kept = |results: Vec<(f64, Option<f64>)>| {
-        if stops_early {
-            best(results, |new, old| match metric {
-                Metric::Auc => new > old,
-                Metric::Loss => new < old,
-            })
-        } else {
-            results.last().copied()
-        }
+    let results: Vec<(f64, Option<f64>)> = results.collect();
+    let last = results.last().copied();
+    let best = if stops_early {
+        best(results, |new, old| match metric {
+            Metric::Auc => new > old,
+            Metric::Loss => new < old,
+        })
+    } else {
+        last
     };
-    let (value, beside) = kept(results.collect()).ok_or("its results are not finite")?;
+    let not_finite = || Failure::Problem("its results are not finite".to_owned());
+    let (value, beside) = best.ok_or_else(not_finite)?;
     Ok(Measured {
         value,
         beside,
         is_cut,
+        is_learning: best == last,
     })
 }
 

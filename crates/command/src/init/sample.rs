@@ -36,6 +36,8 @@ pub(super) struct Sample {
     pub(super) held_out: PathBuf,
     pub(super) train_rows: u64,
     pub(super) held_out_rows: u64,
+    /// The training part has more records.
+    pub(super) is_part: bool,
 }
 
 /// Records that are read of each file, and which of them are taken.
@@ -142,6 +144,9 @@ pub(super) fn draw(
         held_out,
         train_rows,
         held_out_rows,
+        is_part: parts
+            .train_rows
+            .is_none_or(|rows| train_rows + held_out_rows < rows),
     }))
 }
 

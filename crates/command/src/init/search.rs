@@ -13,12 +13,17 @@ const LEAST_TIME: Duration = Duration::from_millis(500);
 /// Share of the time that is kept for what comes after the kinds of models.
 const LATER_SHARE: f64 = 0.25;
 
-/// Time of a candidate, in even shares of what is left: some need less, and leave more to others.
+/// Time of a candidate, in even shares of what is left: some need less, and leave more to others. All are compared with the first.
 const SHARES: f64 = 1.5;
+const SHARES_OF_FIRST: f64 = 3.0;
 
 /// Standard deviations of a metric's estimate by which a candidate must be ahead of another. Both are measured on the same records, so
 /// that their difference is known better than either of them.
 const AHEAD: f64 = 0.5;
+
+/// The same where the measurement says less: time has ended the other candidate, which may still have learned, or the sample is a part
+/// of the data, of which large models make more than small ones do.
+const FAR_AHEAD: f64 = 10.0;
 
 /// Standard deviations by which an area must be ahead of a constant's: it is the best of many candidates and evaluations.
 const AHEAD_OF_CONSTANT: f64 = 4.0;
@@ -42,6 +47,19 @@ pub(crate) struct Doubt {
     pub(crate) others: Vec<Reading>,
 }
 
+/// What may be chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Space {
+    pub(crate) rules: Candidate,
+    /// A factorized model is possible.
+    pub(crate) factorized: bool,
+    /// The sample is a part of the data only.
+    pub(crate) samples_a_part: bool,
+    /// The label has one logit, as products of embeddings do.
+    pub(crate) one_logit: bool,
+    pub(crate) doubts: Vec<Doubt>,
+}
+
 /// The metric that decides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Metric {
@@ -60,6 +78,25 @@ pub(crate) struct Measured {
     pub(crate) beside: Option<f64>,
     /// Time ended the candidate before its last pass.
     pub(crate) is_cut: bool,
+    /// Its last evaluation was its best: it still learned.
+    pub(crate) is_learning: bool,
+}
+
+/// Reason why a candidate has no result.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Failure {
+    /// Time ended it before its first evaluation.
+    Time,
+    Problem(String),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Time => formatter.write_str("time ended it before its first evaluation"),
+            Self::Problem(why) => formatter.write_str(why),
+        }
+    }
 }
 
 /// A candidate that was trained.
@@ -67,7 +104,7 @@ pub(crate) struct Measured {
 pub(crate) struct Trial {
     pub(crate) candidate: Candidate,
     /// Its result, or why there is none.
-    pub(crate) outcome: Result<Measured, String>,
+    pub(crate) outcome: Result<Measured, Failure>,
     pub(crate) seconds: f64,
 }
 
@@ -91,6 +128,7 @@ pub(crate) struct Search {
     deviation: f64,
     /// Time of all candidates.
     total: Duration,
+    samples_a_part: bool,
     doubts: Vec<Doubt>,
     queue: VecDeque<Candidate>,
     axes: VecDeque<Axis>,
@@ -103,18 +141,11 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Begins a search that the candidate of the rules wins, unless another is better by more than chance. `other_shape`: a
-    /// factorized model is possible though the rules choose none.
-    pub(crate) fn new(
-        rules: Candidate,
-        other_shape: bool,
-        doubts: Vec<Doubt>,
-        metric: Metric,
-        deviation: f64,
-        total: Duration,
-    ) -> Self {
+    /// Begins a search that the candidate of the rules wins, unless another is better by more than chance.
+    pub(crate) fn new(space: Space, metric: Metric, deviation: f64, total: Duration) -> Self {
         let mut queue: VecDeque<Candidate> = VecDeque::new();
-        for candidate in std::iter::once(rules.clone()).chain(kinds(&rules, other_shape)) {
+        let doubts = space.doubts.clone();
+        for candidate in kinds(&space) {
             if !queue.contains(&candidate) {
                 queue.push_back(candidate);
             }
@@ -133,6 +164,7 @@ impl Search {
             metric,
             deviation,
             total,
+            samples_a_part: space.samples_a_part,
             doubts,
             queue,
             axes,
@@ -169,7 +201,12 @@ impl Search {
         } else {
             Duration::ZERO
         };
-        let share = left.saturating_sub(kept).mul_f64(SHARES) / self.queue.len() as u32;
+        let shares = if self.trials.is_empty() {
+            SHARES_OF_FIRST
+        } else {
+            SHARES
+        };
+        let share = left.saturating_sub(kept).mul_f64(shares) / self.queue.len() as u32;
         let candidate = self.queue.pop_front()?;
         Some((candidate, share.clamp(LEAST_TIME, left.max(LEAST_TIME))))
     }
@@ -181,22 +218,36 @@ impl Search {
             Metric::Auc => 1.0,
             Metric::Loss => 0.0,
         };
-        self.trials.len() >= 2 && best.is_some_and(|best| !self.is_better(goal, best.value))
+        self.trials.len() >= 2 && best.is_some_and(|best| !self.is_ahead(goal, best.value, AHEAD))
     }
 
     /// Takes the outcome of a candidate.
     pub(crate) fn record(&mut self, trial: Trial) {
         self.trials.push(trial);
         let latest = self.trials.len() - 1;
-        let value = |place: usize| Some(self.trials.get(place)?.outcome.as_ref().ok()?.value);
-        let Some(new) = value(latest) else { return };
-        let wins = match self.winner.and_then(value) {
-            Some(best) => self.is_better(new, best),
-            None => true,
+        let result = |index: usize| self.trials.get(index)?.outcome.as_ref().ok();
+        let Some(new) = result(latest) else { return };
+        let is_linear = self.trials[latest].candidate.design.family == Family::Linear;
+        let wins = match self.winner.and_then(result) {
+            // A model that holds the other one, or has less of the data than it needs, may still pass it.
+            Some(best) if best.is_cut && best.is_learning && (self.samples_a_part || is_linear) => {
+                false
+            }
+            Some(best) if best.is_cut || self.samples_a_part => {
+                self.is_ahead(new.value, best.value, FAR_AHEAD)
+            }
+            Some(best) => self.is_ahead(new.value, best.value, AHEAD),
+            None => !self.lacks_rules(),
         };
         if wins {
             self.winner = Some(latest);
         }
+    }
+
+    /// Whether time ended the candidate of the rules before its first evaluation: no other can be compared with it.
+    pub(crate) fn lacks_rules(&self) -> bool {
+        let first = self.trials.first();
+        first.is_some_and(|rules| rules.outcome == Err(Failure::Time))
     }
 
     /// Returns the winner, if any candidate was measured.
@@ -214,9 +265,18 @@ impl Search {
         self.is_cut || outcomes.any(|outcome| matches!(outcome, Ok(Measured { is_cut: true, .. })))
     }
 
-    /// Whether a value is better than another by more than chance.
-    fn is_better(&self, new: f64, old: f64) -> bool {
-        let margin = AHEAD * self.deviation;
+    /// Whether a better candidate may not have won, because of what the sample or the time does not show.
+    pub(crate) fn is_cautious(&self) -> bool {
+        self.lacks_rules()
+            || self.samples_a_part
+            || self
+                .best()
+                .is_some_and(|best| matches!(best.outcome, Ok(Measured { is_cut: true, .. })))
+    }
+
+    /// Whether a value is better than another by so many standard deviations.
+    fn is_ahead(&self, new: f64, old: f64, deviations: f64) -> bool {
+        let margin = deviations * self.deviation;
         match self.metric {
             Metric::Auc => new > old + margin,
             Metric::Loss => new < old - margin,
@@ -227,8 +287,8 @@ impl Search {
     /// a constant's, and losses seldom below it.
     pub(crate) fn is_better_than_constant(&self, value: f64, constant: f64) -> bool {
         match self.metric {
-            Metric::Auc => value > constant + AHEAD_OF_CONSTANT * self.deviation,
-            Metric::Loss => self.is_better(value, constant),
+            Metric::Auc => self.is_ahead(value, constant, AHEAD_OF_CONSTANT),
+            Metric::Loss => self.is_ahead(value, constant, AHEAD),
         }
     }
 
@@ -258,8 +318,8 @@ impl Search {
                 };
                 ways.into_iter().filter_map(read).collect()
             }
-            Axis::Column(place) => {
-                let doubt = &self.doubts[place];
+            Axis::Column(index) => {
+                let doubt = &self.doubts[index];
                 let mut kept = best.readings.clone();
                 kept.retain(|(column, _)| *column != doubt.column);
                 let mut out: Vec<Candidate> = Vec::new();
@@ -320,16 +380,17 @@ impl Search {
     }
 }
 
-/// Returns the kinds of models that are compared, the most promising first.
-fn kinds(rules: &Candidate, other_shape: bool) -> Vec<Candidate> {
+/// Returns the kinds of models that are compared: the rules' and a linear one, and then the most promising first.
+fn kinds(space: &Space) -> Vec<Candidate> {
+    let rules = &space.rules;
     let of = |shape: Shape, design: Design| Candidate {
         shape,
         design,
         readings: Vec::new(),
     };
     let linear = of(rules.shape, Design::of(Family::Linear));
-    if rules.shape == Shape::WideAndDeep && !other_shape {
-        return vec![linear];
+    if !space.factorized {
+        return vec![rules.clone(), linear];
     }
     let fm = Design::of(Family::Fm);
     let deepfm = Design::of(Family::DeepFm);
@@ -348,8 +409,14 @@ fn kinds(rules: &Candidate, other_shape: bool) -> Vec<Candidate> {
         fm,
         Design::of(Family::WideAndDeep),
     ];
-    let factorized = factorized.map(|design| of(Shape::Factorized, design));
-    std::iter::once(linear).chain(factorized).collect()
+    let factorized = factorized
+        .into_iter()
+        .filter(|design| space.one_logit || !matches!(design.family, Family::Fm | Family::DeepFm))
+        .map(|design| of(Shape::Factorized, design));
+    [rules.clone(), linear]
+        .into_iter()
+        .chain(factorized)
+        .collect()
 }
 
 #[cfg(test)]
@@ -366,22 +433,34 @@ mod tests {
         }
     }
 
-    fn search(doubts: Vec<Doubt>) -> Search {
-        Search::new(rules(), false, doubts, Metric::Auc, 0.02, 30 * SECOND)
+    fn space(rules: Candidate, doubts: Vec<Doubt>) -> Space {
+        Space {
+            rules,
+            factorized: true,
+            samples_a_part: false,
+            one_logit: true,
+            doubts,
+        }
     }
 
-    fn measured(value: f64) -> Result<Measured, String> {
+    fn search(doubts: Vec<Doubt>) -> Search {
+        let space = space(rules(), doubts);
+        Search::new(space, Metric::Auc, 0.02, 30 * SECOND)
+    }
+
+    fn measured(value: f64) -> Result<Measured, Failure> {
         Ok(Measured {
             value,
             beside: None,
             is_cut: false,
+            is_learning: false,
         })
     }
 
     /// Runs a search to its end, with the outcome of each candidate and time for all.
     fn run(
         search: &mut Search,
-        outcome: impl Fn(&Candidate) -> Result<Measured, String>,
+        outcome: impl Fn(&Candidate) -> Result<Measured, Failure>,
     ) -> Vec<Candidate> {
         let mut tried = Vec::new();
         while let Some((candidate, _)) = search.next(30 * SECOND) {
@@ -483,30 +562,26 @@ mod tests {
         let mut search = search(Vec::new());
         run(&mut search, |candidate| match candidate.design.family {
             Family::Linear => measured(0.6),
-            _ => Err("it has failed".to_owned()),
+            _ => Err(Failure::Problem("it has failed".to_owned())),
         });
         assert_eq!(best(&search).design.family, Family::Linear);
-        assert_eq!(search.trials()[0].outcome, Err("it has failed".to_owned()));
+        let failure = Failure::Problem("it has failed".to_owned());
+        assert_eq!(search.trials()[0].outcome, Err(failure.clone()));
         let mut search = self::search(Vec::new());
-        let tried = run(&mut search, |_| Err("all fail".to_owned()));
+        let tried = run(&mut search, |_| Err(failure.clone()));
         assert!(search.best().is_none());
         assert_eq!(tried.len(), 7, "nothing is varied of no winner");
     }
 
     #[test]
     fn a_lower_loss_is_better() {
-        let mut search = Search::new(
-            Candidate {
-                shape: Shape::WideAndDeep,
-                design: Design::of(Family::WideAndDeep),
-                readings: Vec::new(),
-            },
-            true,
-            Vec::new(),
-            Metric::Loss,
-            0.02,
-            30 * SECOND,
-        );
+        let wide_and_deep = Candidate {
+            shape: Shape::WideAndDeep,
+            design: Design::of(Family::WideAndDeep),
+            readings: Vec::new(),
+        };
+        let space = space(wide_and_deep, Vec::new());
+        let mut search = Search::new(space, Metric::Loss, 0.02, 30 * SECOND);
         run(&mut search, |candidate| {
             measured(match (candidate.shape, candidate.design.family) {
                 (Shape::Factorized, Family::Fm) if candidate.design.penalty > 0.0 => 0.5,
@@ -514,7 +589,6 @@ mod tests {
             })
         });
         assert_eq!(best(&search).design.family, Family::Fm);
-        assert!(search.is_better(0.4, 0.5) && !search.is_better(0.495, 0.5));
         assert!(search.is_better_than_constant(0.4, 0.5));
     }
 
@@ -525,6 +599,66 @@ mod tests {
         assert_eq!(tried.len(), 2, "the rules and a linear model");
         assert_eq!(best(&search), &rules());
         assert!(!search.is_cut());
+    }
+
+    #[test]
+    fn what_the_sample_or_the_time_does_not_show_is_replaced_only_by_what_is_far_ahead() {
+        let wins = |space: Space, family: Family, end: (bool, bool), ahead: f64| {
+            let (is_cut, is_learning) = end;
+            let mut search = Search::new(space, Metric::Auc, 0.01, 30 * SECOND);
+            run(&mut search, |candidate| {
+                let is_ahead = candidate.design.family == family;
+                Ok(Measured {
+                    value: if is_ahead { 0.6 + ahead } else { 0.6 },
+                    beside: None,
+                    is_cut: is_cut && *candidate == rules(),
+                    is_learning: is_learning && *candidate == rules(),
+                })
+            });
+            best(&search).design.family == family
+        };
+        let whole = || space(rules(), Vec::new());
+        let [ended, cut, learning] = [(false, false), (true, false), (true, true)];
+        let linear_wins = |space: Space, end, ahead| wins(space, Family::Linear, end, ahead);
+        assert!(linear_wins(whole(), ended, 0.05));
+        assert!(!linear_wins(whole(), cut, 0.05) && linear_wins(whole(), cut, 0.15));
+        assert!(
+            !linear_wins(whole(), learning, 0.3),
+            "the other model holds it"
+        );
+        assert!(wins(whole(), Family::Fm, learning, 0.15));
+        let part = || Space {
+            samples_a_part: true,
+            ..whole()
+        };
+        assert!(!linear_wins(part(), ended, 0.05) && linear_wins(part(), ended, 0.15));
+        assert!(!wins(part(), Family::Fm, learning, 0.3));
+    }
+
+    #[test]
+    fn the_rules_win_where_time_ended_their_candidate_before_its_first_evaluation() {
+        let mut search = search(Vec::new());
+        run(&mut search, |candidate| {
+            if *candidate == rules() {
+                Err(Failure::Time)
+            } else {
+                measured(0.9)
+            }
+        });
+        assert!(search.best().is_none() && search.lacks_rules());
+    }
+
+    #[test]
+    fn a_label_of_several_logits_has_no_factorization_machine() {
+        let space = Space {
+            one_logit: false,
+            ..space(rules(), Vec::new())
+        };
+        let families: Vec<Family> = kinds(&space)[1..]
+            .iter()
+            .map(|candidate| candidate.design.family)
+            .collect();
+        assert_eq!(families, [Family::Linear, Family::Dcn, Family::WideAndDeep]);
     }
 
     #[test]
@@ -540,7 +674,7 @@ mod tests {
         let (first, most) = search.next(30 * SECOND).expect("a candidate");
         let even = 30.0 * (1.0 - LATER_SHARE) / 7.0;
         assert!(
-            (most.as_secs_f64() - SHARES * even).abs() < 1e-6,
+            (most.as_secs_f64() - SHARES_OF_FIRST * even).abs() < 1e-6,
             "{most:?}"
         );
         search.record(Trial {
