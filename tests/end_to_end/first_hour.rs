@@ -177,7 +177,7 @@ fn products(path: &Path, rows: usize) {
     for _ in 0..rows {
         let user = draw.below(60);
         let item = draw.below(60);
-        let likes = (user % 2 == 0) == (item % 2 == 0);
+        let likes = user.is_multiple_of(2) == item.is_multiple_of(2);
         let click = u8::from(likes == (draw.below(10) > 0));
         text += &format!("u{user},i{item},{click}\n");
     }
