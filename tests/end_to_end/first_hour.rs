@@ -38,10 +38,11 @@ fn clicks(path: &Path, rows: usize) {
     std::fs::write(path, text).expect("the records are written");
 }
 
-/// Makes a job of data, trains it, and returns what `init` said, and the metrics.
+/// Makes a job of data by the rules, trains it, and returns what `init` said, and the metrics.
 fn trained(data: &str, out: &Path, more: &[&str]) -> (String, Value) {
     let folder = out.to_string_lossy().into_owned();
-    let told = run(&[&["init", data, "--out", &folder], more].concat(), 0);
+    let init = ["init", data, "--out", &folder, "--seconds", "0"];
+    let told = run(&[&init, more].concat(), 0);
     let job = out.join("job.toml").to_string_lossy().into_owned();
     let checked = run(&["check", &job], 0);
     assert!(!checked.contains("warning"), "{checked}");
@@ -131,7 +132,19 @@ fn what_init_cannot_know_it_asks_for_and_it_writes_over_nothing() {
         "{told}"
     );
     assert!(!Path::new(&out).exists());
-    run(&["init", &data, "--out", &out, "--label", "a"], 0);
+    run(
+        &[
+            "init",
+            &data,
+            "--out",
+            &out,
+            "--label",
+            "a",
+            "--seconds",
+            "0",
+        ],
+        0,
+    );
     let job = std::fs::read(Path::new(&out).join("job.toml")).expect("a job");
     let told = run(&["init", &data, "--out", &out, "--label", "b"], 64);
     assert!(told.contains("give --force to write over it"), "{told}");
@@ -139,10 +152,8 @@ fn what_init_cannot_know_it_asks_for_and_it_writes_over_nothing() {
         std::fs::read(Path::new(&out).join("job.toml")).expect("a job"),
         job
     );
-    run(
-        &["init", &data, "--out", &out, "--label", "b", "--force"],
-        0,
-    );
+    let label = ["--label", "b", "--force", "--seconds", "0"];
+    run(&[&["init", &data, "--out", &out][..], &label].concat(), 0);
     let few = folder.path().join("few.csv");
     std::fs::write(&few, "x,y\n1,0\n2,1\n3,0\n").expect("the rows are written");
     let few_out = folder.path().join("few").to_string_lossy().into_owned();
@@ -157,4 +168,105 @@ fn what_init_cannot_know_it_asks_for_and_it_writes_over_nothing() {
     assert!(told.contains("column `x` is there twice in"), "{told}");
     let told = run(&["init", &format!("{data}x"), "--out", &out, "--force"], 66);
     assert!(told.contains("did you mean `rows.csv`?"), "{told}");
+}
+
+/// A table of two columns of names whose label follows the product of two numbers, one of each name, and neither alone.
+fn products(path: &Path, rows: usize) {
+    let mut draw = Draw::new(5);
+    let mut text = "user,item,click\n".to_owned();
+    for _ in 0..rows {
+        let user = draw.below(60);
+        let item = draw.below(60);
+        let likes = user.is_multiple_of(2) == item.is_multiple_of(2);
+        let click = u8::from(likes == (draw.below(10) > 0));
+        text += &format!("u{user},i{item},{click}\n");
+    }
+    std::fs::write(path, text).expect("the records are written");
+}
+
+/// Returns the numbers of a line of the table that `init` prints: metric, second metric, seconds.
+fn row(told: &str, name: &str) -> Vec<f64> {
+    let line = told
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(name))
+        .unwrap_or_else(|| panic!("no line `{name}` in {told}"));
+    let words = line.split_whitespace();
+    words.map_while(|word| word.parse().ok()).collect()
+}
+
+trial!(init_measures_models_on_a_sample_and_writes_the_best_with_its_figures);
+fn init_measures_models_on_a_sample_and_writes_the_best_with_its_figures() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("rows.csv");
+    products(&data, 8000);
+    let out = folder.path().join("out");
+    let init = [
+        "init",
+        &data.to_string_lossy(),
+        "--out",
+        &out.to_string_lossy(),
+        "--seconds",
+        "20",
+    ];
+    let told = run(&init, 0);
+    let linear = row(&told, "linear ");
+    assert!(linear[0] < 0.6, "{told}");
+    let baseline = row(&told, "baseline: the same for each record");
+    assert!(baseline[0] == 0.5 && baseline[1] < 0.694, "{told}");
+    let chosen = told.lines().find(|line| line.contains("  chosen"));
+    let chosen = chosen.expect("a row is chosen").trim();
+    let auc: f64 = chosen
+        .split_whitespace()
+        .find_map(|word| {
+            word.strip_prefix("0.")
+                .and(word.parse().ok())
+                .filter(|auc| *auc > 0.5)
+        })
+        .expect("an AUC");
+    assert!(auc > 0.8, "{told}");
+    let job = std::fs::read_to_string(out.join("job.toml")).expect("a job");
+    assert!(
+        job.lines()
+            .any(|line| line.starts_with('#') && line.contains(chosen)),
+        "{job}"
+    );
+    assert!(!job.contains("kind = \"linear_classifier\""), "{job}");
+    let left: Vec<_> = std::fs::read_dir(&out).expect("a folder").collect();
+    assert!(!out.join("model").exists(), "{left:?}");
+    let path = out.join("job.toml").to_string_lossy().into_owned();
+    run(&["check", &path], 0);
+    let trained = run(&["train", &path], 0);
+    let auc = trained
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("auc "));
+    let auc: f64 = auc.and_then(|auc| auc.trim().parse().ok()).expect("an AUC");
+    assert!(auc > 0.8, "{trained}");
+    assert!(!trained.contains("no better than a constant"), "{trained}");
+}
+
+trial!(init_says_that_no_model_is_better_than_a_constant);
+fn init_says_that_no_model_is_better_than_a_constant() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("rows.csv");
+    let mut draw = Draw::new(11);
+    let mut text = "x,town,label\n".to_owned();
+    for _ in 0..2000 {
+        let (x, town, label) = (draw.fraction(), draw.below(5), draw.below(2));
+        text += &format!("{x:.4},t{town},{label}\n");
+    }
+    std::fs::write(&data, text).expect("the records are written");
+    let data = data.to_string_lossy().into_owned();
+    let out = folder.path().join("out").to_string_lossy().into_owned();
+    let init = ["init", &data, "--out", &out, "--seconds", "3"];
+    let told = run(&init, 0);
+    assert!(
+        told.contains("no model is better than the baseline"),
+        "{told}"
+    );
+    let quick = [&init[..4], &["--force", "--seconds", "0"]].concat();
+    let told = run(&quick, 0);
+    assert!(
+        !told.contains("baseline") && told.contains("--seconds was 0"),
+        "{told}"
+    );
 }

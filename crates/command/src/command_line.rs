@@ -179,9 +179,9 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
             check.job.log_format,
         ),
         Action::Init(arguments) => {
-            let outcome = one(begin(LogFormat::Text, "warn"));
+            let outcome = one(begin(LogFormat::Text, init::LOG_FILTER));
             Ended::reported(
-                outcome.and_then(|()| init::init(&arguments)),
+                outcome.and_then(|()| init::init(&arguments, stop)),
                 LogFormat::Text,
             )
         }

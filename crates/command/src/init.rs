@@ -1,20 +1,30 @@
 //! `trainyard init`: writes a job for given data. It profiles the columns, chooses a feature for each, divides the
 //! records into training and evaluation, and writes a job file whose comments give the reasons.
 
+mod design;
 mod job_file;
+mod measurement;
 mod plan;
+mod sample;
+mod search;
 mod source;
 mod split;
 mod targets;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use job_file::JobFile;
-use plan::{Coverage, Plan, Wishes};
+use design::Design;
+use job_file::{JobFile, Purpose};
+use measurement::{Bench, Choice};
+use plan::{Coverage, Plan, Shape, Wishes};
+use sample::draw;
 use source::Source;
 use split::Parts;
 use targets::Existing;
+use tokio::time::Instant;
+use trainyard_daemon::{LogFormat, StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Format, Profile};
 use trainyard_model_dir::write_atomically;
@@ -24,6 +34,10 @@ use trainyard_storage::is_remote;
 use crate::convert::TableFormat;
 use crate::data_sample::{Extent, profile};
 use crate::output::print;
+
+/// Log filter of `init`: models that are measured are quiet, and what is wrong with one is in its row of the table.
+pub(crate) const LOG_FILTER: &str = "warn,trainyard_trainer=error,trainyard_chief=error,trainyard_evaluator=error,\
+    trainyard_coordinator=error,trainyard_parameter_server=error,trainyard_parameter_store=error";
 
 /// Long help of `init`.
 pub(crate) const INIT: &str = "Writes a job for data: looks at the columns, and says for each what it became and why.
@@ -35,6 +49,10 @@ vocabulary, or is hashed where it has many values; columns that only name their 
 
 Without --eval, a tenth of the records is kept for evaluation: the latest, where a column says when they were made, else some \
 drawn at random, written beside the job; of five files and more, the last ones.
+
+Which model suits the data is measured: for --seconds, models of several kinds are trained on a sample of the training part and \
+compared on records of it that are held out. The table of their results is printed, and is a comment of the job. The model of the \
+rules is kept unless another is better by more than chance.
 
   trainyard init clicks.parquet --out clicks
   trainyard train clicks/job.toml";
@@ -63,11 +81,14 @@ pub(crate) struct Init {
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
     pub(crate) eval_share: f64,
     /// Records to read from each file, the first ones.
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 250_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rows: u64,
     /// Reads all records.
     #[arg(long, conflicts_with = "rows")]
     pub(crate) all: bool,
+    /// Seconds in which models are trained on a sample, to choose the best; 0 = the model that the rules choose.
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub(crate) seconds: u64,
     /// Format of the files. Default: the format that the name of the first file stands for.
     #[arg(long, value_enum)]
     pub(crate) format: Option<TableFormat>,
@@ -87,12 +108,12 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Profiles the data and writes the job.
-pub(crate) fn init(arguments: &Init) -> Result<(), Vec<Diagnostic>> {
-    work(arguments).map_err(|problem| vec![problem])
+/// Profiles the data, measures models on a sample, and writes the job. `stop` ends it without a job.
+pub(crate) fn init(arguments: &Init, stop: &StopSource) -> Result<(), Vec<Diagnostic>> {
+    work(arguments, stop).map_err(|problem| vec![problem])
 }
 
-fn work(arguments: &Init) -> Result<(), Diagnostic> {
+fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     let folder = arguments.out.clone();
     let path = folder.join("job.toml");
     let existing = if arguments.force {
@@ -133,19 +154,76 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
             Coverage::Whole
         },
         is_libsvm: matches!(source.format, Format::LibSvm(_)),
+        shape: None,
     };
     let plan = Plan::make(&found, evaluated.as_ref(), &wishes)?;
-    let vocabularies: Vec<(PathBuf, String)> = job_file::vocabularies(&plan)
-        .into_iter()
-        .map(|(name, text)| (folder.join(name), text))
-        .collect();
-    let written: Vec<PathBuf> = vocabularies.iter().map(|(path, _)| path.clone()).collect();
-    targets::check(&written, &source, existing)?;
+    let vocabularies = |plan: &Plan| -> Result<Vec<(PathBuf, String)>, Diagnostic> {
+        let files: Vec<(PathBuf, String)> = job_file::vocabularies(plan)
+            .into_iter()
+            .map(|(name, text)| (folder.join(name), text))
+            .collect();
+        let written: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
+        targets::check(&written, &source, existing)?;
+        Ok(files)
+    };
+    vocabularies(&plan)?;
     std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
     let parts = Parts::make(&source, &plan, &found, &folder, arguments)?;
+    let by_rules = |why: String| Choice {
+        plan: plan.clone(),
+        design: Design::by_rules(&plan),
+        lines: vec![why],
+        is_no_better: None,
+    };
+    let choice = if arguments.seconds == 0 {
+        by_rules(
+            "The model is that of the rules: --seconds was 0, so that none was measured."
+                .to_owned(),
+        )
+    } else {
+        let other = Wishes {
+            shape: Some(Shape::Factorized),
+            ..wishes
+        };
+        let factorized = match plan.shape {
+            Shape::WideAndDeep if !other.is_libsvm => {
+                let plan = Plan::make(&found, evaluated.as_ref(), &other)?;
+                Some(plan).filter(|plan| plan.shape == Shape::Factorized)
+            }
+            Shape::Factorized | Shape::WideAndDeep => None,
+        };
+        let begun = Instant::now();
+        let scratch =
+            tempfile::tempdir().map_err(|error| cannot_write(&std::env::temp_dir(), &error))?;
+        match draw(&source, &plan, &parts, scratch.path())? {
+            Ok(sample) => {
+                let bench = Bench {
+                    source: &source,
+                    plan: &plan,
+                    factorized: factorized.as_ref(),
+                    profile: &found,
+                    sample: &sample,
+                    folder: scratch.path(),
+                    stop,
+                    total: Duration::from_secs(arguments.seconds).saturating_sub(begun.elapsed()),
+                };
+                bench.choose().inspect_err(|_| {
+                    // The next call must not find them.
+                    for file in split::targets(&source, &folder, arguments) {
+                        drop(std::fs::remove_file(file));
+                    }
+                })?
+            }
+            Err(why) => by_rules(format!("The model is that of the rules: {why}.")),
+        }
+    };
+    let plan = &choice.plan;
+    let vocabularies = vocabularies(plan)?;
     let file = JobFile {
         source: &source,
-        plan: &plan,
+        plan,
+        design: &choice.design,
+        purpose: Purpose::Written { why: &choice.lines },
         parts: &parts,
         folder: &folder,
         profile: &found,
@@ -167,11 +245,20 @@ fn work(arguments: &Init) -> Result<(), Diagnostic> {
             .note(text.concat())
             .help("correct it by hand, and report this")
     })?;
-    print(&told(&path, &job, &found, &plan, &parts))
+    print(&told(&path, &job, &found, &choice, &parts))?;
+    if let Some(message) = &choice.is_no_better {
+        let problem = Diagnostic::warning(Code::E4005, message).help(
+            "look at the label and at the columns that are left out: `trainyard stats JOB` shows what they hold. More records, or \
+             --seconds with more time, may help",
+        );
+        report(&[problem], LogFormat::Text);
+    }
+    Ok(())
 }
 
 /// Summarizes the decisions.
-fn told(path: &Path, job: &Job, found: &Profile, plan: &Plan, parts: &Parts) -> String {
+fn told(path: &Path, job: &Job, found: &Profile, choice: &Choice, parts: &Parts) -> String {
+    let plan = &choice.plan;
     let mut text = format!(
         "read a sample of {} records of {} columns\n",
         found.rows,
@@ -184,6 +271,10 @@ fn told(path: &Path, job: &Job, found: &Profile, plan: &Plan, parts: &Parts) -> 
     }
     for line in &parts.told {
         text += &format!("{line}\n");
+    }
+    for (number, line) in choice.lines.iter().enumerate() {
+        let caption = if number == 0 { "models" } else { "" };
+        text += &format!("{caption:<10} {line}\n");
     }
     let path = path.display();
     text += &format!("wrote      {path}: a {}\n", job.model.kind.name());
@@ -223,10 +314,14 @@ mod tests {
     }
 
     fn run(arguments: &[&Path]) -> Result<(), Diagnostic> {
-        let all = [Path::new("init")]
+        let all = ["init", "--seconds", "0"]
+            .map(Path::new)
             .into_iter()
             .chain(arguments.iter().copied());
-        work(&Line::parse_from(all.map(Path::as_os_str)).init)
+        work(
+            &Line::parse_from(all.map(Path::as_os_str)).init,
+            &StopSource::default(),
+        )
     }
 
     fn records(path: &Path) -> String {

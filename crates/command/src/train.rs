@@ -10,9 +10,9 @@ use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_daemon::{CancellationToken, Context, StopSource, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::not_finite;
-use trainyard_model::Build;
+use trainyard_model::{Build, Scores};
 use trainyard_parameter_server::LocalServer;
-use trainyard_run_config::{Job, StrategyKind};
+use trainyard_run_config::{Family, HeadKind, Job, LossConfig, StrategyKind};
 use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 
 use crate::arguments::JobArguments;
@@ -64,9 +64,12 @@ pub(crate) fn train(
     context.stop = stop;
     context.serves_admin = arguments.admin_listen.is_some();
     context.admin_listen.clone_from(&arguments.admin_listen);
-    let model_dir = context.job.model_dir.clone();
+    let job = Arc::clone(&context.job);
     let trained = in_one_process(context, build, show).map_err(|problem| vec![problem])?;
-    let told = print(&trained.text(&model_dir));
+    let told = print(&trained.text(&job.model_dir));
+    if let Some(problem) = no_better_than_a_constant(&job, &trained.report.eval) {
+        report(&[problem], arguments.job.log_format);
+    }
     let outcome = told.and_then(|()| not_finite(&trained.report.eval).map_or(Ok(()), Err));
     outcome.map_err(|problem| vec![problem])
 }
@@ -97,6 +100,37 @@ impl Trained {
         text.push_str(&format!("model: {}\n", model_dir.display()));
         text
     }
+}
+
+/// Returns the warning that a model of two classes predicts no better than the mean of the labels, if the metrics of its evaluation
+/// say so. Other losses than cross entropy, and weights of classes, have other constants.
+fn no_better_than_a_constant(job: &Job, scores: &Scores) -> Option<Diagnostic> {
+    let model = &job.model;
+    let is_likelihood = matches!(model.head, HeadKind::Binary | HeadKind::LogisticRegression)
+        && model.loss == LossConfig::CrossEntropy
+        && model.class_weights.is_empty()
+        && model.kind.family != Family::Baseline;
+    let mean = *scores.get("label/mean")?;
+    let loss = *scores.get("average_loss")?;
+    let has_both_classes = mean > 0.0 && mean < 1.0;
+    if !(is_likelihood && has_both_classes) {
+        return None;
+    }
+    let of_constant = -(mean * mean.ln() + (1.0 - mean) * (1.0 - mean).ln());
+    (loss >= of_constant).then(|| {
+        let message = format!(
+            "the model predicts no better than a constant: the average_loss of its evaluation is {loss:.4}, and {of_constant:.4} if \
+             the mean of the labels, {mean:.4}, is predicted for each record"
+        );
+        let auc = scores.get("auc").copied().unwrap_or(0.5);
+        let help = if auc > 0.55 {
+            "it ranks the records, and its probabilities are too extreme: give [train.early_stopping], model.embedding_regularizer or \
+             fewer passes"
+        } else {
+            "look at the label and at the features, whether ids are read as numbers: `trainyard init` compares models by measurement"
+        };
+        Diagnostic::warning(Code::E4005, message).help(help)
+    })
 }
 
 /// Trains, evaluates and exports the job of a context that is alone, in this process.
@@ -140,7 +174,8 @@ fn replicas(job: &mut Job) -> usize {
     replicas
 }
 
-async fn alone(
+/// As [`in_one_process`], within a supervision that the caller has.
+pub(crate) async fn alone(
     context: Context,
     build: Build,
     show: Show,
@@ -258,6 +293,36 @@ pub(crate) fn is_alone(tf_config: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_of_two_classes_that_is_worse_than_a_constant_is_told() {
+        let job = |model: &str| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("job.toml");
+            let text = format!(
+                "model_dir = \"/models/job\"\n[input]\nlabel = {{ column = \"y\" }}\ntrain = {{ files = [\"t.csv\"], epochs = 1 }}\n\
+                 [[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n[model]\n{model}\n"
+            );
+            std::fs::write(&path, text).expect("written");
+            Job::load(&path, &[]).expect("a job")
+        };
+        let scores = |loss: f64, auc: f64, mean: f64| -> Scores {
+            let all = [("average_loss", loss), ("auc", auc), ("label/mean", mean)];
+            all.map(|(name, value)| (name.to_owned(), value)).into()
+        };
+        let linear = job("kind = \"linear_classifier\"");
+        let help = |scores: &Scores| no_better_than_a_constant(&linear, scores)?.help;
+        let unlearned = help(&scores(0.6932, 0.5, 0.5)).expect("a warning");
+        assert!(unlearned.contains("look at the label"), "{unlearned}");
+        let extreme = help(&scores(0.9, 0.7, 0.5)).expect("a warning");
+        assert!(extreme.contains("too extreme"), "{extreme}");
+        assert_eq!(help(&scores(0.69, 0.55, 0.5)), None);
+        assert_eq!(help(&scores(0.0, 0.5, 0.0)), None, "all labels are equal");
+        let weighted = job("kind = \"linear_classifier\"\nclass_weights = [1.0, 5.0]");
+        assert!(no_better_than_a_constant(&weighted, &scores(0.9, 0.7, 0.5)).is_none());
+        let baseline = job("kind = \"baseline_classifier\"");
+        assert!(no_better_than_a_constant(&baseline, &scores(0.6932, 0.5, 0.5)).is_none());
+    }
 
     #[test]
     fn a_job_without_a_cluster_runs_alone() {

@@ -8,6 +8,7 @@ use trainyard_input::Profile;
 use trainyard_storage::is_remote;
 
 use super::beside;
+use super::design::{Design, Family, LEARNING_RATE};
 use super::plan::{FeaturePlan, Kind, Plan, SMALL_ROWS, Scale, Shape, Task};
 use super::source::Source;
 use super::split::Parts;
@@ -30,9 +31,6 @@ const STEPS_MIN: u64 = 1000;
 /// Records from which a larger batch uses the processor better.
 const LARGE_ROWS: u64 = 10_000_000;
 
-/// Numbers of an embedding in a factorized model, the same for all features.
-const DIMENSION: usize = 16;
-
 /// Batches of a factorized model: a power of two that gives some hundred steps a pass, within these bounds. Larger batches
 /// overfit later, and smaller ones need fewer passes.
 const FACTORIZED_BATCHES: std::ops::RangeInclusive<u64> = 256..=4096;
@@ -40,7 +38,7 @@ const FACTORIZED_STEPS: u64 = 250;
 
 /// Evaluations without a better one that end training: those of four passes. Factors that are 0 at the start need some passes
 /// before they show.
-const EVALUATIONS_WITHOUT_A_BETTER_ONE: u64 = 8;
+pub(super) const EVALUATIONS_WITHOUT_A_BETTER_ONE: usize = 8;
 
 /// Most passes of a factorized model, which early stopping ends.
 const FACTORIZED_EPOCHS: u64 = 20;
@@ -48,9 +46,27 @@ const FACTORIZED_EPOCHS: u64 = 20;
 /// Steps between two evaluations of a factorized model: those of half a pass, within these bounds.
 const EVALUATION_STEPS: std::ops::RangeInclusive<u64> = 100..=2000;
 
+/// Most passes of a measurement, and most examples of one without early stopping.
+const MEASURED_EPOCHS: u64 = 10;
+const MEASURED_EXAMPLES: u64 = 200_000;
+
+/// Evaluations of a measurement without early stopping, so that one that time ends has a result.
+const MEASURED_EVALUATIONS: u64 = 4;
+
+/// Purpose of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose<'a> {
+    /// The user's job. `why` are comments about its model.
+    Written { why: &'a [String] },
+    /// A job that measures a model.
+    Measurement,
+}
+
 pub(super) struct JobFile<'a> {
     pub(super) source: &'a Source,
     pub(super) plan: &'a Plan,
+    pub(super) design: &'a Design,
+    pub(super) purpose: Purpose<'a>,
     pub(super) parts: &'a Parts,
     pub(super) folder: &'a Path,
     pub(super) profile: &'a Profile,
@@ -125,8 +141,12 @@ impl JobFile<'_> {
             self.profile.rows,
             quoted(&whole(&self.folder.join("model")).display().to_string()),
         );
-        if self.stops_early() {
-            let steps = self.rows() / self.batch_size() / 2;
+        if self.stops_early() || self.purpose == Purpose::Measurement {
+            let steps = if self.stops_early() {
+                self.rows() / self.batch_size() / 2
+            } else {
+                self.rows() * self.epochs() / self.batch_size() / MEASURED_EVALUATIONS
+            };
             let steps = steps.clamp(*EVALUATION_STEPS.start(), *EVALUATION_STEPS.end());
             let _ = writeln!(
                 text,
@@ -208,7 +228,7 @@ impl JobFile<'_> {
         self.is_factorized() && self.parts.eval.is_some()
     }
 
-    fn batch_size(&self) -> u64 {
+    pub(super) fn batch_size(&self) -> u64 {
         if self.is_factorized() {
             let batch = (self.rows() / FACTORIZED_STEPS).max(1);
             let power = 1 << batch.ilog2();
@@ -226,20 +246,44 @@ impl JobFile<'_> {
     }
 
     fn epochs(&self) -> u64 {
+        let is_measured = self.purpose == Purpose::Measurement;
         if self.stops_early() {
-            return FACTORIZED_EPOCHS;
+            return if is_measured {
+                MEASURED_EPOCHS
+            } else {
+                FACTORIZED_EPOCHS
+            };
         }
         if self.parts.train_rows.is_none() {
             return 1;
         }
         let rows = self.rows().max(1);
-        let wanted = (EXAMPLES_MIN / rows).clamp(1, EPOCHS_MAX);
+        let examples = if is_measured {
+            MEASURED_EXAMPLES
+        } else {
+            EXAMPLES_MIN
+        };
+        let wanted = (examples / rows).clamp(1, EPOCHS_MAX);
         wanted.max((STEPS_MIN * self.batch_size()).div_ceil(rows))
+    }
+
+    /// Returns the lines of a feature that say which parts of the model it feeds.
+    fn feeds(&self, deep: &str) -> String {
+        let family = self.design.family;
+        let mut lines = String::new();
+        if family.has_linear() {
+            lines += "wide = true\n";
+        }
+        if family.has_embeddings() {
+            lines += &format!("deep = {deep}\n");
+        }
+        lines
     }
 
     fn write_feature(&self, number: usize, feature: &FeaturePlan, text: &mut String) {
         let column = quoted(&feature.column);
-        let has_wide = self.plan.has_categories();
+        let dimension_of_all = self.design.dimension;
+        let has_buckets = self.is_factorized() || self.design.family.has_linear();
         let _ = writeln!(text, "# {}", feature.note);
         match &feature.kind {
             Kind::Numeric {
@@ -273,26 +317,28 @@ impl JobFile<'_> {
                 });
                 let default = default.unwrap_or_default();
                 text.push_str(&default);
-                if (has_wide || self.is_factorized()) && !boundaries.is_empty() {
+                if has_buckets && !boundaries.is_empty() {
                     let boundaries: Vec<String> =
                         boundaries.iter().map(|boundary| float(*boundary)).collect();
                     let (of, deep) = if self.is_factorized() {
                         let of = "quantiles of the records and of the distinct values";
-                        (of, format!("{{ embedding = {DIMENSION} }}"))
+                        (of, format!("{{ embedding = {dimension_of_all} }}"))
                     } else {
                         ("tenths of the records", "false".to_owned())
                     };
                     let _ = write!(
                         text,
-                        "[[feature]]\ncolumn = {column}\nkind = \"bucketized\"\nboundaries = [{}]   # {of}\n{default}wide = true\ndeep = {deep}\n",
-                        boundaries.join(", ")
+                        "[[feature]]\ncolumn = {column}\nkind = \"bucketized\"\nboundaries = [{}]   # {of}\n{default}{}",
+                        boundaries.join(", "),
+                        self.feeds(&deep)
                     );
                 }
                 if let Some(buckets) = ids.filter(|_| self.is_factorized()) {
                     let name = quoted(&format!("{} id", feature.column));
                     let _ = write!(
                         text,
-                        "# The same as a name: whole numbers that come again and again may be ids.\n[[feature]]\ncolumn = {column}\nname = {name}\nkind = \"hashed\"\nbuckets = {buckets}\nwide = true\ndeep = {{ embedding = {DIMENSION} }}\n"
+                        "# The same as a name: whole numbers that come again and again may be ids.\n[[feature]]\ncolumn = {column}\nname = {name}\nkind = \"hashed\"\nbuckets = {buckets}\n{}",
+                        self.feeds(&format!("{{ embedding = {dimension_of_all} }}"))
                     );
                 }
             }
@@ -320,16 +366,14 @@ impl JobFile<'_> {
                 );
                 write_separator(*separator, text);
                 let dimension = if self.is_factorized() {
-                    Some(DIMENSION)
+                    Some(dimension_of_all)
                 } else {
                     *dimension
                 };
-                match dimension {
-                    Some(dimension) => {
-                        let _ = writeln!(text, "wide = true\ndeep = {{ embedding = {dimension} }}");
-                    }
-                    None => text.push_str("wide = true\ndeep = \"indicator\"\n"),
-                }
+                text.push_str(&self.feeds(&match dimension {
+                    Some(dimension) => format!("{{ embedding = {dimension} }}"),
+                    None => "\"indicator\"".to_owned(),
+                }));
             }
             Kind::Hashed {
                 buckets,
@@ -342,16 +386,18 @@ impl JobFile<'_> {
                 );
                 write_separator(*separator, text);
                 let dimension = if self.is_factorized() {
-                    DIMENSION
+                    dimension_of_all
                 } else {
                     *dimension
                 };
-                let _ = writeln!(text, "wide = true\ndeep = {{ embedding = {dimension} }}");
+                text.push_str(&self.feeds(&format!("{{ embedding = {dimension} }}")));
             }
             Kind::Pairs { buckets, .. } => {
                 let _ = writeln!(
                     text,
-                    "[[feature]]\ncolumn = \"index\"\nkind = \"identity\"\nbuckets = {buckets}\ndefault = 0\nseparator = \" \"\nweights = \"value\"\nwide = true\ndeep = {{ embedding = 8, combiner = \"sum\" }}"
+                    "[[feature]]\ncolumn = \"index\"\nkind = \"identity\"\nbuckets = {buckets}\ndefault = 0\nseparator = \" \"\nweights = \"value\"\n{}",
+                    self.feeds("{ embedding = 8, combiner = \"sum\" }")
+                        .trim_end()
                 );
             }
         }
@@ -359,55 +405,99 @@ impl JobFile<'_> {
     }
 
     fn write_model(&self, text: &mut String) {
-        let family = if self.is_factorized() {
-            "deepfm"
-        } else if self.plan.has_categories() {
-            "dnn_linear_combined"
-        } else {
-            "dnn"
-        };
+        let Design {
+            family,
+            dropout,
+            learning_rate,
+            ..
+        } = *self.design;
+        if let Purpose::Written { why } = self.purpose {
+            for line in why {
+                let _ = writeln!(text, "# {line}");
+            }
+        }
         let goal = match self.plan.label.task {
             Task::Binary { .. } | Task::Classes { .. } => "classifier",
             Task::Number { .. } => "regressor",
         };
-        let hidden = if self.rows() < SMALL_ROWS {
-            "[32, 16]"
-        } else {
-            "[128, 64]"
-        };
-        let _ = writeln!(
-            text,
-            "[model]\nkind = \"{family}_{goal}\"\nhidden_units = {hidden}"
-        );
+        let _ = writeln!(text, "[model]\nkind = \"{}_{goal}\"", family.key());
+        if family.has_layers() {
+            let hidden = if self.rows() < SMALL_ROWS {
+                "[32, 16]"
+            } else {
+                "[128, 64]"
+            };
+            let _ = writeln!(text, "hidden_units = {hidden}");
+            if dropout > 0.0 {
+                let _ = writeln!(text, "dropout = {dropout}");
+            }
+        }
         if let Task::Classes { names: None, count } = &self.plan.label.task {
             let _ = writeln!(text, "n_classes = {count}");
         }
+        let mut parts = Vec::new();
+        if family.has_linear() {
+            parts.push("linear");
+        }
+        if family.has_embeddings() {
+            parts.push("dnn");
+        }
         if self.is_factorized() {
-            text.push_str("embedding_initializer = { kind = \"normal\", stddev = 0.01 }   # small: a new id says nothing yet\n");
-            for part in ["linear", "dnn"] {
+            if family.has_embeddings() {
+                text.push_str("embedding_initializer = { kind = \"normal\", stddev = 0.01 }   # small: a new id says nothing yet\n");
+                let l2 = self.design.l2(self.batch_size());
+                if l2 > 0.0 {
+                    let _ = writeln!(
+                        text,
+                        "embedding_regularizer = {{ l2 = {l2:e} }}   # for this batch_size: twice the batch needs half of it"
+                    );
+                }
+            }
+            for part in parts {
+                // The linear part beside embeddings keeps the rate that suits it.
+                let rate = if part == "dnn" || family == Family::Linear {
+                    learning_rate
+                } else {
+                    LEARNING_RATE
+                };
                 let _ = writeln!(
                     text,
-                    "[model.{part}_optimizer]\nkind = \"adam\"\nlearning_rate = 0.001\nlazy = true                          # only the rows of the batch"
+                    "[model.{part}_optimizer]\nkind = \"adam\"\nlearning_rate = {rate}\nlazy = true                          # only the rows of the batch"
                 );
             }
         } else {
-            if self.plan.has_categories() {
-                text.push_str("[model.linear_optimizer]\nkind = \"ftrl\"\nlearning_rate = 0.05\n");
+            for part in parts {
+                let kind = if part == "linear" { "ftrl" } else { "adagrad" };
+                let _ = writeln!(
+                    text,
+                    "[model.{part}_optimizer]\nkind = \"{kind}\"\nlearning_rate = 0.05"
+                );
             }
-            text.push_str("[model.dnn_optimizer]\nkind = \"adagrad\"\nlearning_rate = 0.05\n");
         }
+        self.write_evaluation(text);
+    }
+
+    fn write_evaluation(&self, text: &mut String) {
+        let metric = match self.plan.label.task {
+            Task::Binary { .. } => "auc",
+            Task::Classes { .. } => "accuracy",
+            Task::Number { .. } => "average_loss",
+        };
         if self.stops_early() {
+            let (metric, why) = match self.plan.label.task {
+                Task::Binary { .. } => ("auc", "the AUC has not risen"),
+                Task::Classes { .. } | Task::Number { .. } => {
+                    ("average_loss", "the loss has not fallen")
+                }
+            };
             let _ = write!(
                 text,
-                "\n# Training ends, and goes back to its best checkpoint, when the AUC has not risen in so many evaluations.\n[train.early_stopping]\nmetric = \"auc\"\nmax_evaluations_without_improvement = {EVALUATIONS_WITHOUT_A_BETTER_ONE}\n"
+                "\n# Training ends, and goes back to its best checkpoint, when {why} in so many evaluations.\n[train.early_stopping]\nmetric = \"{metric}\"\nmax_evaluations_without_improvement = {EVALUATIONS_WITHOUT_A_BETTER_ONE}\n"
             );
         }
-        if self.parts.eval.is_some() {
-            let metric = match self.plan.label.task {
-                Task::Binary { .. } => "auc",
-                Task::Classes { .. } => "accuracy",
-                Task::Number { .. } => "average_loss",
-            };
+        if self.purpose == Purpose::Measurement {
+            text.push_str("\n[eval]\nevery_checkpoint = true\n");
+        } else if self.parts.eval.is_some() {
             let throttle = if self.stops_early() { 0 } else { 30 };
             let _ = write!(
                 text,

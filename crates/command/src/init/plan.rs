@@ -6,7 +6,7 @@ mod label;
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_input::Profile;
 
-pub(super) use feature::{FeaturePlan, Kind, Scale};
+pub(super) use feature::{FeaturePlan, Kind, Reading, Scale};
 pub(super) use label::{LabelPlan, Task};
 
 /// Part of the data that was profiled.
@@ -24,7 +24,7 @@ pub(super) const SMALL_ROWS: u64 = 5000;
 
 /// Shape of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// A linear part for categories and tenths of numbers, and dense layers (Cheng et al., 2016).
     WideAndDeep,
     /// The same with products of the embeddings of all features, numbers in buckets included (DeepFM; Guo et al., 2017).
@@ -40,10 +40,12 @@ pub(super) struct Wishes {
     pub(super) coverage: Coverage,
     /// Records are lines of libsvm, which always have the same columns.
     pub(super) is_libsvm: bool,
+    /// Shape of the model, where the features allow it; absent: that of the rules.
+    pub(super) shape: Option<Shape>,
 }
 
 /// The decisions.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) label: LabelPlan,
     pub(super) features: Vec<FeaturePlan>,
@@ -72,9 +74,10 @@ impl Plan {
                 .map(|column| column.name.clone()),
         };
         let is_large = found.rows >= SMALL_ROWS && !wishes.is_libsvm;
-        let mut shape = match label.task {
-            Task::Binary { .. } if is_large => Shape::Factorized,
-            _ => Shape::WideAndDeep,
+        let mut shape = match (wishes.shape, &label.task) {
+            (Some(shape), _) => shape,
+            (None, Task::Binary { .. }) if is_large => Shape::Factorized,
+            (None, _) => Shape::WideAndDeep,
         };
         let mut features = Vec::new();
         let mut left_out = Vec::new();
@@ -121,6 +124,22 @@ impl Plan {
             coverage: wishes.coverage,
             shape,
         })
+    }
+
+    /// Returns the plan with columns that are read in another way.
+    pub(super) fn reading(&self, readings: &[(String, Reading)]) -> Self {
+        let mut plan = self.clone();
+        for feature in &mut plan.features {
+            let other = readings
+                .iter()
+                .find(|(column, _)| *column == feature.column);
+            if let Some((_, reading)) = other
+                && let Some(place) = feature.others.iter().position(|(way, _)| way == reading)
+            {
+                feature.kind = feature.others.swap_remove(place).1;
+            }
+        }
+        plan
     }
 
     /// Returns whether any feature is a category. A linear part memorizes categories.

@@ -92,7 +92,8 @@ impl Parts {
 }
 
 /// Rule that decides whether a record is for training or for evaluation.
-enum Rule<'a> {
+#[derive(Debug)]
+pub(super) enum Rule<'a> {
     /// Evaluation has the records with a later time in this column.
     Time { column: &'a str, after: f64 },
     /// Evaluation has the records whose number hashes below `share`.
@@ -100,7 +101,7 @@ enum Rule<'a> {
 }
 
 impl Rule<'_> {
-    fn keeps_for_evaluation(&self, number: u64, names: &[String], row: &[Cell]) -> bool {
+    pub(super) fn keeps_for_evaluation(&self, number: u64, names: &[String], row: &[Cell]) -> bool {
         match self {
             Self::Time { column, after } => {
                 let cell = names
@@ -237,7 +238,10 @@ fn divide(
 }
 
 /// Reads the next record. Returns whether it can be read, or `None` at the end.
-fn next(reader: &mut TableReader, row: &mut Vec<Cell>) -> Result<Option<bool>, Diagnostic> {
+pub(super) fn next(
+    reader: &mut TableReader,
+    row: &mut Vec<Cell>,
+) -> Result<Option<bool>, Diagnostic> {
     match reader.read(row) {
         Ok(true) => Ok(Some(true)),
         Ok(false) => Ok(None),

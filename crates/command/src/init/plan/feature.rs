@@ -49,17 +49,40 @@ const EPOCH_SECONDS_MIN: f64 = 1e8;
 /// Separators of several texts in one field that are tried.
 const SEPARATORS: [char; 2] = ['|', ';'];
 
+/// What a column of whole numbers may be read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// A quantity.
+    Number,
+    /// A name, whose order says nothing.
+    Name,
+    /// A quantity and a name.
+    Both,
+}
+
+impl Reading {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Number => "a number",
+            Self::Name => "a name",
+            Self::Both => "a number and a name",
+        }
+    }
+}
+
 /// A column as a feature.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FeaturePlan {
     pub(crate) column: String,
     pub(crate) kind: Kind,
+    /// What it may be instead, if that is in doubt.
+    pub(crate) others: Vec<(Reading, Kind)>,
     /// Content of the column, for a comment in the job file.
     pub(crate) note: String,
 }
 
 /// Kind of a feature.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Kind {
     /// A number, or `width` numbers, with the boundaries of its buckets.
     Numeric {
@@ -87,7 +110,7 @@ pub(crate) enum Kind {
 }
 
 /// Scaling of a number.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Scale {
     None,
     Log1p,
@@ -102,10 +125,11 @@ impl FeaturePlan {
         coverage: Coverage,
         shape: Shape,
     ) -> Result<Self, String> {
-        let feature = |kind, note| {
+        let feature = |kind, others, note| {
             Ok(Self {
                 column: column.name.clone(),
                 kind,
+                others,
                 note,
             })
         };
@@ -132,10 +156,17 @@ impl FeaturePlan {
                 ));
             }
             let note = format!("{distinct} values{}", missing_note(column, found));
-            return feature(
-                category(distinct, values, separator, column, (coverage, shape)),
-                note,
-            );
+            let others = if is_categorical(column) {
+                Vec::new()
+            } else {
+                let number = number(column, coverage, shape);
+                vec![
+                    (Reading::Number, number.without_ids()),
+                    (Reading::Both, number),
+                ]
+            };
+            let kind = category(distinct, values, separator, column, (coverage, shape));
+            return feature(kind, others, note);
         }
         if column.list {
             if column.lengths.0 != column.lengths.1 || column.missing > 0 {
@@ -151,7 +182,8 @@ impl FeaturePlan {
                 boundaries: Vec::new(),
                 ids: None,
             };
-            return feature(kind, format!("{} numbers in each record", column.lengths.0));
+            let note = format!("{} numbers in each record", column.lengths.0);
+            return feature(kind, Vec::new(), note);
         }
         if names_records(column, found.rows) && is_id(&column.name) {
             return Err("it names each record".to_owned());
@@ -164,7 +196,29 @@ impl FeaturePlan {
             rounded(numbers.mean),
             missing_note(column, found)
         );
-        feature(number(column, coverage, shape), note)
+        let number = number(column, coverage, shape);
+        let others = if let Kind::Numeric { ids: Some(_), .. } = &number {
+            let values = parts(column, None);
+            let name = category(column.distinct(), values, None, column, (coverage, shape));
+            vec![
+                (Reading::Number, number.without_ids()),
+                (Reading::Name, name),
+            ]
+        } else {
+            Vec::new()
+        };
+        feature(number, others, note)
+    }
+}
+
+impl Kind {
+    /// Returns a number that is no name.
+    fn without_ids(&self) -> Self {
+        let mut kind = self.clone();
+        if let Self::Numeric { ids, .. } = &mut kind {
+            *ids = None;
+        }
+        kind
     }
 }
 
@@ -191,6 +245,7 @@ impl FeaturePlan {
         Some(Self {
             column: index.name.clone(),
             kind: Kind::Pairs { buckets, base },
+            others: Vec::new(),
             note,
         })
     }

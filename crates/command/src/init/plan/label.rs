@@ -47,14 +47,14 @@ const CLASSES_MAX: u64 = 100;
 const PROPOSED_VALUES_MAX: u64 = 20;
 
 /// The label and its task.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LabelPlan {
     pub(crate) column: String,
     pub(crate) task: Task,
 }
 
 /// The prediction task.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Task {
     /// One of two classes. Without `positive`, labels are 0 and 1. `share` is the share of positive records.
     Binary {

@@ -1,0 +1,198 @@
+//! Sample of the training part for the measurements of `trainyard init`, with records held out.
+
+use std::hash::{DefaultHasher, Hasher as _};
+use std::path::{Path, PathBuf};
+
+use trainyard_diagnostic::Diagnostic;
+use trainyard_input::{Cell, Layout, Profile, TableReader, TableWriter, Value};
+use trainyard_run_config::expand_files;
+
+use super::plan::Plan;
+use super::source::Source;
+use super::split::{Parts, Rule, next};
+
+/// Most records of the sample, and of those that are held out.
+const ROWS_MAX: u64 = 250_000;
+const HELD_OUT_ROWS_MAX: u64 = 25_000;
+
+/// Share of the sample that is held out.
+const HELD_OUT_SHARE: f64 = 0.2;
+
+/// Fewest records held out that tell models apart.
+const HELD_OUT_ROWS_MIN: u64 = 100;
+
+/// Most bytes of values in the sample, and most records and bytes that are read for it.
+const BYTES_MAX: u64 = 64 << 20;
+const READ_ROWS_MAX: u64 = 1_000_000;
+const READ_BYTES_MAX: u64 = 256 << 20;
+
+/// Salt of the choice of records, so that it is another choice than that of the evaluation.
+const SALT: u64 = 0x5a17;
+
+/// Two files of records of the training part.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub(super) train: PathBuf,
+    pub(super) held_out: PathBuf,
+    pub(super) train_rows: u64,
+    pub(super) held_out_rows: u64,
+    /// The training part has more records.
+    pub(super) is_part: bool,
+}
+
+/// Records that are read of each file, and which of them are taken.
+#[derive(Debug)]
+struct Draw {
+    rows_of_file: u64,
+    /// Share of the records read that are taken.
+    share: f64,
+}
+
+impl Draw {
+    fn takes(&self, number: u64) -> bool {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(number);
+        hasher.write_u64(SALT);
+        (hasher.finish() as f64) < self.share * u64::MAX as f64
+    }
+}
+
+/// Draws a sample of the training part into a folder, or returns why it is too small.
+///
+/// # Errors
+/// A file cannot be read, or the folder cannot be written.
+pub(super) fn draw(
+    source: &Source,
+    plan: &Plan,
+    parts: &Parts,
+    folder: &Path,
+) -> Result<Result<Sample, String>, Diagnostic> {
+    let names: Vec<String> = parts
+        .train
+        .iter()
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    let files = expand_files(&names)?;
+    let of_file = |rows: u64| rows.div_ceil(files.len().max(1) as u64);
+    let (rows_of_file, share, expected) = match parts.train_rows {
+        Some(rows) => {
+            let read = rows.min(READ_ROWS_MAX);
+            let taken = read.min(ROWS_MAX);
+            (
+                of_file(READ_ROWS_MAX),
+                taken as f64 / read.max(1) as f64,
+                taken,
+            )
+        }
+        None => (of_file(ROWS_MAX), 1.0, ROWS_MAX),
+    };
+    let held_out_share = HELD_OUT_SHARE.min(HELD_OUT_ROWS_MAX as f64 / expected.max(1) as f64);
+    let draw = Draw {
+        rows_of_file,
+        share,
+    };
+    let mut layout = Layout::default();
+    let mut times = Profile::default();
+    pass(source, parts, &files, &draw, |_, names, row| {
+        layout.see(names, row);
+        let time = names
+            .iter()
+            .position(|name| Some(name) == plan.time.as_ref());
+        if let Some((time, cell)) = time.and_then(|time| Some((time, row.get(time)?))) {
+            times.see(&names[time..=time], std::slice::from_ref(cell));
+        }
+        Ok(())
+    })?;
+    // The latest records are held out, as for the evaluation.
+    let after = plan.time.as_deref().and_then(|column| {
+        let quantile = times.column(column)?.quantiles(&[1.0 - held_out_share]);
+        quantile.first().map(|after| (column, *after))
+    });
+    let rule = match after {
+        Some((column, after)) => Rule::Time { column, after },
+        None => Rule::Random {
+            share: held_out_share,
+        },
+    };
+    let [train, held_out] =
+        ["train", "held-out"].map(|part| folder.join(format!("{part}.{}", source.format_name())));
+    let mut to_train = TableWriter::create(&train, source.format, layout.clone())?;
+    let mut to_held_out = TableWriter::create(&held_out, source.format, layout)?;
+    let mut train_rows = 0;
+    let mut held_out_rows = 0;
+    pass(source, parts, &files, &draw, |number, names, row| {
+        // Another number than that by which the record was taken, or kept for training.
+        if rule.keeps_for_evaluation(!number, names, row) {
+            held_out_rows += 1;
+            to_held_out.write(row)?;
+        } else {
+            train_rows += 1;
+            to_train.write(row)?;
+        }
+        Ok(())
+    })?;
+    if held_out_rows < HELD_OUT_ROWS_MIN || train_rows < held_out_rows {
+        return Ok(Err(format!(
+            "{} records are too few to compare models by measurement",
+            train_rows + held_out_rows
+        )));
+    }
+    to_train.finish()?;
+    to_held_out.finish()?;
+    Ok(Ok(Sample {
+        train,
+        held_out,
+        train_rows,
+        held_out_rows,
+        is_part: parts
+            .train_rows
+            .is_none_or(|rows| train_rows + held_out_rows < rows),
+    }))
+}
+
+/// Reads the records of the files within the bounds, and passes on those that are taken, with their numbers.
+fn pass(
+    source: &Source,
+    parts: &Parts,
+    files: &[PathBuf],
+    draw: &Draw,
+    mut each: impl FnMut(u64, &[String], &[Cell]) -> Result<(), Diagnostic>,
+) -> Result<(), Diagnostic> {
+    let mut row = Vec::new();
+    let mut number = 0;
+    let mut bytes_read = 0;
+    let mut bytes_taken = 0;
+    for file in files {
+        let mut reader = TableReader::new(
+            vec![file.clone()],
+            source.format,
+            None,
+            parts.columns.clone(),
+        )
+        .trimmed();
+        for _ in 0..draw.rows_of_file {
+            let Some(is_good) = next(&mut reader, &mut row)? else {
+                break;
+            };
+            number += 1;
+            let bytes: u64 = row.iter().map(bytes).sum();
+            bytes_read += bytes;
+            if is_good && draw.takes(number) {
+                bytes_taken += bytes;
+                each(number, reader.columns(), &row)?;
+            }
+            if bytes_read > READ_BYTES_MAX || bytes_taken > BYTES_MAX {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn bytes(cell: &Cell) -> u64 {
+    let values = cell.values.iter().map(|value| match value {
+        Value::Text(text) => text.len() as u64,
+        Value::Int(_) | Value::Float(_) => 8,
+    });
+    1 + values.sum::<u64>()
+}

@@ -1,0 +1,696 @@
+//! Search for the model of a job: which candidate is trained next, for how long, and which one has won. It is greedy: first the kind
+//! of model, then what each doubtful column is, then learning rate, penalty and dimension, each on the best so far.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::design::{DIMENSION, Design, Family, LAYERS_PENALTY, PENALTY};
+use super::plan::{Reading, Shape};
+
+/// Least time that a candidate is worth.
+const LEAST_TIME: Duration = Duration::from_millis(500);
+
+/// Share of the time that is kept for what comes after the kinds of models.
+const LATER_SHARE: f64 = 0.25;
+
+/// Time of a candidate, in even shares of what is left: some need less, and leave more to others. All are compared with the first.
+const SHARES: f64 = 1.5;
+const SHARES_OF_FIRST: f64 = 3.0;
+
+/// Standard deviations of a metric's estimate by which a candidate must be ahead of another. Both are measured on the same records, so
+/// that their difference is known better than either of them.
+const AHEAD: f64 = 0.5;
+
+/// The same where the measurement says less: time has ended the other candidate, which may still have learned, or the sample is a part
+/// of the data, of which large models make more than small ones do.
+const FAR_AHEAD: f64 = 10.0;
+
+/// Standard deviations by which an area must be ahead of a constant's: it is the best of many candidates and evaluations.
+const AHEAD_OF_CONSTANT: f64 = 4.0;
+
+/// Learning rates that are tried, if they are the next to the best.
+const LEARNING_RATES: [f64; 5] = [0.01, 0.005, 0.003, 0.001, 0.0005];
+
+/// What is trained: a model, and the columns that are read in another way than the rules say.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Candidate {
+    pub(crate) shape: Shape,
+    pub(crate) design: Design,
+    pub(crate) readings: Vec<(String, Reading)>,
+}
+
+/// A column that may be a quantity or a name.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Doubt {
+    pub(crate) column: String,
+    /// What the rules do not say, and might be right.
+    pub(crate) others: Vec<Reading>,
+}
+
+/// What may be chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Space {
+    pub(crate) rules: Candidate,
+    /// A factorized model is possible.
+    pub(crate) factorized: bool,
+    /// The sample is a part of the data only.
+    pub(crate) samples_a_part: bool,
+    /// The label has one logit, as products of embeddings do.
+    pub(crate) one_logit: bool,
+    pub(crate) doubts: Vec<Doubt>,
+}
+
+/// The metric that decides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Metric {
+    /// The area under the ROC curve: higher is better.
+    Auc,
+    /// The mean loss: cross entropy of classes, or squared error.
+    Loss,
+}
+
+/// Result of a candidate on the records that were held out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Measured {
+    /// Value of the deciding metric, finite.
+    pub(crate) value: f64,
+    /// Value that is shown beside: log loss, or accuracy of classes.
+    pub(crate) beside: Option<f64>,
+    /// Time ended the candidate before its last pass.
+    pub(crate) is_cut: bool,
+    /// Its last evaluation was its best: it still learned.
+    pub(crate) is_learning: bool,
+}
+
+/// Reason why a candidate has no result.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Failure {
+    /// Time ended it before its first evaluation.
+    Time,
+    Problem(String),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Time => formatter.write_str("time ended it before its first evaluation"),
+            Self::Problem(why) => formatter.write_str(why),
+        }
+    }
+}
+
+/// A candidate that was trained.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Trial {
+    pub(crate) candidate: Candidate,
+    /// Its result, or why there is none.
+    pub(crate) outcome: Result<Measured, Failure>,
+    pub(crate) seconds: f64,
+}
+
+/// What is varied next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Axis {
+    /// All doubtful columns in one way.
+    AllColumns,
+    /// One doubtful column.
+    Column(usize),
+    LearningRate,
+    Penalty,
+    Dimension,
+}
+
+/// The search.
+#[derive(Debug)]
+pub(crate) struct Search {
+    metric: Metric,
+    /// Standard deviation of the metric's estimate.
+    deviation: f64,
+    /// Time of all candidates.
+    total: Duration,
+    samples_a_part: bool,
+    doubts: Vec<Doubt>,
+    queue: VecDeque<Candidate>,
+    axes: VecDeque<Axis>,
+    /// The candidates of the queue are kinds of models.
+    compares_kinds: bool,
+    trials: Vec<Trial>,
+    winner: Option<usize>,
+    /// Time ended the search before its last candidate.
+    is_cut: bool,
+}
+
+impl Search {
+    /// Begins a search that the candidate of the rules wins, unless another is better by more than chance.
+    pub(crate) fn new(space: Space, metric: Metric, deviation: f64, total: Duration) -> Self {
+        let mut queue: VecDeque<Candidate> = VecDeque::new();
+        let doubts = space.doubts.clone();
+        for candidate in kinds(&space) {
+            if !queue.contains(&candidate) {
+                queue.push_back(candidate);
+            }
+        }
+        let mut axes = VecDeque::from([Axis::LearningRate, Axis::Penalty]);
+        match doubts.len() {
+            0 => {}
+            1 => axes.push_front(Axis::Column(0)),
+            count => {
+                axes.push_front(Axis::AllColumns);
+                axes.extend((0..count).map(Axis::Column));
+            }
+        }
+        axes.push_back(Axis::Dimension);
+        Self {
+            metric,
+            deviation,
+            total,
+            samples_a_part: space.samples_a_part,
+            doubts,
+            queue,
+            axes,
+            compares_kinds: true,
+            trials: Vec::new(),
+            winner: None,
+            is_cut: false,
+        }
+    }
+
+    /// Returns the next candidate and the most time that it may take, with so much time left; `None` if the search has ended.
+    pub(crate) fn next(&mut self, left: Duration) -> Option<(Candidate, Duration)> {
+        if self.is_perfect() {
+            return None;
+        }
+        while self.queue.is_empty() {
+            let axis = self.axes.pop_front()?;
+            self.compares_kinds = false;
+            if let Some(best) = self.best() {
+                let varied = self.vary(&best.candidate, axis);
+                let is_new = |candidate: &Candidate| {
+                    let mut tried = self.trials.iter();
+                    !tried.any(|trial| trial.candidate == *candidate)
+                };
+                self.queue = varied.into_iter().filter(is_new).collect();
+            }
+        }
+        if left < LEAST_TIME {
+            self.is_cut = true;
+            return None;
+        }
+        let kept = if self.compares_kinds {
+            self.total.mul_f64(LATER_SHARE)
+        } else {
+            Duration::ZERO
+        };
+        let shares = if self.trials.is_empty() {
+            SHARES_OF_FIRST
+        } else {
+            SHARES
+        };
+        let share = left.saturating_sub(kept).mul_f64(shares) / self.queue.len() as u32;
+        let candidate = self.queue.pop_front()?;
+        Some((candidate, share.clamp(LEAST_TIME, left.max(LEAST_TIME))))
+    }
+
+    /// Whether no candidate could be better by more than chance. The first two, the rules' and a linear model, are always measured.
+    fn is_perfect(&self) -> bool {
+        let best = self.best().and_then(|trial| trial.outcome.as_ref().ok());
+        let goal = match self.metric {
+            Metric::Auc => 1.0,
+            Metric::Loss => 0.0,
+        };
+        self.trials.len() >= 2 && best.is_some_and(|best| !self.is_ahead(goal, best.value, AHEAD))
+    }
+
+    /// Takes the outcome of a candidate.
+    pub(crate) fn record(&mut self, trial: Trial) {
+        self.trials.push(trial);
+        let latest = self.trials.len() - 1;
+        let result = |index: usize| self.trials.get(index)?.outcome.as_ref().ok();
+        let Some(new) = result(latest) else { return };
+        let is_linear = self.trials[latest].candidate.design.family == Family::Linear;
+        let wins = match self.winner.and_then(result) {
+            // A model that holds the other one, or has less of the data than it needs, may still pass it.
+            Some(best) if best.is_cut && best.is_learning && (self.samples_a_part || is_linear) => {
+                false
+            }
+            Some(best) if best.is_cut || self.samples_a_part => {
+                self.is_ahead(new.value, best.value, FAR_AHEAD)
+            }
+            Some(best) => self.is_ahead(new.value, best.value, AHEAD),
+            None => !self.lacks_rules(),
+        };
+        if wins {
+            self.winner = Some(latest);
+        }
+    }
+
+    /// Whether time ended the candidate of the rules before its first evaluation: no other can be compared with it.
+    pub(crate) fn lacks_rules(&self) -> bool {
+        let first = self.trials.first();
+        first.is_some_and(|rules| rules.outcome == Err(Failure::Time))
+    }
+
+    /// Returns the winner, if any candidate was measured.
+    pub(crate) fn best(&self) -> Option<&Trial> {
+        self.trials.get(self.winner?)
+    }
+
+    pub(crate) fn trials(&self) -> &[Trial] {
+        &self.trials
+    }
+
+    /// Whether time ended the search, or a candidate of it.
+    pub(crate) fn is_cut(&self) -> bool {
+        let mut outcomes = self.trials.iter().map(|trial| &trial.outcome);
+        self.is_cut || outcomes.any(|outcome| matches!(outcome, Ok(Measured { is_cut: true, .. })))
+    }
+
+    /// Whether a better candidate may not have won, because of what the sample or the time does not show.
+    pub(crate) fn is_cautious(&self) -> bool {
+        self.lacks_rules()
+            || self.samples_a_part
+            || self
+                .best()
+                .is_some_and(|best| matches!(best.outcome, Ok(Measured { is_cut: true, .. })))
+    }
+
+    /// Whether a value is better than another by so many standard deviations.
+    fn is_ahead(&self, new: f64, old: f64, deviations: f64) -> bool {
+        let margin = deviations * self.deviation;
+        match self.metric {
+            Metric::Auc => new > old + margin,
+            Metric::Loss => new < old - margin,
+        }
+    }
+
+    /// Whether a value is better than that of a model that predicts the same for each record. By chance, areas lie on both sides of
+    /// a constant's, and losses seldom below it.
+    pub(crate) fn is_better_than_constant(&self, value: f64, constant: f64) -> bool {
+        match self.metric {
+            Metric::Auc => self.is_ahead(value, constant, AHEAD_OF_CONSTANT),
+            Metric::Loss => self.is_ahead(value, constant, AHEAD),
+        }
+    }
+
+    /// Returns the candidates that differ from the best in one respect.
+    fn vary(&self, best: &Candidate, axis: Axis) -> Vec<Candidate> {
+        if best.shape != Shape::Factorized {
+            return Vec::new();
+        }
+        let with = |design: Design| Candidate {
+            design,
+            ..best.clone()
+        };
+        let design = best.design;
+        match axis {
+            Axis::AllColumns => {
+                let ways = [Reading::Number, Reading::Name, Reading::Both];
+                let read = |way: Reading| {
+                    let can = self
+                        .doubts
+                        .iter()
+                        .filter(|doubt| doubt.others.contains(&way));
+                    let readings: Vec<_> = can.map(|doubt| (doubt.column.clone(), way)).collect();
+                    (readings.len() > 1).then(|| Candidate {
+                        readings,
+                        ..best.clone()
+                    })
+                };
+                ways.into_iter().filter_map(read).collect()
+            }
+            Axis::Column(index) => {
+                let doubt = &self.doubts[index];
+                let mut kept = best.readings.clone();
+                kept.retain(|(column, _)| *column != doubt.column);
+                let mut out: Vec<Candidate> = Vec::new();
+                if kept.len() != best.readings.len() {
+                    out.push(Candidate {
+                        readings: kept.clone(),
+                        ..best.clone()
+                    });
+                }
+                out.extend(doubt.others.iter().map(|reading| {
+                    let mut readings = kept.clone();
+                    readings.push((doubt.column.clone(), *reading));
+                    Candidate {
+                        readings,
+                        ..best.clone()
+                    }
+                }));
+                out.retain(|candidate| candidate != best);
+                out
+            }
+            Axis::LearningRate => {
+                let rates = LEARNING_RATES.into_iter().filter(|rate| {
+                    let factor = rate / design.learning_rate;
+                    *rate != design.learning_rate && (0.25..4.0).contains(&factor)
+                });
+                rates
+                    .map(|learning_rate| {
+                        with(Design {
+                            learning_rate,
+                            ..design
+                        })
+                    })
+                    .collect()
+            }
+            Axis::Penalty if !design.family.has_embeddings() => Vec::new(),
+            Axis::Penalty if design.penalty == 0.0 => vec![with(Design {
+                penalty: LAYERS_PENALTY,
+                ..design
+            })],
+            Axis::Penalty => [2.0, 0.5]
+                .map(|factor| {
+                    with(Design {
+                        penalty: design.penalty * factor,
+                        ..design
+                    })
+                })
+                .to_vec(),
+            Axis::Dimension if !design.family.has_embeddings() => Vec::new(),
+            Axis::Dimension => [2 * DIMENSION, DIMENSION / 2]
+                .map(|dimension| {
+                    with(Design {
+                        dimension,
+                        ..design
+                    })
+                })
+                .to_vec(),
+        }
+    }
+}
+
+/// Returns the kinds of models that are compared: the rules' and a linear one, and then the most promising first.
+fn kinds(space: &Space) -> Vec<Candidate> {
+    let rules = &space.rules;
+    let of = |shape: Shape, design: Design| Candidate {
+        shape,
+        design,
+        readings: Vec::new(),
+    };
+    let linear = of(rules.shape, Design::of(Family::Linear));
+    if !space.factorized {
+        return vec![rules.clone(), linear];
+    }
+    let fm = Design::of(Family::Fm);
+    let deepfm = Design::of(Family::DeepFm);
+    let factorized = [
+        Design {
+            penalty: PENALTY,
+            ..fm
+        },
+        deepfm,
+        Design {
+            penalty: LAYERS_PENALTY,
+            dropout: 0.5,
+            ..deepfm
+        },
+        Design::of(Family::Dcn),
+        fm,
+        Design::of(Family::WideAndDeep),
+    ];
+    let factorized = factorized
+        .into_iter()
+        .filter(|design| space.one_logit || !matches!(design.family, Family::Fm | Family::DeepFm))
+        .map(|design| of(Shape::Factorized, design));
+    [rules.clone(), linear]
+        .into_iter()
+        .chain(factorized)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn rules() -> Candidate {
+        Candidate {
+            shape: Shape::Factorized,
+            design: Design::of(Family::DeepFm),
+            readings: Vec::new(),
+        }
+    }
+
+    fn space(rules: Candidate, doubts: Vec<Doubt>) -> Space {
+        Space {
+            rules,
+            factorized: true,
+            samples_a_part: false,
+            one_logit: true,
+            doubts,
+        }
+    }
+
+    fn search(doubts: Vec<Doubt>) -> Search {
+        let space = space(rules(), doubts);
+        Search::new(space, Metric::Auc, 0.02, 30 * SECOND)
+    }
+
+    fn measured(value: f64) -> Result<Measured, Failure> {
+        Ok(Measured {
+            value,
+            beside: None,
+            is_cut: false,
+            is_learning: false,
+        })
+    }
+
+    /// Runs a search to its end, with the outcome of each candidate and time for all.
+    fn run(
+        search: &mut Search,
+        outcome: impl Fn(&Candidate) -> Result<Measured, Failure>,
+    ) -> Vec<Candidate> {
+        let mut tried = Vec::new();
+        while let Some((candidate, _)) = search.next(30 * SECOND) {
+            tried.push(candidate.clone());
+            let outcome = outcome(&candidate);
+            search.record(Trial {
+                candidate,
+                outcome,
+                seconds: 1.0,
+            });
+        }
+        tried
+    }
+
+    fn best(search: &Search) -> &Candidate {
+        &search.best().expect("a winner").candidate
+    }
+
+    #[test]
+    fn the_rules_and_a_linear_model_come_first_and_the_rules_win_what_is_even() {
+        let mut search = search(Vec::new());
+        let tried = run(&mut search, |candidate| {
+            measured(if *candidate == rules() { 0.7 } else { 0.709 })
+        });
+        assert_eq!(tried[0], rules());
+        assert_eq!(tried[1].design.family, Family::Linear);
+        assert_eq!(best(&search), &rules());
+        assert!(!search.is_cut());
+        let mut seen = Vec::new();
+        for candidate in tried {
+            assert!(!seen.contains(&candidate), "{candidate:?} twice");
+            seen.push(candidate);
+        }
+    }
+
+    #[test]
+    fn what_comes_later_is_tried_on_the_best_kind() {
+        let mut search = search(Vec::new());
+        let tried = run(&mut search, |candidate| {
+            let Design {
+                family,
+                penalty,
+                learning_rate,
+                dimension,
+                ..
+            } = candidate.design;
+            let mut value = 0.6;
+            if family == Family::Fm && penalty > 0.0 {
+                value += 0.1;
+            }
+            if learning_rate == 0.01 {
+                value += 0.02;
+            }
+            if dimension == 32 {
+                value += 0.02;
+            }
+            measured(value)
+        });
+        let expected = Design {
+            penalty: PENALTY,
+            learning_rate: 0.01,
+            dimension: 32,
+            ..Design::of(Family::Fm)
+        };
+        assert_eq!(best(&search).design, expected);
+        let kinds = 7;
+        assert!(
+            tried[kinds..]
+                .iter()
+                .all(|candidate| candidate.design.family == Family::Fm)
+        );
+    }
+
+    #[test]
+    fn doubtful_columns_are_read_in_one_way_together_and_then_each_by_itself() {
+        let doubt = |column: &str| Doubt {
+            column: column.to_owned(),
+            others: vec![Reading::Number, Reading::Name],
+        };
+        let mut search = search(vec![doubt("a"), doubt("b")]);
+        run(&mut search, |candidate| {
+            let is = |column: &str, reading| {
+                let wanted = (column.to_owned(), reading);
+                f64::from(candidate.readings.contains(&wanted))
+            };
+            measured(0.6 + 0.1 * is("a", Reading::Name) + 0.05 * is("b", Reading::Number))
+        });
+        let expected = [
+            ("a".to_owned(), Reading::Name),
+            ("b".to_owned(), Reading::Number),
+        ];
+        let mut readings = best(&search).readings.clone();
+        readings.sort_by(|one, other| one.0.cmp(&other.0));
+        assert_eq!(readings, expected);
+    }
+
+    #[test]
+    fn a_candidate_that_fails_is_a_row_and_ends_nothing() {
+        let mut search = search(Vec::new());
+        run(&mut search, |candidate| match candidate.design.family {
+            Family::Linear => measured(0.6),
+            _ => Err(Failure::Problem("it has failed".to_owned())),
+        });
+        assert_eq!(best(&search).design.family, Family::Linear);
+        let failure = Failure::Problem("it has failed".to_owned());
+        assert_eq!(search.trials()[0].outcome, Err(failure.clone()));
+        let mut search = self::search(Vec::new());
+        let tried = run(&mut search, |_| Err(failure.clone()));
+        assert!(search.best().is_none());
+        assert_eq!(tried.len(), 7, "nothing is varied of no winner");
+    }
+
+    #[test]
+    fn a_lower_loss_is_better() {
+        let wide_and_deep = Candidate {
+            shape: Shape::WideAndDeep,
+            design: Design::of(Family::WideAndDeep),
+            readings: Vec::new(),
+        };
+        let space = space(wide_and_deep, Vec::new());
+        let mut search = Search::new(space, Metric::Loss, 0.02, 30 * SECOND);
+        run(&mut search, |candidate| {
+            measured(match (candidate.shape, candidate.design.family) {
+                (Shape::Factorized, Family::Fm) if candidate.design.penalty > 0.0 => 0.5,
+                _ => 1.0,
+            })
+        });
+        assert_eq!(best(&search).design.family, Family::Fm);
+        assert!(search.is_better_than_constant(0.4, 0.5));
+    }
+
+    #[test]
+    fn nothing_is_tried_after_a_model_that_makes_no_mistake() {
+        let mut search = search(Vec::new());
+        let tried = run(&mut search, |_| measured(0.999));
+        assert_eq!(tried.len(), 2, "the rules and a linear model");
+        assert_eq!(best(&search), &rules());
+        assert!(!search.is_cut());
+    }
+
+    #[test]
+    fn what_the_sample_or_the_time_does_not_show_is_replaced_only_by_what_is_far_ahead() {
+        let wins = |space: Space, family: Family, end: (bool, bool), ahead: f64| {
+            let (is_cut, is_learning) = end;
+            let mut search = Search::new(space, Metric::Auc, 0.01, 30 * SECOND);
+            run(&mut search, |candidate| {
+                let is_ahead = candidate.design.family == family;
+                Ok(Measured {
+                    value: if is_ahead { 0.6 + ahead } else { 0.6 },
+                    beside: None,
+                    is_cut: is_cut && *candidate == rules(),
+                    is_learning: is_learning && *candidate == rules(),
+                })
+            });
+            best(&search).design.family == family
+        };
+        let whole = || space(rules(), Vec::new());
+        let [ended, cut, learning] = [(false, false), (true, false), (true, true)];
+        let linear_wins = |space: Space, end, ahead| wins(space, Family::Linear, end, ahead);
+        assert!(linear_wins(whole(), ended, 0.05));
+        assert!(!linear_wins(whole(), cut, 0.05) && linear_wins(whole(), cut, 0.15));
+        assert!(
+            !linear_wins(whole(), learning, 0.3),
+            "the other model holds it"
+        );
+        assert!(wins(whole(), Family::Fm, learning, 0.15));
+        let part = || Space {
+            samples_a_part: true,
+            ..whole()
+        };
+        assert!(!linear_wins(part(), ended, 0.05) && linear_wins(part(), ended, 0.15));
+        assert!(!wins(part(), Family::Fm, learning, 0.3));
+    }
+
+    #[test]
+    fn the_rules_win_where_time_ended_their_candidate_before_its_first_evaluation() {
+        let mut search = search(Vec::new());
+        run(&mut search, |candidate| {
+            if *candidate == rules() {
+                Err(Failure::Time)
+            } else {
+                measured(0.9)
+            }
+        });
+        assert!(search.best().is_none() && search.lacks_rules());
+    }
+
+    #[test]
+    fn a_label_of_several_logits_has_no_factorization_machine() {
+        let space = Space {
+            one_logit: false,
+            ..space(rules(), Vec::new())
+        };
+        let families: Vec<Family> = kinds(&space)[1..]
+            .iter()
+            .map(|candidate| candidate.design.family)
+            .collect();
+        assert_eq!(families, [Family::Linear, Family::Dcn, Family::WideAndDeep]);
+    }
+
+    #[test]
+    fn an_area_that_is_the_best_of_many_by_chance_is_not_better_than_a_constant() {
+        let search = search(Vec::new());
+        assert!(!search.is_better_than_constant(0.57, 0.5));
+        assert!(search.is_better_than_constant(0.59, 0.5));
+    }
+
+    #[test]
+    fn candidates_share_the_time_and_the_search_ends_when_none_is_left() {
+        let mut search = search(Vec::new());
+        let (first, most) = search.next(30 * SECOND).expect("a candidate");
+        let even = 30.0 * (1.0 - LATER_SHARE) / 7.0;
+        assert!(
+            (most.as_secs_f64() - SHARES_OF_FIRST * even).abs() < 1e-6,
+            "{most:?}"
+        );
+        search.record(Trial {
+            candidate: first,
+            outcome: measured(0.7),
+            seconds: 29.0,
+        });
+        let (second, most) = search.next(SECOND).expect("a candidate");
+        assert_eq!(most, LEAST_TIME);
+        search.record(Trial {
+            candidate: second,
+            outcome: measured(0.6),
+            seconds: 0.9,
+        });
+        assert_eq!(search.next(SECOND / 10), None);
+        assert!(search.is_cut());
+        assert_eq!(best(&search), &rules());
+    }
+}
