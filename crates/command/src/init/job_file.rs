@@ -1,4 +1,6 @@
 //! The job file that `trainyard init` writes, with a comment for each decision.
+//!
+//! It is long because it is the whole text of a job, in the order of the file.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

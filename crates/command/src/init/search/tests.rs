@@ -1,0 +1,274 @@
+//! The search for a model, with given results and without training.
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn rules() -> Candidate {
+    Candidate {
+        shape: Shape::Factorized,
+        design: Design::of(Family::DeepFm),
+        readings: Vec::new(),
+    }
+}
+
+fn space(rules: Candidate, doubts: Vec<Doubt>) -> Space {
+    Space {
+        rules,
+        factorized: true,
+        samples_a_part: false,
+        one_logit: true,
+        doubts,
+    }
+}
+
+fn search(doubts: Vec<Doubt>) -> Search {
+    let space = space(rules(), doubts);
+    Search::new(space, Metric::Auc, 0.02, 30 * SECOND)
+}
+
+fn measured(value: f64) -> Result<Measured, Failure> {
+    Ok(Measured {
+        value,
+        beside: None,
+        is_cut: false,
+        is_learning: false,
+    })
+}
+
+/// Runs a search to its end, with the outcome of each candidate and time for all.
+fn run(
+    search: &mut Search,
+    outcome: impl Fn(&Candidate) -> Result<Measured, Failure>,
+) -> Vec<Candidate> {
+    let mut tried = Vec::new();
+    while let Some((candidate, _)) = search.next(30 * SECOND) {
+        tried.push(candidate.clone());
+        let outcome = outcome(&candidate);
+        search.record(Trial {
+            candidate,
+            outcome,
+            seconds: 1.0,
+        });
+    }
+    tried
+}
+
+fn best(search: &Search) -> &Candidate {
+    &search.best().expect("a winner").candidate
+}
+
+#[test]
+fn the_rules_and_a_linear_model_come_first_and_the_rules_win_what_is_even() {
+    let mut search = search(Vec::new());
+    let tried = run(&mut search, |candidate| {
+        measured(if *candidate == rules() { 0.7 } else { 0.709 })
+    });
+    assert_eq!(tried[0], rules());
+    assert_eq!(tried[1].design.family, Family::Linear);
+    assert_eq!(best(&search), &rules());
+    assert!(!search.is_cut());
+    let mut seen = Vec::new();
+    for candidate in tried {
+        assert!(!seen.contains(&candidate), "{candidate:?} twice");
+        seen.push(candidate);
+    }
+}
+
+#[test]
+fn what_comes_later_is_tried_on_the_best_kind() {
+    let mut search = search(Vec::new());
+    let tried = run(&mut search, |candidate| {
+        let Design {
+            family,
+            penalty,
+            learning_rate,
+            dimension,
+            ..
+        } = candidate.design;
+        let mut value = 0.6;
+        if family == Family::Fm && penalty > 0.0 {
+            value += 0.1;
+        }
+        if learning_rate == 0.01 {
+            value += 0.02;
+        }
+        if dimension == 32 {
+            value += 0.02;
+        }
+        measured(value)
+    });
+    let expected = Design {
+        penalty: PENALTY,
+        learning_rate: 0.01,
+        dimension: 32,
+        ..Design::of(Family::Fm)
+    };
+    assert_eq!(best(&search).design, expected);
+    let kinds = 7;
+    assert!(
+        tried[kinds..]
+            .iter()
+            .all(|candidate| candidate.design.family == Family::Fm)
+    );
+}
+
+#[test]
+fn doubtful_columns_are_read_in_one_way_together_and_then_each_by_itself() {
+    let doubt = |column: &str| Doubt {
+        column: column.to_owned(),
+        others: vec![Reading::Number, Reading::Name],
+    };
+    let mut search = search(vec![doubt("a"), doubt("b")]);
+    run(&mut search, |candidate| {
+        let is = |column: &str, reading| {
+            let wanted = (column.to_owned(), reading);
+            f64::from(candidate.readings.contains(&wanted))
+        };
+        measured(0.6 + 0.1 * is("a", Reading::Name) + 0.05 * is("b", Reading::Number))
+    });
+    let expected = [
+        ("a".to_owned(), Reading::Name),
+        ("b".to_owned(), Reading::Number),
+    ];
+    let mut readings = best(&search).readings.clone();
+    readings.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(readings, expected);
+}
+
+#[test]
+fn a_candidate_that_fails_is_a_row_and_ends_nothing() {
+    let mut search = search(Vec::new());
+    run(&mut search, |candidate| match candidate.design.family {
+        Family::Linear => measured(0.6),
+        _ => Err(Failure::Problem("it has failed".to_owned())),
+    });
+    assert_eq!(best(&search).design.family, Family::Linear);
+    let failure = Failure::Problem("it has failed".to_owned());
+    assert_eq!(search.trials()[0].outcome, Err(failure.clone()));
+    let mut search = self::search(Vec::new());
+    let tried = run(&mut search, |_| Err(failure.clone()));
+    assert!(search.best().is_none());
+    assert_eq!(tried.len(), 7, "nothing is varied of no winner");
+}
+
+#[test]
+fn a_lower_loss_is_better() {
+    let wide_and_deep = Candidate {
+        shape: Shape::WideAndDeep,
+        design: Design::of(Family::WideAndDeep),
+        readings: Vec::new(),
+    };
+    let space = space(wide_and_deep, Vec::new());
+    let mut search = Search::new(space, Metric::Loss, 0.02, 30 * SECOND);
+    run(&mut search, |candidate| {
+        measured(match (candidate.shape, candidate.design.family) {
+            (Shape::Factorized, Family::Fm) if candidate.design.penalty > 0.0 => 0.5,
+            _ => 1.0,
+        })
+    });
+    assert_eq!(best(&search).design.family, Family::Fm);
+    assert!(search.is_better_than_constant(0.4, 0.5));
+}
+
+#[test]
+fn nothing_is_tried_after_a_model_that_makes_no_mistake() {
+    let mut search = search(Vec::new());
+    let tried = run(&mut search, |_| measured(0.999));
+    assert_eq!(tried.len(), 2, "the rules and a linear model");
+    assert_eq!(best(&search), &rules());
+    assert!(!search.is_cut());
+}
+
+#[test]
+fn what_the_sample_or_the_time_does_not_show_is_replaced_only_by_what_is_far_ahead() {
+    let wins = |space: Space, family: Family, end: (bool, bool), ahead: f64| {
+        let (is_cut, is_learning) = end;
+        let mut search = Search::new(space, Metric::Auc, 0.01, 30 * SECOND);
+        run(&mut search, |candidate| {
+            let is_ahead = candidate.design.family == family;
+            Ok(Measured {
+                value: if is_ahead { 0.6 + ahead } else { 0.6 },
+                beside: None,
+                is_cut: is_cut && *candidate == rules(),
+                is_learning: is_learning && *candidate == rules(),
+            })
+        });
+        best(&search).design.family == family
+    };
+    let whole = || space(rules(), Vec::new());
+    let [ended, cut, learning] = [(false, false), (true, false), (true, true)];
+    let linear_wins = |space: Space, end, ahead| wins(space, Family::Linear, end, ahead);
+    assert!(linear_wins(whole(), ended, 0.05));
+    assert!(!linear_wins(whole(), cut, 0.05) && linear_wins(whole(), cut, 0.15));
+    assert!(
+        !linear_wins(whole(), learning, 0.3),
+        "the other model holds it"
+    );
+    assert!(wins(whole(), Family::Fm, learning, 0.15));
+    let part = || Space {
+        samples_a_part: true,
+        ..whole()
+    };
+    assert!(!linear_wins(part(), ended, 0.05) && linear_wins(part(), ended, 0.15));
+    assert!(!wins(part(), Family::Fm, learning, 0.3));
+}
+
+#[test]
+fn the_rules_win_where_time_ended_their_candidate_before_its_first_evaluation() {
+    let mut search = search(Vec::new());
+    run(&mut search, |candidate| {
+        if *candidate == rules() {
+            Err(Failure::Time)
+        } else {
+            measured(0.9)
+        }
+    });
+    assert!(search.best().is_none() && search.lacks_rules());
+}
+
+#[test]
+fn a_label_of_several_logits_has_no_factorization_machine() {
+    let space = Space {
+        one_logit: false,
+        ..space(rules(), Vec::new())
+    };
+    let families: Vec<Family> = kinds(&space)[1..]
+        .iter()
+        .map(|candidate| candidate.design.family)
+        .collect();
+    assert_eq!(families, [Family::Linear, Family::Dcn, Family::WideAndDeep]);
+}
+
+#[test]
+fn an_area_that_is_the_best_of_many_by_chance_is_not_better_than_a_constant() {
+    let search = search(Vec::new());
+    assert!(!search.is_better_than_constant(0.57, 0.5));
+    assert!(search.is_better_than_constant(0.59, 0.5));
+}
+
+#[test]
+fn candidates_share_the_time_and_the_search_ends_when_none_is_left() {
+    let mut search = search(Vec::new());
+    let (first, most) = search.next(30 * SECOND).expect("a candidate");
+    let even = 30.0 * (1.0 - LATER_SHARE) / 7.0;
+    assert!(
+        (most.as_secs_f64() - SHARES_OF_FIRST * even).abs() < 1e-6,
+        "{most:?}"
+    );
+    search.record(Trial {
+        candidate: first,
+        outcome: measured(0.7),
+        seconds: 29.0,
+    });
+    let (second, most) = search.next(SECOND).expect("a candidate");
+    assert_eq!(most, LEAST_TIME);
+    search.record(Trial {
+        candidate: second,
+        outcome: measured(0.6),
+        seconds: 0.9,
+    });
+    assert_eq!(search.next(SECOND / 10), None);
+    assert!(search.is_cut());
+    assert_eq!(best(&search), &rules());
+}
