@@ -4,7 +4,7 @@ use trainyard_input::{Batch, Cells, Schema};
 use trainyard_run_config::{Deep, DynamicConfig, FeatureConfig, FeatureKind};
 
 use crate::bucketized::Bucketized;
-use crate::crossed::{Crossed, Key};
+use crate::crossed::{CombinationsBounded, Crossed, Key};
 use crate::fingerprint::fingerprint64;
 use crate::identity::{Identity, IdsInRange};
 use crate::ids::{Raw, UNKNOWN};
@@ -108,8 +108,8 @@ impl Categorical {
             let field = *field;
             schema.require(field, IdsInRange { field, identity });
         }
-        if let Some(weights) = self.weights {
-            let counts = match &self.source {
+        let counts = |all: &[Self]| -> Vec<Count> {
+            match &self.source {
                 Source::Crossed(crossed) => {
                     let keys = crossed.keys.iter();
                     keys.map(|key| match key {
@@ -119,8 +119,20 @@ impl Categorical {
                     .collect()
                 }
                 _ => self.field().map(Count::Values).into_iter().collect(),
-            };
-            let counts: Vec<Count> = counts;
+            }
+        };
+        if matches!(self.source, Source::Crossed(_)) {
+            let counts = counts(all);
+            let fields = counts.iter().filter_map(Count::field);
+            let lists: Vec<usize> = fields
+                .filter(|field| schema.fields[*field].kind.is_ragged())
+                .collect();
+            if let Some(field) = lists.first().copied() {
+                schema.require(field, CombinationsBounded { counts });
+            }
+        }
+        if let Some(weights) = self.weights {
+            let counts = counts(all);
             let fields = counts.iter().filter_map(Count::field);
             fields.for_each(|field| schema.refuse_gaps(field));
             schema.require(weights, WeightForEachId { weights, counts });

@@ -1,9 +1,10 @@
 //! `crossed_column`: one id for each combination of values (`sparse_cross_hashed`).
 
-use trainyard_input::{Batch, Cells};
+use trainyard_input::{Batch, Cells, RowRule};
 
 use crate::fingerprint::fingerprint64;
 use crate::ids::{Raw, UNKNOWN};
+use crate::weights::Count;
 
 /// TensorFlow's default hash key.
 pub const CROSS_HASH_KEY: u64 = 0x00DE_CAFC_AFFE;
@@ -35,6 +36,32 @@ pub(crate) struct Crossed {
     pub(crate) keys: Vec<Key>,
     pub(crate) hash_key: u64,
     pub(crate) buckets: u32,
+}
+
+/// Most combinations that a cross makes of a row.
+pub const COMBINATIONS_MAX: usize = 1 << 20;
+
+/// The rule that the lists of a row have a bounded number of combinations: two lists of some kilobytes have billions.
+#[derive(Debug)]
+pub(crate) struct CombinationsBounded {
+    /// Numbers whose product is the number of combinations.
+    pub(crate) counts: Vec<Count>,
+}
+
+impl RowRule for CombinationsBounded {
+    fn check(&self, batch: &Batch, row: usize) -> Result<(), String> {
+        let made = self.values_made(batch, row);
+        if made <= COMBINATIONS_MAX {
+            return Ok(());
+        }
+        Err(format!(
+            "a cross may make at most {COMBINATIONS_MAX} combinations of the lists of a row, given lists of {made}"
+        ))
+    }
+
+    fn values_made(&self, batch: &Batch, row: usize) -> usize {
+        Count::combinations(&self.counts, batch, row)
+    }
 }
 
 /// A row of a batch, with the ids of the categorical features that are keys.

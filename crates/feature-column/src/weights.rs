@@ -31,6 +31,12 @@ impl Count {
         }
     }
 
+    /// Returns the number of combinations of a row, where each count is the number of values of a key.
+    pub(crate) fn combinations(counts: &[Self], batch: &Batch, row: usize) -> usize {
+        let counts = counts.iter().map(|count| count.of(batch, row));
+        counts.fold(1, usize::saturating_mul)
+    }
+
     fn of(&self, batch: &Batch, row: usize) -> usize {
         match self {
             Self::Values(field) => batch.columns[*field].row(row, batch.rows).len(),
@@ -52,8 +58,7 @@ impl Count {
 
 impl RowRule for WeightForEachId {
     fn check(&self, batch: &Batch, row: usize) -> Result<(), String> {
-        let counts = self.counts.iter().map(|count| count.of(batch, row));
-        let ids = counts.fold(1, usize::saturating_mul);
+        let ids = Count::combinations(&self.counts, batch, row);
         let given = batch.columns[self.weights].row(row, batch.rows).len();
         if given == ids {
             Ok(())

@@ -170,6 +170,11 @@ impl NamedColumns {
         Ok(grown)
     }
 
+    /// Returns the number of values that the model makes of a batch beyond those that it has: combinations of lists.
+    pub fn values_made(&self, batch: &Batch) -> usize {
+        self.schema.values_made_of(batch)
+    }
+
     /// Completes a batch of `rows` rows.
     ///
     /// # Errors

@@ -9,6 +9,11 @@ use crate::Batch;
 pub trait RowRule: Debug + Send + Sync {
     /// Checks row `row` of a batch. Returns the reason why the row cannot be used, with the value.
     fn check(&self, batch: &Batch, row: usize) -> Result<(), String>;
+
+    /// Returns the number of values that are made of row `row` beyond those that it has.
+    fn values_made(&self, _batch: &Batch, _row: usize) -> usize {
+        0
+    }
 }
 
 /// A rule with the field of the schema whose column messages name.
@@ -28,5 +33,9 @@ impl Rule {
         self.rule
             .check(batch, row)
             .map_err(|reason| (self.field, reason))
+    }
+
+    pub(crate) fn values_made(&self, batch: &Batch, row: usize) -> usize {
+        self.rule.values_made(batch, row)
     }
 }

@@ -161,4 +161,16 @@ impl Schema {
             .iter()
             .try_for_each(|rule| rule.check(batch, row))
     }
+
+    /// Returns the number of values that are made of a row beyond those that it has.
+    fn values_made(&self, batch: &Batch, row: usize) -> usize {
+        let made = self.rules.iter().map(|rule| rule.values_made(batch, row));
+        made.fold(0, usize::saturating_add)
+    }
+
+    /// Returns the number of values that are made of a batch beyond those that it has.
+    pub(crate) fn values_made_of(&self, batch: &Batch) -> usize {
+        let made = (0..batch.rows).map(|row| self.values_made(batch, row));
+        made.fold(0, usize::saturating_add)
+    }
 }

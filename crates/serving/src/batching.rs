@@ -23,7 +23,7 @@ use crate::telemetry::VersionTelemetry;
 /// Time in which a prediction must be made, from the arrival of its request.
 const PREDICTION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Most bytes of texts in a batch of several requests. A column of texts holds under 4 GiB.
+/// Most bytes of texts, and of what the model makes of them, in a batch of several requests. A column of texts holds under 4 GiB.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
 /// Predictions of the rows of a request, by key.
@@ -54,7 +54,7 @@ impl Default for BatchLimits {
 #[derive(Debug)]
 struct Waiting {
     batch: Batch,
-    /// Bytes of its texts.
+    /// Bytes of its texts, and of what the model makes of its rows.
     bytes: usize,
     answer: oneshot::Sender<Result<Predictions, Error>>,
 }
@@ -114,17 +114,21 @@ impl Queue {
         self.line.check_room(&self.line.requests.lock())
     }
 
-    /// Predicts a batch, perhaps together with others.
+    /// Predicts a batch, of which the model makes so many further bytes, perhaps together with others.
     ///
     /// # Errors
     /// The queue is full, a value cannot be used, or the prediction is late.
-    pub(crate) async fn predict(&self, batch: Batch) -> Result<Predictions, Error> {
+    pub(crate) async fn predict(
+        &self,
+        batch: Batch,
+        made_bytes: usize,
+    ) -> Result<Predictions, Error> {
         if batch.rows == 0 {
             return Ok(Vec::new());
         }
         let (answer, answered) = oneshot::channel();
         self.line.add(Waiting {
-            bytes: text_bytes(&batch),
+            bytes: text_bytes(&batch).saturating_add(made_bytes),
             batch,
             answer,
         })?;

@@ -16,6 +16,14 @@ pub(crate) struct RequestBounds {
 /// Most values in a cell. They are read before the column takes them, and a value takes some 60 bytes then.
 pub(crate) const CELL_VALUES_MAX: usize = 1 << 20;
 
+/// Bytes of an id that a cross makes of a row: the id, and its place among the ids of the batch.
+const MADE_BYTES: usize = 8;
+
+/// Returns the bytes of what the model makes of a batch beyond its values.
+pub(crate) fn made_bytes(columns: &NamedColumns, batch: &Batch) -> usize {
+    columns.values_made(batch).saturating_mul(MADE_BYTES)
+}
+
 /// The batch of a request.
 #[derive(Debug)]
 pub(crate) struct Filling<'c> {
@@ -87,7 +95,7 @@ impl<'c> Filling<'c> {
     pub(crate) fn finish(self, rows: usize) -> Result<Batch, Error> {
         let columns = self.columns;
         let finished = columns.finish(self.batch, rows);
-        finished.map_err(|unfinished| {
+        let batch = finished.map_err(|unfinished| {
             Error::Request(match unfinished {
                 Unfinished::Rows { place, given } => {
                     let name = &columns.names()[place];
@@ -99,6 +107,11 @@ impl<'c> Filling<'c> {
                     reason,
                 } => format!("row {}: column `{column}`: {reason}", row + 1),
             })
-        })
+        })?;
+        if made_bytes(columns, &batch).saturating_add(self.bytes) > self.bytes_max {
+            let most = self.bytes_max;
+            return Err(Error::Expanded { most });
+        }
+        Ok(batch)
     }
 }

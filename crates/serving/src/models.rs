@@ -10,6 +10,7 @@ use trainyard_input::{Batch, NamedColumns};
 
 use crate::Error;
 use crate::batching::{Predictions, Queue};
+use crate::filling::made_bytes;
 use crate::intake::{AnswerRoom, Intake};
 use crate::signature::Signature;
 use crate::telemetry::VersionTelemetry;
@@ -39,7 +40,8 @@ impl Version {
     ) -> Result<(Predictions, AnswerRoom), Error> {
         let row_bytes = self.signature.row_bytes;
         let room = intake.admit_answer(batch.rows, row_bytes).await?;
-        Ok((self.queue.predict(batch).await?, room))
+        let made = made_bytes(&self.columns, &batch);
+        Ok((self.queue.predict(batch, made).await?, room))
     }
 }
 

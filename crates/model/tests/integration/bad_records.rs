@@ -54,6 +54,8 @@ const LABEL: Case = Case {
     ..FEATURE
 };
 
+const LETTERS: &str = "a|b|c|d|e|f|g|h|i|j|k|l|m|n|o|p|q";
+
 const CASES: &[Case] = &[
     Case {
         features: "column = \"v\"\nkind = \"identity\"\nbuckets = 10\nwide = true\n",
@@ -131,6 +133,16 @@ const CASES: &[Case] = &[
         bad: &["", "1|2.5", "1"],
         column: "w",
         reason: "each of 0 ids must have a weight, given 2",
+        ..FEATURE
+    },
+    Case {
+        features: "columns = [\"v\", \"u\", \"t\", \"s\", \"r\"]\nkind = \"hashed\"\nbuckets = 9\nseparator = \"|\"\nwide = true\n\
+                   [[feature]]\nname = \"c\"\ncolumns = [\"v\", \"u\", \"t\", \"s\", \"r\"]\nkind = \"crossed\"\nbuckets = 9\nwide = true\n",
+        columns: &["v", "u", "t", "s", "r", "y"],
+        good: &["a|b", "a", "a", "a", "a|b|c", "1"],
+        // 17 values each: 17^5 combinations.
+        bad: &[LETTERS, LETTERS, LETTERS, LETTERS, LETTERS, "1"],
+        reason: "a cross may make at most 1048576 combinations of the lists of a row, given lists of 1419857",
         ..FEATURE
     },
     Case {
