@@ -225,13 +225,25 @@ impl NamedColumns {
         })
     }
 
-    /// Returns whether a text stands for a missing value.
+    /// Returns whether a value stands for a missing one: a text, or a number where a file of the job has its text.
     fn is_missing(&self, value: Given<'_>) -> bool {
-        let Given::Text(text) = value else {
-            return false;
+        let is_listed = |text: &[u8]| self.missing.iter().any(|missing| missing == text);
+        let is_number = |number: f64| {
+            let mut texts = self.missing.iter();
+            self.is_text && texts.any(|text| fast_float2::parse(text) == Ok(number))
         };
-        let text = if self.trim { text.trim_ascii() } else { text };
-        text.is_empty() || self.missing.iter().any(|missing| missing == text)
+        match value {
+            Given::Text(text) => {
+                let text = if self.trim { text.trim_ascii() } else { text };
+                text.is_empty() || is_listed(text)
+            }
+            Given::Int(number) => {
+                self.is_text && !self.missing.is_empty() && is_listed(number.to_string().as_bytes())
+            }
+            Given::Decimal(text) => self.is_text && is_listed(text.as_bytes()),
+            Given::Float(number) => is_number(number.into()),
+            Given::Double(number) => is_number(number),
+        }
     }
 
     fn append_one(

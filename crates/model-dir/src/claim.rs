@@ -7,12 +7,14 @@
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use trainyard_storage::read_regular;
 
+use crate::LOCK_MODE;
 use crate::bucket::{Bucket, FILE_BYTES_MAX};
 use crate::durable::replace;
 use crate::files::encode;
@@ -265,6 +267,7 @@ fn hold(model_dir: &Path) -> Result<File, Error> {
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(LOCK_MODE)
         .open(&path);
     let file = file.map_err(Error::io("open", &path))?;
     let begun = Instant::now();

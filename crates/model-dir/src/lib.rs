@@ -31,4 +31,4 @@ pub use job_record::JobRecord;
 pub use job_state::{JobPhase, JobState};
 pub use model_dir::ModelDir;
 pub use prepared::{note_prepared, prepared_epoch};
-pub use run_lock::{RunKind, RunLock, Runner};
+pub use run_lock::{LOCK_MODE, RunKind, RunLock, Runner};

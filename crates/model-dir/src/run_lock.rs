@@ -4,6 +4,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +18,9 @@ use crate::model_dir::ModelDir;
 
 /// The locked file. It holds the [`Runner`].
 const RUN_LOCK: &str = "run.lock";
+
+/// Mode of a lock file, less the process's umask. Whoever may read a file may lock it (flock(2)), and would stop the job.
+pub const LOCK_MODE: u32 = 0o660;
 
 /// A process that runs a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +104,7 @@ impl RunLock {
             .truncate(false)
             .read(true)
             .write(true)
+            .mode(LOCK_MODE)
             .open(&path);
         let mut file = file.map_err(Error::io("open", &path))?;
         let locked = match kind {
@@ -147,6 +152,8 @@ fn in_use(model_dir: &Path, lock: &Path) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn runner(process_id: u32) -> Runner {
@@ -164,6 +171,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let model_dir = folder.path().join("model");
         let first = RunLock::take(&model_dir, RunKind::Alone, &runner(1)).expect("it is free");
+        let file = std::fs::metadata(model_dir.join(RUN_LOCK)).expect("it is there");
+        let mode = file.permissions().mode();
+        assert_eq!(mode & 0o7, 0, "others may lock it: {mode:o}");
         for kind in [RunKind::Alone, RunKind::Cluster] {
             let refused = RunLock::take(&model_dir, kind, &runner(2)).expect_err("it is in use");
             RunLock::refuse_if_taken(&model_dir).expect_err("it is in use");

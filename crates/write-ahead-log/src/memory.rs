@@ -28,6 +28,9 @@ use tracing::warn;
 
 use crate::Error;
 
+/// Mode of a lock file, less the process's umask. Whoever may read a file may lock it (flock(2)), and would stop the server.
+const LOCK_MODE: u32 = 0o660;
+
 /// Name of the file that names the folder in shared memory.
 const POINTER: &str = "memory";
 /// Name of the file that names the folder of the log.
@@ -499,6 +502,7 @@ pub(crate) fn lock_file(path: &Path) -> std::io::Result<File> {
     let options = options.write(true).create(true).truncate(false);
     options
         .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .mode(LOCK_MODE)
         .open(path)
 }
 

@@ -168,6 +168,44 @@ fn a_value_of_a_request_is_what_the_same_value_of_a_file_is() {
 }
 
 #[test]
+fn a_number_that_the_job_calls_missing_is_missing_in_a_request_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.csv");
+    std::fs::write(&path, "x,other\n-999,o\n").expect("it is written");
+    let mut options = Options::new(vec![path], Format::Csv);
+    options.missing = vec!["?".to_owned(), "-999".to_owned()];
+    for (name, kind) in &kinds() {
+        let mut dataset = Dataset::open(options.clone(), schema(kind)).expect("a data set");
+        let of_file = dataset.next().expect("a row").ok().map(|mut batch| {
+            batch.columns.truncate(1);
+            cells(&batch)
+        });
+        let columns = NamedColumns::new(&schema(kind), &options);
+        for value in [
+            Given::Int(-999),
+            Given::Decimal("-999"),
+            Given::Float(-999.0),
+            Given::Double(-999.0),
+            Given::Text(b"-999"),
+        ] {
+            let mut batch = columns.begin(1);
+            let x = columns.place("x").expect("a column");
+            let other = columns.place("other").expect("a column");
+            let built = columns
+                .append(&mut batch, x, &[value])
+                .and_then(|_| columns.append(&mut batch, other, &[Given::Text(b"o")]))
+                .ok()
+                .and_then(|_| columns.finish(batch, 1).ok())
+                .map(|mut batch| {
+                    batch.columns.truncate(1);
+                    cells(&batch)
+                });
+            assert_eq!(built, of_file, "{value:?} as {name}");
+        }
+    }
+}
+
+#[test]
 fn a_number_that_is_none_is_a_missing_one_where_a_column_may_lack_it() {
     for (name, kind) in &kinds() {
         let file = of_file("", kind);
