@@ -174,6 +174,62 @@ fn an_export_without_values_or_without_a_job_is_refused_with_the_remedy() {
     assert_eq!(answer(&server, "job").0, 503);
 }
 
+trial!(an_export_whose_vocabulary_file_has_changed_is_refused_until_it_is_as_before);
+fn an_export_whose_vocabulary_file_has_changed_is_refused_until_it_is_as_before() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("it is written");
+        path.to_string_lossy().into_owned()
+    };
+    write("t.csv", &format!("v,y\n{}", "a,1\nb,0\n".repeat(50)));
+    write("v.txt", "a\nb\n");
+    let model_dir = folder.path().join("model");
+    let job = write(
+        "job.toml",
+        &format!("model_dir = {model_dir:?}")
+            + r#"
+[input]
+label = { column = "y" }
+train = { files = ["t.csv"], epochs = 5 }
+eval = { files = ["t.csv"] }
+[[feature]]
+column = "v"
+kind = "vocabulary"
+file = "v.txt"
+wide = true
+[model]
+kind = "linear_classifier"
+"#,
+    );
+    run(&["train", &job, "--log-level", "error"]);
+    let export = exported(&job);
+    let path = export.to_string_lossy();
+    let logistic = |server: &Server| {
+        let body = r#"{"instances": [{"v": "a"}]}"#;
+        let (status, answer) = post(&server.address, "/v1/models/job:predict", body);
+        assert_eq!(status, 200, "{answer}");
+        answer.to_string()
+    };
+    let start = || Server::start(&[&*path, "--name", "job"]);
+    let mut server = start();
+    server.wait_for_version("job", version(&export));
+    let right = logistic(&server);
+    drop(server);
+    write("v.txt", "b\na\n");
+    let mut server = start();
+    let line = server.program.wait_for("no version answers yet", LIMIT);
+    assert!(
+        line.contains("E2007") && line.contains("another job"),
+        "{line}"
+    );
+    drop(server);
+    write("v.txt", "a\nb\n");
+    let mut server = start();
+    server.wait_for_version("job", version(&export));
+    assert_eq!(logistic(&server), right);
+}
+
 /// Exports the newest checkpoint of a job into a bucket, and returns the second of the export.
 fn export_into_bucket(job: &str, store: &Store) -> u64 {
     let endpoint = format!("http://{}", store.address);

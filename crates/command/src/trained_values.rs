@@ -46,15 +46,26 @@ fn log_warning(warning: Diagnostic) {
 }
 
 /// Keys of a job that determine the predictions, and what a class or a probability stands for.
-pub(crate) const OF_PREDICTIONS: [&str; 4] = [
+pub(crate) const OF_PREDICTIONS: [&str; 7] = [
     "feature",
     "model",
     "input.label.vocabulary",
     "input.label.positive",
+    "input.index_base",
+    "input.missing",
+    "input.trim",
 ];
 
 /// Keys of a job that determine the scores of an evaluation.
-pub(crate) const OF_SCORES: [&str; 4] = ["feature", "model", "input.label", "input.weight_column"];
+pub(crate) const OF_SCORES: [&str; 7] = [
+    "feature",
+    "model",
+    "input.label",
+    "input.weight_column",
+    "input.index_base",
+    "input.missing",
+    "input.trim",
+];
 
 /// Logs a warning if the job that trained the values differs from this job in `keys`.
 pub(crate) fn warn_of_other_job(job: &Job, trained: &[String], keys: &[&str]) {

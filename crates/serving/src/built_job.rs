@@ -128,7 +128,7 @@ fn lines(job: &Job) -> Vec<String> {
 
 /// Describes the differences between the job of recorded lines and a job, as far as they change answers. A key that only
 /// one of them has, with the value false, is of another release, and off.
-fn difference(recorded: &[String], job: &Job) -> Option<String> {
+pub(crate) fn difference(recorded: &[String], job: &Job) -> Option<String> {
     let own = lines(job);
     let [recorded_keys, own_keys] = [recorded, own.as_slice()].map(by_key);
     let only = |lines: &[String], other: &BTreeMap<&str, &str>| {

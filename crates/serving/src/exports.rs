@@ -17,6 +17,8 @@ use trainyard_model_dir::{names, read};
 use trainyard_predictor::Predictor;
 use trainyard_run_config::Job;
 
+use crate::built_job::difference;
+
 /// Name of the file that describes an export. It is written last.
 const DESCRIPTION: &str = "model.json";
 
@@ -106,6 +108,16 @@ impl Export {
             return Err(Diagnostic::error(Code::E3001, message));
         }
         let origin = Arc::new(Origin::Tensors(files));
+        // Exports of earlier releases have no record of their job.
+        let trained = Some(origin.job()).filter(|lines| !lines.is_empty());
+        if let Some(difference) = trained.and_then(|lines| difference(lines, &job)) {
+            let shown = self.path.display();
+            let message =
+                format!("the values of {shown} were trained by another job: {difference}");
+            return Err(Diagnostic::error(Code::E2007, message).help(
+                "restore the vocabulary files that the job of the export names, or give no --set that changes what the values mean",
+            ));
+        }
         let predictor = Predictor::open(&origin, model)?;
         // A copy of an export has a number of its own choice.
         let since = Duration::from_secs(self.second);
