@@ -185,10 +185,7 @@ fn an_export_whose_vocabulary_file_has_changed_is_refused_until_it_is_as_before(
     write("t.csv", &format!("v,y\n{}", "a,1\nb,0\n".repeat(50)));
     write("v.txt", "a\nb\n");
     let model_dir = folder.path().join("model");
-    let job = write(
-        "job.toml",
-        &format!("model_dir = {model_dir:?}")
-            + r#"
+    let keys = r#"
 [input]
 label = { column = "y" }
 train = { files = ["t.csv"], epochs = 5 }
@@ -200,8 +197,8 @@ file = "v.txt"
 wide = true
 [model]
 kind = "linear_classifier"
-"#,
-    );
+"#;
+    let job = write("job.toml", &format!("model_dir = {model_dir:?}\n{keys}"));
     run(&["train", &job, "--log-level", "error"]);
     let export = exported(&job);
     let path = export.to_string_lossy();
