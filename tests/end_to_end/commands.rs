@@ -15,6 +15,49 @@ fn number(value: &Value, key: &str) -> f64 {
         .unwrap_or_else(|| panic!("no number {key} in {value}"))
 }
 
+trial!(no_output_of_a_command_replaces_a_file_of_its_job_or_of_its_run);
+fn no_output_of_a_command_replaces_a_file_of_its_job_or_of_its_run() {
+    let solo = Solo::wide_and_deep(400, "");
+    let job = solo.argument("job.toml");
+    trainyard(&["train", &job], 0);
+    let model = solo.path("model");
+    let step = std::fs::read_dir(&model)
+        .expect("the model directory")
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path.to_string_lossy().contains("model.ckpt-"))
+        .expect("a checkpoint");
+    let mut files: Vec<_> = ["job.toml", "train.csv", "eval.csv"]
+        .map(|name| solo.path(name))
+        .into();
+    files.extend([step.join("manifest.json"), model.join("job.toml")]);
+    for file in &files {
+        let before = std::fs::read(file).expect("it is there");
+        let shown = file.to_string_lossy();
+        for command in [
+            &["evaluate", &job, "--output", &shown][..],
+            &["predict", &job, "--output", &shown],
+            &["transform", &job, "--output", &shown],
+            &["train", &job, "--report", &shown],
+            &[
+                "up",
+                &job,
+                "--cluster",
+                "local:ps=1,worker=1",
+                "--report",
+                &shown,
+            ],
+        ] {
+            let told = trainyard(command, 64);
+            assert!(told.contains("would be replaced"), "{command:?}: {told}");
+            let after = std::fs::read(file).expect("it is there");
+            assert_eq!(after, before, "{command:?}");
+        }
+    }
+    let beside = solo.argument("predictions.csv");
+    trainyard(&["predict", &job, "--output", &beside], 0);
+    trainyard(&["predict", &job, "--output", &beside], 0);
+}
+
 trial!(bench_input_reads_all_records_in_the_time_that_it_tells);
 fn bench_input_reads_all_records_in_the_time_that_it_tells() {
     let solo = Solo::wide_and_deep(4000, "");

@@ -15,7 +15,7 @@ use trainyard_run_config::{EvaluationConfig, Job};
 
 use crate::arguments::{Format, JobArguments, Source};
 use crate::data_warnings::report_ambiguous_files;
-use crate::output::{Sink, table};
+use crate::output::{Sink, refuse_own_file, table};
 use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
 
 #[derive(Debug, Args)]
@@ -44,6 +44,9 @@ pub(crate) fn evaluate(
     let job = arguments.job.load()?;
     report_ambiguous_files(&job, arguments.job.log_format);
     let work = || {
+        if let Some(path) = &arguments.output {
+            refuse_own_file(path, &job)?;
+        }
         let model = build(&job)?;
         let origin = origin(&job, arguments.step, &arguments.source)?;
         let Some(scores) = scores(&job, &*model, &origin, stop)? else {
@@ -61,7 +64,7 @@ pub(crate) fn evaluate(
                 json!({"global_step": origin.global_step(), "metrics": scores})
             ),
         };
-        let mut out = Sink::open(arguments.output.as_deref(), &[])?;
+        let mut out = Sink::of_job(arguments.output.as_deref(), &job, &[])?;
         out.write(&text)?;
         out.finish()?;
         not_finite(&scores).map_or(Ok(()), Err)

@@ -50,6 +50,24 @@ pub(crate) fn refuse_own_input(output: &Path, inputs: &[PathBuf]) -> Result<(), 
     Err(Diagnostic::error(Code::E1000, message).help("give the result another name"))
 }
 
+/// Refuses an output that would replace a file that the job is made of, or a file of its run.
+///
+/// # Errors
+/// It would.
+pub(crate) fn refuse_own_file(output: &Path, job: &Job) -> Result<(), Diagnostic> {
+    let written = identity(output);
+    let is_own = job.own_files().iter().any(|file| identity(file) == written);
+    if !is_own && !job.is_of_run(output) {
+        return Ok(());
+    }
+    let whose = if is_own { "job" } else { "run" };
+    let message = format!(
+        "{} is a file of the {whose}, and would be replaced",
+        output.display()
+    );
+    Err(Diagnostic::error(Code::E1000, message).help("give the result another name"))
+}
+
 /// Returns a number of bytes in words.
 pub(crate) fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
@@ -78,11 +96,26 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
+    /// Opens the file of a result of a job, or standard output if there is no path. What is written is made of `inputs`.
+    ///
+    /// # Errors
+    /// As for [`Sink::open`]; or the file is one of the job, or of its run.
+    pub(crate) fn of_job(
+        path: Option<&Path>,
+        job: &Job,
+        inputs: &[PathBuf],
+    ) -> Result<Self, Diagnostic> {
+        if let Some(path) = path {
+            refuse_own_file(path, job)?;
+        }
+        Self::open(path, inputs)
+    }
+
     /// Opens a file, or standard output if there is no path. What is written is made of `inputs`.
     ///
     /// # Errors
     /// The file cannot be created, or is one of the inputs.
-    pub(crate) fn open(path: Option<&Path>, inputs: &[PathBuf]) -> Result<Self, Diagnostic> {
+    fn open(path: Option<&Path>, inputs: &[PathBuf]) -> Result<Self, Diagnostic> {
         if let Some(path) = path {
             refuse_own_input(path, inputs)?;
         }

@@ -76,7 +76,7 @@ pub(crate) fn predict(
         warn_of_other_job(&job, origin.job(), &OF_PREDICTIONS);
         let predictor = Predictor::open(&origin, model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        let mut out = Sink::open(arguments.output.as_deref(), &input.files)?;
+        let mut out = Sink::of_job(arguments.output.as_deref(), &job, &input.files)?;
         let mut lines = Writer::new(arguments.format, arguments.keep.clone());
         let mut seen = Seen::default();
         let kept = arguments.keep.clone();

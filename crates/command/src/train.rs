@@ -17,7 +17,7 @@ use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
-use crate::output::{print, result_line, table};
+use crate::output::{print, refuse_own_file, result_line, table};
 use crate::progress::{Show, progress_line};
 use crate::up::{read_evaluation, share_of_cores};
 
@@ -58,6 +58,9 @@ pub(crate) fn train(
     }
     if arguments.no_evaluation {
         job.input.eval = None;
+    }
+    if let Some(path) = &arguments.report {
+        refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
     let mut context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);

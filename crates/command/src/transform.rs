@@ -33,7 +33,7 @@ pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<D
         let model = build(&job)?;
         let graph = model.onnx()?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        let mut out = Sink::open(arguments.output.as_deref(), &input.files)?;
+        let mut out = Sink::of_job(arguments.output.as_deref(), &job, &input.files)?;
         let dataset = Dataset::open(input, model.serving_schema().clone())?;
         for batch in dataset {
             for row in graph.graph_rows(&batch?)? {

@@ -29,7 +29,7 @@ use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
 use crate::log_memory::LogMemory;
-use crate::output::{print, result_line, table};
+use crate::output::{print, refuse_own_file, result_line, table};
 use crate::program::Program;
 use crate::runtime::single_threaded;
 
@@ -59,6 +59,9 @@ pub(crate) fn up(
 ) -> Result<u8, Vec<Diagnostic>> {
     let job = arguments.job.load()?;
     RunLock::refuse_if_taken(&job.model_dir).map_err(|problem| vec![problem.into()])?;
+    if let Some(path) = &arguments.report {
+        refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
+    }
     report_at_start(&job, arguments.job.log_format);
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;
     let one = |problem: Diagnostic| vec![problem];

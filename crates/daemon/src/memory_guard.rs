@@ -133,7 +133,9 @@ fn refusal(limit: &MemoryLimit, used: u64, own: Process) -> Diagnostic {
         own.bytes
     );
     Diagnostic::error(Code::E3009, message)
-        .note(format!("{used} bytes are in use"))
+        .note(format!(
+            "{used} bytes are in use: other processes under the limit count, and files in memory, as a server's log in /dev/shm"
+        ))
         .help("raise the memory limit, or need less: a smaller batch_size, fewer batches read ahead, fewer tasks under one limit")
 }
 

@@ -16,6 +16,7 @@ mod render;
 pub mod rule;
 mod section;
 mod suggest;
+mod system_limit;
 mod waiting;
 
 pub use code::{CODES, Code};
@@ -26,4 +27,5 @@ pub use key::{Bound, Key, Kind, Kinds, Preset, Takes};
 pub use render::{escape, one_line, render_all, steers};
 pub use section::{Hint, Problems, Section};
 pub use suggest::suggest;
+pub use system_limit::system_limit;
 pub use waiting::{Action, Waiting};

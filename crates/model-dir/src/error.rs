@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_limit};
 
 /// A failed operation.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +116,11 @@ impl From<Error> for Diagnostic {
         let mut text = error.to_string();
         if let Some(source) = std::error::Error::source(&error) {
             text = format!("{text}: {source}");
+        }
+        if let Error::Io { source, .. } = &error
+            && let Some((code, help)) = system_limit(source)
+        {
+            return Self::error(code, text).help(help);
         }
         match error {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 use trainyard_cluster_spec::Task;
 use trainyard_daemon::Context;
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_limit};
 use trainyard_model_dir::{known_cluster_id, prepared_epoch};
 use trainyard_parameter_server::LocalServer;
 use trainyard_parameter_server::journal::LogJournal;
@@ -39,8 +39,17 @@ pub(crate) fn cannot(failure: &Error) -> Diagnostic {
             .note("nothing was lost: the log is that of the other process")
             .help("end that process, or wait until it has ended, and start this server again");
     }
-    Diagnostic::error(Code::E3007, format!("the log of this parameter server failed: {failure}"))
-        .note("nothing was acknowledged that it does not hold; nothing is from now on")
+    let message = format!("the log of this parameter server failed: {failure}");
+    let note = "nothing was acknowledged that it does not hold; nothing is from now on";
+    if let Error::Io { source, .. } = failure
+        && let Some((code, help)) = system_limit(source)
+    {
+        return Diagnostic::error(code, message).note(note).help(format!(
+            "{help}. Then start the server: it continues from its log"
+        ));
+    }
+    Diagnostic::error(Code::E3007, message)
+        .note(note)
         .help(format!(
             "{cause}start the server again: it continues from its log. --state-dir puts the log elsewhere, \
              parameter_servers.durability = \"none\" keeps no log"

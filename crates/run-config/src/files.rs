@@ -93,7 +93,7 @@ pub fn identity(path: &Path) -> PathBuf {
     }
 }
 
-fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
+pub(crate) fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
     let mut files = Files::default();
     let storage = Storage::default();
     for name in names {

@@ -16,6 +16,7 @@ mod limit;
 mod local_dir;
 mod metric_direction;
 mod model;
+mod own_files;
 mod params;
 mod reader;
 mod schema;

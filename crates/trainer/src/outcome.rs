@@ -97,7 +97,8 @@ pub fn into_diagnostic(error: &Error) -> Diagnostic {
                 Reason::Storage => (Code::E3003, "read the log of that task"),
                 Reason::NoRoom => (
                     Code::E3009,
-                    "raise parameter_servers.memory_bytes_max, add parameter servers, or lower rows_max of dynamic features",
+                    "raise what bounds the server, as its message says: the memory limit of its container, unit or machine, or \
+                     parameter_servers.memory_bytes_max; add parameter servers; or lower rows_max of dynamic features",
                 ),
                 Reason::TooLarge => (Code::E2007, "use more parameter servers"),
                 _ => (Code::E9001, "read the log of that task"),

@@ -1,0 +1,52 @@
+//! Errors of the system that come from a limit or a setting, and not from a disk: a restart meets them again.
+
+use std::io::{Error, ErrorKind};
+
+use crate::Code;
+
+/// `EMFILE`: this process has as many open files as it may.
+const OPEN_FILES_OF_PROCESS: i32 = 24;
+/// `ENFILE`: all processes of the host have as many open files as they may.
+const OPEN_FILES_OF_HOST: i32 = 23;
+
+/// Returns the code and the remedy of an error that a limit or a setting of the system has caused; nothing for other errors.
+pub fn system_limit(error: &Error) -> Option<(Code, &'static str)> {
+    Some(match (error.raw_os_error(), error.kind()) {
+        (Some(OPEN_FILES_OF_PROCESS), _) => (
+            Code::E3010,
+            "raise the limit of open files: `ulimit -n`, LimitNOFILE= of systemd",
+        ),
+        (Some(OPEN_FILES_OF_HOST), _) => (
+            Code::E3010,
+            "raise the limit of open files of the host: the sysctl fs.file-max",
+        ),
+        (_, ErrorKind::FileTooLarge) => (
+            Code::E1202,
+            "raise the limit of the size of a file: `ulimit -f`, LimitFSIZE= of systemd",
+        ),
+        (_, ErrorKind::ReadOnlyFilesystem) => (
+            Code::E1202,
+            "the file system is mounted read-only, perhaps after an error of its disk (`dmesg`): mount it for writing, or choose another folder",
+        ),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_the_system_has_a_code_that_supervisors_do_not_repeat() {
+        // EMFILE, ENFILE, EFBIG, EROFS.
+        for number in [24, 23, 27, 30] {
+            let (code, help) = system_limit(&Error::from_raw_os_error(number)).expect("a limit");
+            assert!([73, 77].contains(&code.exit), "{number}: {}", code.exit);
+            assert!(!help.is_empty());
+        }
+        // EIO, ENOSPC: a disk, which may recover.
+        for number in [5, 28] {
+            assert_eq!(system_limit(&Error::from_raw_os_error(number)), None);
+        }
+    }
+}
