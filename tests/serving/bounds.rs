@@ -77,12 +77,12 @@ trial!(a_small_request_with_a_large_answer_is_refused_with_the_rows_that_fit);
 fn a_small_request_with_a_large_answer_is_refused_with_the_rows_that_fit() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let server = server(folder.path(), "body_bytes_max = 65536\n");
-    let rows = |count| vec![r#"{"x":1}"#; count].join(",");
+    let rows = |count| vec![r#"{"x":1,"z":1,"word":"a"}"#; count].join(",");
     let predict = |count| {
         let body = format!(r#"{{"instances": [{}]}}"#, rows(count));
         post(&server.address, PREDICT, &body)
     };
-    let (status, told) = predict(4_000);
+    let (status, told) = predict(1_500);
     assert_eq!(status, 413, "{told}");
     let told = told.to_string();
     let (_, fits) = told.split_once("have room for ").expect("the bound");
@@ -94,7 +94,7 @@ fn a_small_request_with_a_large_answer_is_refused_with_the_rows_that_fit() {
     let length = answer.to_string().len();
     assert!(length < 4 * 65_536, "{length} bytes, and {fits} rows fit");
     assert_eq!(predict(fits + 1).0, 413);
-    let examples = format!(r#"{{"examples": [{}]}}"#, rows(4_000));
+    let examples = format!(r#"{{"examples": [{}]}}"#, rows(1_500));
     let (status, told) = post(&server.address, "/v1/models/job:classify", &examples);
     assert_eq!(status, 413, "{told}");
 }

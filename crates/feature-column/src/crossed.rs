@@ -39,7 +39,7 @@ pub(crate) struct Crossed {
 }
 
 /// Most combinations that a cross makes of a row.
-pub const COMBINATIONS_MAX: usize = 1 << 20;
+const COMBINATIONS_MAX: usize = 1 << 20;
 
 /// The rule that the lists of a row have a bounded number of combinations: two lists of some kilobytes have billions.
 #[derive(Debug)]

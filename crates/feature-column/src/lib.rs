@@ -19,7 +19,7 @@ mod weights;
 
 pub use categorical::Categorical;
 pub use columns::{FeatureColumns, Features, SharedTable};
-pub use crossed::{COMBINATIONS_MAX, CROSS_HASH_KEY, fingerprint_concatenate};
+pub use crossed::{CROSS_HASH_KEY, fingerprint_concatenate};
 pub use error::Error;
 pub use fingerprint::fingerprint64;
 pub use ids::Ids;

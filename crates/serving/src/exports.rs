@@ -17,7 +17,7 @@ use trainyard_model_dir::{names, read};
 use trainyard_predictor::Predictor;
 use trainyard_run_config::Job;
 
-use crate::built_job::difference;
+use crate::job_difference::difference;
 
 /// Name of the file that describes an export. It is written last.
 const DESCRIPTION: &str = "model.json";

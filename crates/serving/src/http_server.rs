@@ -29,7 +29,8 @@ use trainyard_security::{InnerProtocol, Security};
 
 use crate::Error;
 use crate::connections::{Activity, Connections, Phase};
-use crate::inference::{self, Answer, HEADER_LENGTH};
+use crate::http_answer::Answer;
+use crate::inference::{self, HEADER_LENGTH};
 use crate::intake::{FREE_BYTES, HttpLimits, Intake, Room, next_frame};
 use crate::models::Models;
 use crate::rest;

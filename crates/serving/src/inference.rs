@@ -11,8 +11,9 @@ use tokio::time::Instant;
 pub(crate) use service::{DESCRIPTORS, Service};
 
 use crate::Error;
+use crate::http_answer::Answer;
 use crate::inference::request::InferRequest;
-use crate::intake::{AnswerRoom, Intake};
+use crate::intake::Intake;
 use crate::models::{Models, Wanted};
 use crate::rest::version_number;
 use crate::telemetry::{Protocol, count_failure};
@@ -89,31 +90,6 @@ impl<'a> Target<'a> {
         match self {
             Self::Model(_, _, Action::Infer) => Method::POST,
             _ => Method::GET,
-        }
-    }
-}
-
-/// The body of an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) body: Bytes,
-    /// Length of the JSON part, if tensors of bytes follow it.
-    pub(crate) header_length: Option<usize>,
-}
-
-impl Answer {
-    pub(crate) fn json(text: String) -> Self {
-        Self {
-            body: text.into(),
-            header_length: None,
-        }
-    }
-
-    /// Returns the answer, whose bytes hold a part of the budget.
-    pub(crate) fn held_by(self, room: AnswerRoom) -> Self {
-        Self {
-            body: room.hold(self.body),
-            ..self
         }
     }
 }

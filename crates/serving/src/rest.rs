@@ -11,7 +11,7 @@ pub(crate) use answer::write_float;
 pub(crate) use cells::{Value, append, missing, read_value, unknown};
 
 use crate::Error;
-use crate::inference::Answer;
+use crate::http_answer::Answer;
 use crate::intake::Intake;
 use crate::json::write_text;
 use crate::models::{Models, Wanted};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trainyard_model::Prediction;
 
 use crate::batching::Predictions;
-use crate::inference::Answer;
+use crate::http_answer::Answer;
 use crate::inference::request::{Form, WantedOutput};
 use crate::json::write_text;
 use crate::models::Version;
