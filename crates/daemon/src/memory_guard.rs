@@ -14,13 +14,14 @@ use trainyard_runtime::MemoryLimit;
 use crate::LogFormat;
 use crate::report::report;
 
-/// One in so many bytes of the limit are kept free, at most [`KEPT_BYTES_MAX`].
-const KEPT_PART: u64 = 64;
+/// One in so many bytes of the limit are kept free, at most [`KEPT_BYTES_MAX`]. Threads that touch new pages take megabytes
+/// between two looks.
+const KEPT_PART: u64 = 16;
 const KEPT_BYTES_MAX: u64 = 64 << 20;
 /// Fastest growth of a process, in bytes a second, which says when to look again.
 const GROWTH: u64 = 4 << 30;
 /// Shortest and longest time between two looks.
-const LOOK_INTERVAL: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
+const LOOK_INTERVAL: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(500)];
 /// A process with less than one in so many of the bytes in use is not the cause.
 const CAUSE_PART: u64 = 8;
 /// Time between two warnings.
@@ -165,7 +166,7 @@ mod tests {
             look(4096 * MB - 64 * MB - 256 * MB),
             Duration::from_micros(62_500)
         );
-        assert_eq!(look(4096 * MB - 64 * MB - 1), Duration::from_millis(5));
+        assert_eq!(look(4096 * MB - 64 * MB - 1), Duration::from_millis(1));
     }
 
     #[test]
