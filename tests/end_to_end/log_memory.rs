@@ -368,23 +368,12 @@ trial!(a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_go
 fn a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_goes_on() {
     let disk = Mount::of("40m");
     let state = disk.path().to_string_lossy().into_owned();
-    let settings = [
-        "--set",
-        "parameter_servers.shared_memory_bytes_max=0",
-        "--set",
-        "input.train.batch_size=128",
-        "--set",
-        "run.save_checkpoints_steps=1000000",
-    ];
-    let server_settings: Vec<&str> = settings
-        .into_iter()
-        .chain(["--state-dir", &state])
-        .collect();
+    let server_settings: Vec<&str> = ON_DISK.into_iter().chain(["--state-dir", &state]).collect();
     let end = format!("[train]\nmax_steps = 2000\n{TABLES}");
     let cluster = TestCluster::new(1, 1, 20_000, &end);
     let server = cluster.start("ps", 0, &server_settings);
-    let worker = cluster.start("worker", 0, &settings);
-    let chief = cluster.start("chief", 0, &settings);
+    let worker = cluster.start("worker", 0, &ON_DISK);
+    let chief = cluster.start("chief", 0, &ON_DISK);
     let mut output = String::new();
     for program in [chief, worker, server] {
         let ended = program.wait(LIMIT);

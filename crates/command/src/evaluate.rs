@@ -64,7 +64,7 @@ pub(crate) fn evaluate(
                 json!({"global_step": origin.global_step(), "metrics": scores})
             ),
         };
-        let mut out = Sink::of_job(arguments.output.as_deref(), &job, &[])?;
+        let mut out = Sink::open(arguments.output.as_deref(), &[])?;
         out.write(&text)?;
         out.finish()?;
         not_finite(&scores).map_or(Ok(()), Err)

@@ -115,7 +115,7 @@ impl Sink {
     ///
     /// # Errors
     /// The file cannot be created, or is one of the inputs.
-    fn open(path: Option<&Path>, inputs: &[PathBuf]) -> Result<Self, Diagnostic> {
+    pub(crate) fn open(path: Option<&Path>, inputs: &[PathBuf]) -> Result<Self, Diagnostic> {
         if let Some(path) = path {
             refuse_own_input(path, inputs)?;
         }

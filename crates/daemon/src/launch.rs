@@ -261,8 +261,8 @@ async fn around(
     outcome
 }
 
-/// Begins to receive requests to stop before the main runtime starts. A signal that arrives before a task waits for it would be lost if a
-/// running runtime dispatched it. The runtime here never runs, so the signal stays pending.
+/// Begins to receive requests to stop before the main runtime starts. A signal that arrives before a task waits for it would
+/// be lost if a running runtime dispatched it. The runtime here never runs, so the signal stays pending.
 fn receive_requests(source: &StopSource) -> std::io::Result<StopRequests> {
     let quiet = tokio::runtime::Builder::new_current_thread()
         .enable_all()

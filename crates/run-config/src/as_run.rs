@@ -7,15 +7,12 @@ use trainyard_storage::is_remote;
 
 use crate::Job;
 use crate::files::find;
+use crate::own_files::FILES_READ;
 
-/// Keys of paths in a job file. A key of an array of tables applies to each element.
-const PATHS: [&[&str]; 7] = [
+/// Keys of folders in a job file.
+const FOLDERS: [&[&str]; 3] = [
     &["model_dir"],
     &["local_dir"],
-    &["input", "train", "files"],
-    &["input", "eval", "files"],
-    &["evaluation", "files"],
-    &["feature", "file"],
     &["train", "warm_start", "from"],
 ];
 
@@ -27,7 +24,7 @@ impl Job {
     pub fn as_run(&self) -> Result<String, String> {
         let mut document = self.written.0.clone();
         let beside = self.path.parent().unwrap_or(Path::new(""));
-        for keys in PATHS {
+        for keys in FOLDERS.into_iter().chain(FILES_READ) {
             make_absolute(&mut document.root, keys, beside);
         }
         let text = document.to_toml()?;

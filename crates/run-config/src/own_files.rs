@@ -9,7 +9,7 @@ use crate::Job;
 use crate::files::{expand, identity};
 
 /// Keys of files that a job reads. A key of an array of tables applies to each element.
-const READ: [&[&str]; 4] = [
+pub(crate) const FILES_READ: [&[&str]; 4] = [
     &["input", "train", "files"],
     &["input", "eval", "files"],
     &["evaluation", "files"],
@@ -27,7 +27,7 @@ impl Job {
     pub fn own_files(&self) -> Vec<PathBuf> {
         let beside = self.path.parent().unwrap_or(Path::new(""));
         let mut names = Vec::new();
-        for keys in READ {
+        for keys in FILES_READ {
             collect(&self.written.0.root, keys, &mut names);
         }
         names.retain(|name| !is_remote(Path::new(name)));
@@ -43,8 +43,8 @@ impl Job {
         if is_remote(path) || is_remote(&self.model_dir) {
             return false;
         }
-        let (path, model_dir) = (identity(path), identity(&self.model_dir));
-        let Ok(within) = path.strip_prefix(&model_dir) else {
+        let path = identity(path);
+        let Ok(within) = path.strip_prefix(identity(&self.model_dir)) else {
             return false;
         };
         let mut parts = within

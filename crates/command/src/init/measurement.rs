@@ -173,7 +173,7 @@ impl Bench<'_> {
     fn metric(&self) -> (Metric, f64) {
         let rows = self.sample.held_out_rows.max(1) as f64;
         match &self.plan.label.task {
-            // That of the Mann-Whitney statistic of a model without knowledge.
+            // The deviation of the Mann-Whitney statistic of a model without knowledge.
             Task::Binary { share, .. } => {
                 let classes = 1.0 / (share * (1.0 - share)).max(1.0 / rows);
                 (Metric::Auc, (classes / (12.0 * rows)).sqrt())

@@ -31,7 +31,7 @@ const AHEAD_OF_CONSTANT: f64 = 4.0;
 /// Learning rates that are tried, if they are the next to the best.
 const LEARNING_RATES: [f64; 5] = [0.01, 0.005, 0.003, 0.001, 0.0005];
 
-/// What is trained: a model, and the columns that are read in another way than the rules say.
+/// A model to train, and the columns that are read in another way than the rules say.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Candidate {
     pub(crate) shape: Shape,
@@ -108,7 +108,7 @@ pub(crate) struct Trial {
     pub(crate) seconds: f64,
 }
 
-/// What is varied next.
+/// The respect in which the next candidates differ from the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Axis {
     /// All doubtful columns in one way.
@@ -211,7 +211,7 @@ impl Search {
         Some((candidate, share.clamp(LEAST_TIME, left.max(LEAST_TIME))))
     }
 
-    /// Whether no candidate could be better by more than chance. The first two, the rules' and a linear model, are always measured.
+    /// Returns whether no candidate could be better by more than chance. The first two, the rules' and a linear model, are always measured.
     fn is_perfect(&self) -> bool {
         let best = self.best().and_then(|trial| trial.outcome.as_ref().ok());
         let goal = match self.metric {
@@ -244,7 +244,7 @@ impl Search {
         }
     }
 
-    /// Whether time ended the candidate of the rules before its first evaluation: no other can be compared with it.
+    /// Returns whether time ended the candidate of the rules before its first evaluation: no other can be compared with it.
     pub(crate) fn lacks_rules(&self) -> bool {
         let first = self.trials.first();
         first.is_some_and(|rules| rules.outcome == Err(Failure::Time))
@@ -259,13 +259,13 @@ impl Search {
         &self.trials
     }
 
-    /// Whether time ended the search, or a candidate of it.
+    /// Returns whether time ended the search, or a candidate of it.
     pub(crate) fn is_cut(&self) -> bool {
         let mut outcomes = self.trials.iter().map(|trial| &trial.outcome);
         self.is_cut || outcomes.any(|outcome| matches!(outcome, Ok(Measured { is_cut: true, .. })))
     }
 
-    /// Whether a better candidate may not have won, because of what the sample or the time does not show.
+    /// Returns whether a better candidate may not have won, because of what the sample or the time does not show.
     pub(crate) fn is_cautious(&self) -> bool {
         self.lacks_rules()
             || self.samples_a_part
@@ -274,7 +274,7 @@ impl Search {
                 .is_some_and(|best| matches!(best.outcome, Ok(Measured { is_cut: true, .. })))
     }
 
-    /// Whether a value is better than another by so many standard deviations.
+    /// Returns whether a value is better than another by so many standard deviations.
     fn is_ahead(&self, new: f64, old: f64, deviations: f64) -> bool {
         let margin = deviations * self.deviation;
         match self.metric {
@@ -283,7 +283,7 @@ impl Search {
         }
     }
 
-    /// Whether a value is better than that of a model that predicts the same for each record. By chance, areas lie on both sides of
+    /// Returns whether a value is better than that of a model that predicts the same for each record. By chance, areas lie on both sides of
     /// a constant's, and losses seldom below it.
     pub(crate) fn is_better_than_constant(&self, value: f64, constant: f64) -> bool {
         match self.metric {

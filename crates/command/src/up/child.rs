@@ -148,8 +148,8 @@ impl Launch {
         self.starts.borrow().get(&task).map(|(last, _)| *last)
     }
 
-    /// Records that a task has died with this exit code. Returns whether a signal or an exception has ended it so often, each time soon after its
-    /// start, that the next start would end in the same way.
+    /// Records that a task has died with this exit code. Returns whether a signal or an exception has ended it so often, each
+    /// time soon after its start, that the next start would end in the same way.
     pub(super) fn died(&self, task: Task, code: i32) -> bool {
         let mut killed = self.killed.borrow_mut();
         let is_soon = self
