@@ -388,6 +388,36 @@ fn a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_goes_o
     assert!(!output.contains("cannot be written"), "{output}");
 }
 
+trial!(a_log_on_the_disk_of_the_checkpoints_leaves_them_room, needs Mounts);
+fn a_log_on_the_disk_of_the_checkpoints_leaves_them_room() {
+    for (shared_memory, servers) in [("0", 1), ("16777216", 1), ("0", 2)] {
+        let disk = Mount::disk((66 + 22 * servers) << 20);
+        let model_dir = format!("model_dir=\"{}\"", disk.path().join("model").display());
+        let memory = format!("parameter_servers.shared_memory_bytes_max={shared_memory}");
+        let more = ["--set", &model_dir, "--set", &memory];
+        let keep = ["--set", "run.keep_checkpoint_max=1"];
+        let settings = ON_DISK[2..].iter().copied().chain(more).chain(keep);
+        let settings: Vec<&str> = settings.collect();
+        let end = format!("[train]\nmax_steps = 2500\n{}", TABLES.replace("16", "64"));
+        let cluster = TestCluster::new(servers as usize, 1, 20_000, &end);
+        let servers = (0..servers as usize).map(|index| cluster.start("ps", index, &settings));
+        let servers: Vec<Program> = servers.collect();
+        let chief = cluster.start("chief", 0, &settings);
+        let worker = cluster.start("worker", 0, &settings);
+        let mut output = String::new();
+        for program in [chief, worker].into_iter().chain(servers) {
+            let ended = program.wait(LIMIT);
+            output.push_str(&ended.output);
+            assert_eq!(ended.code, 0, "{output}");
+        }
+        assert!(output.contains("requests a checkpoint"), "{output}");
+        assert!(!output.contains("cannot be written"), "{output}");
+        let newest = disk.path().join("model/model.ckpt-2500");
+        let newest = Checkpoint::open(&newest).expect("the last checkpoint");
+        newest.verify().expect("it is whole");
+    }
+}
+
 trial!(synchronous_servers_of_which_one_has_a_small_disk_for_its_log_finish_their_step_and_save, needs Mounts);
 fn synchronous_servers_of_which_one_has_a_small_disk_for_its_log_finish_their_step_and_save() {
     let disk = Mount::of("28m");

@@ -49,5 +49,5 @@ pub use tensor_files::TensorFiles;
 pub use warm_start::WarmStart;
 pub use writer::{
     HeldView, InMemory, OnRows, OtherRows, ShardState, SliceSource, SliceView, abandon, begin,
-    commit, read_back, write_shard,
+    commit, read_back, room_needed, write_shard,
 };

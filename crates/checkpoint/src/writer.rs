@@ -255,6 +255,11 @@ impl Writing<'_> {
     }
 }
 
+/// Returns the bytes that a disk must have free for a checkpoint of `bytes_expected` bytes of values and slots.
+pub fn room_needed(bytes_expected: u64) -> u64 {
+    bytes_expected.saturating_add(bytes_expected / 10)
+}
+
 /// Creates the temporary folder of a checkpoint. In a bucket, only a unique name is chosen.
 ///
 /// # Errors
@@ -273,7 +278,7 @@ pub fn begin(
             .join(format!("{PREFIX}{step}.{attempt}-{number:016x}")));
     }
     std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
-    let need = bytes_expected + bytes_expected / 10;
+    let need = room_needed(bytes_expected);
     if let Ok(space) = rustix::fs::statvfs(model_dir) {
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         if free < need {

@@ -40,7 +40,7 @@ mod watchdog;
 pub use arguments::{Arguments, LogFormat, SHARED_MEMORY, SHARED_MEMORY_DIR, ServiceArguments};
 pub use authorization::Caller;
 pub use context::Context;
-pub use disk::free_bytes;
+pub use disk::{are_on_one_disk, free_bytes};
 pub use hosts::Hosts;
 pub use launch::{begin, finish, launch, launch_service, supervise, supervise_service};
 pub use listener::{Listener, SocketFile, bind_private, check_user, listen};

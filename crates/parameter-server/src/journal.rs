@@ -1,7 +1,7 @@
 //! The journal of a server's store: it writes the changes to the write-ahead log.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trainyard_checkpoint::{Checkpoint, ShardRecord, list};
@@ -35,6 +35,7 @@ pub struct LogJournal {
     free: AtomicU64,
     /// Bytes before the latest cut. They are removed once its checkpoint is committed.
     covered_bytes: AtomicU64,
+    is_beside_checkpoints: AtomicBool,
     /// The cut of the log that is being written.
     log_cut: Mutex<Option<LogCutRequest>>,
     /// Length of the log when it was looked at last.
@@ -108,6 +109,7 @@ impl LogJournal {
             staged: Mutex::default(),
             free: AtomicU64::new(u64::MAX),
             covered_bytes: AtomicU64::new(0),
+            is_beside_checkpoints: AtomicBool::new(false),
             log_cut: Mutex::default(),
             looked_bytes: AtomicU64::new(0),
             removing: Mutex::default(),
@@ -300,6 +302,19 @@ impl LogJournal {
         self.log.is_short_of_room()
     }
 
+    /// Sets whether the log lies on the disk of the checkpoints.
+    pub fn set_beside_checkpoints(&self, is_beside: bool) {
+        self.is_beside_checkpoints
+            .store(is_beside, Ordering::Relaxed);
+    }
+
+    /// Makes the log leave room to a checkpoint of so many bytes, if it lies on the same disk.
+    pub fn leave_room(&self, checkpoint_bytes: u64) {
+        let is_beside = self.is_beside_checkpoints.load(Ordering::Relaxed);
+        self.log
+            .leave_room(if is_beside { checkpoint_bytes } else { 0 });
+    }
+
     /// Looks again for room on the disk of the log, if there was none. Returns whether there still is none.
     pub fn check_room(&self) -> bool {
         self.log.check_room()
@@ -316,12 +331,14 @@ impl LogJournal {
     }
 
     /// Returns whether a checkpoint is due, after which the log is truncated. It is due if the log is longer than
-    /// `bytes_max`, or takes more of the disk than is free. Bytes that a checkpoint in progress or the latest one
-    /// covers do not count, because another checkpoint would not free more.
+    /// `bytes_max`, takes more of the disk than is free, or has no room there. Bytes that a checkpoint in progress or the
+    /// latest one covers do not count, because another checkpoint would not free more; and a lack of room is none that
+    /// counts before they are gone.
     pub fn wants_checkpoint(&self, bytes_max: u64) -> bool {
         let covered = self.covered_bytes.load(Ordering::Relaxed);
         let bytes = self.bytes().saturating_sub(covered);
-        (self.is_short_of_room() && bytes > HEAD_BYTES_MAX)
+        let is_covered = covered > 0 && self.waits_for_checkpoint();
+        (self.is_short_of_room() && !is_covered && bytes > HEAD_BYTES_MAX)
             || bytes > bytes_max
             || (bytes > SMALL_LOG_BYTES && bytes > self.free.load(Ordering::Relaxed))
     }

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use tracing::debug;
 use trainyard_checkpoint::{
     FilePurpose, HeldView, OnLot, OnRows, OtherRows, PositionRecord, ShardRecord, ShardState,
-    SliceSource, SliceView, TableIncrement, TableSource, TableView, read_back, write_shard,
+    SliceSource, SliceView, TableIncrement, TableSource, TableView, read_back, room_needed,
+    write_shard,
 };
 use trainyard_parameter_store::{
     Basis, Identity, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotRows, SnapshotSlice,
@@ -110,6 +111,12 @@ impl LocalServer {
                 return Err(self.refused(Reason::NotReady, message));
             }
         }
+    }
+
+    /// Returns the bytes that a disk must have free for a whole checkpoint of now, if the other servers' parts are as large.
+    pub fn checkpoint_bytes(&self) -> u64 {
+        let num_ps = self.place.lock().1 as u64;
+        room_needed(self.store.status().value_bytes.saturating_mul(num_ps))
     }
 
     fn save_now(

@@ -11,7 +11,8 @@ use tonic::service::Routes;
 use tracing::{debug, info, warn};
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{
-    CancellationToken, Context, ReadinessState, ServerLimits, Services, free_bytes, serve,
+    CancellationToken, Context, ReadinessState, ServerLimits, Services, are_on_one_disk,
+    free_bytes, serve,
 };
 use trainyard_diagnostic::{Action, Code, Diagnostic, Waiting};
 use trainyard_parameter_server::journal::LogJournal;
@@ -356,6 +357,7 @@ async fn watch(
             shortage.look(replicas);
             retired = Instant::now();
         }
+        leave_room(replicas);
         let is_stalled = look_for_stalls(&mut stalls, replicas);
         cutter.look(replicas).await;
         let serving = replicas.serving();
@@ -497,9 +499,27 @@ fn tend_logs(context: &Context, replicas: &Replicas) -> AbortOnDropHandle<()> {
     let context = context.clone();
     AbortOnDropHandle::new(tokio::spawn(async move {
         for journal in journals {
+            look_for_checkpoints(&journal, &context).await;
             retire(&journal, &context).await;
         }
     }))
+}
+
+/// Looks whether a log lies on the disk of the checkpoints.
+async fn look_for_checkpoints(journal: &Arc<LogJournal>, context: &Context) {
+    let (log, job) = (journal.folder().to_owned(), Arc::clone(&context.job));
+    if let Ok(is_beside) = blocking(move || are_on_one_disk(&log, &job.model_dir)).await {
+        journal.set_beside_checkpoints(is_beside);
+    }
+}
+
+/// Makes logs that lie on the disk of the checkpoints leave them room.
+fn leave_room(replicas: &Replicas) {
+    for replica in replicas.iter() {
+        if let Some(journal) = replica.journal() {
+            journal.leave_room(replica.store().checkpoint_bytes());
+        }
+    }
 }
 
 /// Looks whether a log of this server stands still because its files do not answer, and tells of it. `stalls` has one

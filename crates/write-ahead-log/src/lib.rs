@@ -6,6 +6,7 @@
 //! the last file. A restart of the machine loses the log. Reading does not depend on files: a [`Reader`] accepts any
 //! bytes, however damaged.
 
+mod disk_room;
 mod durability;
 mod error;
 mod folder;

@@ -5,10 +5,12 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::disk_room::CheckpointRoom;
 use crate::folder::remove;
 use crate::writer::{Retired, Writer};
 use crate::{CutMemory, EarlierSegments, Entry, Error, Folder, Origin, SegmentFile};
@@ -51,6 +53,7 @@ pub struct Log {
     /// The next write may go to a file on the disk.
     may_wait: AtomicBool,
     is_short: AtomicBool,
+    checkpoint_room: Arc<CheckpointRoom>,
     failure: RwLock<Option<Error>>,
     folder: PathBuf,
     cut_memory: Option<CutMemory>,
@@ -67,7 +70,8 @@ impl Log {
         let path = folder.path().to_owned();
         let cut_memory = folder.cut_memory()?;
         let memory_bytes_max = folder.memory().map_or(0, |memory| memory.bytes_max);
-        let mut writer = Writer::new(folder, go_on)?;
+        let checkpoint_room = Arc::new(CheckpointRoom::default());
+        let mut writer = Writer::new(folder, go_on, Arc::clone(&checkpoint_room))?;
         let queue = Queue {
             number: writer.last(),
             ..Queue::default()
@@ -85,6 +89,7 @@ impl Log {
             memory_bytes,
             may_wait,
             is_short,
+            checkpoint_room,
             failure: RwLock::default(),
             folder: path,
             cut_memory,
@@ -185,6 +190,12 @@ impl Log {
     /// then, nothing should be added that does not belong to a checkpoint.
     pub fn is_short_of_room(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Sets the bytes that the next checkpoint takes of the disk of the log, and which the log leaves to it; 0, as at first, = it
+    /// lies elsewhere.
+    pub fn leave_room(&self, checkpoint_bytes: u64) {
+        self.checkpoint_room.set(checkpoint_bytes);
     }
 
     /// Looks again for room on the disk, if there was none and nothing is being written. Returns whether there still is

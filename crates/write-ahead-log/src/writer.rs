@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tracing::warn;
 
+use crate::disk_room::{CheckpointRoom, DiskRoom};
 use crate::folder::{FREE, remove};
 use crate::mapped_file::{END_BYTES, MappedFile, give_back};
 use crate::segment::{SEGMENT_HEADER_BYTES, boot, salt};
@@ -17,9 +19,6 @@ use crate::{EarlierSegments, Entry, Error, Folder, Origin, SegmentFile, SegmentH
 
 /// Size of a file, if no record needs a larger one, in bytes.
 const FILE_BYTES: u64 = 8 << 20;
-/// One in so many bytes of the disk, and no more than these bytes, are kept for the log at a checkpoint.
-const RESERVE_DIVISOR: u64 = 4;
-const RESERVE_BYTES_MAX: u64 = 64 << 20;
 /// Files that are kept on the disk for the time when somebody else has filled it: one for the pushes that are in progress,
 /// and one for the segment from which the log goes on after a checkpoint.
 const SPARE_FILES: usize = 2;
@@ -27,7 +26,7 @@ const SPARE_FILES: usize = 2;
 const REST_BYTES_MIN: u64 = FILE_BYTES / 2;
 /// Size of the smallest file of a segment that a full disk may have, in bytes.
 const SMALL_FILE_BYTES: u64 = 64 << 10;
-/// Most files that are kept in the folder of the log for later segments.
+/// Most files that are kept in the folder of the log for later segments, where its disk has no checkpoints.
 const FREE_FILES_MAX: usize = 4;
 
 /// Where a file lies.
@@ -76,15 +75,22 @@ pub(crate) struct Writer {
     free: Vec<(Place, MappedFile)>,
     /// Number of the next free file.
     next_free: u64,
+    checkpoint_room: Arc<CheckpointRoom>,
     /// The disk has no room for the log but what a checkpoint takes.
     is_short: bool,
+    /// A file has been added since the room of the disk was looked at.
+    has_grown: bool,
     /// A log line has said that the log goes on on the disk.
     has_told_of_disk: bool,
 }
 
 impl Writer {
     /// Returns the writer of a folder. It appends to segment `go_on`, whose last part ends where its good part does.
-    pub(crate) fn new(folder: Folder, go_on: Option<&SegmentFile>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        folder: Folder,
+        go_on: Option<&SegmentFile>,
+        checkpoint_room: Arc<CheckpointRoom>,
+    ) -> Result<Self, Error> {
         let memory = folder.memory().map(|memory| memory.path.clone());
         let mut files = VecDeque::new();
         for segment in folder.segments()? {
@@ -115,7 +121,9 @@ impl Writer {
             boot: boot(),
             free: Vec::new(),
             next_free: 0,
+            checkpoint_room,
             is_short: false,
+            has_grown: true,
             has_told_of_disk: false,
         };
         writer.adopt_free_files()?;
@@ -175,16 +183,34 @@ impl Writer {
     }
 
     /// Returns whether the disk has no room for the log but what a checkpoint takes. Looks at the disk only where that may have
-    /// changed: it was so, or the pushes in progress are about to take the file that is kept for the checkpoint.
+    /// changed: it was so, the log has a further file, the checkpoint takes more, or the pushes in progress are about to take
+    /// the file that is kept for the checkpoint.
     pub(crate) fn check_room(&mut self) -> bool {
         let kept = self.free_in(Place::Disk);
         let last = self.files.back().filter(|file| file.place == Place::Disk);
         let rest = last.map_or(0, |file| file.size.saturating_sub(file.used));
         let lacks_files = kept < SPARE_FILES && (kept == 0 || rest < REST_BYTES_MIN);
-        if self.is_short || (last.is_some() && lacks_files) {
-            self.is_short = lacks_files && is_short(self.folder.path(), FILE_BYTES);
+        let has_grown = std::mem::take(&mut self.has_grown) | self.checkpoint_room.has_grown();
+        if self.is_short || (has_grown && self.may_wait()) || (last.is_some() && lacks_files) {
+            // The files that are kept are a part of what the log takes next.
+            let next = FILE_BYTES * (1 + SPARE_FILES.saturating_sub(kept) as u64);
+            let room = DiskRoom::of(self.folder.path());
+            let checkpoint = self.checkpoint_room.bytes();
+            // The file that a log goes on with stays where it is.
+            let is_long = self.bytes() > FILE_BYTES;
+            self.is_short = room.is_some_and(|room| {
+                (lacks_files && room.is_short_for(FILE_BYTES))
+                    || (is_long
+                        && room.is_taken_from_checkpoint(next, checkpoint, self.disk_bytes()))
+            });
         }
         self.is_short
+    }
+
+    /// Returns the bytes of the log's files on the disk.
+    fn disk_bytes(&self) -> u64 {
+        let on_disk = self.files.iter().filter(|file| file.place == Place::Disk);
+        on_disk.map(|file| file.size).sum()
     }
 
     /// Returns the number of the last segment; 0 = none.
@@ -248,6 +274,7 @@ impl Writer {
             mapped: Some(mapped),
         });
         self.is_open = true;
+        self.has_grown = true;
         Ok(())
     }
 
@@ -300,8 +327,15 @@ impl Writer {
             }
         }
         self.tell_of_disk(size);
+        // What is kept is for this time. A checkpoint needs the rest of the disk.
+        if self.is_short
+            && let Some(found) = find(&self.free, Place::Disk)
+        {
+            return Ok(self.free.swap_remove(found));
+        }
         if self.free_in(Place::Disk) <= SPARE_FILES {
-            self.is_short = is_short(self.folder.path(), size);
+            let room = DiskRoom::of(self.folder.path());
+            self.is_short = room.is_some_and(|room| room.is_short_for(size));
             let path = self.folder.path().join(name);
             match MappedFile::create(&path, size) {
                 Ok(file) => {
@@ -445,7 +479,15 @@ impl Writer {
                 memory
                     .is_some_and(|memory| self.memory_bytes() + file.size <= memory.log_bytes_max())
             }
-            Place::Disk => self.free_in(Place::Disk) < FREE_FILES_MAX,
+            Place::Disk => {
+                let is_shared = self.checkpoint_room.bytes() > 0;
+                let most = if is_shared {
+                    SPARE_FILES
+                } else {
+                    FREE_FILES_MAX
+                };
+                self.free_in(Place::Disk) < most
+            }
         };
         match file.mapped.take() {
             Some(mut mapped) if may_keep && mapped.bytes() == FILE_BYTES => {
@@ -491,15 +533,4 @@ fn create_as_large_as_fits(path: &Path, size: u64, least: u64) -> Result<MappedF
         }
         created => created,
     }
-}
-
-/// Returns whether the disk of a log has less room than a file of `size` bytes and what is kept for a checkpoint: the head of
-/// the segment from which the log goes on, and the pushes that are in progress.
-fn is_short(folder: &Path, size: u64) -> bool {
-    let Ok(space) = rustix::fs::statvfs(folder) else {
-        return false;
-    };
-    let disk = space.f_blocks.saturating_mul(space.f_frsize);
-    let reserve = (disk / RESERVE_DIVISOR).min(RESERVE_BYTES_MAX);
-    space.f_bavail.saturating_mul(space.f_frsize) < size + reserve
 }
