@@ -99,6 +99,33 @@ pub(crate) fn write(folder: &Path) {
         table(&records.iter().rev().cloned().collect::<Vec<_>>()).as_bytes(),
     );
     put("headless.csv", lines(&records).as_bytes());
+    let semicolons = whole.replace(',', ";");
+    put("semicolons.csv", semicolons.as_bytes());
+    put("commas.csv", semicolons.replace('.', ",").as_bytes());
+    let accented = |word: &str| whole.replace(",w", &format!(",{word}"));
+    put("accents.csv", accented("wé").as_bytes());
+    let latin1: Vec<u8> = accented("wé")
+        .chars()
+        .map(|character| character as u8)
+        .collect();
+    put("latin1.csv", &latin1);
+    // The column `moment` with groups of digits, and with a unit.
+    let moments = |of: &dyn Fn(&str) -> String| {
+        let with = |line: &str| match line.rsplit_once(',') {
+            Some((before, moment)) if moment != "moment" => format!("{before},{}\n", of(moment)),
+            _ => format!("{line}\n"),
+        };
+        whole.lines().map(with).collect::<String>()
+    };
+    let grouped = |moment: &str| {
+        let (billions, rest) = moment.split_at(1);
+        format!("{billions}'{}'{}'{}", &rest[..3], &rest[3..6], &rest[6..])
+    };
+    put("grouped.csv", moments(&grouped).as_bytes());
+    put(
+        "units.csv",
+        moments(&|moment| format!("{moment} s")).as_bytes(),
+    );
     put("rows.text", whole.replace(',', "\t").as_bytes());
     put("plain.gz", whole.as_bytes());
     put("gzip.bytes", &gzip(&whole));

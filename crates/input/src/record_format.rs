@@ -79,6 +79,8 @@ pub(crate) struct InputFile<'a> {
     pub(crate) compression: Option<Compression>,
     /// The spaces around the fields of text are not part of them.
     pub(crate) trim: bool,
+    /// Byte between the fields of CSV; absent = the comma.
+    pub(crate) delimiter: Option<u8>,
 }
 
 impl InputFile<'_> {
@@ -224,6 +226,8 @@ pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path,
     pub(crate) file: BufWriter<File>,
     pub(crate) layout: &'a Layout,
+    /// Byte between the fields of CSV; absent = the comma.
+    pub(crate) delimiter: Option<u8>,
 }
 
 /// Writer of the rows of a table. Errors are messages about the file.

@@ -33,6 +33,7 @@ impl RecordReader {
             path: &options.files[number],
             compression: options.compression,
             trim: options.trim,
+            delimiter: options.text.delimiter,
         };
         let records = formats::format(options.format).open(&file, schema)?;
         Ok(Self {

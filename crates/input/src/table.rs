@@ -12,7 +12,7 @@ use crate::column_names::name_there_twice;
 use crate::formats;
 use crate::record_format::Want;
 use crate::record_reader::RecordReader;
-use crate::{BadRow, Cell, Compression, Error, Format, Options, Schema};
+use crate::{BadRow, Cell, Compression, Error, Format, Options, Schema, TextStyle};
 
 pub use profile::{ColumnProfile, Numbers, Profile};
 pub use writer::TableWriter;
@@ -53,6 +53,13 @@ impl TableReader {
     #[must_use]
     pub fn trimmed(mut self) -> Self {
         self.options.trim = true;
+        self
+    }
+
+    /// Reads text in this style. By default it is UTF-8 with commas. Numbers stay as the files write them.
+    #[must_use]
+    pub fn in_style(mut self, style: TextStyle) -> Self {
+        self.options.text = style;
         self
     }
 

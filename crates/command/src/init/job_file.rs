@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use trainyard_input::Profile;
+use trainyard_input::{Decimal, Profile, TextEncoding, TextStyle};
 use trainyard_storage::is_remote;
 
 use super::beside;
@@ -46,7 +46,7 @@ pub(super) const EVALUATIONS_WITHOUT_A_BETTER_ONE: usize = 8;
 const FACTORIZED_EPOCHS: u64 = 20;
 
 /// Steps between two evaluations of a factorized model: those of half a pass, within these bounds.
-const EVALUATION_STEPS: std::ops::RangeInclusive<u64> = 100..=2000;
+const EVALUATION_STEPS: std::ops::RangeInclusive<u64> = 20..=2000;
 
 /// Most passes of a measurement, and most examples of one without early stopping.
 const MEASURED_EPOCHS: u64 = 10;
@@ -92,7 +92,8 @@ fn float(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         format!("{number:.1}")
     } else {
-        format!("{number}")
+        // With an exponent, where it is large.
+        format!("{number:?}")
     }
 }
 
@@ -194,6 +195,7 @@ impl JobFile<'_> {
         if let Some(columns) = &self.parts.columns {
             let _ = writeln!(text, "columns = {}", list(columns));
         }
+        self.write_style(text);
         for feature in &self.plan.features {
             if let Kind::Pairs { base, .. } = feature.kind {
                 let _ = writeln!(text, "index_base = {base}");
@@ -214,6 +216,42 @@ impl JobFile<'_> {
                 "[input.eval]\nfiles = {}\nbatch_size = 1024\n",
                 files(eval)
             );
+        }
+    }
+
+    /// Writes the keys that say how files write their fields, where they differ from the usual.
+    fn write_style(&self, text: &mut String) {
+        let TextStyle {
+            delimiter,
+            encoding,
+            numbers,
+        } = &self.parts.style;
+        if let Some(delimiter) = delimiter {
+            let delimiter = quoted(&char::from(*delimiter).to_string());
+            let _ = writeln!(text, "delimiter = {delimiter}");
+        }
+        if *encoding != TextEncoding::Utf8 {
+            let _ = writeln!(text, "encoding = {}", quoted(encoding.name()));
+        } else if self.source.style.encoding != TextEncoding::Utf8 {
+            let name = quoted(self.source.style.encoding.name());
+            let _ = writeln!(
+                text,
+                "# The files of this job are UTF-8. For others like the given ones: encoding = {name}"
+            );
+        }
+        if numbers.decimal == Decimal::Comma {
+            text.push_str("decimal = \",\"\n");
+        }
+        if let Some(thousands) = numbers.thousands {
+            let _ = writeln!(text, "thousands = {}", quoted(&thousands.to_string()));
+        }
+        if !numbers.units.is_empty() {
+            let units = list(&numbers.units);
+            let _ = writeln!(text, "units = {units}            # dropped from numbers");
+        }
+        if !self.source.missing.is_empty() {
+            let missing = list(&self.source.missing);
+            let _ = writeln!(text, "missing = {missing}          # words among numbers");
         }
     }
 

@@ -169,7 +169,7 @@ impl FeaturePlan {
             return feature(kind, others, note);
         }
         if column.list {
-            if column.lengths.0 != column.lengths.1 || column.missing > 0 {
+            if is_ragged(column) {
                 return Err(format!(
                     "lists of {} to {} numbers: as many must be in each record",
                     column.lengths.0, column.lengths.1
@@ -188,7 +188,17 @@ impl FeaturePlan {
         if names_records(column, found.rows) && is_id(&column.name) {
             return Err("it names each record".to_owned());
         }
+        if counts_records(column, found.rows) {
+            return Err("it counts the records".to_owned());
+        }
         let numbers = &column.numbers;
+        let largest = numbers.max.max(-numbers.min);
+        if largest > f64::from(f32::MAX) {
+            return Err(format!(
+                "it holds {largest:e}, and numbers of a model go to {:e}: divide them",
+                f32::MAX
+            ));
+        }
         let note = format!(
             "from {} to {}, mean {}{}",
             rounded(numbers.min),
@@ -283,9 +293,26 @@ fn is_id(name: &str) -> bool {
 fn is_categorical(column: &ColumnProfile) -> bool {
     match column.kind {
         Some(ColumnKind::Text) => true,
-        Some(ColumnKind::Int) => is_id(&column.name),
+        Some(ColumnKind::Int) => is_id(&column.name) || is_ragged(column),
         Some(ColumnKind::Float) | None => false,
     }
+}
+
+/// Returns whether the rows of a column hold different numbers of values.
+fn is_ragged(column: &ColumnProfile) -> bool {
+    column.list && (column.lengths.0 != column.lengths.1 || column.missing > 0)
+}
+
+/// Returns whether a column counts the records, as the index that pandas and R write.
+fn counts_records(column: &ColumnProfile, rows: u64) -> bool {
+    let numbers = &column.numbers;
+    rows >= NAMING_RECORDS_MIN
+        && column.kind == Some(ColumnKind::Int)
+        && !column.list
+        && column.missing == 0
+        && (0.0..=1.0).contains(&numbers.min)
+        && numbers.max - numbers.min + 1.0 == rows as f64
+        && column.distinct() as f64 > NAMING_SHARE * rows as f64
 }
 
 fn names_records(column: &ColumnProfile, rows: u64) -> bool {
@@ -456,7 +483,7 @@ fn number(column: &ColumnProfile, coverage: Coverage, shape: Shape) -> Kind {
 fn boundaries(column: &ColumnProfile) -> Vec<f64> {
     let mut values: Vec<f64> = if column.are_all_counted() {
         let texts = column.counts().into_iter();
-        let values = texts.filter_map(|(text, _)| std::str::from_utf8(text).ok()?.parse().ok());
+        let values = texts.filter_map(|(text, _)| column.number(text));
         values.filter(|value: &f64| value.is_finite()).collect()
     } else {
         Vec::new()
