@@ -57,6 +57,7 @@ const PAIRS_CSV: &str = r#"[{ column = "index", kind = "identity", buckets = 5, 
 
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = of_input();
+    rows.extend(of_encodings());
     rows.extend(of_label());
     rows.extend(of_bad_rows());
     rows.extend(of_parts());
@@ -153,9 +154,16 @@ fn of_input() -> Vec<Row> {
                 .fails_before("error[E4"),
         ),
         row("input.encoding")
-            .over(&reads("[\"{data}/latin1.csv\"]"))
-            .to("\"latin1\"")
-            .like(&reads("[\"{data}/accents.csv\"]")),
+            .over(&[("input.encoding", "\"latin1\"")])
+            .over(&reads("[\"{data}/big5-as-utf-8.csv\"]"))
+            .to("\"utf-8\"")
+            .like(&reads("[\"{data}/big5-as-utf-8.csv\"]")),
+        as_csv(
+            row("input.decimal")
+                .over(&[("input.decimal", "\",\"")])
+                .to("\".\"")
+                .fails_before("error[E4"),
+        ),
         row("input.thousands")
             .over(&features(MOMENT))
             .over(&reads("[\"{data}/grouped.csv\"]"))
@@ -182,6 +190,18 @@ fn of_input() -> Vec<Row> {
             .fails_before("error[E4")
             .like(&features(GAPS)),
     ]
+}
+
+fn of_encodings() -> Vec<Row> {
+    let of = |encoding: &str| {
+        let text = format!("[\"{{data}}/{encoding}-as-utf-8.csv\"]");
+        row("input.encoding")
+            .over(&reads(&format!("[\"{{data}}/{encoding}.csv\"]")))
+            .to(&format!("\"{encoding}\""))
+            .like(&reads(&text))
+    };
+    let encodings = crate::keys::tiny_records::ENCODED.iter();
+    encodings.map(|(encoding, ..)| of(encoding)).collect()
 }
 
 fn of_label() -> Vec<Row> {

@@ -11,7 +11,7 @@ use trainyard_storage::is_remote;
 
 use super::beside;
 use super::design::{Design, Family, LEARNING_RATE};
-use super::plan::{FeaturePlan, Kind, Plan, SMALL_ROWS, Scale, Shape, Task};
+use super::plan::{FeaturePlan, Kind, Plan, SMALL_ROWS, Scale, Shape, Task, rounded};
 use super::source::Source;
 use super::split::Parts;
 
@@ -474,6 +474,16 @@ impl JobFile<'_> {
         }
         if let Task::Classes { names: None, count } = &self.plan.label.task {
             let _ = writeln!(text, "n_classes = {count}");
+        }
+        if let Task::Number { .. } = self.plan.label.task
+            && let Some(label) = self.profile.column(&self.plan.label.column)
+        {
+            let _ = writeln!(
+                text,
+                "label_mean = {}                # the model learns (label - label_mean) / label_stddev\nlabel_stddev = {}",
+                float(rounded(label.numbers.mean)),
+                float(rounded(label.numbers.stddev()))
+            );
         }
         let mut parts = Vec::new();
         if family.has_linear() {

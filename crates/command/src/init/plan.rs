@@ -6,7 +6,7 @@ mod label;
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_input::Profile;
 
-pub(super) use feature::{FeaturePlan, Kind, Reading, Scale};
+pub(super) use feature::{FeaturePlan, Kind, Reading, Scale, rounded};
 pub(super) use label::{LabelPlan, Task};
 
 /// Part of the data that was profiled.

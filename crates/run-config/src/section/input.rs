@@ -270,7 +270,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
         compression: keys.compression,
         columns: keys.columns,
         text: TextStyle {
-            delimiter: keys.delimiter,
+            delimiter: keys.delimiter.filter(|delimiter| *delimiter != b','),
             encoding: keys.encoding?,
             numbers: NumberStyle {
                 decimal: keys.decimal?,

@@ -524,7 +524,7 @@ fn ids(column: &ColumnProfile, coverage: Coverage) -> Option<u64> {
 }
 
 /// Returns a number rounded to six significant digits, as the job file writes it.
-fn rounded(number: f64) -> f64 {
+pub(crate) fn rounded(number: f64) -> f64 {
     if number == 0.0 || !number.is_finite() {
         return 0.0;
     }
