@@ -326,3 +326,26 @@ fn a_table_that_a_spreadsheet_exports_is_read_as_it_is_meant() {
     let auc = scores["auc"].as_f64().expect("an AUC");
     assert!(auc > 0.85, "{auc}");
 }
+
+trial!(prices_far_from_zero_are_predicted_far_better_than_by_their_mean);
+fn prices_far_from_zero_are_predicted_far_better_than_by_their_mean() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("houses.csv");
+    let mut draw = Draw::new(5);
+    let mut text = "area,town,price\n".to_owned();
+    for _ in 0..1200 {
+        let area = 40.0 + draw.fraction() * 160.0;
+        let town = draw.below(4);
+        let price = 100_000.0 + area * 1500.0 * (1.0 + town as f64 / 4.0);
+        text += &format!("{area:.1},town {town},{price:.0}\n");
+    }
+    std::fs::write(&data, text).expect("the records are written");
+    let (told, scores) = trained(&data.to_string_lossy(), &folder.path().join("out"), &[]);
+    assert!(told.contains("a number, here from"), "{told}");
+    let of = |name: &str| scores[name].as_f64().expect("a metric");
+    let off = of("average_loss").sqrt();
+    let mean = of("prediction/mean");
+    // The deviation of the prices is some 100 000.
+    assert!(off < 20_000.0, "{scores}");
+    assert!((mean / of("label/mean") - 1.0).abs() < 0.05, "{scores}");
+}

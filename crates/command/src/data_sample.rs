@@ -40,6 +40,11 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
             reader
         };
         read_file(&mut reader, most, &mut profile)?;
+        for column in reader.unreadable() {
+            if !profile.unreadable.contains(column) {
+                profile.unreadable.push(column.clone());
+            }
+        }
     }
     Ok(profile)
 }

@@ -109,6 +109,11 @@ pub(crate) trait FileRecords: Debug + Send {
         None
     }
 
+    /// Returns the columns whose values no job can read, with their types.
+    fn unreadable(&self) -> &[(String, String)] {
+        &[]
+    }
+
     /// Moves to the next record and sets line and offset of its place. Returns `false` at the end of the file.
     ///
     /// # Errors

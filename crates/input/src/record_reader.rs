@@ -76,6 +76,11 @@ impl RecordReader {
         }
     }
 
+    /// Returns the columns of the file whose values no job can read, with their types.
+    pub(crate) fn unreadable(&self) -> &[(String, String)] {
+        self.records.unreadable()
+    }
+
     /// Moves to the next record. Returns `false` at the end of the file. Of a record whose place alone is wanted, Parquet
     /// decodes nothing, and TFRecord does not check the data.
     #[inline]

@@ -25,6 +25,7 @@ pub struct TableReader {
     parser: CellParser,
     reader: Option<RecordReader>,
     next_file: usize,
+    unreadable: Vec<(String, String)>,
 }
 
 impl TableReader {
@@ -46,6 +47,7 @@ impl TableReader {
             parser: CellParser::default(),
             reader: None,
             next_file: 0,
+            unreadable: Vec::new(),
         }
     }
 
@@ -66,6 +68,12 @@ impl TableReader {
     /// Returns the columns of the files and records so far.
     pub fn columns(&self) -> &[String] {
         self.parser.columns()
+    }
+
+    /// Returns the columns of the files so far whose values no job can read, with their types in the words of the format. They
+    /// are not among [`TableReader::columns`].
+    pub fn unreadable(&self) -> &[(String, String)] {
+        &self.unreadable
     }
 
     /// Moves back to the first row. The columns stay.
@@ -125,6 +133,11 @@ impl TableReader {
             });
         }
         self.parser.enter(named, &self.options);
+        for column in reader.unreadable() {
+            if !self.unreadable.contains(column) {
+                self.unreadable.push(column.clone());
+            }
+        }
         self.reader = Some(reader);
         self.next_file += 1;
         Ok(())

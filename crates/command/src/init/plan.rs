@@ -101,6 +101,12 @@ impl Plan {
                 Err(why) => left_out.push((column.name.clone(), why)),
             }
         }
+        for (name, kind) in &found.unreadable {
+            left_out.push((
+                name.clone(),
+                format!("its values are of the type {kind}, which a feature cannot have"),
+            ));
+        }
         if features.is_empty() {
             let message = format!(
                 "no column besides the label `{}` can be a feature",

@@ -140,8 +140,11 @@ impl Source {
     /// Sets format and delimiter. Tabs between fields that may be quoted are those of csv.
     fn divide_by(&mut self, delimiter: u8, lines: &[Vec<u8>]) {
         let has_quotes = |line: &Vec<u8>| {
-            let mut rest = line.split(|byte| *byte == delimiter);
-            rest.any(|field| field.starts_with(b"\"") && field.ends_with(b"\"") && field.len() > 1)
+            let is_quoted = |field: &[u8]| {
+                field.len() > 1 && field.starts_with(b"\"") && field.ends_with(b"\"")
+            };
+            let plain: Vec<&[u8]> = line.split(|byte| *byte == delimiter).collect();
+            plain.len() != fields(line, delimiter).len() || plain.into_iter().any(is_quoted)
         };
         (self.format, self.style.delimiter) = match delimiter {
             b'\t' if !lines.iter().any(has_quotes) => (Format::Tsv, None),
@@ -301,6 +304,18 @@ fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
         let message = format!("{} is a text of UTF-16, or no text", file.display());
         return Err(Diagnostic::error(Code::E4002, message)
             .help("write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`"));
+    }
+    let is_json = |line: &Vec<u8>| {
+        line.starts_with(b"{\"") || line.starts_with(b"[{") || line.as_slice() == b"["
+    };
+    if lines.first().is_some_and(is_json) {
+        let message = format!(
+            "{} is JSON, which is no format of tables here",
+            file.display()
+        );
+        return Err(Diagnostic::error(Code::E4002, message).help(
+            "write it as csv or parquet: in Python, `pandas.read_json(IN, lines=True).to_csv(OUT, index=False)`",
+        ));
     }
     Ok(lines)
 }

@@ -18,6 +18,9 @@ const COUNTED_VALUES_MAX: usize = 20_000;
 /// Most further values that are counted of those that are no numbers: the words among many numbers.
 const COUNTED_WORDS_MAX: usize = 1000;
 
+/// The first whole number above those that floats of 64 bits tell apart.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// Longest value that is counted, in bytes. Longer values are free text, which no vocabulary holds.
 const COUNTED_BYTES_MAX: usize = 256;
 
@@ -42,6 +45,8 @@ pub struct ColumnProfile {
     pub numbers: Numbers,
     /// Number of values that are texts of another encoding than UTF-8.
     pub not_utf8: u64,
+    /// A value is a float of the format, and no text.
+    is_typed_float: bool,
     /// How texts write numbers.
     style: NumberStyle,
     /// Number of occurrences of each of the first distinct values; see [`ColumnProfile::are_all_counted`].
@@ -104,6 +109,7 @@ impl ColumnProfile {
             kind: None,
             numbers: Numbers::default(),
             not_utf8: 0,
+            is_typed_float: false,
             style: style.clone(),
             counts: HashMap::new(),
             uncounted: 0,
@@ -144,6 +150,7 @@ impl ColumnProfile {
         {
             self.not_utf8 += u64::from(std::str::from_utf8(text).is_err());
         }
+        self.is_typed_float |= matches!(value, Value::Float(_));
         let (kind, number) = self.typed(value);
         self.kind = self.kind.max(Some(kind));
         if kind != ColumnKind::Text
@@ -226,6 +233,19 @@ impl ColumnProfile {
         matches!(self.kind, Some(ColumnKind::Int | ColumnKind::Float))
     }
 
+    /// Returns whether every value is a whole number that can be read as a name, as well: also `3.0` of a text, as pandas writes
+    /// whole numbers beside missing ones.
+    pub fn is_whole(&self) -> bool {
+        match self.kind {
+            Some(ColumnKind::Int) => true,
+            Some(ColumnKind::Float) => {
+                let largest = self.numbers.max.max(-self.numbers.min);
+                !self.is_typed_float && self.numbers.fractions == 0 && largest < WHOLE_MAX
+            }
+            Some(ColumnKind::Text) | None => false,
+        }
+    }
+
     /// Returns the quantiles of the column's numbers for these shares, each from 0 to 1. Quantiles of many numbers are
     /// estimated from a random sample. The result is empty if the column has no number.
     pub fn quantiles(&self, shares: &[f64]) -> Vec<f64> {
@@ -240,6 +260,8 @@ pub struct Profile {
     pub rows: u64,
     /// The columns, in the order in which they appeared.
     pub columns: Vec<ColumnProfile>,
+    /// Columns whose values no job can read, with their types.
+    pub unreadable: Vec<(String, String)>,
     missing: Vec<String>,
     style: NumberStyle,
 }
@@ -340,6 +362,25 @@ mod tests {
         assert_eq!(comma.counts(), [(&b"0,5"[..], 1), (&b"12,5%"[..], 1)]);
         assert_eq!(comma.number(b"12,5%"), Some(12.5));
         assert_eq!(point.kind, Some(ColumnKind::Text));
+    }
+
+    #[test]
+    fn whole_numbers_of_texts_are_whole_with_a_point_too() {
+        assert!(profile(&["1", "2"]).is_whole());
+        assert!(profile(&["1.0", "", "2.0"]).is_whole());
+        assert!(!profile(&["1.0", "2.5"]).is_whole());
+        assert!(!profile(&["1e30", "2.0"]).is_whole());
+        assert!(!profile(&["a"]).is_whole());
+        let mut typed = Profile::default();
+        let cell = Cell {
+            values: vec![Value::Float(1.0)],
+            list: false,
+        };
+        typed.see(&["x".to_owned()], &[cell]);
+        assert!(
+            !typed.columns[0].is_whole(),
+            "a format of floats has no names"
+        );
     }
 
     #[test]

@@ -294,7 +294,8 @@ fn is_categorical(column: &ColumnProfile) -> bool {
     match column.kind {
         Some(ColumnKind::Text) => true,
         Some(ColumnKind::Int) => is_id(&column.name) || is_ragged(column),
-        Some(ColumnKind::Float) | None => false,
+        Some(ColumnKind::Float) => column.is_whole() && is_id(&column.name),
+        None => false,
     }
 }
 
@@ -317,7 +318,7 @@ fn counts_records(column: &ColumnProfile, rows: u64) -> bool {
 
 fn names_records(column: &ColumnProfile, rows: u64) -> bool {
     rows >= NAMING_RECORDS_MIN
-        && column.kind != Some(ColumnKind::Float)
+        && (column.kind == Some(ColumnKind::Text) || column.is_whole())
         && column.distinct() as f64 > NAMING_SHARE * column.present as f64
 }
 
@@ -463,9 +464,10 @@ fn number(column: &ColumnProfile, coverage: Coverage, shape: Shape) -> Kind {
         Shape::WideAndDeep => (column.quantiles(&DECILES), None),
         Shape::Factorized => (boundaries(column), ids(column, coverage)),
     };
-    boundaries.dedup();
+    // A model has them in 32 bits.
+    boundaries.dedup_by_key(|boundary| *boundary as f32);
     // No number lies below the minimum.
-    boundaries.retain(|boundary| *boundary > numbers.min);
+    boundaries.retain(|boundary| *boundary as f32 > numbers.min as f32);
     if is_flag && column.distinct() <= 2 {
         boundaries.clear();
     }
@@ -490,7 +492,7 @@ fn boundaries(column: &ColumnProfile) -> Vec<f64> {
     };
     values.sort_unstable_by(f64::total_cmp);
     values.dedup();
-    if column.kind == Some(ColumnKind::Int) && (1..=EXACT_VALUES_MAX).contains(&values.len()) {
+    if column.is_whole() && (1..=EXACT_VALUES_MAX).contains(&values.len()) {
         return values;
     }
     let shares: Vec<f64> = (1..PARTS).map(|part| part as f64 / PARTS as f64).collect();
@@ -506,7 +508,7 @@ fn boundaries(column: &ColumnProfile) -> Vec<f64> {
 fn fills_its_range(column: &ColumnProfile) -> bool {
     let numbers = &column.numbers;
     let distinct = column.distinct();
-    column.kind == Some(ColumnKind::Int)
+    column.is_whole()
         && !column.list
         && distinct > EXACT_VALUES_MAX as u64
         && distinct <= column.present / RECORDS_OF_FILLED_MIN
@@ -517,7 +519,7 @@ fn fills_its_range(column: &ColumnProfile) -> bool {
 /// has more values than buckets with bounds tell apart.
 fn ids(column: &ColumnProfile, coverage: Coverage) -> Option<u64> {
     let distinct = column.distinct();
-    let may_be = column.kind == Some(ColumnKind::Int)
+    let may_be = column.is_whole()
         && distinct > EXACT_VALUES_MAX as u64
         && distinct <= column.present / RECORDS_OF_ID_MIN;
     may_be.then(|| buckets(distinct, coverage, Shape::Factorized))

@@ -425,3 +425,24 @@ fn a_number_beyond_32_bits_is_left_out_with_the_reason() {
     let why = made_of("x", &large(37), &Wishes::default()).expect_err("no feature");
     assert!(why.contains("1e40") && why.contains("3.4"), "{why}");
 }
+
+#[test]
+fn boundaries_ascend_in_32_bits() {
+    let names = ["label", "x"].map(str::to_owned);
+    let mut profile = Profile::default();
+    for row in 0..6000_usize {
+        let single = (row as f32).sin();
+        let cell = |value: Value| Cell {
+            values: vec![value],
+            list: false,
+        };
+        let label = Value::Int((row % 2) as i64);
+        profile.see(&names, &[cell(label), cell(Value::Float(single.into()))]);
+    }
+    let plan = Plan::make(&profile, None, &Wishes::default()).expect("a plan");
+    let Kind::Numeric { boundaries, .. } = &plan.features[0].kind else {
+        panic!("{:?}", plan.features[0].kind);
+    };
+    let singles: Vec<f32> = boundaries.iter().map(|boundary| *boundary as f32).collect();
+    assert!(singles.len() > 20 && singles.is_sorted_by(|one, next| one < next));
+}
