@@ -45,6 +45,10 @@ pub(super) const EVALUATIONS_WITHOUT_A_BETTER_ONE: usize = 8;
 /// Most passes of a factorized model, which early stopping ends.
 const FACTORIZED_EPOCHS: u64 = 20;
 
+/// Fewest steps of these passes. Evaluations of a small table take longer than the steps between them, so that early stopping needs
+/// more steps to end training at its best.
+const FACTORIZED_STEPS_MIN: u64 = 3000;
+
 /// Steps between two evaluations of a factorized model: those of half a pass, within these bounds.
 const EVALUATION_STEPS: std::ops::RangeInclusive<u64> = 20..=2000;
 
@@ -291,7 +295,9 @@ impl JobFile<'_> {
             return if is_measured {
                 MEASURED_EPOCHS
             } else {
-                FACTORIZED_EPOCHS
+                let passes =
+                    (FACTORIZED_STEPS_MIN * self.batch_size()).div_ceil(self.rows().max(1));
+                passes.max(FACTORIZED_EPOCHS)
             };
         }
         if self.parts.train_rows.is_none() {
