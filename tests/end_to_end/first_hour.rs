@@ -270,3 +270,82 @@ fn init_says_that_no_model_is_better_than_a_constant() {
         "{told}"
     );
 }
+
+/// Writes records as a spreadsheet of a German user exports them: Latin-1, semicolons, decimal commas, units, words for missing
+/// values, an index without a name. The label follows an exclusive or of the town and the sign of the change.
+fn exported(path: &Path, rows: usize) {
+    let mut draw = Draw::new(7);
+    let mut text = ";Ort;Änderung;Anteil;clicked\n".to_owned();
+    for row in 0..rows {
+        let town = ["Köln", "Bonn", "Essen"][(draw.fraction() * 3.0) as usize];
+        let change = draw.fraction() * 4000.0 - 2000.0;
+        let clicked = (town == "Köln") != (change > 0.0);
+        let clicked = clicked != (draw.fraction() < 0.1);
+        let share = format!("{:.1} %", draw.fraction() * 100.0).replace('.', ",");
+        let written = format!("{:.2}", change.abs());
+        let (whole, cents) = written.split_once('.').expect("two decimals");
+        let whole = match whole.len() {
+            4 => format!("{}.{}", &whole[..1], &whole[1..]),
+            _ => whole.to_owned(),
+        };
+        let sign = if change < 0.0 { "-" } else { "" };
+        let change = match row % 20 {
+            0 => "n/a".to_owned(),
+            _ => format!("{sign}{whole},{cents}"),
+        };
+        let label = match row % 50 {
+            0 => String::new(),
+            _ => u8::from(clicked).to_string(),
+        };
+        text += &format!("{row};{town};{change};{share};{label}\n");
+    }
+    let latin1: Vec<u8> = text.chars().map(|character| character as u8).collect();
+    std::fs::write(path, latin1).expect("the records are written");
+}
+
+trial!(a_table_that_a_spreadsheet_exports_is_read_as_it_is_meant);
+fn a_table_that_a_spreadsheet_exports_is_read_as_it_is_meant() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("export.txt");
+    exported(&data, 6000);
+    let out = folder.path().join("out");
+    let (told, scores) = trained(&data.to_string_lossy(), &out, &[]);
+    for said in [
+        "delimiter \";\"",
+        "encoding \"latin1\"",
+        "decimal \",\"",
+        "thousands \".\"",
+        "units [\"%\"]",
+        "missing [\"n/a\"]",
+        "120 records without a label",
+        "left out   ``: it counts the records",
+        "2 numeric, 1 vocabulary",
+    ] {
+        assert!(told.contains(said), "{said}: {told}");
+    }
+    let auc = scores["auc"].as_f64().expect("an AUC");
+    assert!(auc > 0.85, "{auc}");
+}
+
+trial!(prices_far_from_zero_are_predicted_far_better_than_by_their_mean);
+fn prices_far_from_zero_are_predicted_far_better_than_by_their_mean() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("houses.csv");
+    let mut draw = Draw::new(5);
+    let mut text = "area,town,price\n".to_owned();
+    for _ in 0..1200 {
+        let area = 40.0 + draw.fraction() * 160.0;
+        let town = draw.below(4);
+        let price = 100_000.0 + area * 1500.0 * (1.0 + town as f64 / 4.0);
+        text += &format!("{area:.1},town {town},{price:.0}\n");
+    }
+    std::fs::write(&data, text).expect("the records are written");
+    let (told, scores) = trained(&data.to_string_lossy(), &folder.path().join("out"), &[]);
+    assert!(told.contains("a number, here from"), "{told}");
+    let of = |name: &str| scores[name].as_f64().expect("a metric");
+    let off = of("average_loss").sqrt();
+    let mean = of("prediction/mean");
+    // The deviation of the prices is some 100 000.
+    assert!(off < 20_000.0, "{scores}");
+    assert!((mean / of("label/mean") - 1.0).abs() < 0.05, "{scores}");
+}

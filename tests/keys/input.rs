@@ -50,11 +50,14 @@ const GAPS_NA: &str = r#"[{ column = "gaps_na", kind = "numeric", default = 0.5,
     { column = "word", kind = "hashed", buckets = 7, wide = true }]"#;
 const WORD: &str = r#"[{ column = "x", kind = "numeric" }, { column = "word", kind = "hashed", buckets = 1000, wide = true, name = "f" }]"#;
 const SPACED: &str = r#"[{ column = "x", kind = "numeric" }, { column = "spaced", kind = "hashed", buckets = 1000, wide = true, name = "f" }]"#;
+const MOMENT: &str = r#"[{ column = "moment", kind = "numeric", normalizer = "standardize", mean = 1.6e9, stddev = 1e5 },
+    { column = "word", kind = "hashed", buckets = 7, wide = true }]"#;
 const PAIRS: &str = r#"[{ column = "index", kind = "identity", buckets = 5, separator = " ", weights = "value", name = "f" }]"#;
 const PAIRS_CSV: &str = r#"[{ column = "index", kind = "identity", buckets = 5, separator = "|", weights = "value", name = "f" }]"#;
 
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = of_input();
+    rows.extend(of_encodings());
     rows.extend(of_label());
     rows.extend(of_bad_rows());
     rows.extend(of_parts());
@@ -137,6 +140,42 @@ fn of_input() -> Vec<Row> {
                 ))
                 .fails_before("error[E4"),
         ),
+        as_csv(
+            row("input.delimiter")
+                .over(&reads("[\"{data}/semicolons.csv\"]"))
+                .to("\";\"")
+                .fails_before("error[E4"),
+        ),
+        as_csv(
+            row("input.decimal")
+                .over(&reads("[\"{data}/commas.csv\"]"))
+                .over(&[("input.delimiter", "\";\"")])
+                .to("\",\"")
+                .fails_before("error[E4"),
+        ),
+        row("input.encoding")
+            .over(&[("input.encoding", "\"latin1\"")])
+            .over(&reads("[\"{data}/big5-as-utf-8.csv\"]"))
+            .to("\"utf-8\"")
+            .like(&reads("[\"{data}/big5-as-utf-8.csv\"]")),
+        as_csv(
+            row("input.decimal")
+                .over(&[("input.decimal", "\",\"")])
+                .to("\".\"")
+                .fails_before("error[E4"),
+        ),
+        row("input.thousands")
+            .over(&features(MOMENT))
+            .over(&reads("[\"{data}/grouped.csv\"]"))
+            .to("\"'\"")
+            .fails_before("error[E4")
+            .like(&features(MOMENT)),
+        row("input.units")
+            .over(&features(MOMENT))
+            .over(&reads("[\"{data}/units.csv\"]"))
+            .to("[\"s\"]")
+            .fails_before("error[E4")
+            .like(&features(MOMENT)),
         row("input.weight_column").to("\"w\""),
         // Trimmed, the words of both columns are the same.
         row("input.trim").over(&features(SPACED)).to("false"),
@@ -151,6 +190,18 @@ fn of_input() -> Vec<Row> {
             .fails_before("error[E4")
             .like(&features(GAPS)),
     ]
+}
+
+fn of_encodings() -> Vec<Row> {
+    let of = |encoding: &str| {
+        let text = format!("[\"{{data}}/{encoding}-as-utf-8.csv\"]");
+        row("input.encoding")
+            .over(&reads(&format!("[\"{{data}}/{encoding}.csv\"]")))
+            .to(&format!("\"{encoding}\""))
+            .like(&reads(&text))
+    };
+    let encodings = crate::keys::tiny_records::ENCODED.iter();
+    encodings.map(|(encoding, ..)| of(encoding)).collect()
 }
 
 fn of_label() -> Vec<Row> {

@@ -254,6 +254,12 @@ fn of_heads() -> Vec<Row> {
         )
         .to("2")
         .fails_before("error[E4"),
+        over(row("model.label_mean"), &head("linear_regressor", "", "r")).to("1000.0"),
+        over(
+            row("model.label_stddev"),
+            &head("linear_regressor", "", "r"),
+        )
+        .to("1000.0"),
         row("model.thresholds")
             .by(EVALUATE)
             .to("[0.3, 0.6]")

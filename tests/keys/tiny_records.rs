@@ -16,6 +16,17 @@ const ROWS: usize = 48;
 pub(crate) const COLUMNS: &str = "x,z,n,word,user,rare,tags,tag_weights,ids,padded,pair,pair_semicolons,gaps,gaps_na,spaced,\
                                   w,y,y2,answer,answer_dot,k,color,labels,labels_semicolons,r,count,r_pair,moment";
 
+/// Encodings, with the beginning of each word, as bytes and as text.
+pub(crate) const ENCODED: [(&str, &[u8], &str); 7] = [
+    ("latin1", b"\xe9", "é"),
+    ("windows-1250", b"\xe8", "č"),
+    ("windows-1251", b"\xe4\xe0", "да"),
+    ("gb18030", b"\xba\xec", "红"),
+    ("big5", b"\xac\xf5", "紅"),
+    ("shift-jis", b"\x90\xd4", "赤"),
+    ("euc-kr", b"\xbb\xa1", "빨"),
+];
+
 /// Parts of the golden section, which lie evenly between 0 and 1.
 fn fraction(row: usize, factor: f64) -> f64 {
     ((row + 1) as f64 * factor).fract()
@@ -99,6 +110,38 @@ pub(crate) fn write(folder: &Path) {
         table(&records.iter().rev().cloned().collect::<Vec<_>>()).as_bytes(),
     );
     put("headless.csv", lines(&records).as_bytes());
+    let semicolons = whole.replace(';', "/").replace(',', ";");
+    put("semicolons.csv", semicolons.as_bytes());
+    put("commas.csv", semicolons.replace('.', ",").as_bytes());
+    for (encoding, begin, text) in ENCODED {
+        let file = |begin: &[u8]| {
+            let mut bytes = format!("{COLUMNS}\n").into_bytes();
+            for record in &records {
+                let (before, after) = record.split_once(",w").expect("a word");
+                bytes.extend([before.as_bytes(), b",", begin, after.as_bytes(), b"\n"].concat());
+            }
+            bytes
+        };
+        put(&format!("{encoding}.csv"), &file(begin));
+        put(&format!("{encoding}-as-utf-8.csv"), &file(text.as_bytes()));
+    }
+    // The column `moment` with groups of digits, and with a unit.
+    let moments = |of: &dyn Fn(&str) -> String| {
+        let with = |line: &str| match line.rsplit_once(',') {
+            Some((before, moment)) if moment != "moment" => format!("{before},{}\n", of(moment)),
+            _ => format!("{line}\n"),
+        };
+        whole.lines().map(with).collect::<String>()
+    };
+    let grouped = |moment: &str| {
+        let (billions, rest) = moment.split_at(1);
+        format!("{billions}'{}'{}'{}", &rest[..3], &rest[3..6], &rest[6..])
+    };
+    put("grouped.csv", moments(&grouped).as_bytes());
+    put(
+        "units.csv",
+        moments(&|moment| format!("{moment} s")).as_bytes(),
+    );
     put("rows.text", whole.replace(',', "\t").as_bytes());
     put("plain.gz", whole.as_bytes());
     put("gzip.bytes", &gzip(&whole));

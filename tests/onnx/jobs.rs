@@ -249,6 +249,7 @@ impl Case {
         };
         let dimension = match self.head {
             "regression" if !factorized => "label_dimension = 2\n",
+            "regression" => "label_mean = 3.0\nlabel_stddev = 2.0\n",
             _ => "",
         };
         let (dnn, wide) = match self.family {

@@ -80,7 +80,9 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
         }
     }
     let mut lines = Vec::new();
-    let mut warnings = Vec::new();
+    let mut warnings = job
+        .as_ref()
+        .map_or(Vec::new(), |job| job.warnings().to_vec());
     if let Some(job) = &job {
         match build(job) {
             Ok(model) => {

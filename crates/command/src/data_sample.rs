@@ -25,20 +25,26 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         Extent::OfAll(rows) => rows.div_ceil(files),
         Extent::Whole => u64::MAX,
     };
-    let mut profile = Profile::new(options.missing.clone());
+    let mut profile = Profile::new(options.missing.clone()).in_style(options.text.numbers.clone());
     for file in &options.files {
         let reader = TableReader::new(
             vec![file.clone()],
             options.format,
             options.compression,
             options.columns.clone(),
-        );
+        )
+        .in_style(options.text.clone());
         let mut reader = if options.trim {
             reader.trimmed()
         } else {
             reader
         };
         read_file(&mut reader, most, &mut profile)?;
+        for column in reader.unreadable() {
+            if !profile.unreadable.contains(column) {
+                profile.unreadable.push(column.clone());
+            }
+        }
     }
     Ok(profile)
 }

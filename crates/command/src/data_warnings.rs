@@ -61,6 +61,7 @@ const RECORDS_AT_START_MAX: u64 = 1000;
 /// Samples the training input when training starts, and reports likely mistakes. It skips files that cannot be read:
 /// training itself reports their errors.
 pub(crate) fn report_at_start(job: &Job, format: LogFormat) {
+    report(job.warnings(), format);
     let Ok(mut options) = input_options(job, Part::Train, Shard::WHOLE, None) else {
         return;
     };

@@ -9,12 +9,14 @@ mod sample;
 mod search;
 mod source;
 mod split;
+mod style;
 mod targets;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
 use design::Design;
 use job_file::{JobFile, Purpose};
 use measurement::{Bench, Choice};
@@ -26,7 +28,7 @@ use targets::Existing;
 use tokio::time::Instant;
 use trainyard_daemon::{LogFormat, StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{Format, Profile};
+use trainyard_input::{Format, Profile, TextEncoding};
 use trainyard_model_dir::write_atomically;
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
@@ -95,9 +97,47 @@ pub(crate) struct Init {
     /// Names of the columns of csv and tsv files whose first line does not name them.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub(crate) columns: Option<Vec<String>>,
+    /// Character between the fields of text files. Default: the one that divides the first lines into equally many fields.
+    #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
+    pub(crate) delimiter: Option<u8>,
+    /// Encoding of text files. Default: UTF-8, or latin1 if they hold other bytes.
+    #[arg(long, value_enum)]
+    pub(crate) encoding: Option<FileEncoding>,
     /// Overwrites an existing job and the files that are written with it. Files that hold the data are never overwritten.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// The encoding of text files, as an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileEncoding(pub(crate) TextEncoding);
+
+impl ValueEnum for FileEncoding {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [FileEncoding; TextEncoding::NAMES.len()] = {
+            let mut all = [FileEncoding(TextEncoding::Utf8); TextEncoding::NAMES.len()];
+            let mut place = 0;
+            while place < all.len() {
+                all[place] = FileEncoding(TextEncoding::NAMES[place].1);
+                place += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()))
+    }
+}
+
+/// Parses a delimiter: one ASCII character, or `\\t`.
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() && *byte != b'"' => Ok(*byte),
+        _ => Err("must be one ASCII character that is no letter, digit or quote".to_owned()),
+    }
 }
 
 /// Parses a share of records that leaves some for training.
@@ -121,7 +161,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     } else {
         Existing::Kept
     };
-    let source = Source::find(arguments)?;
+    let mut source = Source::find(arguments)?;
     let mut written = split::targets(&source, &folder, arguments);
     written.push(path.clone());
     targets::check(&written, &source, existing)?;
@@ -130,7 +170,10 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     } else {
         Extent::OfAll(arguments.rows)
     };
-    let found = profile(&source.options(), extent)?;
+    let mut found = profile(&source.options(), extent)?;
+    while source.learn(&found) {
+        found = profile(&source.options(), extent)?;
+    }
     if found.rows == 0 {
         let message = format!(
             "{} hold no record that can be read as {}",
@@ -245,7 +288,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
             .note(text.concat())
             .help("correct it by hand, and report this")
     })?;
-    print(&told(&path, &job, &found, &choice, &parts))?;
+    print(&told(&path, &job, &source, &found, &choice, &parts))?;
     if let Some(message) = &choice.is_no_better {
         let problem = Diagnostic::warning(Code::E4005, message).help(
             "look at the label and at the columns that are left out: `trainyard stats JOB` shows what they hold. More records, or \
@@ -257,13 +300,24 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
 }
 
 /// Summarizes the decisions.
-fn told(path: &Path, job: &Job, found: &Profile, choice: &Choice, parts: &Parts) -> String {
+fn told(
+    path: &Path,
+    job: &Job,
+    source: &Source,
+    found: &Profile,
+    choice: &Choice,
+    parts: &Parts,
+) -> String {
     let plan = &choice.plan;
     let mut text = format!(
         "read a sample of {} records of {} columns\n",
         found.rows,
         found.columns.len()
     );
+    for (number, line) in source.told().iter().enumerate() {
+        let caption = if number == 0 { "read as" } else { "" };
+        text += &format!("{caption:<10} {line}\n");
+    }
     text += &format!("label      {}\n", plan.label.told());
     text += &format!("features   {}\n", plan.features_told());
     for (name, why) in &plan.left_out {
@@ -325,7 +379,9 @@ mod tests {
     }
 
     fn records(path: &Path) -> String {
-        let rows: String = (0..200).map(|row| format!("{row},{}\n", row % 2)).collect();
+        let rows: String = (0..200)
+            .map(|row| format!("{},{}\n", 2 * row, row % 2))
+            .collect();
         let text = format!("x,label\n{rows}");
         std::fs::write(path, &text).expect("written");
         text

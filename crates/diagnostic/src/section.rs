@@ -12,6 +12,7 @@ pub type Hint = fn(&str) -> Option<String>;
 #[derive(Debug, Default)]
 pub struct Problems {
     found: RefCell<Vec<Diagnostic>>,
+    warnings: RefCell<Vec<Diagnostic>>,
     hint: Option<Hint>,
 }
 
@@ -20,6 +21,7 @@ impl Problems {
     pub fn with_hint(hint: Hint) -> Self {
         Self {
             found: RefCell::default(),
+            warnings: RefCell::default(),
             hint: Some(hint),
         }
     }
@@ -35,6 +37,16 @@ impl Problems {
     /// Adds a mistake.
     pub fn push(&self, problem: Diagnostic) {
         self.found.borrow_mut().push(problem);
+    }
+
+    /// Adds a warning, which is no mistake.
+    pub fn warn(&self, warning: Diagnostic) {
+        self.warnings.borrow_mut().push(warning);
+    }
+
+    /// Removes and returns the warnings, in the order in which they were added.
+    pub fn take_warnings(&self) -> Vec<Diagnostic> {
+        self.warnings.take()
     }
 
     /// Returns whether there are no mistakes.

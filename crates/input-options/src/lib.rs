@@ -6,10 +6,12 @@ mod bad_rows;
 mod compression;
 mod format;
 mod sharding;
+mod text_style;
 mod time_unit;
 
 pub use bad_rows::BadRows;
 pub use compression::Compression;
 pub use format::{Format, IndexBase};
 pub use sharding::Sharding;
+pub use text_style::{Decimal, NumberStyle, TextEncoding, TextStyle};
 pub use time_unit::TimeUnit;

@@ -80,7 +80,9 @@ pub(crate) fn kind(value: &Value) -> ColumnKind {
         Value::Float(_) => ColumnKind::Float,
         Value::Text(text) => {
             let digits = text.strip_prefix(b"-").unwrap_or(text);
-            let number = digits.first().is_some_and(u8::is_ascii_digit);
+            // `.5` is a number, and `.` is none.
+            let first = digits.strip_prefix(b".").unwrap_or(digits);
+            let number = first.first().is_some_and(u8::is_ascii_digit);
             if !number || digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit() {
                 return ColumnKind::Text;
             }

@@ -21,6 +21,7 @@ mod compression;
 mod data_shard;
 mod dataset;
 mod dead_letter;
+mod encoding;
 mod error;
 mod file_range;
 mod file_stamp;
@@ -30,6 +31,7 @@ mod inline_records;
 mod layout;
 mod named_columns;
 mod number;
+mod number_style;
 mod options;
 mod output;
 mod parser;
@@ -63,6 +65,7 @@ pub use indexer::Indexer;
 pub use inline_records::{Fault, Header, InlineRecords};
 pub use layout::{Cell, ColumnKind, ColumnLayout, Layout, Value};
 pub use named_columns::{Given, NamedColumns, Unfinished};
+pub use number_style::{PlainNumber, plain_number};
 pub use options::{Interleave, Options};
 pub use prefetch::{Batches, Prefetch, PrefetchError};
 pub use record_fetcher::RecordFetcher;
@@ -75,4 +78,7 @@ pub use schema::{Field, FieldKind, Fraction, Gaps, Schema};
 pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};
 pub use shard_reader::{Direction, ShardReader};
 pub use table::{ColumnProfile, Numbers, Profile, TableReader, TableWriter};
-pub use trainyard_input_options::{BadRows, Compression, Format, IndexBase, Sharding, TimeUnit};
+pub use trainyard_input_options::{
+    BadRows, Compression, Decimal, Format, IndexBase, NumberStyle, Sharding, TextEncoding,
+    TextStyle, TimeUnit,
+};

@@ -9,8 +9,8 @@ use crate::cells::{LeftOut, clear, end_row, missing_cells, push_digits, shown};
 use crate::formats::several;
 use crate::number::{float, int, truncated};
 use crate::{
-    Batch, Cells, Column, Field, FieldKind, Format, Fraction, Gaps, IndexBase, Options, Position,
-    Schema,
+    Batch, Cells, Column, Field, FieldKind, Format, Fraction, Gaps, IndexBase, NumberStyle,
+    Options, Position, Schema,
 };
 
 /// A value of a request.
@@ -61,6 +61,8 @@ pub struct NamedColumns {
     /// Whether files hold all values as text, with spaces around them and separators between them.
     is_text: bool,
     trim: bool,
+    /// How texts of lists write numbers, unless as plain decimals.
+    numbers: Option<NumberStyle>,
     /// The first id of the column `index` of libsvm files, which is counted from 0 in a batch.
     index_base: Option<IndexBase>,
 }
@@ -93,6 +95,8 @@ impl NamedColumns {
             missing: missing.map(|text| text.as_bytes().to_vec()).collect(),
             is_text,
             trim: is_text && options.trim,
+            numbers: Some(options.text.numbers.clone())
+                .filter(|numbers| is_text && !numbers.is_plain()),
             index_base: match options.format {
                 Format::LibSvm(base) => Some(base),
                 _ => None,
@@ -264,7 +268,7 @@ impl NamedColumns {
             && self.is_text
             && has_separator(kind)
         {
-            return several(column, field, text, &self.missing);
+            return several(column, field, text, &self.missing, self.numbers.as_ref());
         }
         match kind {
             FieldKind::Float { width, .. } if *width != 1 => {

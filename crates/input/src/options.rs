@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{BadRows, Compression, Error, Format, Sharding};
+use crate::{BadRows, Compression, Error, Format, Sharding, TextStyle};
 
 /// Interleaving of files (`tf.data.Dataset.interleave`): `cycle_length` files are open, and each gives `block_length`
 /// records in its turn. The next file replaces a file that has ended.
@@ -37,6 +37,8 @@ pub struct Options {
     pub columns: Option<Vec<String>>,
     /// Spaces around fields and names are dropped. TFRecord and Parquet values are not trimmed.
     pub trim: bool,
+    /// How CSV and TSV files write their fields.
+    pub text: TextStyle,
     /// Texts that stand for a missing value, besides the empty one.
     pub missing: Vec<String>,
     /// Treatment of bad rows.
@@ -77,6 +79,7 @@ impl Options {
             compression: None,
             columns: None,
             trim: false,
+            text: TextStyle::default(),
             missing: Vec::new(),
             bad_rows: BadRows::Fail,
             bad_rows_max: 0,

@@ -79,6 +79,8 @@ pub(crate) struct InputFile<'a> {
     pub(crate) compression: Option<Compression>,
     /// The spaces around the fields of text are not part of them.
     pub(crate) trim: bool,
+    /// Byte between the fields of CSV; absent = the comma.
+    pub(crate) delimiter: Option<u8>,
 }
 
 impl InputFile<'_> {
@@ -105,6 +107,11 @@ pub(crate) trait FileRecords: Debug + Send {
     /// Returns the columns of the records, if the file stores their names apart from the records.
     fn columns(&self) -> Option<Vec<String>> {
         None
+    }
+
+    /// Returns the columns whose values no job can read, with their types.
+    fn unreadable(&self) -> &[(String, String)] {
+        &[]
     }
 
     /// Moves to the next record and sets line and offset of its place. Returns `false` at the end of the file.
@@ -224,6 +231,8 @@ pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path,
     pub(crate) file: BufWriter<File>,
     pub(crate) layout: &'a Layout,
+    /// Byte between the fields of CSV; absent = the comma.
+    pub(crate) delimiter: Option<u8>,
 }
 
 /// Writer of the rows of a table. Errors are messages about the file.

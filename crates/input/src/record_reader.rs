@@ -33,6 +33,7 @@ impl RecordReader {
             path: &options.files[number],
             compression: options.compression,
             trim: options.trim,
+            delimiter: options.text.delimiter,
         };
         let records = formats::format(options.format).open(&file, schema)?;
         Ok(Self {
@@ -73,6 +74,11 @@ impl RecordReader {
                 files: vec![file.clone()],
             })
         }
+    }
+
+    /// Returns the columns of the file whose values no job can read, with their types.
+    pub(crate) fn unreadable(&self) -> &[(String, String)] {
+        self.records.unreadable()
     }
 
     /// Moves to the next record. Returns `false` at the end of the file. Of a record whose place alone is wanted, Parquet

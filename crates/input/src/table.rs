@@ -12,7 +12,7 @@ use crate::column_names::name_there_twice;
 use crate::formats;
 use crate::record_format::Want;
 use crate::record_reader::RecordReader;
-use crate::{BadRow, Cell, Compression, Error, Format, Options, Schema};
+use crate::{BadRow, Cell, Compression, Error, Format, Options, Schema, TextStyle};
 
 pub use profile::{ColumnProfile, Numbers, Profile};
 pub use writer::TableWriter;
@@ -25,6 +25,7 @@ pub struct TableReader {
     parser: CellParser,
     reader: Option<RecordReader>,
     next_file: usize,
+    unreadable: Vec<(String, String)>,
 }
 
 impl TableReader {
@@ -46,6 +47,7 @@ impl TableReader {
             parser: CellParser::default(),
             reader: None,
             next_file: 0,
+            unreadable: Vec::new(),
         }
     }
 
@@ -56,9 +58,22 @@ impl TableReader {
         self
     }
 
+    /// Reads text in this style. By default it is UTF-8 with commas. Numbers stay as the files write them.
+    #[must_use]
+    pub fn in_style(mut self, style: TextStyle) -> Self {
+        self.options.text = style;
+        self
+    }
+
     /// Returns the columns of the files and records so far.
     pub fn columns(&self) -> &[String] {
         self.parser.columns()
+    }
+
+    /// Returns the columns of the files so far whose values no job can read, with their types in the words of the format. They
+    /// are not among [`TableReader::columns`].
+    pub fn unreadable(&self) -> &[(String, String)] {
+        &self.unreadable
     }
 
     /// Moves back to the first row. The columns stay.
@@ -118,6 +133,11 @@ impl TableReader {
             });
         }
         self.parser.enter(named, &self.options);
+        for column in reader.unreadable() {
+            if !self.unreadable.contains(column) {
+                self.unreadable.push(column.clone());
+            }
+        }
         self.reader = Some(reader);
         self.next_file += 1;
         Ok(())

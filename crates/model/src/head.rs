@@ -40,6 +40,8 @@ pub struct Head {
     /// Training weight of an example, by its class; empty if all are equal.
     class_weights: Vec<f32>,
     reduction: LossReduction,
+    /// Mean and deviation of the label of a regression; absent = 0 and 1.
+    scale: Option<(f32, f32)>,
     /// The area under the precision-recall curve is interpolated. TensorFlow 1 uses trapezoids instead.
     interpolate: bool,
 }
@@ -70,6 +72,9 @@ impl Head {
             loss: model.loss,
             class_weights: model.class_weights.clone(),
             reduction: model.loss_reduction,
+            scale: model
+                .has_label_scale()
+                .then_some((model.label_mean, model.label_stddev)),
             interpolate: model.defaults != Defaults::Tensorflow1,
         }
     }
@@ -95,6 +100,11 @@ impl Head {
     /// Returns the kind of the head.
     pub fn kind(&self) -> HeadKind {
         self.kind
+    }
+
+    /// Returns mean and deviation of the label of a regression, if they are not 0 and 1.
+    pub(crate) fn scale(&self) -> Option<(f32, f32)> {
+        self.scale
     }
 
     /// Returns the number of losses per record that the reduction counts.
@@ -149,7 +159,8 @@ impl Head {
     }
 
     /// Replaces an example's logits by their gradient, and returns its loss. The loss is a sum over the numbers of a
-    /// label, and a mean over the classes of a multi-label head.
+    /// label, and a mean over the classes of a multi-label head. The gradient of a regression with a scale is that of the
+    /// squared error of the standardized label, while its loss is in the unit of the label.
     fn example(&self, logits: &mut [f32], labels: &[f32]) -> f32 {
         fn each(logits: &mut [f32], labels: &[f32], loss: impl Fn(f32, f32) -> (f32, f32)) -> f32 {
             let mut sum = 0.0;
@@ -171,8 +182,9 @@ impl Head {
             }
             HeadKind::MultiClass => loss::of_classes(self.loss, logits, labels[0] as usize),
             HeadKind::Regression => each(logits, labels, |logit, label| {
-                let difference = logit - label;
-                (difference * difference, 2.0 * difference)
+                let difference = self.mean(logit) - label;
+                let deviation = self.scale.map_or(1.0, |(_, deviation)| deviation);
+                (difference * difference, 2.0 * difference / deviation)
             }),
             HeadKind::Poisson => each(logits, labels, |logit, label| {
                 (
@@ -187,7 +199,10 @@ impl Head {
     fn mean(&self, logit: f32) -> f32 {
         match self.kind {
             HeadKind::Poisson => logit.exp(),
-            HeadKind::Regression => logit,
+            HeadKind::Regression => match self.scale {
+                Some((mean, deviation)) => mean + deviation * logit,
+                None => logit,
+            },
             _ => sigmoid(logit),
         }
     }

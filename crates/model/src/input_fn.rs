@@ -89,6 +89,7 @@ fn options(job: &Job, section: &InputPart, part: Part, shard: Shard) -> input::O
         compression: job.input.compression,
         columns: job.input.columns.clone(),
         trim: job.input.trim,
+        text: job.input.text.clone(),
         missing: job.input.missing.clone(),
         bad_rows: job.input.bad_rows,
         bad_rows_max: job.input.bad_rows_max,

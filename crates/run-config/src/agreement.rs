@@ -38,7 +38,7 @@ const MAY_DIFFER: [&str; 20] = [
 ];
 /// Keys, with all keys below them, that determine evaluation. With other values, an evaluator would evaluate another
 /// model.
-const DECIDE_SCORES: [&str; 9] = [
+const DECIDE_SCORES: [&str; 14] = [
     "feature",
     "model",
     "input.label",
@@ -48,6 +48,11 @@ const DECIDE_SCORES: [&str; 9] = [
     "input.index_base",
     "input.missing",
     "input.trim",
+    "input.delimiter",
+    "input.encoding",
+    "input.decimal",
+    "input.thousands",
+    "input.units",
 ];
 /// Those of `DECIDE_SCORES` that only training reads.
 const DECIDE_TRAINING: [&str; 4] = [

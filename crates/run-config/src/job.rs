@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use trainyard_diagnostic::Document;
+use trainyard_diagnostic::{Diagnostic, Document};
 
 use crate::{
     EvalSpec, EvaluationConfig, ExporterConfig, FeatureConfig, InputConfig, ModelConfig,
@@ -46,6 +46,26 @@ pub struct Job {
     /// The job file with the changes of `--set`.
     #[serde(skip)]
     pub(crate) written: Written,
+    /// Warnings of the reader.
+    #[serde(skip)]
+    pub(crate) warnings: Warnings,
+}
+
+impl Job {
+    /// Returns the warnings about the job file: keys and features that its kind of model does not use.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings.0
+    }
+}
+
+/// Warnings about a job file. As [`Written`], they take no part in comparisons.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Warnings(pub(crate) Vec<Diagnostic>);
+
+impl PartialEq for Warnings {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
 }
 
 /// The document of a job file. It does not take part in comparisons, so that jobs with the same settings are equal.

@@ -43,7 +43,10 @@ pub use section::publish::PublishConfig;
 pub use section::run::RunConfig;
 pub use section::strategy::{Replication, StrategyConfig, StrategyKind, UpdateSection};
 pub use section::train::{EarlyStoppingConfig, TrainSpec, WarmStartConfig};
-pub use trainyard_input_options::{BadRows, Compression, Format, IndexBase, Sharding, TimeUnit};
+pub use trainyard_input_options::{
+    BadRows, Compression, Decimal, Format, IndexBase, NumberStyle, Sharding, TextEncoding,
+    TextStyle, TimeUnit,
+};
 pub use trainyard_optimizer::{Guard, Nonfinite, Update};
 pub use trainyard_tensor::Encoding;
 pub use trainyard_variable::{Partitioner, Placement};

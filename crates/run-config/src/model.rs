@@ -311,6 +311,23 @@ impl Activation {
     ];
 }
 
+impl ModelConfig {
+    /// Returns whether the label has another mean or deviation than 0 and 1.
+    pub fn has_label_scale(&self) -> bool {
+        self.label_mean != 0.0 || self.label_stddev != 1.0
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_no_mean(mean: &f32) -> bool {
+    *mean == 0.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_one(deviation: &f32) -> bool {
+    *deviation == 1.0
+}
+
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }
@@ -326,6 +343,12 @@ pub struct ModelConfig {
     pub n_classes: usize,
     /// Number of values that a regression predicts, at least 1; 1 by default.
     pub label_dimension: usize,
+    /// Mean of the label of a regression, which the model adds to what it has learned; 0 by default.
+    #[serde(skip_serializing_if = "is_no_mean")]
+    pub label_mean: f32,
+    /// Standard deviation of the label of a regression, the unit of what the model learns, above 0; 1 by default.
+    #[serde(skip_serializing_if = "is_one")]
+    pub label_stddev: f32,
     /// Probabilities at which a binary or multi-label head reports accuracy, precision and recall.
     pub thresholds: Vec<f32>,
     /// Classes of a multi-label head with metrics of their own.

@@ -5,7 +5,7 @@ use std::path::Path;
 use trainyard_diagnostic::{Code, Diagnostic, Document, Place, Problems, Section};
 use trainyard_storage::read_regular_text;
 
-use crate::job::Written;
+use crate::job::{Warnings, Written};
 use crate::keys::TopKeys;
 use crate::{HeadKind, Job, foreign_names, section};
 
@@ -44,6 +44,7 @@ impl Job {
         let root = Section::new("", &document.root, Some(place), &problems);
         let job = read(path, root).map(|job| Job {
             written: Written(document.clone()),
+            warnings: Warnings(problems.take_warnings()),
             ..job
         });
         let found = problems.into_vec();
@@ -159,5 +160,6 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         parameter_servers: parameter_servers?,
         publish: publish?,
         written: Written::default(),
+        warnings: Warnings::default(),
     })
 }

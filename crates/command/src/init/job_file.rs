@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use trainyard_input::Profile;
+use trainyard_input::{Decimal, Profile, TextEncoding, TextStyle};
 use trainyard_storage::is_remote;
 
 use super::beside;
 use super::design::{Design, Family, LEARNING_RATE};
-use super::plan::{FeaturePlan, Kind, Plan, SMALL_ROWS, Scale, Shape, Task};
+use super::plan::{FeaturePlan, Kind, Plan, SMALL_ROWS, Scale, Shape, Task, rounded};
 use super::source::Source;
 use super::split::Parts;
 
@@ -45,8 +45,12 @@ pub(super) const EVALUATIONS_WITHOUT_A_BETTER_ONE: usize = 8;
 /// Most passes of a factorized model, which early stopping ends.
 const FACTORIZED_EPOCHS: u64 = 20;
 
+/// Fewest steps of these passes. Evaluations of a small table take longer than the steps between them, so that early stopping needs
+/// more steps to end training at its best.
+const FACTORIZED_STEPS_MIN: u64 = 3000;
+
 /// Steps between two evaluations of a factorized model: those of half a pass, within these bounds.
-const EVALUATION_STEPS: std::ops::RangeInclusive<u64> = 100..=2000;
+const EVALUATION_STEPS: std::ops::RangeInclusive<u64> = 20..=2000;
 
 /// Most passes of a measurement, and most examples of one without early stopping.
 const MEASURED_EPOCHS: u64 = 10;
@@ -92,7 +96,8 @@ fn float(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         format!("{number:.1}")
     } else {
-        format!("{number}")
+        // With an exponent, where it is large.
+        format!("{number:?}")
     }
 }
 
@@ -194,6 +199,7 @@ impl JobFile<'_> {
         if let Some(columns) = &self.parts.columns {
             let _ = writeln!(text, "columns = {}", list(columns));
         }
+        self.write_style(text);
         for feature in &self.plan.features {
             if let Kind::Pairs { base, .. } = feature.kind {
                 let _ = writeln!(text, "index_base = {base}");
@@ -214,6 +220,42 @@ impl JobFile<'_> {
                 "[input.eval]\nfiles = {}\nbatch_size = 1024\n",
                 files(eval)
             );
+        }
+    }
+
+    /// Writes the keys that say how files write their fields, where they differ from the usual.
+    fn write_style(&self, text: &mut String) {
+        let TextStyle {
+            delimiter,
+            encoding,
+            numbers,
+        } = &self.parts.style;
+        if let Some(delimiter) = delimiter {
+            let delimiter = quoted(&char::from(*delimiter).to_string());
+            let _ = writeln!(text, "delimiter = {delimiter}");
+        }
+        if *encoding != TextEncoding::Utf8 {
+            let _ = writeln!(text, "encoding = {}", quoted(encoding.name()));
+        } else if self.source.style.encoding != TextEncoding::Utf8 {
+            let name = quoted(self.source.style.encoding.name());
+            let _ = writeln!(
+                text,
+                "# The files of this job are UTF-8. For others like the given ones: encoding = {name}"
+            );
+        }
+        if numbers.decimal == Decimal::Comma {
+            text.push_str("decimal = \",\"\n");
+        }
+        if let Some(thousands) = numbers.thousands {
+            let _ = writeln!(text, "thousands = {}", quoted(&thousands.to_string()));
+        }
+        if !numbers.units.is_empty() {
+            let units = list(&numbers.units);
+            let _ = writeln!(text, "units = {units}            # dropped from numbers");
+        }
+        if !self.source.missing.is_empty() {
+            let missing = list(&self.source.missing);
+            let _ = writeln!(text, "missing = {missing}          # words among numbers");
         }
     }
 
@@ -253,7 +295,9 @@ impl JobFile<'_> {
             return if is_measured {
                 MEASURED_EPOCHS
             } else {
-                FACTORIZED_EPOCHS
+                let passes =
+                    (FACTORIZED_STEPS_MIN * self.batch_size()).div_ceil(self.rows().max(1));
+                passes.max(FACTORIZED_EPOCHS)
             };
         }
         if self.parts.train_rows.is_none() {
@@ -436,6 +480,16 @@ impl JobFile<'_> {
         }
         if let Task::Classes { names: None, count } = &self.plan.label.task {
             let _ = writeln!(text, "n_classes = {count}");
+        }
+        if let Task::Number { .. } = self.plan.label.task
+            && let Some(label) = self.profile.column(&self.plan.label.column)
+        {
+            let _ = writeln!(
+                text,
+                "label_mean = {}                # the model learns (label - label_mean) / label_stddev\nlabel_stddev = {}",
+                float(rounded(label.numbers.mean)),
+                float(rounded(label.numbers.stddev()))
+            );
         }
         let mut parts = Vec::new();
         if family.has_linear() {

@@ -134,6 +134,7 @@ impl Bench<'_> {
             eval: Some(vec![self.sample.held_out.clone()]),
             train_rows: Some(self.sample.train_rows),
             columns: None,
+            style: self.source.written_style(),
             told: Vec::new(),
         }
     }

@@ -6,7 +6,7 @@ mod label;
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_input::Profile;
 
-pub(super) use feature::{FeaturePlan, Kind, Reading, Scale};
+pub(super) use feature::{FeaturePlan, Kind, Reading, Scale, rounded};
 pub(super) use label::{LabelPlan, Task};
 
 /// Part of the data that was profiled.
@@ -100,6 +100,12 @@ impl Plan {
                 Ok(feature) => features.push(feature),
                 Err(why) => left_out.push((column.name.clone(), why)),
             }
+        }
+        for (name, kind) in &found.unreadable {
+            left_out.push((
+                name.clone(),
+                format!("its values are of the type {kind}, which a feature cannot have"),
+            ));
         }
         if features.is_empty() {
             let message = format!(

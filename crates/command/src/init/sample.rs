@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Cell, Layout, Profile, TableReader, TableWriter, Value};
+use trainyard_input::{Cell, Layout, Profile, TableWriter, Value};
 use trainyard_run_config::expand_files;
 
 use super::plan::Plan;
@@ -116,8 +116,11 @@ pub(super) fn draw(
     };
     let [train, held_out] =
         ["train", "held-out"].map(|part| folder.join(format!("{part}.{}", source.format_name())));
-    let mut to_train = TableWriter::create(&train, source.format, layout.clone())?;
-    let mut to_held_out = TableWriter::create(&held_out, source.format, layout)?;
+    let create = |path: &Path, layout: Layout| {
+        TableWriter::create_with_delimiter(path, source.format, source.style.delimiter, layout)
+    };
+    let mut to_train = create(&train, layout.clone())?;
+    let mut to_held_out = create(&held_out, layout)?;
     let mut train_rows = 0;
     let mut held_out_rows = 0;
     pass(source, parts, &files, &draw, |number, names, row| {
@@ -163,13 +166,7 @@ fn pass(
     let mut bytes_read = 0;
     let mut bytes_taken = 0;
     for file in files {
-        let mut reader = TableReader::new(
-            vec![file.clone()],
-            source.format,
-            None,
-            parts.columns.clone(),
-        )
-        .trimmed();
+        let mut reader = source.reader(vec![file.clone()], parts.columns.clone(), &parts.style);
         for _ in 0..draw.rows_of_file {
             let Some(is_good) = next(&mut reader, &mut row)? else {
                 break;

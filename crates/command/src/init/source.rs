@@ -1,18 +1,22 @@
 //! Input files of `trainyard init`: their format and the names of their columns.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{Compression, Error, Format, Options, TableReader};
+use trainyard_input::{
+    Decimal, Format, NumberStyle, Options, Profile, TableReader, TextEncoding, TextStyle, Value,
+};
 use trainyard_run_config::{expand_files, identity};
-use trainyard_storage::is_remote;
 
+use super::style::{Division, Writing, begins_with_a_record, division, fields, writing};
 use crate::convert::{TableFormat, guess};
 use crate::init::Init;
 
-/// Bytes of a file that are read to detect its format.
-const SNIFFED_BYTES: u64 = 64 << 10;
+/// Lines of the first file that are read to find how it writes its fields.
+const LINES_MAX: usize = 200;
+
+/// A byte that no text file has between its fields, and that leaves lines whole.
+const NO_DELIMITER: u8 = 0x1f;
 
 /// Files, their format and their columns.
 #[derive(Debug)]
@@ -26,6 +30,12 @@ pub(super) struct Source {
     pub(super) format: Format,
     /// Names of the columns, if the files do not contain them.
     pub(super) columns: Option<Vec<String>>,
+    /// How text files write their fields.
+    pub(super) style: TextStyle,
+    /// Words that stand for missing numbers.
+    pub(super) missing: Vec<String>,
+    /// Columns that mix units, and stay texts.
+    mixed: Vec<String>,
 }
 
 impl Source {
@@ -49,21 +59,174 @@ impl Source {
                 .help("leave out --eval: a part of the records is then kept for evaluation"));
         }
         let first = train.first().map_or(Path::new(""), PathBuf::as_path);
-        let format = match arguments.format {
-            Some(TableFormat(format)) => format,
-            None => guess(first, "--format").or_else(|problem| sniffed(first).ok_or(problem))?,
+        let guessed = match arguments.format {
+            Some(TableFormat(format)) => Ok(format),
+            None => guess(first, "--format"),
         };
         let mut source = Self {
             train,
             withheld,
             eval,
-            format,
+            // Of a name that says nothing, the lines say whether it is text with delimiters.
+            format: guessed.as_ref().copied().unwrap_or(Format::Csv),
             columns: arguments.columns.clone(),
+            style: TextStyle::default(),
+            missing: Vec::new(),
+            mixed: Vec::new(),
         };
-        if source.columns.is_none() && matches!(format, Format::Csv | Format::Tsv) {
-            source.columns = source.invented_names()?;
+        if source.is_text() {
+            source.read_lines(arguments, guessed.err())?;
         }
         Ok(source)
+    }
+
+    /// Returns whether the files are lines of fields.
+    fn is_text(&self) -> bool {
+        matches!(self.format, Format::Csv | Format::Tsv)
+    }
+
+    /// Returns the byte between the fields.
+    fn delimiter(&self) -> u8 {
+        match self.format {
+            Format::Tsv => b'\t',
+            _ => self.style.delimiter.unwrap_or(b','),
+        }
+    }
+
+    /// Finds the delimiter, the encoding and the names of the columns in the first lines. `unnamed` is the problem that the name of
+    /// the file says no format.
+    fn read_lines(
+        &mut self,
+        arguments: &Init,
+        unnamed: Option<Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let Some(file) = self.train.first().cloned() else {
+            return Ok(());
+        };
+        let lines = lines(&file)?;
+        if let Some(encoding) = arguments.encoding {
+            self.style.encoding = encoding.0;
+        } else if lines.iter().any(|line| std::str::from_utf8(line).is_err()) {
+            self.style.encoding = TextEncoding::Latin1;
+        }
+        let delimiter = match arguments.delimiter {
+            Some(delimiter) => delimiter,
+            None => match division(&lines, self.delimiter()) {
+                Division::By(delimiter) => delimiter,
+                Division::LacksName(delimiter) => {
+                    return Err(lacks_name(&file, &lines, delimiter));
+                }
+                Division::Unknown => match unnamed {
+                    Some(problem) => return Err(problem),
+                    None => self.delimiter(),
+                },
+            },
+        };
+        self.divide_by(delimiter, &lines);
+        let has_record = self.columns.is_none() && begins_with_a_record(&lines, self.delimiter());
+        if has_record {
+            let width = lines
+                .first()
+                .map_or(0, |line| fields(line, delimiter).len());
+            self.columns = Some(
+                (1..=width)
+                    .map(|number| format!("column_{number}"))
+                    .collect(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Sets format and delimiter. Tabs between fields that may be quoted are those of csv.
+    fn divide_by(&mut self, delimiter: u8, lines: &[Vec<u8>]) {
+        let has_quotes = |line: &Vec<u8>| {
+            let is_quoted = |field: &[u8]| {
+                field.len() > 1 && field.starts_with(b"\"") && field.ends_with(b"\"")
+            };
+            let plain: Vec<&[u8]> = line.split(|byte| *byte == delimiter).collect();
+            plain.len() != fields(line, delimiter).len() || plain.into_iter().any(is_quoted)
+        };
+        (self.format, self.style.delimiter) = match delimiter {
+            b'\t' if !lines.iter().any(has_quotes) => (Format::Tsv, None),
+            b',' => (Format::Csv, None),
+            other => (Format::Csv, Some(other)),
+        };
+    }
+
+    /// Takes over what the profile shows: the encoding, how numbers are written, and words for missing ones. Returns whether the
+    /// columns must be profiled again.
+    pub(super) fn learn(&mut self, found: &Profile) -> bool {
+        if !self.is_text() {
+            return false;
+        }
+        let before = (self.style.clone(), self.missing.clone());
+        if self.style.encoding == TextEncoding::Utf8
+            && found.columns.iter().any(|column| column.not_utf8 > 0)
+        {
+            self.style.encoding = TextEncoding::Latin1;
+        }
+        if self.style.numbers.is_plain() && self.missing.is_empty() {
+            let Writing {
+                numbers,
+                missing,
+                mixed,
+            } = writing(found, self.delimiter());
+            self.style.numbers = numbers;
+            self.missing = missing;
+            self.mixed = mixed;
+        }
+        before != (self.style.clone(), self.missing.clone())
+    }
+
+    /// Describes how the files are read, if not as usual, one entry per line.
+    pub(super) fn told(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        let TextStyle {
+            delimiter,
+            encoding,
+            numbers:
+                NumberStyle {
+                    decimal,
+                    thousands,
+                    units,
+                },
+        } = &self.style;
+        if let Some(delimiter) = delimiter {
+            told.push(format!(
+                "delimiter {:?}",
+                char::from(*delimiter).to_string()
+            ));
+        }
+        if *encoding != TextEncoding::Utf8 {
+            told.push(format!(
+                "encoding {:?}: its bytes are not UTF-8; --encoding names another",
+                encoding.name()
+            ));
+        }
+        if *decimal == Decimal::Comma {
+            told.push("decimal \",\"".to_owned());
+        }
+        if let Some(thousands) = thousands {
+            told.push(format!("thousands {:?}", thousands.to_string()));
+        }
+        if !units.is_empty() {
+            told.push(format!("units {units:?}"));
+        }
+        if !self.missing.is_empty() {
+            told.push(format!(
+                "missing {:?}: they stand among numbers",
+                self.missing
+            ));
+        }
+        if self.is_text() && self.columns.is_some() {
+            told.push("no header: the first line is a record".to_owned());
+        }
+        for column in &self.mixed {
+            told.push(format!(
+                "`{column}` has numbers with a unit and without it, or with several: it stays a text"
+            ));
+        }
+        told
     }
 
     pub(super) fn options(&self) -> Options {
@@ -75,11 +238,34 @@ impl Source {
     }
 
     fn options_of(&self, files: Vec<PathBuf>) -> Options {
-        let columns = self.columns.clone();
         Options {
-            columns,
+            columns: self.columns.clone(),
             trim: true,
+            text: self.style.clone(),
+            missing: self.missing.clone(),
             ..Options::new(files, self.format)
+        }
+    }
+
+    /// Returns a reader of files that are written as those of the data, except that files of [`TableWriter`] are UTF-8.
+    ///
+    /// [`TableWriter`]: trainyard_input::TableWriter
+    pub(super) fn reader(
+        &self,
+        files: Vec<PathBuf>,
+        columns: Option<Vec<String>>,
+        style: &TextStyle,
+    ) -> TableReader {
+        TableReader::new(files, self.format, None, columns)
+            .in_style(style.clone())
+            .trimmed()
+    }
+
+    /// Returns how files are written that `init` writes.
+    pub(super) fn written_style(&self) -> TextStyle {
+        TextStyle {
+            encoding: TextEncoding::Utf8,
+            ..self.style.clone()
         }
     }
 
@@ -87,45 +273,64 @@ impl Source {
     pub(super) fn format_name(&self) -> &'static str {
         self.format.name()
     }
-
-    /// Returns invented names of columns if the first line is a record. A first line that holds a number is a record.
-    fn invented_names(&self) -> Result<Option<Vec<String>>, Diagnostic> {
-        let Some(first) = self.train.first() else {
-            return Ok(None);
-        };
-        let mut reader = TableReader::new(vec![first.clone()], self.format, None, None).trimmed();
-        let is_number = |name: &String| name.parse::<f64>().is_ok();
-        let names = match reader.read(&mut Vec::new()) {
-            Ok(_) => reader.columns().to_vec(),
-            // Values of a record may be equal, while names differ.
-            Err(Error::ColumnTwice { known, .. }) if known.iter().any(is_number) => known,
-            Err(error) => return Err(error.into()),
-        };
-        let invent = |number: usize| format!("column_{number}");
-        Ok(names
-            .iter()
-            .any(is_number)
-            .then(|| (1..=names.len()).map(invent).collect()))
-    }
 }
 
-/// Returns the format that the first line of a text file looks like.
-fn sniffed(path: &Path) -> Option<Format> {
-    if is_remote(path) || Compression::of(path) != Compression::None {
-        return None;
+/// Reads the first lines of a file.
+fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
+    let whole = TextStyle {
+        delimiter: Some(NO_DELIMITER),
+        ..TextStyle::default()
+    };
+    let columns = Some(vec!["line".to_owned()]);
+    let files = vec![file.to_owned()];
+    let mut reader = TableReader::new(files, Format::Csv, None, columns).in_style(whole);
+    let mut lines = Vec::new();
+    let mut row = Vec::new();
+    while lines.len() < LINES_MAX {
+        match super::split::next(&mut reader, &mut row)? {
+            None => break,
+            Some(false) => {}
+            Some(true) => {
+                if let Some(Value::Text(line)) = row.first().and_then(|cell| cell.values.first()) {
+                    lines.push(line.clone());
+                }
+            }
+        }
     }
-    let mut text = Vec::new();
-    std::fs::File::open(path)
-        .ok()?
-        .take(SNIFFED_BYTES)
-        .read_to_end(&mut text)
-        .ok()?;
-    let line = text.split(|byte| *byte == b'\n').next()?;
-    if line.contains(&b'\t') {
-        Some(Format::Tsv)
-    } else if line.contains(&b',') {
-        Some(Format::Csv)
-    } else {
-        None
+    let is_wide = |line: &Vec<u8>| {
+        line.starts_with(b"\xff\xfe") || line.starts_with(b"\xfe\xff") || line.contains(&0)
+    };
+    if lines.first().is_some_and(is_wide) {
+        let message = format!("{} is a text of UTF-16, or no text", file.display());
+        return Err(Diagnostic::error(Code::E4002, message)
+            .help("write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`"));
     }
+    let is_json = |line: &Vec<u8>| {
+        line.starts_with(b"{\"") || line.starts_with(b"[{") || line.as_slice() == b"["
+    };
+    if lines.first().is_some_and(is_json) {
+        let message = format!(
+            "{} is JSON, which is no format of tables here",
+            file.display()
+        );
+        return Err(Diagnostic::error(Code::E4002, message).help(
+            "write it as csv or parquet: in Python, `pandas.read_json(IN, lines=True).to_csv(OUT, index=False)`",
+        ));
+    }
+    Ok(lines)
+}
+
+fn lacks_name(file: &Path, lines: &[Vec<u8>], delimiter: u8) -> Diagnostic {
+    let width = lines
+        .first()
+        .map_or(0, |line| fields(line, delimiter).len());
+    let message = format!(
+        "{}: the first line names {width} columns, and the records have {}",
+        file.display(),
+        width + 1
+    );
+    Diagnostic::error(Code::E4004, message).help(
+        "name the column that lacks a name in the first line (the first one, where R has written the file), or remove the \
+         first line and give --columns",
+    )
 }

@@ -4,7 +4,9 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Cell, Error, Layout, Profile, TableReader, TableWriter, Value};
+use trainyard_input::{
+    Cell, Error, Layout, Profile, TableReader, TableWriter, TextEncoding, TextStyle, Value,
+};
 
 use super::plan::{Coverage, Plan};
 use super::source::Source;
@@ -22,6 +24,8 @@ pub(super) struct Parts {
     pub(super) train_rows: Option<u64>,
     /// Names of the columns, if the files do not contain them.
     pub(super) columns: Option<Vec<String>>,
+    /// How the files write their fields.
+    pub(super) style: TextStyle,
     /// Description of the division, one entry per line.
     pub(super) told: Vec<String>,
 }
@@ -58,6 +62,7 @@ impl Parts {
                 eval,
                 train_rows: counted,
                 columns,
+                style: source.style.clone(),
                 told,
             });
         }
@@ -68,6 +73,7 @@ impl Parts {
                 eval: None,
                 train_rows: counted,
                 columns,
+                style: source.style.clone(),
                 told,
             });
         }
@@ -84,6 +90,7 @@ impl Parts {
                 eval: Some(eval.to_vec()),
                 train_rows,
                 columns,
+                style: source.style.clone(),
                 told,
             });
         }
@@ -162,11 +169,11 @@ fn divide(
         None => Rule::Random { share },
     };
     let options = source.options();
-    let mut reader =
-        TableReader::new(options.files, source.format, None, options.columns).trimmed();
+    let mut reader = source.reader(options.files, options.columns, &source.style);
     let mut layout = Layout::default();
     let mut row = Vec::new();
     let mut bad_rows = 0_u64;
+    let mut unlabelled = 0_u64;
     while let Some(is_good) = next(&mut reader, &mut row)? {
         if is_good {
             layout.see(reader.columns(), &row);
@@ -177,12 +184,20 @@ fn divide(
     reader.rewind();
     let paths = paths(source, folder);
     let [train, eval] = &paths;
-    let mut to_train = TableWriter::create(train, source.format, layout.clone())?;
-    let mut to_eval = TableWriter::create(eval, source.format, layout)?;
+    let delimiter = source.style.delimiter;
+    let create = |path: &Path, layout: Layout| {
+        TableWriter::create_with_delimiter(path, source.format, delimiter, layout)
+    };
+    let mut to_train = create(train, layout.clone())?;
+    let mut to_eval = create(eval, layout)?;
     let mut train_rows = 0;
     let mut eval_rows = 0;
     while let Some(is_good) = next(&mut reader, &mut row)? {
         if !is_good {
+            continue;
+        }
+        if lacks(reader.columns(), &row, &plan.label.column, &source.missing) {
+            unlabelled += 1;
             continue;
         }
         if rule.keeps_for_evaluation(train_rows + eval_rows, reader.columns(), &row) {
@@ -202,12 +217,15 @@ fn divide(
             ),
             format!("wrote      {}", train.display()),
         ];
+        let mut told = told;
+        told.extend(left_out(bad_rows, unlabelled, plan));
         let train = vec![train.clone()];
         return Ok(Parts {
             train,
             eval: None,
             train_rows: Some(train_rows),
             columns: None,
+            style: source.written_style(),
             told,
         });
     }
@@ -223,8 +241,9 @@ fn divide(
         ),
         format!("wrote      {} and {}", train.display(), eval.display()),
     ];
-    if bad_rows > 0 {
-        told.push(format!("left out   {bad_rows} records that cannot be read"));
+    told.extend(left_out(bad_rows, unlabelled, plan));
+    if source.style.encoding != TextEncoding::Utf8 {
+        told.push("           both are written in UTF-8".to_owned());
     }
     let [train, eval] = paths;
     // The written files contain the names of their columns.
@@ -233,8 +252,38 @@ fn divide(
         eval: Some(vec![eval]),
         train_rows: Some(train_rows),
         columns: None,
+        style: source.written_style(),
         told,
     })
+}
+
+/// Describes the records that are left out, one entry per line.
+fn left_out(bad_rows: u64, unlabelled: u64, plan: &Plan) -> Vec<String> {
+    let mut told = Vec::new();
+    if bad_rows > 0 {
+        told.push(format!("left out   {bad_rows} records that cannot be read"));
+    }
+    if unlabelled > 0 {
+        told.push(format!(
+            "left out   {unlabelled} records without a label in `{}`",
+            plan.label.column
+        ));
+    }
+    told
+}
+
+/// Returns whether a row has no value in a column.
+fn lacks(names: &[String], row: &[Cell], column: &str, missing: &[String]) -> bool {
+    let place = names.iter().position(|name| name == column);
+    let values = place.and_then(|place| Some(row.get(place)?.values.as_slice()));
+    match values.unwrap_or_default() {
+        [] => true,
+        [Value::Text(text)] => missing
+            .iter()
+            .any(|word| word.as_bytes() == text.as_slice()),
+        [Value::Float(number)] => number.is_nan(),
+        _ => false,
+    }
 }
 
 /// Reads the next record. Returns whether it can be read, or `None` at the end.

@@ -2,7 +2,8 @@
 
 use crate::cells::{LeftOut, end_row, missing_part, shown};
 use crate::number::{float, int};
-use crate::{Cells, Column, Field, FieldKind};
+use crate::number_style::{float_of, int_of};
+use crate::{Cells, Column, Field, FieldKind, NumberStyle};
 
 /// Appends the values of a field that may hold several. A part that is empty, one of the `missing` texts or, in a list of
 /// numbers, NaN, is missing: a list of fixed length takes the default of its position, others leave it out.
@@ -12,6 +13,7 @@ pub(crate) fn several(
     field: &Field,
     value: &[u8],
     missing: &[Vec<u8>],
+    style: Option<&NumberStyle>,
 ) -> Result<(), String> {
     let parts = |separator: u8| value.split(move |byte| *byte == separator);
     let is_missing = |part: &[u8]| part.is_empty() || missing.iter().any(|text| text == part);
@@ -19,7 +21,10 @@ pub(crate) fn several(
         let number = if is_missing(part) {
             f32::NAN
         } else {
-            float(part)?
+            match style {
+                None => float(part)?,
+                Some(style) => float_of(style, part)?,
+            }
         };
         Ok::<_, String>(Some(number).filter(|number| !number.is_nan()))
     };
@@ -69,7 +74,10 @@ pub(crate) fn several(
                 let number = if is_missing(part) {
                     None
                 } else {
-                    int(part, *fraction)?
+                    match style {
+                        None => int(part, *fraction)?,
+                        Some(style) => int_of(style, part, *fraction)?,
+                    }
                 };
                 match number {
                     Some(number) => {

@@ -5,10 +5,13 @@ mod parser;
 mod quoted;
 mod writer;
 
+use std::borrow::Cow;
+
 use self::parser::TextParser;
-use self::quoted::unquote;
+use self::quoted::{unquote, without_blanks};
 use self::writer::TextWriter;
 use super::lines::{LineSyntax, Lines, QuoteSyntax};
+use crate::encoding::utf8;
 use crate::record::Content;
 use crate::record_format::{
     FileColumns, FileRecords, InputFile, RecordFormat, RecordParser, RowWriter, TableRow, Target,
@@ -62,7 +65,7 @@ impl RecordFormat for Delimited {
     ) -> Result<Box<dyn FileRecords>, Error> {
         let syntax = match self.quotes {
             Quotes::Allowed => LineSyntax::Quoted(QuoteSyntax {
-                delimiter: self.delimiter,
+                delimiter: self.with(file.delimiter).delimiter,
                 trim: file.trim,
             }),
             Quotes::Plain => LineSyntax::Plain,
@@ -76,7 +79,9 @@ impl RecordFormat for Delimited {
 
     fn header(&self, record: &[u8], options: &Options) -> Vec<String> {
         let mut names = Vec::new();
-        self.fields(record, |name| {
+        // A name of unknown bytes is that of no column.
+        let record = utf8(options.text.encoding, record).unwrap_or(Cow::Borrowed(record));
+        self.with(options.text.delimiter).fields(&record, |name| {
             let name = String::from_utf8_lossy(name);
             names.push(if options.trim {
                 name.trim().to_owned()
@@ -88,12 +93,15 @@ impl RecordFormat for Delimited {
     }
 
     fn parser(&self, columns: &FileColumns<'_>) -> Result<Box<dyn RecordParser>, Error> {
-        Ok(Box::new(TextParser::new(*self, columns)?))
+        let syntax = self.with(columns.options.text.delimiter);
+        Ok(Box::new(TextParser::new(syntax, columns)?))
     }
 
     fn cells(&self, content: Content<'_>, row: TableRow<'_>) -> Result<(), String> {
         let mut count = 0;
-        self.fields(content.as_bytes(), |field| {
+        let style = &row.options.text;
+        let record = utf8(style.encoding, content.as_bytes())?;
+        self.with(style.delimiter).fields(&record, |field| {
             let field = if row.options.trim {
                 field.trim_ascii()
             } else {
@@ -116,18 +124,29 @@ impl RecordFormat for Delimited {
     }
 
     fn writer(&self, target: Target<'_>) -> Result<Box<dyn RowWriter>, Error> {
-        Ok(Box::new(TextWriter::new(*self, target)?))
+        Ok(Box::new(TextWriter::new(
+            self.with(target.delimiter),
+            target,
+        )?))
     }
 }
 
 impl Delimited {
+    /// Returns the format with another delimiter. That of TSV is the tab.
+    fn with(self, delimiter: Option<u8>) -> Self {
+        match (self.quotes, delimiter) {
+            (Quotes::Allowed, Some(delimiter)) => Self { delimiter, ..self },
+            _ => self,
+        }
+    }
+
     /// Splits a record into fields, unquoted.
     fn fields(&self, record: &[u8], mut each: impl FnMut(&[u8])) {
         let mut rest = Some(record);
         let mut scratch = Vec::new();
         while let Some(current) = rest {
-            let quoted =
-                self.quotes == Quotes::Allowed && current.trim_ascii_start().first() == Some(&b'"');
+            let quoted = self.quotes == Quotes::Allowed
+                && without_blanks(current, self.delimiter).first() == Some(&b'"');
             let unquoted = if quoted {
                 unquote(current, self.delimiter, &mut scratch)
             } else {

@@ -10,10 +10,16 @@ use distinct::Distinct;
 use sample::Sample;
 
 use crate::layout::{float, kind, text};
-use crate::{Cell, ColumnKind, Value};
+use crate::{Cell, ColumnKind, NumberStyle, Value, plain_number};
 
 /// Most distinct values of a column that are counted individually. The first distinct values are counted.
 const COUNTED_VALUES_MAX: usize = 20_000;
+
+/// Most further values that are counted of those that are no numbers: the words among many numbers.
+const COUNTED_WORDS_MAX: usize = 1000;
+
+/// The first whole number above those that floats of 64 bits tell apart.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Longest value that is counted, in bytes. Longer values are free text, which no vocabulary holds.
 const COUNTED_BYTES_MAX: usize = 256;
@@ -37,6 +43,12 @@ pub struct ColumnProfile {
     pub kind: Option<ColumnKind>,
     /// Statistics of the values that are numbers.
     pub numbers: Numbers,
+    /// Number of values that are texts of another encoding than UTF-8.
+    pub not_utf8: u64,
+    /// A value is a float of the format, and no text.
+    is_typed_float: bool,
+    /// How texts write numbers.
+    style: NumberStyle,
     /// Number of occurrences of each of the first distinct values; see [`ColumnProfile::are_all_counted`].
     counts: HashMap<Vec<u8>, u64>,
     uncounted: u64,
@@ -86,7 +98,7 @@ impl Numbers {
 
 impl ColumnProfile {
     /// Returns the profile of a column without values, after `missing` rows.
-    fn new(name: &str, missing: u64) -> Self {
+    fn new(name: &str, missing: u64, style: &NumberStyle) -> Self {
         Self {
             name: name.to_owned(),
             missing,
@@ -96,6 +108,9 @@ impl ColumnProfile {
             lengths: (0, 0),
             kind: None,
             numbers: Numbers::default(),
+            not_utf8: 0,
+            is_typed_float: false,
+            style: style.clone(),
             counts: HashMap::new(),
             uncounted: 0,
             distinct: Distinct::default(),
@@ -130,10 +145,16 @@ impl ColumnProfile {
     }
 
     fn see_value(&mut self, value: &Value) {
-        let kind = kind(value);
+        if let Value::Text(text) = value
+            && !text.is_ascii()
+        {
+            self.not_utf8 += u64::from(std::str::from_utf8(text).is_err());
+        }
+        self.is_typed_float |= matches!(value, Value::Float(_));
+        let (kind, number) = self.typed(value);
         self.kind = self.kind.max(Some(kind));
         if kind != ColumnKind::Text
-            && let Some(number) = float(value).filter(|number| number.is_finite())
+            && let Some(number) = number.filter(|number| number.is_finite())
         {
             self.numbers.add(number);
             self.sample.add(number);
@@ -143,12 +164,36 @@ impl ColumnProfile {
         self.distinct.add(&self.scratch);
         if let Some(count) = self.counts.get_mut(self.scratch.as_slice()) {
             *count += 1;
-        } else if self.counts.len() < COUNTED_VALUES_MAX && self.scratch.len() <= COUNTED_BYTES_MAX
+        } else if self.scratch.len() <= COUNTED_BYTES_MAX
+            && self.counts.len()
+                < match kind {
+                    ColumnKind::Text => COUNTED_VALUES_MAX + COUNTED_WORDS_MAX,
+                    ColumnKind::Int | ColumnKind::Float => COUNTED_VALUES_MAX,
+                }
         {
             self.counts.insert(self.scratch.clone(), 1);
         } else {
             self.uncounted += 1;
         }
+    }
+
+    /// Returns the type of a value, and its number if it is one in the column's style.
+    fn typed(&self, value: &Value) -> (ColumnKind, Option<f64>) {
+        match value {
+            Value::Text(text) if !self.style.is_plain() => match plain_number(&self.style, text) {
+                Some(plain) => {
+                    let plain = Value::Text(plain.text.into_owned().into_bytes());
+                    (kind(&plain), float(&plain))
+                }
+                None => (ColumnKind::Text, None),
+            },
+            value => (kind(value), float(value)),
+        }
+    }
+
+    /// Returns the number that a counted value is.
+    pub fn number(&self, value: &[u8]) -> Option<f64> {
+        self.typed(&Value::Text(value.to_owned())).1
     }
 
     /// Returns the number of distinct values: exact while all values are counted, otherwise an estimate within some
@@ -188,6 +233,19 @@ impl ColumnProfile {
         matches!(self.kind, Some(ColumnKind::Int | ColumnKind::Float))
     }
 
+    /// Returns whether every value is a whole number that can be read as a name, as well: also `3.0` of a text, as pandas writes
+    /// whole numbers beside missing ones.
+    pub fn is_whole(&self) -> bool {
+        match self.kind {
+            Some(ColumnKind::Int) => true,
+            Some(ColumnKind::Float) => {
+                let largest = self.numbers.max.max(-self.numbers.min);
+                !self.is_typed_float && self.numbers.fractions == 0 && largest < WHOLE_MAX
+            }
+            Some(ColumnKind::Text) | None => false,
+        }
+    }
+
     /// Returns the quantiles of the column's numbers for these shares, each from 0 to 1. Quantiles of many numbers are
     /// estimated from a random sample. The result is empty if the column has no number.
     pub fn quantiles(&self, shares: &[f64]) -> Vec<f64> {
@@ -202,7 +260,10 @@ pub struct Profile {
     pub rows: u64,
     /// The columns, in the order in which they appeared.
     pub columns: Vec<ColumnProfile>,
+    /// Columns whose values no job can read, with their types.
+    pub unreadable: Vec<(String, String)>,
     missing: Vec<String>,
+    style: NumberStyle,
 }
 
 impl Profile {
@@ -214,10 +275,18 @@ impl Profile {
         }
     }
 
+    /// Takes texts for numbers that are numbers of this style.
+    #[must_use]
+    pub fn in_style(mut self, style: NumberStyle) -> Self {
+        self.style = style;
+        self
+    }
+
     /// Adds a row whose columns have these names.
     pub fn see(&mut self, names: &[String], row: &[Cell]) {
         for name in names.iter().skip(self.columns.len()) {
-            self.columns.push(ColumnProfile::new(name, self.rows));
+            self.columns
+                .push(ColumnProfile::new(name, self.rows, &self.style));
         }
         let none = Cell::default();
         for (place, column) in self.columns.iter_mut().enumerate() {
@@ -259,8 +328,77 @@ mod tests {
         assert_eq!(profile(&["1", "-20"]).kind, Some(ColumnKind::Int));
         assert_eq!(profile(&["1", "2.5"]).kind, Some(ColumnKind::Float));
         assert_eq!(profile(&["1", "2.5", "x"]).kind, Some(ColumnKind::Text));
+        assert_eq!(profile(&["-.5", "1"]).kind, Some(ColumnKind::Float));
         assert_eq!(profile(&["007"]).kind, Some(ColumnKind::Text));
+        assert_eq!(profile(&[".", "1"]).kind, Some(ColumnKind::Text));
         assert_eq!(profile(&["", "?"]).kind, None);
+    }
+
+    #[test]
+    fn a_style_says_which_texts_are_numbers_and_values_are_counted_as_they_are_written() {
+        let style = NumberStyle {
+            decimal: crate::Decimal::Comma,
+            units: vec!["%".to_owned()],
+            ..NumberStyle::default()
+        };
+        let mut profile = Profile::default().in_style(style);
+        for (comma, point) in [("0,5", "0.5"), ("12,5%", "3")] {
+            let cell = |text: &str| Cell {
+                values: vec![Value::Text(text.into())],
+                list: false,
+            };
+            profile.see(
+                &["comma".to_owned(), "point".to_owned()],
+                &[cell(comma), cell(point)],
+            );
+        }
+        let [comma, point] = profile.columns.as_slice() else {
+            panic!("two columns");
+        };
+        assert_eq!(
+            (comma.kind, comma.numbers.max),
+            (Some(ColumnKind::Float), 12.5)
+        );
+        assert_eq!(comma.counts(), [(&b"0,5"[..], 1), (&b"12,5%"[..], 1)]);
+        assert_eq!(comma.number(b"12,5%"), Some(12.5));
+        assert_eq!(point.kind, Some(ColumnKind::Text));
+    }
+
+    #[test]
+    fn whole_numbers_of_texts_are_whole_with_a_point_too() {
+        assert!(profile(&["1", "2"]).is_whole());
+        assert!(profile(&["1.0", "", "2.0"]).is_whole());
+        assert!(!profile(&["1.0", "2.5"]).is_whole());
+        assert!(!profile(&["1e30", "2.0"]).is_whole());
+        assert!(!profile(&["a"]).is_whole());
+        let mut typed = Profile::default();
+        let cell = Cell {
+            values: vec![Value::Float(1.0)],
+            list: false,
+        };
+        typed.see(&["x".to_owned()], &[cell]);
+        assert!(
+            !typed.columns[0].is_whole(),
+            "a format of floats has no names"
+        );
+    }
+
+    #[test]
+    fn words_among_many_numbers_are_counted() {
+        let mut profile = Profile::default();
+        for number in 0..COUNTED_VALUES_MAX + 10 {
+            let text = if number > COUNTED_VALUES_MAX {
+                "null".to_owned()
+            } else {
+                number.to_string()
+            };
+            let cell = Cell {
+                values: vec![Value::Text(text.into_bytes())],
+                list: false,
+            };
+            profile.see(&["x".to_owned()], &[cell]);
+        }
+        assert_eq!(profile.columns[0].count(b"null"), 9);
     }
 
     #[test]

@@ -23,6 +23,19 @@ impl TableWriter {
     /// # Errors
     /// The file cannot be created.
     pub fn create(path: &Path, format: Format, layout: Layout) -> Result<Self, Error> {
+        Self::create_with_delimiter(path, format, None, layout)
+    }
+
+    /// Creates a file as [`TableWriter::create`]. CSV has this delimiter, or the comma.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn create_with_delimiter(
+        path: &Path,
+        format: Format,
+        delimiter: Option<u8>,
+        layout: Layout,
+    ) -> Result<Self, Error> {
         let mut partial = path.as_os_str().to_owned();
         partial.push(format!(".partial-{}", std::process::id()));
         let mut writer = Self {
@@ -36,6 +49,7 @@ impl TableWriter {
             path,
             file: BufWriter::new(file),
             layout: &layout,
+            delimiter,
         })?);
         Ok(writer)
     }

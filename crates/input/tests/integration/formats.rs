@@ -495,3 +495,121 @@ fn nan_and_the_missing_parts_of_lists_are_missing() {
     let told = refused.to_string();
     assert!(told.contains("each value needs its weight"), "{told}");
 }
+
+/// A text file, how it is written, and what is read from its columns `x` (a number, -9 where it is missing), `n` (a whole number) and `t`.
+struct Written {
+    bytes: &'static [u8],
+    style: TextStyle,
+    missing: &'static [&'static str],
+    x: &'static [f32],
+    n: &'static [i64],
+    t: &'static [&'static str],
+}
+
+#[test]
+fn text_files_are_read_as_spreadsheets_and_databases_write_them() {
+    let numbers = |decimal, thousands, units: &[&str]| NumberStyle {
+        decimal,
+        thousands,
+        units: units.iter().map(|unit| (*unit).to_owned()).collect(),
+    };
+    let style = |delimiter: u8, numbers| TextStyle {
+        delimiter: Some(delimiter),
+        numbers,
+        ..TextStyle::default()
+    };
+    let plain = NumberStyle::default;
+    for written in [
+        Written {
+            bytes: b"x;n;t\n0,5;1;red\n-1.234,25;2.000;\"a;b\"\n;-3;\n",
+            style: style(b';', numbers(Decimal::Comma, Some('.'), &[])),
+            missing: &[],
+            x: &[0.5, -1234.25, -9.0],
+            n: &[1, 2000, -3],
+            t: &["red", "a;b", ""],
+        },
+        Written {
+            bytes: b"t,x,n\r\n\"a,\"\"b\"\"\",\"$1,234.50\",7\r\nc,NULL,\"1,000\"\r\n",
+            style: style(b',', numbers(Decimal::Point, Some(','), &["$"])),
+            missing: &["NULL"],
+            x: &[1234.5, -9.0],
+            n: &[7, 1000],
+            t: &["a,\"b\"", "c"],
+        },
+        Written {
+            bytes: b"x\tn\tt\n12.5%\t1\t\"a\tb\"\nnan\t2\t\"\"\n7 %\t3\t c \n",
+            style: style(b'\t', numbers(Decimal::Point, None, &["%"])),
+            missing: &[],
+            x: &[12.5, -9.0, 7.0],
+            n: &[1, 2, 3],
+            t: &["a\tb", "", "c"],
+        },
+        Written {
+            bytes: b"t|x|n\ncaf\xe9|1e30|1\n\x80|-.5|2\n",
+            style: TextStyle {
+                encoding: TextEncoding::Latin1,
+                ..style(b'|', plain())
+            },
+            missing: &[],
+            x: &[1e30, -0.5],
+            n: &[1, 2],
+            t: &["caf\u{e9}", "\u{20ac}"],
+        },
+    ] {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), written.bytes).expect("written");
+        let options = Options {
+            text: written.style,
+            missing: written
+                .missing
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect(),
+            ..options(vec![file.path().to_owned()], Format::Csv, 10)
+        };
+        let mut schema = Schema::default();
+        schema.want("x", floats(-9.0));
+        schema.want("n", FieldKind::INT);
+        schema.want("t", FieldKind::BYTES);
+        let mut dataset = Dataset::open(options, schema).expect("it opens");
+        let batch = dataset.next().expect("a batch").expect("good rows");
+        let [x, n, t] = batch.columns.as_slice() else {
+            panic!("three columns");
+        };
+        assert_eq!(x.cells, Cells::Float(written.x.to_vec()));
+        assert_eq!(n.cells, Cells::Int(written.n.to_vec()));
+        let mut texts = Bytes::default();
+        written
+            .t
+            .iter()
+            .for_each(|text| texts.push(text.as_bytes()));
+        assert_eq!(t.cells, Cells::Bytes(texts));
+    }
+}
+
+#[test]
+fn a_number_of_another_style_is_a_bad_row_that_names_the_style() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "x;y\n1,5;1\n2.5;0\n").expect("written");
+    let options = Options {
+        text: TextStyle {
+            delimiter: Some(b';'),
+            numbers: NumberStyle {
+                decimal: Decimal::Comma,
+                ..NumberStyle::default()
+            },
+            ..TextStyle::default()
+        },
+        ..options(vec![file.path().to_owned()], Format::Csv, 10)
+    };
+    let mut schema = Schema::default();
+    schema.want("x", FieldKind::FLOAT);
+    let mut dataset = Dataset::open(options, schema).expect("it opens");
+    match dataset.next() {
+        Some(Err(Error::Row(row))) => assert_eq!(
+            (row.line, row.reason.as_str()),
+            (3, r#""2.5" is not a number of [input] decimal = ",""#)
+        ),
+        other => panic!("{other:?}"),
+    }
+}

@@ -410,3 +410,19 @@ fn a_codec_that_is_not_read_is_named() {
         "{told}"
     );
 }
+
+#[test]
+fn decimals_of_any_width_are_numbers() {
+    for (column, numbers) in [
+        ("narrow", "1.25 | -0.5 | -9"),
+        ("wide", "123456790000000000 | -0.0001 | -9"),
+        ("widest", "12345.679 | -1 | -9"),
+    ] {
+        let kind = FieldKind::Float {
+            width: 1,
+            separator: None,
+            default: Some(vec![-9.0]),
+        };
+        assert_eq!(read("decimals.parquet", column, kind), numbers, "{column}");
+    }
+}

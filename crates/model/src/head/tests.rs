@@ -17,6 +17,7 @@ fn head(kind: HeadKind, size: usize) -> Head {
         loss: LossConfig::CrossEntropy,
         class_weights: Vec::new(),
         reduction: LossReduction::SumOverBatchSize,
+        scale: None,
         interpolate: true,
     }
 }
@@ -261,4 +262,37 @@ fn metrics_of_classes_that_are_named_as_other_metrics_are_metrics_of_their_own()
         metrics.scores(&head).len(),
         of_all + of_classes + of_threshold + of_top_k
     );
+}
+
+#[test]
+fn a_regression_with_a_scale_learns_the_standardized_label_and_tells_all_in_the_unit_of_the_label()
+{
+    let plain = head(HeadKind::Regression, 1);
+    let scaled = Head {
+        scale: Some((200_000.0, 50_000.0)),
+        ..plain.clone()
+    };
+    let logits = [0.5, -1.0];
+    let labels = [230_000.0, 150_000.0];
+    let standardized = [0.6, -1.0];
+    let [mut gradient, mut of_standardized] = [Vec::new(), Vec::new()];
+    let loss = scaled.loss(&logits, &labels, None, &mut gradient);
+    let of_plain = plain.loss(&logits, &standardized, None, &mut of_standardized);
+    for (one, other) in gradient.iter().zip(&of_standardized) {
+        assert!((one - other).abs() < 1e-6, "{one} {other}");
+    }
+    assert!(
+        (loss / of_plain / 2.5e9 - 1.0).abs() < 1e-5,
+        "{loss} {of_plain}"
+    );
+    let predicted = scaled.predict(&logits[..1]);
+    assert_eq!(
+        predicted["predictions"],
+        Prediction::Floats(vec![225_000.0])
+    );
+    let mut metrics = HeadMetrics::default();
+    metrics.add(&scaled, &logits, &labels, None, None);
+    let scores = metrics.scores(&scaled);
+    assert_eq!(scores["prediction/mean"], 187_500.0);
+    assert_eq!(scores["average_loss"], 12.5e6);
 }

@@ -31,11 +31,23 @@ impl Builder<'_> {
             );
         }
         match kind {
-            HeadKind::Regression => self.put(
-                &mut out,
-                Port::matrix("predictions", Tensor::Float, Some(units)),
-                logits,
-            ),
+            HeadKind::Regression => {
+                let predictions = match self.canned.head.scale() {
+                    Some((mean, deviation)) => {
+                        let graph = &mut self.graph;
+                        let deviation = graph.floats("head/deviation", &[1], &[deviation]);
+                        let mean = graph.floats("head/label_mean", &[1], &[mean]);
+                        let wide = graph.node("Mul", "head/wide", &[logits, &deviation], []);
+                        graph.node("Add", "head/scaled", &[&wide, &mean], [])
+                    }
+                    None => logits.clone(),
+                };
+                self.put(
+                    &mut out,
+                    Port::matrix("predictions", Tensor::Float, Some(units)),
+                    &predictions,
+                );
+            }
             HeadKind::Poisson => {
                 let mean = self.graph.node("Exp", "head/mean", &[logits], []);
                 self.put(

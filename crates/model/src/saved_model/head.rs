@@ -35,7 +35,17 @@ impl Builder<'_> {
         }
         match kind {
             HeadKind::Regression => {
-                keys.insert("predictions", (logits, units));
+                let predictions = match self.canned.head.scale() {
+                    Some((mean, deviation)) => {
+                        let deviation = graph.float(deviation);
+                        let mean = graph.float(mean);
+                        let wide =
+                            graph.binary(Binary::Multiply, &name("wide"), &logits, &deviation);
+                        graph.binary(Binary::Add, &name("predictions"), &wide, &mean)
+                    }
+                    None => logits,
+                };
+                keys.insert("predictions", (predictions, units));
             }
             HeadKind::Poisson => {
                 let mean = graph.unary(Unary::Exp, &name("predictions"), &logits);

@@ -182,6 +182,7 @@ pub(crate) fn read_all(
         if needed {
             let table_of = |feature: usize| &sections[tables[feature]];
             part::check_use(root, table_of, &features, model);
+            part::warn_of_unused(root, table_of, &features, model);
         }
         cross::settle(root, &mut features);
         part::check_tables(root, &features);

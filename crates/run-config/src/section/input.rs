@@ -4,7 +4,10 @@ use serde::Serialize;
 use trainyard_diagnostic::{Code, Section, Takes, section};
 
 use crate::limit::{Limit, OfSome, of_some};
-use crate::{BadRows, Compression, Format, IndexBase, Sharding};
+use crate::{
+    BadRows, Compression, Decimal, Format, IndexBase, NumberStyle, Sharding, TextEncoding,
+    TextStyle,
+};
 
 /// Most records in a batch or a shuffle buffer.
 const ROWS_MAX: u64 = 100_000_000;
@@ -25,6 +28,17 @@ section! {
             .optional_or_invalid("by the ending of each name: `.gz` and `.gzip`, `.zz` and `.zlib`, or none");
         /// names of the columns, for files without a header line
         columns: Option<Vec<String>> = texts().optional("the first line names them");
+        /// csv: the character between fields, one ASCII character that is no letter and no digit: `;`, a tab. Fields may be quoted
+        delimiter: Option<u8> = custom(delimiter_at, || Takes::Text, "").optional_or_invalid("`,`");
+        /// csv, tsv: `utf-8`, `latin1` (Windows-1252), `windows-1250`, `windows-1251`, `gb18030` (GBK, too), `big5`, `shift-jis` or
+        /// `euc-kr`. The model has the texts in UTF-8
+        encoding: Option<TextEncoding> = choice("encoding", &TextEncoding::NAMES).or_invalid(TextEncoding::Utf8);
+        /// csv, tsv: character between the whole part of a number and its fraction, `.` or `,`
+        decimal: Option<Decimal> = choice("decimal character", &Decimal::NAMES).or_invalid(Decimal::Point);
+        /// csv, tsv: character between groups of three digits of a number, `,` in `1,234.5`
+        thousands: Option<char> = custom(thousands_at, || Takes::Text, "").optional_or_invalid("none");
+        /// csv, tsv: texts before or after a number that are dropped: `["%"]` makes `12.5 %` 12.5
+        units: Option<Vec<String>> = custom(units_at, || Takes::Texts, "").or_invalid(Vec::new()).said("none");
         /// column, classes and separator of the label, `{ column = "salary", positive = ">50K" }`
         label: Option<LabelConfig> = custom(read_label, label_takes, "")
             .required_or_invalid("{ column = \"salary\", positive = \">50K\" }");
@@ -112,6 +126,9 @@ pub struct InputConfig {
     pub compression: Option<Compression>,
     /// Column names of files without a header line; absent = the first line of each file holds them.
     pub columns: Option<Vec<String>>,
+    /// How CSV and TSV files write their fields.
+    #[serde(flatten)]
+    pub text: TextStyle,
     /// The label.
     pub label: LabelConfig,
     /// Column with the weight of each example.
@@ -168,7 +185,12 @@ impl InputConfig {
 }
 
 /// Keys that have meaning for some formats only.
-const OF_SOME_FORMATS: [OfSome<Format>; 4] = [
+const OF_SOME_FORMATS: [OfSome<Format>; 9] = [
+    ("delimiter", |format| format == Format::Csv),
+    ("encoding", is_separated),
+    ("decimal", is_separated),
+    ("thousands", is_separated),
+    ("units", is_separated),
     ("columns", is_separated),
     ("trim", is_separated),
     ("compression", |format| format != Format::Parquet),
@@ -192,6 +214,9 @@ fn check_keys(section: &Section<'_>, format: Format) {
         }
         let why = match format {
             _ if key == "index_base" => "is for format = \"libsvm\"",
+            Format::Tsv if key == "delimiter" => {
+                "is for format = \"csv\": tsv has tabs, and csv with delimiter = \"\\t\" has tabs and quotes"
+            }
             Format::TfRecord => {
                 "is for text: a TFRecord names its features and holds their values as they are"
             }
@@ -227,8 +252,15 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
         other => other,
     });
     let invalid = |key: &'static str, found: bool| !found && section.node(key).is_some();
-    let misread =
-        invalid("compression", keys.compression.is_some()) || invalid("eval", keys.eval.is_some());
+    let misread = invalid("compression", keys.compression.is_some())
+        || invalid("eval", keys.eval.is_some())
+        || invalid("delimiter", keys.delimiter.is_some())
+        || invalid("thousands", keys.thousands.is_some());
+    let decimal = keys.decimal.unwrap_or_default();
+    if keys.thousands == Some(char::from(decimal.byte())) {
+        let message = "thousands and decimal cannot be the same character";
+        section.fail(Code::E1006, "thousands", message);
+    }
     section.finish();
     if misread {
         return None;
@@ -237,6 +269,15 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
         format: format?,
         compression: keys.compression,
         columns: keys.columns,
+        text: TextStyle {
+            delimiter: keys.delimiter.filter(|delimiter| *delimiter != b','),
+            encoding: keys.encoding?,
+            numbers: NumberStyle {
+                decimal: keys.decimal?,
+                thousands: keys.thousands,
+                units: keys.units?,
+            },
+        },
         label: keys.label?,
         weight_column: keys.weight_column,
         trim: keys.trim,
@@ -246,6 +287,71 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
         train: keys.train?,
         eval: keys.eval,
     })
+}
+
+/// Reads the delimiter of CSV: one ASCII character that is no part of a word.
+fn delimiter_at(section: &Section<'_>, key: &'static str) -> Option<u8> {
+    let text = section.text(key)?;
+    match text.as_bytes() {
+        [byte] if is_delimiter(*byte) => Some(*byte),
+        _ => {
+            let message = format!(
+                "delimiter must be one ASCII character that is no letter, digit, quote or line end, given {text:?}"
+            );
+            section.fail(Code::E1002, key, message);
+            None
+        }
+    }
+}
+
+/// Returns whether a byte may stand between fields.
+fn is_delimiter(byte: u8) -> bool {
+    byte.is_ascii()
+        && !byte.is_ascii_alphanumeric()
+        && !matches!(byte, 0 | b'\n' | b'\r' | b'"' | b'-' | b'+' | b'.' | b'_')
+}
+
+/// Reads the character between groups of digits.
+fn thousands_at(section: &Section<'_>, key: &'static str) -> Option<char> {
+    let text = section.text(key)?;
+    let mut characters = text.chars();
+    match (characters.next(), characters.next()) {
+        (Some(only), None) if !is_of_numbers(only) => Some(only),
+        _ => {
+            let message = format!(
+                "thousands must be one character that is no digit, letter or sign, given {text:?}"
+            );
+            section.fail(Code::E1002, key, message);
+            None
+        }
+    }
+}
+
+fn is_of_numbers(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '-' | '+')
+}
+
+/// Reads the units of numbers.
+fn units_at(section: &Section<'_>, key: &'static str) -> Option<Vec<String>> {
+    let units = section.texts(key)?;
+    let ends_as_a_number = |unit: &String| {
+        let ends = [unit.chars().next(), unit.chars().next_back()];
+        let of_number = |end: &char| end.is_ascii_digit() || matches!(end, '-' | '+');
+        unit.trim() != unit
+            || matches!(unit.as_str(), "." | ",")
+            || ends.iter().flatten().any(of_number)
+    };
+    if let Some(bad) = units
+        .iter()
+        .find(|unit| unit.is_empty() || ends_as_a_number(unit))
+    {
+        let message = format!(
+            "units must be texts that neither begin nor end with a digit, a sign or a blank, given {bad:?}"
+        );
+        section.fail(Code::E1002, key, message);
+        return None;
+    }
+    Some(units)
 }
 
 /// Reads a separator, which is one ASCII character.

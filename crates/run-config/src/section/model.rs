@@ -38,6 +38,11 @@ section! {
         n_classes: Option<usize> = integer(2..=CLASSES_MAX).optional("2, or the length of the label's vocabulary");
         /// number of values that a regression predicts
         label_dimension: usize = integer(1..=CLASSES_MAX).or(1);
+        /// `regression`: mean of the label. The model learns (label - `label_mean`) / `label_stddev`, so that its values are near 1
+        /// whatever the unit of the label is. Predictions, losses and metrics are in the unit of the label
+        label_mean: f32 = single(Bound::None).or(0.0);
+        /// `regression`: standard deviation of the label
+        label_stddev: f32 = single(Bound::Positive).or(1.0);
         /// probabilities at which accuracy, precision, recall and F1 score are reported
         thresholds: Option<Vec<f32>> = custom(read_thresholds, || Takes::Numbers, "").or_invalid(Vec::new()).said("none");
         /// a list of counts, for example `[1, 5]`: `precision_at_k/5` and `recall_at_k/5` measure how many of the 5
@@ -171,15 +176,25 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         Goal::Regressor => HeadKind::Regression,
         Goal::Estimator => keys.head.unwrap_or(HeadKind::Binary),
     };
+    let is_used = |key: &str| {
+        let mut keys = USED_BY_SOME_KINDS.iter();
+        keys.all(|(name, is_used)| *name != key || is_used(kind))
+    };
     let defaults = keys.defaults?;
     let reduction = keys.loss_reduction?;
     Some(ModelConfig {
         kind,
         head,
-        hidden_units: keys.hidden_units,
+        hidden_units: if is_used("hidden_units") {
+            keys.hidden_units
+        } else {
+            Vec::new()
+        },
         // 0 stands for "not given" until `settle` has seen the label.
         n_classes: keys.n_classes.unwrap_or(0),
         label_dimension: keys.label_dimension,
+        label_mean: keys.label_mean,
+        label_stddev: keys.label_stddev,
         thresholds: keys.thresholds?,
         classes_for_class_based_metrics: keys.classes_for_class_based_metrics,
         top_k: keys.top_k,
@@ -191,20 +206,38 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
             _ => reduction,
         },
         defaults,
-        activation: keys.activation?,
-        dropout: keys.dropout.unwrap_or(0.0),
-        batch_norm: keys.batch_norm,
+        activation: if is_used("activation") {
+            keys.activation?
+        } else {
+            Activation::Relu
+        },
+        dropout: keys.dropout.filter(|_| is_used("dropout")).unwrap_or(0.0),
+        batch_norm: keys.batch_norm && is_used("batch_norm"),
         cross_layers: match kind.family {
             Family::Dcn => keys.cross_layers,
             _ => 0,
         },
-        embedding_initializer: keys.embedding_initializer,
-        embedding_regularizer: keys.embedding_regularizer,
-        linear_regularizer: keys.linear_regularizer,
-        kernel_regularizer: keys.kernel_regularizer,
-        sparse_combiner: keys.sparse_combiner?,
-        linear_optimizer: keys.linear_optimizer,
-        dnn_optimizer: keys.dnn_optimizer,
+        embedding_initializer: keys
+            .embedding_initializer
+            .filter(|_| is_used("embedding_initializer")),
+        embedding_regularizer: keys
+            .embedding_regularizer
+            .filter(|_| is_used("embedding_regularizer")),
+        linear_regularizer: keys
+            .linear_regularizer
+            .filter(|_| is_used("linear_regularizer")),
+        kernel_regularizer: keys
+            .kernel_regularizer
+            .filter(|_| is_used("kernel_regularizer")),
+        sparse_combiner: if is_used("sparse_combiner") {
+            keys.sparse_combiner?
+        } else {
+            Combiner::Sum
+        },
+        linear_optimizer: keys
+            .linear_optimizer
+            .filter(|_| is_used("linear_optimizer")),
+        dnn_optimizer: keys.dnn_optimizer.filter(|_| is_used("dnn_optimizer")),
         optimizer: custom.optimizer,
         params: custom.params?,
     })
@@ -285,8 +318,13 @@ fn loss(section: &Section<'_>, keys: &ModelKeys) -> Option<LossConfig> {
     };
     for (key, has_meaning) in OF_SOME_LOSSES {
         if !has_meaning(loss) && section.node(key).is_some() {
-            let message = format!("{key} has no meaning without loss = \"focal\"");
-            section.fail(Code::E1006, key, message);
+            // A job that names no loss may mean the one of the key.
+            if section.node("loss").is_some() {
+                warn_of_unused(section, key, "without loss = \"focal\"");
+            } else {
+                let message = format!("{key} has no meaning without loss = \"focal\"");
+                section.fail(Code::E1006, key, message);
+            }
         }
     }
     Some(loss)
@@ -332,8 +370,8 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
     Some(thresholds)
 }
 
-/// Keys that have meaning for some kinds of models only.
-const OF_SOME_KINDS: [OfSome<ModelKind>; 15] = [
+/// Keys that some kinds of models do not use. A job that names such a kind may have them, so that one job compares kinds.
+const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 12] = [
     ("hidden_units", ModelKind::has_dnn),
     ("activation", ModelKind::has_dnn),
     ("dropout", ModelKind::has_dnn),
@@ -350,10 +388,21 @@ const OF_SOME_KINDS: [OfSome<ModelKind>; 15] = [
         kind.has_linear() || kind.family == Family::Baseline
     }),
     ("sparse_combiner", ModelKind::has_linear),
+];
+
+/// Keys that say what is predicted, and contradict some kinds of models.
+const OF_SOME_KINDS: [OfSome<ModelKind>; 5] = [
     ("head", |kind| kind.goal == Goal::Estimator),
     ("n_classes", |kind| kind.goal != Goal::Regressor),
     ("label_dimension", |kind| kind.goal != Goal::Classifier),
+    ("label_mean", has_scale),
+    ("label_stddev", has_scale),
 ];
+
+/// Returns whether a kind of model may have a scale of its label.
+fn has_scale(kind: ModelKind) -> bool {
+    kind.goal != Goal::Classifier && !kind.is_custom()
+}
 
 /// Keys of custom models, which are unknown to others.
 const OF_CUSTOM_MODELS: [OfSome<ModelKind>; 2] = [
@@ -383,7 +432,6 @@ pub(crate) fn limits() -> Vec<Limit> {
     let mut limits = of_some("kind", kinds, &OF_SOME_KINDS);
     limits.extend(of_some("kind", kinds, &OF_CUSTOM_MODELS));
     limits.extend(required_by("kind", kinds, &REQUIRED_BY_KIND));
-    limits.extend(of_some("loss", &LossConfig::NAMES, &OF_SOME_LOSSES));
     limits
 }
 
@@ -404,12 +452,36 @@ fn check_keys(section: &Section<'_>, kind: ModelKind) {
             let model = match key {
                 "n_classes" => "a regressor",
                 "label_dimension" => "a classifier",
+                "label_mean" | "label_stddev" if kind.is_custom() => "a custom model",
+                "label_mean" | "label_stddev" => "a classifier",
                 _ => "this kind of model",
             };
             let message = format!("{key} has no meaning for {model}");
             section.fail(Code::E1006, key, message);
         }
     }
+    for (key, _) in unused(section, kind) {
+        warn_of_unused(section, key, &format!("in a {}", kind.name()));
+    }
+}
+
+fn warn_of_unused(section: &Section<'_>, key: &str, place: &str) {
+    let message = format!("`{key}` of [model] does nothing {place}");
+    let warning = Diagnostic::warning(Code::E1006, message);
+    section.problems().warn(match section.place(key) {
+        Some(place) => warning.at(place),
+        None => warning,
+    });
+}
+
+/// Returns the given keys that a kind of model does not use.
+fn unused<'a>(
+    section: &'a Section<'_>,
+    kind: ModelKind,
+) -> impl Iterator<Item = OfSome<ModelKind>> + use<'a> {
+    USED_BY_SOME_KINDS
+        .into_iter()
+        .filter(move |(key, is_used)| !is_used(kind) && section.keys().any(|name| name == *key))
 }
 
 /// Returns the settings of loss and metrics that the head does not support: the key, and the reason.
@@ -425,6 +497,15 @@ fn misfits_of_head(model: &ModelConfig) -> Vec<(&'static str, String)> {
         ("top_k", !model.top_k.is_empty()),
         ("calibration_buckets", model.calibration_buckets > 0),
     ];
+    if head != HeadKind::Regression && model.has_label_scale() {
+        let key = if model.label_mean == 0.0 {
+            "label_stddev"
+        } else {
+            "label_mean"
+        };
+        let message = format!("{key} has no meaning for a {name} head");
+        return vec![(key, message)];
+    }
     if !head.has_classes() {
         let given = given.into_iter().filter(|(_, given)| *given);
         return given

@@ -873,8 +873,8 @@ max_steps = 10
     );
     for (key, told) in [
         (
-            "model.dnn_optimizer.kind=\"sgd\"",
-            "dnn_optimizer has no meaning for this kind of model",
+            "model.label_mean=3.0",
+            "label_mean has no meaning for a custom model",
         ),
         (
             "model.optimizer.learning_rate=-1",
@@ -1232,4 +1232,156 @@ fn a_relative_name_means_the_folder_of_the_job_before_the_working_folder() {
         [Path::new("src/files.rs")]
     );
     assert!(ambiguous_files(&here, &here.input.train).is_empty());
+}
+
+/// A job with keys and features of all parts, for switching its kind.
+const OF_ALL_PARTS: &str = r#"
+model_dir = "runs/parts"
+[input]
+label = { column = "y" }
+train = { files = ["train.csv"] }
+[[feature]]
+column = "x"
+kind = "numeric"
+[[feature]]
+column = "x"
+name = "tenths"
+kind = "bucketized"
+boundaries = [1.0, 2.0]
+wide = true
+deep = false
+[[feature]]
+column = "c"
+kind = "hashed"
+buckets = 10
+wide = true
+deep = { embedding = 4 }
+[model]
+kind = "dnn_linear_combined_classifier"
+hidden_units = [8]
+dropout = 0.1
+sparse_combiner = "mean"
+embedding_regularizer = { l2 = 1e-4 }
+[model.linear_optimizer]
+kind = "ftrl"
+learning_rate = 0.1
+[model.dnn_optimizer]
+kind = "adam"
+[train]
+max_steps = 10
+"#;
+
+#[test]
+fn a_job_keeps_what_another_kind_of_model_uses_and_is_warned_of_it_by_name() {
+    let switched = |kind: &str| {
+        let job = parse(OF_ALL_PARTS, &[&format!("model.kind=\"{kind}\"")]);
+        job.unwrap_or_else(|problems| panic!("{kind}: {}", render_all(&problems)))
+    };
+    for (kind, warnings) in [
+        ("dnn_linear_combined_classifier", &[][..]),
+        ("deepfm_classifier", &[]),
+        (
+            "linear_classifier",
+            &[
+                "`hidden_units` of [model] does nothing in a linear_classifier",
+                "`dropout` of [model] does nothing in a linear_classifier",
+                "`embedding_regularizer` of [model] does nothing in a linear_classifier",
+                "`dnn_optimizer` of [model] does nothing in a linear_classifier",
+                "`deep` of feature `c` does nothing: a linear_classifier has no such part",
+            ],
+        ),
+        (
+            "dcn_classifier",
+            &[
+                "`linear_optimizer` of [model] does nothing in a dcn_classifier",
+                "`sparse_combiner` of [model] does nothing in a dcn_classifier",
+                "a dcn_classifier leaves out the feature `tenths`: it has no linear part",
+                "`wide` of features `tenths`, `c` does nothing: a dcn_classifier has no such part",
+            ],
+        ),
+    ] {
+        let job = switched(kind);
+        let told: Vec<&str> = job
+            .warnings()
+            .iter()
+            .map(|warning| warning.message.as_str())
+            .collect();
+        assert_eq!(told, warnings, "{kind}");
+    }
+    let linear = switched("linear_classifier");
+    assert!(linear.model.hidden_units.is_empty() && linear.model.dnn_optimizer.is_none());
+    assert_eq!(linear.model.dropout, 0.0);
+    assert!(
+        linear
+            .features
+            .iter()
+            .all(|feature| feature.wide && feature.deep.is_none())
+    );
+    let dcn = switched("dcn_classifier");
+    assert!(dcn.features.iter().all(|feature| !feature.wide));
+    assert_eq!(
+        dcn.model.sparse_combiner,
+        trainyard_run_config::Combiner::Sum
+    );
+}
+
+#[test]
+fn what_a_kind_of_model_would_misunderstand_is_still_refused() {
+    for (change, told) in [
+        // Which part the feature should feed is not said.
+        (
+            &[
+                "model.kind=\"dcn_classifier\"",
+                "feature.2.deep=false",
+                "feature.1.deep={ indicator = true }",
+            ][..],
+            "",
+        ),
+        (
+            &["model.kind=\"dnn_regressor\"", "model.n_classes=3"],
+            "n_classes has no meaning for a regressor",
+        ),
+        (
+            &["model.label_mean=3.0"],
+            "label_mean has no meaning for a classifier",
+        ),
+        (&["model.hiden_units=[3]"], "unknown key `hiden_units`"),
+        (
+            &["model.focal_gamma=1.0"],
+            "focal_gamma has no meaning without loss",
+        ),
+        (
+            &["model.optimizer.kind=\"adam\""],
+            "unknown key `optimizer`",
+        ),
+    ] {
+        match parse(OF_ALL_PARTS, change) {
+            Ok(_) => assert!(told.is_empty(), "{change:?}"),
+            Err(problems) => {
+                let text = render_all(&problems);
+                assert!(
+                    !told.is_empty() && text.contains(told),
+                    "{change:?}: {text}"
+                );
+            }
+        }
+    }
+    let wide_alone = OF_ALL_PARTS
+        .replace("deep = false\n", "")
+        .replace("deep = { embedding = 4 }\n", "");
+    let problems = parse(&wide_alone, &["model.kind=\"dnn_classifier\""]).unwrap_err();
+    let text = render_all(&problems);
+    assert!(
+        text.contains("feature `c` is used by no part of the model"),
+        "{text}"
+    );
+    let named = parse(
+        OF_ALL_PARTS,
+        &["model.focal_gamma=1.0", "model.loss=\"cross_entropy\""],
+    )
+    .unwrap();
+    assert_eq!(
+        named.warnings()[0].message,
+        "`focal_gamma` of [model] does nothing without loss = \"focal\""
+    );
 }

@@ -169,7 +169,7 @@ impl FeaturePlan {
             return feature(kind, others, note);
         }
         if column.list {
-            if column.lengths.0 != column.lengths.1 || column.missing > 0 {
+            if is_ragged(column) {
                 return Err(format!(
                     "lists of {} to {} numbers: as many must be in each record",
                     column.lengths.0, column.lengths.1
@@ -188,7 +188,17 @@ impl FeaturePlan {
         if names_records(column, found.rows) && is_id(&column.name) {
             return Err("it names each record".to_owned());
         }
+        if counts_records(column, found.rows) {
+            return Err("it counts the records".to_owned());
+        }
         let numbers = &column.numbers;
+        let largest = numbers.max.max(-numbers.min);
+        if largest > f64::from(f32::MAX) {
+            return Err(format!(
+                "it holds {largest:e}, and numbers of a model go to {:e}: divide them",
+                f32::MAX
+            ));
+        }
         let note = format!(
             "from {} to {}, mean {}{}",
             rounded(numbers.min),
@@ -283,14 +293,32 @@ fn is_id(name: &str) -> bool {
 fn is_categorical(column: &ColumnProfile) -> bool {
     match column.kind {
         Some(ColumnKind::Text) => true,
-        Some(ColumnKind::Int) => is_id(&column.name),
-        Some(ColumnKind::Float) | None => false,
+        Some(ColumnKind::Int) => is_id(&column.name) || is_ragged(column),
+        Some(ColumnKind::Float) => column.is_whole() && is_id(&column.name),
+        None => false,
     }
+}
+
+/// Returns whether the rows of a column hold different numbers of values.
+fn is_ragged(column: &ColumnProfile) -> bool {
+    column.list && (column.lengths.0 != column.lengths.1 || column.missing > 0)
+}
+
+/// Returns whether a column counts the records, as the index that pandas and R write.
+fn counts_records(column: &ColumnProfile, rows: u64) -> bool {
+    let numbers = &column.numbers;
+    rows >= NAMING_RECORDS_MIN
+        && column.kind == Some(ColumnKind::Int)
+        && !column.list
+        && column.missing == 0
+        && (0.0..=1.0).contains(&numbers.min)
+        && numbers.max - numbers.min + 1.0 == rows as f64
+        && column.distinct() as f64 > NAMING_SHARE * rows as f64
 }
 
 fn names_records(column: &ColumnProfile, rows: u64) -> bool {
     rows >= NAMING_RECORDS_MIN
-        && column.kind != Some(ColumnKind::Float)
+        && (column.kind == Some(ColumnKind::Text) || column.is_whole())
         && column.distinct() as f64 > NAMING_SHARE * column.present as f64
 }
 
@@ -436,9 +464,10 @@ fn number(column: &ColumnProfile, coverage: Coverage, shape: Shape) -> Kind {
         Shape::WideAndDeep => (column.quantiles(&DECILES), None),
         Shape::Factorized => (boundaries(column), ids(column, coverage)),
     };
-    boundaries.dedup();
+    // A model has them in 32 bits.
+    boundaries.dedup_by_key(|boundary| *boundary as f32);
     // No number lies below the minimum.
-    boundaries.retain(|boundary| *boundary > numbers.min);
+    boundaries.retain(|boundary| *boundary as f32 > numbers.min as f32);
     if is_flag && column.distinct() <= 2 {
         boundaries.clear();
     }
@@ -456,14 +485,14 @@ fn number(column: &ColumnProfile, coverage: Coverage, shape: Shape) -> Kind {
 fn boundaries(column: &ColumnProfile) -> Vec<f64> {
     let mut values: Vec<f64> = if column.are_all_counted() {
         let texts = column.counts().into_iter();
-        let values = texts.filter_map(|(text, _)| std::str::from_utf8(text).ok()?.parse().ok());
+        let values = texts.filter_map(|(text, _)| column.number(text));
         values.filter(|value: &f64| value.is_finite()).collect()
     } else {
         Vec::new()
     };
     values.sort_unstable_by(f64::total_cmp);
     values.dedup();
-    if column.kind == Some(ColumnKind::Int) && (1..=EXACT_VALUES_MAX).contains(&values.len()) {
+    if column.is_whole() && (1..=EXACT_VALUES_MAX).contains(&values.len()) {
         return values;
     }
     let shares: Vec<f64> = (1..PARTS).map(|part| part as f64 / PARTS as f64).collect();
@@ -479,7 +508,7 @@ fn boundaries(column: &ColumnProfile) -> Vec<f64> {
 fn fills_its_range(column: &ColumnProfile) -> bool {
     let numbers = &column.numbers;
     let distinct = column.distinct();
-    column.kind == Some(ColumnKind::Int)
+    column.is_whole()
         && !column.list
         && distinct > EXACT_VALUES_MAX as u64
         && distinct <= column.present / RECORDS_OF_FILLED_MIN
@@ -490,14 +519,14 @@ fn fills_its_range(column: &ColumnProfile) -> bool {
 /// has more values than buckets with bounds tell apart.
 fn ids(column: &ColumnProfile, coverage: Coverage) -> Option<u64> {
     let distinct = column.distinct();
-    let may_be = column.kind == Some(ColumnKind::Int)
+    let may_be = column.is_whole()
         && distinct > EXACT_VALUES_MAX as u64
         && distinct <= column.present / RECORDS_OF_ID_MIN;
     may_be.then(|| buckets(distinct, coverage, Shape::Factorized))
 }
 
 /// Returns a number rounded to six significant digits, as the job file writes it.
-fn rounded(number: f64) -> f64 {
+pub(crate) fn rounded(number: f64) -> f64 {
     if number == 0.0 || !number.is_finite() {
         return 0.0;
     }

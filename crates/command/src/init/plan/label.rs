@@ -237,7 +237,7 @@ fn task(
         });
     }
     let numbers = &column.numbers;
-    let are_classes = column.kind == Some(ColumnKind::Int)
+    let are_classes = numbers.fractions == 0
         && numbers.min == 0.0
         && column.distinct() <= CLASSES_MAX
         && numbers.max + 1.0 == column.distinct() as f64;

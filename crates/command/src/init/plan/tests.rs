@@ -377,3 +377,72 @@ fn whole_numbers_that_fill_their_range_are_names_and_share_no_row_of_a_table() {
     };
     assert_eq!(*buckets, 8192, "sixteen for each of 400");
 }
+
+#[test]
+fn lists_of_whole_numbers_of_any_length_are_names_and_lists_of_fractions_are_left_out() {
+    let lists = |value: &dyn Fn(usize) -> Value| {
+        let names = ["label", "list"].map(str::to_owned);
+        let mut profile = Profile::default();
+        for row in 0..ROWS {
+            let list = Cell {
+                values: (0..=row % 3).map(|place| value(row + place)).collect(),
+                list: true,
+            };
+            let label = Cell {
+                values: vec![Value::Int((row % 2) as i64)],
+                list: false,
+            };
+            profile.see(&names, &[label, list]);
+        }
+        Plan::make(&profile, None, &Wishes::default())
+    };
+    let ids = lists(&|number| Value::Int(7 * (number % 40) as i64)).expect("a plan");
+    match &ids.features[0].kind {
+        Kind::Vocabulary {
+            values, separator, ..
+        } => assert_eq!((values.len(), *separator), (40, Some('|'))),
+        other => panic!("{other:?}"),
+    }
+    let refused = lists(&|number| Value::Float(number as f64 / 7.0)).expect_err("no feature");
+    let why = format!("{refused:?}");
+    assert!(why.contains("lists of 1 to 3 numbers"), "{why}");
+}
+
+#[test]
+fn a_column_that_counts_the_records_is_no_feature() {
+    for first in [0, 1] {
+        let why = made_of("", &|row| (first + row).to_string(), &Wishes::default());
+        assert_eq!(why.expect_err("no feature"), "it counts the records");
+    }
+    let skips = |row: usize| (2 * row).to_string();
+    made_of("amount", &skips, &Wishes::default()).expect("a quantity");
+}
+
+#[test]
+fn a_number_beyond_32_bits_is_left_out_with_the_reason() {
+    let large = |power: i32| move |row: usize| format!("{}e{power}", row + 1);
+    made_of("x", &large(30), &Wishes::default()).expect("a number");
+    let why = made_of("x", &large(37), &Wishes::default()).expect_err("no feature");
+    assert!(why.contains("1e40") && why.contains("3.4"), "{why}");
+}
+
+#[test]
+fn boundaries_ascend_in_32_bits() {
+    let names = ["label", "x"].map(str::to_owned);
+    let mut profile = Profile::default();
+    for row in 0..6000_usize {
+        let single = (row as f32).sin();
+        let cell = |value: Value| Cell {
+            values: vec![value],
+            list: false,
+        };
+        let label = Value::Int((row % 2) as i64);
+        profile.see(&names, &[cell(label), cell(Value::Float(single.into()))]);
+    }
+    let plan = Plan::make(&profile, None, &Wishes::default()).expect("a plan");
+    let Kind::Numeric { boundaries, .. } = &plan.features[0].kind else {
+        panic!("{:?}", plan.features[0].kind);
+    };
+    let singles: Vec<f32> = boundaries.iter().map(|boundary| *boundary as f32).collect();
+    assert!(singles.len() > 20 && singles.is_sorted_by(|one, next| one < next));
+}

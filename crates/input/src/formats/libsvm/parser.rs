@@ -134,7 +134,7 @@ impl LibSvmParser {
                     cells.push(text);
                     Ok(())
                 }
-                _ => several(column, field, text, &self.missing),
+                _ => several(column, field, text, &self.missing, None),
             };
             outcome.map_err(|reason| (Some(place), reason))?;
         }

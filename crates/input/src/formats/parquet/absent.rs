@@ -77,6 +77,7 @@ mod tests {
             path: "a.parquet".as_ref(),
             compression: None,
             trim: false,
+            delimiter: None,
         };
         let refused = ParquetRows::open(&file, None);
         let refused: Diagnostic = refused.expect_err("there is no Parquet").into();

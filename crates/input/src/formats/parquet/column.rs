@@ -14,6 +14,9 @@ use crate::columnar::{Arity, Texts, ValueColumn, Values as Decoded};
 use crate::row::Ticks;
 use crate::{FieldKind, Schema};
 
+/// Most bytes of a decimal of fixed length: those of 76 digits, the most that writers have.
+const DECIMAL_BYTES_MAX: i32 = 32;
+
 /// Type of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Values {
@@ -29,7 +32,7 @@ pub(super) enum Values {
     Float,
     /// Floats of 16 bits, as their bytes.
     Float16,
-    /// Decimal fractions: whole numbers, with the factor that scales them.
+    /// Decimal fractions: whole numbers, with the power of ten that divides them.
     Decimal(f64),
     /// Texts or arbitrary bytes.
     Text,
@@ -121,19 +124,20 @@ fn values(leaf: &ColumnDescriptor) -> Option<Values> {
     }
     match leaf.physical_type() {
         Physical::INT32 | Physical::INT64 if decimal => {
-            Some(Values::Decimal(0.1_f64.powi(leaf.type_scale())))
+            Some(Values::Decimal(10_f64.powi(leaf.type_scale())))
         }
         Physical::INT32 if unsigned => Some(Values::Unsigned),
         Physical::INT64 if unsigned => Some(Values::Unsigned64),
         Physical::BOOLEAN | Physical::INT32 | Physical::INT64 => Some(Values::Int),
         Physical::FLOAT | Physical::DOUBLE => Some(Values::Float),
-        Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY if !decimal => {
-            match leaf.logical_type_ref() {
-                Some(LogicalType::Float16) => (leaf.type_length() == 2).then_some(Values::Float16),
-                _ => Some(Values::Text),
-            }
-        }
-        _ => None,
+        Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY if decimal => (leaf.type_length()
+            <= DECIMAL_BYTES_MAX)
+            .then_some(Values::Decimal(10_f64.powi(leaf.type_scale()))),
+        Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY => match leaf.logical_type_ref() {
+            Some(LogicalType::Float16) => (leaf.type_length() == 2).then_some(Values::Float16),
+            _ => Some(Values::Text),
+        },
+        Physical::INT96 => None,
     }
 }
 
@@ -419,7 +423,7 @@ impl ColumnCursor {
                 Decoded::Time(times.collect(), ticks)
             }
             (Buffer::Int32(values), Some(Values::Decimal(unit))) => {
-                let scaled = values.iter().map(|value| f64::from(*value) * unit);
+                let scaled = values.iter().map(|value| f64::from(*value) / unit);
                 Decoded::Double(scaled.collect())
             }
             (Buffer::Int32(values), _) => Decoded::Int32(std::mem::take(values)),
@@ -431,7 +435,7 @@ impl ColumnCursor {
                 Decoded::Time(std::mem::take(values), ticks)
             }
             (Buffer::Int64(values), Some(Values::Decimal(unit))) => {
-                let scaled = values.iter().map(|value| *value as f64 * unit);
+                let scaled = values.iter().map(|value| *value as f64 / unit);
                 Decoded::Double(scaled.collect())
             }
             (Buffer::Int64(values), _) => Decoded::Int64(std::mem::take(values)),
@@ -441,6 +445,9 @@ impl ColumnCursor {
             }
             (Buffer::Float(values), _) => Decoded::Float(std::mem::take(values)),
             (Buffer::Double(values), _) => Decoded::Double(std::mem::take(values)),
+            (Buffer::Bytes(values), Some(Values::Decimal(unit))) => {
+                decimals(values.iter().map(ByteArray::data), unit)
+            }
             (Buffer::Bytes(values), _) => texts(values.iter().map(ByteArray::data)),
             (Buffer::Fixed(values), Some(Values::Float16)) => {
                 let floats = values.iter().map(|value| match value.data() {
@@ -449,6 +456,9 @@ impl ColumnCursor {
                     _ => f32::NAN,
                 });
                 Decoded::Float(floats.collect())
+            }
+            (Buffer::Fixed(values), Some(Values::Decimal(unit))) => {
+                decimals(values.iter().map(|value| value.data()), unit)
             }
             (Buffer::Fixed(values), _) => texts(values.iter().map(|value| value.data())),
         }
@@ -470,6 +480,27 @@ impl Buffer {
     }
 }
 
+/// Returns decimal fractions whose whole numbers are big-endian two's complements.
+fn decimals<'a>(values: impl Iterator<Item = &'a [u8]>, unit: f64) -> Decoded {
+    Decoded::Double(values.map(|bytes| whole(bytes) / unit).collect())
+}
+
+/// Returns the nearest float of a big-endian two's complement; NaN if it is longer than decimals are.
+fn whole(bytes: &[u8]) -> f64 {
+    let sign = match bytes.first() {
+        Some(first) if *first >= 0x80 => 0xff,
+        _ => 0,
+    };
+    let mut wide = [sign; 16];
+    // Bytes before the last 16 repeat the sign.
+    let (head, tail) = bytes.split_at(bytes.len().saturating_sub(wide.len()));
+    if head.iter().any(|byte| *byte != sign) {
+        return f64::NAN;
+    }
+    wide[16 - tail.len()..].copy_from_slice(tail);
+    i128::from_be_bytes(wide) as f64
+}
+
 fn texts<'a>(values: impl Iterator<Item = &'a [u8]>) -> Decoded {
     let mut texts = Texts::default();
     values.for_each(|text| texts.push(text));
@@ -486,4 +517,24 @@ fn fill<T: DataType>(
     reader
         .read_records(rows, Some(definitions), Some(repetitions), values)
         .map(|(records, _, _)| records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_decimal_are_a_big_endian_twos_complement() {
+        for (bytes, number) in [
+            (&[][..], 0.0),
+            (&[0x7f], 127.0),
+            (&[0xff], -1.0),
+            (&[0x80, 0x00], -32768.0),
+            (&[0x00, 0xff, 0xff], 65535.0),
+            (&[0xff; 20], -1.0),
+        ] {
+            assert_eq!(whole(bytes), number, "{bytes:?}");
+        }
+        assert!(whole(&[1; 20]).is_nan(), "beyond 128 bits");
+    }
 }

@@ -59,6 +59,8 @@ pub(super) struct ParquetRows {
     file_bytes: u64,
     metadata: Arc<ParquetMetaData>,
     columns: Vec<ParquetColumn>,
+    /// Names and types of the columns whose values cannot be used.
+    unreadable: Vec<(String, String)>,
     /// Number of the first row of each row group, and at the end the number of all rows.
     borders: Vec<u64>,
     /// Number of the next row.
@@ -83,6 +85,11 @@ impl ParquetRows {
         let metadata = ParquetMetaDataReader::new().parse_and_finish(&pages);
         let metadata = metadata.map_err(|error| broken(path, error))?;
         let all = columns(metadata.file_metadata().schema_descr());
+        let unreadable = all
+            .iter()
+            .filter(|column| column.values.is_none())
+            .map(|column| (column.name.clone(), column.type_name.clone()))
+            .collect();
         let columns = match schema {
             None => all
                 .into_iter()
@@ -127,6 +134,7 @@ impl ParquetRows {
             file_bytes,
             metadata: Arc::new(metadata),
             columns,
+            unreadable,
             borders,
             next: 0,
             chunks: VecDeque::new(),
@@ -260,6 +268,10 @@ impl FileRecords for ParquetRows {
     fn columns(&self) -> Option<Vec<String>> {
         let columns = self.columns.iter();
         Some(columns.map(|column| column.name.clone()).collect())
+    }
+
+    fn unreadable(&self) -> &[(String, String)] {
+        &self.unreadable
     }
 
     /// Moves to the next row. A row of which only the place is wanted is not decoded.

@@ -49,7 +49,9 @@ impl ParquetWriter {
     /// # Errors
     /// The layout is no schema of the format.
     pub(super) fn new(target: Target<'_>) -> Result<Self, Error> {
-        let Target { path, file, layout } = target;
+        let Target {
+            path, file, layout, ..
+        } = target;
         let build = || -> Outcome<_> {
             let fields = layout
                 .columns

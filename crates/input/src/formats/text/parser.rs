@@ -3,20 +3,25 @@
 use std::ops::Range;
 
 use super::delimiter::Delimiters;
-use super::quoted::unquote;
+use super::quoted::{unquote, without_blanks};
 use super::{Delimited, Quotes};
 use crate::cells::{Bad, missing_cells};
+use crate::encoding::utf8;
 use crate::formats::lists::several;
 use crate::number::{float_at, int_at};
+use crate::number_style::{float_of, int_of};
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
-use crate::{Batch, Cells, Error, FieldKind, Schema};
+use crate::{Batch, Cells, Error, FieldKind, Fraction, NumberStyle, Schema, TextEncoding};
 
 /// Parser of the fields of a file into columns.
 #[derive(Debug)]
 pub(super) struct TextParser {
     syntax: Delimited,
     trim: bool,
+    encoding: TextEncoding,
+    /// How numbers are written, unless as plain decimals.
+    numbers: Option<NumberStyle>,
     missing: Vec<Vec<u8>>,
     schema: Schema,
     /// For each field of a record, the columns of the batch that read it.
@@ -38,9 +43,12 @@ impl TextParser {
             targets[place].push(position);
         }
         let missing = columns.options.missing.iter();
+        let style = &columns.options.text;
         Ok(Self {
             syntax,
             trim: columns.options.trim,
+            encoding: style.encoding,
+            numbers: Some(style.numbers.clone()).filter(|numbers| !numbers.is_plain()),
             missing: missing.map(|text| text.as_bytes().to_vec()).collect(),
             schema: schema.clone(),
             wanted: targets
@@ -103,11 +111,32 @@ impl TextParser {
 
     fn opens_quote(&self, rest: &[u8]) -> bool {
         let rest = if self.trim {
-            rest.trim_ascii_start()
+            without_blanks(rest, self.syntax.delimiter)
         } else {
             rest
         };
         rest.first() == Some(&b'"')
+    }
+
+    #[inline]
+    fn float(&self, record: &[u8], place: Range<usize>) -> Result<f32, String> {
+        match &self.numbers {
+            None => float_at(record, place),
+            Some(style) => float_of(style, &record[place]),
+        }
+    }
+
+    #[inline]
+    fn int(
+        &self,
+        record: &[u8],
+        place: Range<usize>,
+        fraction: Fraction,
+    ) -> Result<Option<i64>, String> {
+        match &self.numbers {
+            None => int_at(record, place, fraction),
+            Some(style) => int_of(style, &record[place], fraction),
+        }
     }
 
     /// Appends the field at `place` of the record to the columns that read it.
@@ -137,7 +166,7 @@ impl TextParser {
                     FieldKind::Float {
                         separator: None, ..
                     },
-                ) => match float_at(record, place.clone()) {
+                ) => match self.float(record, place.clone()) {
                     Ok(number) if number.is_nan() => missing_cells(column, kind),
                     number => number.map(|number| cells.push(number)),
                 },
@@ -151,7 +180,7 @@ impl TextParser {
                         separator: None,
                         fraction,
                     },
-                ) => match int_at(record, place.clone(), *fraction) {
+                ) => match self.int(record, place.clone(), *fraction) {
                     Ok(Some(number)) => {
                         cells.push(number);
                         Ok(())
@@ -159,7 +188,7 @@ impl TextParser {
                     Ok(None) => missing_cells(column, kind),
                     Err(reason) => Err(reason),
                 },
-                _ => several(column, field, value, &self.missing),
+                _ => several(column, field, value, &self.missing, self.numbers.as_ref()),
             };
             outcome.map_err(|reason| (Some(target), reason))?;
         }
@@ -169,7 +198,8 @@ impl TextParser {
 
 impl RecordParser for TextParser {
     fn append(&mut self, content: Content<'_>, batch: &mut Batch) -> Result<(), Bad> {
-        let record = content.as_bytes();
+        let decoded = utf8(self.encoding, content.as_bytes()).map_err(|reason| (None, reason))?;
+        let record = decoded.as_ref();
         let quoted =
             self.syntax.quotes == Quotes::Allowed && memchr::memchr(b'"', record).is_some();
         let fields = if quoted {

@@ -9,7 +9,7 @@ pub(super) fn unquote<'a>(
     out: &mut Vec<u8>,
 ) -> Option<Option<&'a [u8]>> {
     out.clear();
-    let mut rest = &rest.trim_ascii_start()[1..];
+    let mut rest = &without_blanks(rest, delimiter)[1..];
     loop {
         let end = memchr::memchr(b'"', rest)?;
         out.extend_from_slice(&rest[..end]);
@@ -20,10 +20,17 @@ pub(super) fn unquote<'a>(
         out.push(b'"');
         rest = &rest[1..];
     }
-    let rest = rest.trim_ascii_start();
+    let rest = without_blanks(rest, delimiter);
     match rest.first() {
         None => Some(None),
         Some(byte) if *byte == delimiter => Some(Some(&rest[1..])),
         Some(_) => None,
     }
+}
+
+/// Returns the bytes after the blanks at their begin. A delimiter is no blank.
+pub(super) fn without_blanks(bytes: &[u8], delimiter: u8) -> &[u8] {
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() && *byte != delimiter;
+    let blanks = bytes.iter().take_while(|byte| is_blank(byte)).count();
+    &bytes[blanks..]
 }

@@ -103,19 +103,7 @@ pub(super) fn read(
     let Some(model) = model else {
         return Some((wide.unwrap_or(true), deep));
     };
-    for (key, has, used) in [
-        ("wide", model.has_linear(), wide == Some(true)),
-        ("deep", model.has_deep(), deep.is_some()),
-    ] {
-        if used && !has {
-            section.fail(
-                Code::E1006,
-                key,
-                format!("{key} has no meaning: the model has no such part"),
-            );
-        }
-    }
-    let wide = wide.unwrap_or(model.wide_by_default());
+    let wide = model.has_linear() && wide.unwrap_or(model.wide_by_default());
     let deep = if !model.has_deep() {
         None
     } else if given.is_some() {
@@ -128,7 +116,61 @@ pub(super) fn read(
     Some((wide, deep))
 }
 
-/// Checks that a feature which feeds no part is a key of a cross.
+/// Most features that a message names.
+const NAMES_SHOWN_MAX: usize = 5;
+
+/// Returns names for a message.
+fn shown(names: &[&str]) -> String {
+    let quoted = names.iter().map(|name| format!("`{name}`"));
+    let mut text: String = quoted.take(NAMES_SHOWN_MAX).collect::<Vec<_>>().join(", ");
+    if names.len() > NAMES_SHOWN_MAX {
+        text += &format!(" and {} more", names.len() - NAMES_SHOWN_MAX);
+    }
+    let noun = if names.len() == 1 {
+        "feature"
+    } else {
+        "features"
+    };
+    format!("{noun} {text}")
+}
+
+/// Warns of `wide` and `deep` where the kind of model has no such part. The features are the data's, so that one job compares kinds.
+pub(super) fn warn_of_unused<'a, 'b: 'a>(
+    root: &Section<'_>,
+    table_of: impl Fn(usize) -> &'a Section<'b>,
+    features: &[FeatureConfig],
+    model: Option<ModelKind>,
+) {
+    let Some(model) = model else { return };
+    for (key, has) in [("wide", model.has_linear()), ("deep", model.has_deep())] {
+        let is_given = |place: usize| {
+            let node = table_of(place).node(key);
+            node.is_some_and(|node| !matches!(node.value, Value::Flag(false)))
+        };
+        let places = (0..features.len()).filter(|place| is_given(*place));
+        let places: Vec<usize> = places.collect();
+        if has || places.is_empty() {
+            continue;
+        }
+        let mut names: Vec<&str> = places
+            .iter()
+            .map(|place| features[*place].name.as_str())
+            .collect();
+        names.dedup();
+        let message = format!(
+            "`{key}` of {} does nothing: a {} has no such part",
+            shown(&names),
+            model.name()
+        );
+        let warning = Diagnostic::warning(Code::E1006, message);
+        root.problems().warn(match table_of(places[0]).place(key) {
+            Some(place) => warning.at(place),
+            None => warning,
+        });
+    }
+}
+
+/// Checks that a feature which feeds no part is a key of a cross, or says that it feeds only a part that other kinds of models have.
 pub(super) fn check_use<'a, 'b: 'a>(
     root: &Section<'_>,
     table_of: impl Fn(usize) -> &'a Section<'b>,
@@ -136,16 +178,29 @@ pub(super) fn check_use<'a, 'b: 'a>(
     model: Option<ModelKind>,
 ) {
     let Some(model) = model else { return };
+    let is_unused = |feature: &FeatureConfig| !feature.wide && feature.deep.is_none();
+    let are_all_unused = features.iter().all(is_unused);
+    let is_off = |place: usize, key: &'static str| {
+        let node = table_of(place).node(key);
+        node.is_some_and(|node| matches!(node.value, Value::Flag(false)))
+    };
+    let mut left_out = Vec::new();
     for (place, feature) in features
         .iter()
         .enumerate()
-        .filter(|(_, feature)| !feature.wide && feature.deep.is_none())
+        .filter(|(_, feature)| is_unused(feature))
     {
         let crossed = features.iter().any(|other| match &other.kind {
             FeatureKind::Crossed { keys, .. } => keys.iter().any(|key| key.name() == feature.name),
             _ => false,
         });
         if crossed {
+            continue;
+        }
+        let is_of_another_part = !model.has_linear() && is_off(place, "deep")
+            || !model.has_deep() && is_off(place, "wide");
+        if is_of_another_part && !are_all_unused {
+            left_out.push(feature.name.as_str());
             continue;
         }
         let message = format!("feature `{}` is used by no part of the model", feature.name);
@@ -161,6 +216,22 @@ pub(super) fn check_use<'a, 'b: 'a>(
                 }
                 (false, _) => "set deep = { embedding = 8 } or deep = { indicator = true }",
             }));
+    }
+    left_out.dedup();
+    if !left_out.is_empty() {
+        let (part, key) = if model.has_linear() {
+            ("deep", "wide = false")
+        } else {
+            ("linear", "deep = false")
+        };
+        let message = format!(
+            "a {} leaves out the {}: it has no {part} part",
+            model.name(),
+            shown(&left_out)
+        );
+        let warning = Diagnostic::warning(Code::E1006, message);
+        root.problems()
+            .warn(warning.help(format!("change `{key}` to use them with this kind, too")));
     }
 }
 
