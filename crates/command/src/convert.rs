@@ -12,7 +12,8 @@ use trainyard_input::{
 };
 use trainyard_run_config::expand_files;
 
-use crate::output::{print, refuse_own_input};
+use crate::output::print;
+use crate::targets::{Existing, check_targets};
 
 pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfrecord (tf.train.Example) and parquet.
 
@@ -42,6 +43,9 @@ pub(crate) struct Convert {
     /// (`trim`): a job reads the same from the result as from the files.
     #[arg(long)]
     pub(crate) keep_spaces: bool,
+    /// Replaces an existing OUT. A file that is read is never replaced.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// The record format of files, as an argument. libsvm has the default base of indices: the output keeps the indices of
@@ -87,7 +91,11 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             Some(TableFormat(format)) => format,
             None => guess(&arguments.output, "--to")?,
         };
-        refuse_own_input(&arguments.output, &files)?;
+        check_targets(
+            std::slice::from_ref(&arguments.output),
+            &files,
+            Existing::by_force(arguments.force),
+        )?;
         let reader = TableReader::new(files.clone(), from, None, arguments.columns.clone());
         let mut reader = if arguments.keep_spaces {
             reader
