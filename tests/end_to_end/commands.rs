@@ -451,6 +451,35 @@ fn outputs_replace_existing_files_only_by_force() {
     );
 }
 
+trial!(convert_leaves_missing_values_out_and_divides_lists_as_a_job_does);
+fn convert_leaves_missing_values_out_and_divides_lists_as_a_job_does() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let text = "age,tags\n31,a|b\n?,c\nNA,\n";
+    std::fs::write(path("a.csv"), text).expect("it is written");
+    let told = trainyard(&["convert", &path("a.csv"), &path("a.tfrecord")], 0);
+    assert!(
+        told.contains("warning[E4005]") && told.contains("`tags`") && told.contains("--separator"),
+        "{told}"
+    );
+    let options = ["--missing", "?,NA", "--separator", "|"];
+    let told = trainyard(
+        &[
+            &["convert", &path("a.csv"), &path("b.tfrecord")],
+            &options[..],
+        ]
+        .concat(),
+        0,
+    );
+    assert!(!told.contains("warning"), "{told}");
+    trainyard(&["convert", &path("b.tfrecord"), &path("b.csv")], 0);
+    let back = std::fs::read_to_string(path("b.csv")).expect("it was written");
+    assert_eq!(back, "age,tags\n31,a|b\n,c\n,\n");
+    let packed = std::fs::read(path("b.tfrecord")).expect("it was written");
+    let int64_list = |bytes: &[u8]| bytes == [0x1a, 3, 0x0a, 1, 31];
+    assert!(packed.windows(5).any(int64_list), "31 is a number");
+}
+
 trial!(convert_takes_names_and_formats_that_the_files_do_not_tell);
 fn convert_takes_names_and_formats_that_the_files_do_not_tell() {
     let folder = tempfile::tempdir().expect("a temporary folder");

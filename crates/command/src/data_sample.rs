@@ -25,7 +25,7 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         Extent::OfAll(rows) => rows.div_ceil(files),
         Extent::Whole => u64::MAX,
     };
-    let mut profile = Profile::new(options.missing.clone());
+    let mut profile = Profile::new(&options.missing);
     for file in &options.files {
         let reader = TableReader::new(
             vec![file.clone()],

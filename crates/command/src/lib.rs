@@ -38,6 +38,7 @@ mod serve;
 mod stats;
 mod status;
 mod targets;
+mod text_table;
 mod train;
 mod trained_values;
 mod transform;

@@ -11,6 +11,7 @@ use trainyard_run_config::{InputPart, Job, Sharding, expand_files};
 use trainyard_storage::is_remote;
 
 use crate::targets::{refuse_own_file, refuse_own_input};
+use crate::text_table::width;
 
 /// Records of a batch that a command reads.
 const BATCH_RECORDS: usize = 512;
@@ -232,7 +233,7 @@ pub(crate) fn result_line(verb: &str, report: &Report) -> String {
 
 /// Returns metrics as a table.
 pub(crate) fn table(scores: &Scores) -> String {
-    let width = scores.keys().map(String::len).max().unwrap_or(0);
+    let width = width(scores.keys().map(String::as_str));
     scores
         .iter()
         .map(|(name, value)| format!("  {name:width$}  {value:.6}\n"))

@@ -10,7 +10,8 @@ use distinct::Distinct;
 use sample::Sample;
 
 use crate::layout::{float, kind, text};
-use crate::{Cell, ColumnKind, Value};
+use crate::missing::Missing;
+use crate::{Cell, ColumnKind, FieldKind, Value};
 
 /// Most distinct values of a column that are counted individually. The first distinct values are counted.
 const COUNTED_VALUES_MAX: usize = 20_000;
@@ -104,13 +105,11 @@ impl ColumnProfile {
         }
     }
 
-    fn see(&mut self, cell: &Cell, missing: &[String]) {
+    fn see(&mut self, cell: &Cell, missing: &Missing) {
         self.list |= cell.list;
         let is_missing = match cell.values.as_slice() {
             [] => true,
-            [Value::Text(text)] => missing
-                .iter()
-                .any(|word| word.as_bytes() == text.as_slice()),
+            [value] => is_missing(value, missing),
             _ => false,
         };
         if is_missing {
@@ -202,14 +201,24 @@ pub struct Profile {
     pub rows: u64,
     /// The columns, in the order in which they appeared.
     pub columns: Vec<ColumnProfile>,
-    missing: Vec<String>,
+    missing: Missing,
+}
+
+/// Returns whether the only value of a cell stands for a missing one. A text of a number counts as a number.
+pub(super) fn is_missing(value: &Value, missing: &Missing) -> bool {
+    match value {
+        Value::Int(number) => missing.integer(*number, &FieldKind::FLOAT),
+        Value::Float(number) => missing.float(*number),
+        Value::Text(text) if kind(value) == ColumnKind::Text => missing.text(text),
+        Value::Text(text) => missing.written(text, &FieldKind::FLOAT),
+    }
 }
 
 impl Profile {
     /// Returns a profile without rows. `missing` are the texts that stand for a missing value, besides the empty text.
-    pub fn new(missing: Vec<String>) -> Self {
+    pub fn new(missing: &[String]) -> Self {
         Self {
-            missing,
+            missing: Missing::new(missing),
             ..Self::default()
         }
     }
@@ -237,7 +246,7 @@ mod tests {
     use super::*;
 
     fn profile(texts: &[&str]) -> ColumnProfile {
-        let mut profile = Profile::new(vec!["?".to_owned()]);
+        let mut profile = Profile::new(&["?".to_owned()]);
         for text in texts {
             let values = match *text {
                 "" => Vec::new(),

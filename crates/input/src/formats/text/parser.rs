@@ -7,6 +7,7 @@ use super::quoted::unquote;
 use super::{Delimited, Quotes};
 use crate::cells::{Bad, missing_cells};
 use crate::formats::lists::several;
+use crate::missing::Missing;
 use crate::number::{float_at, int_at};
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
@@ -17,7 +18,7 @@ use crate::{Batch, Cells, Error, FieldKind, Schema};
 pub(super) struct TextParser {
     syntax: Delimited,
     trim: bool,
-    missing: Vec<Vec<u8>>,
+    missing: Missing,
     schema: Schema,
     /// For each field of a record, the columns of the batch that read it.
     targets: Vec<Vec<usize>>,
@@ -37,11 +38,10 @@ impl TextParser {
         for (position, place) in columns.places()?.into_iter().enumerate() {
             targets[place].push(position);
         }
-        let missing = columns.options.missing.iter();
         Ok(Self {
             syntax,
             trim: columns.options.trim,
-            missing: missing.map(|text| text.as_bytes().to_vec()).collect(),
+            missing: Missing::new(&columns.options.missing),
             schema: schema.clone(),
             wanted: targets
                 .iter()
@@ -125,13 +125,12 @@ impl TextParser {
             place
         };
         let value = &record[place.clone()];
-        let missing = value.is_empty() || self.missing.iter().any(|text| text == value);
         for &target in targets {
             let column = &mut batch.columns[target];
             let field = &self.schema.fields[target];
             let kind = &field.kind;
             let outcome = match (&mut column.cells, kind) {
-                _ if missing => missing_cells(column, kind),
+                _ if self.missing.written(value, kind) => missing_cells(column, kind),
                 (
                     Cells::Float(cells),
                     FieldKind::Float {
