@@ -147,9 +147,9 @@ async fn infer(
     let version = models.version(name, wanted)?;
     version.queue.check_room()?;
     let read = || InferRequest::read(body, header_length, &version, intake.bounds);
-    let InferRequest { id, batch, wanted } = intake.parse(body.len(), read).await??;
-    let rows = batch.rows;
-    let (predictions, room) = version.predict(batch, intake).await?;
+    let InferRequest { id, filled, wanted } = intake.parse(body.len(), read).await??;
+    let rows = filled.batch.rows;
+    let (predictions, room) = version.predict(filled, intake).await?;
     let answer = answer::infer(name, &version, id.as_deref(), &wanted, &predictions);
     version
         .telemetry

@@ -151,22 +151,22 @@ async fn answer_method(
         "predict" => {
             let read = || PredictRequest::read(body, columns, bounds);
             let request = intake.parse(body.len(), read).await??;
-            let rows = request.batch.rows;
-            let (predictions, room) = version.predict(request.batch, intake).await?;
+            let rows = request.filled.batch.rows;
+            let (predictions, room) = version.predict(request.filled, intake).await?;
             let outputs = &version.signature.outputs;
             let text = answer::predictions(&predictions, outputs, request.layout);
             (rows, text, room)
         }
         "classify" => {
-            let batch = examples(SignatureMethod::Classify).await?;
-            let rows = batch.rows;
-            let (predictions, room) = version.predict(batch, intake).await?;
+            let filled = examples(SignatureMethod::Classify).await?;
+            let rows = filled.batch.rows;
+            let (predictions, room) = version.predict(filled, intake).await?;
             (rows, answer::classifications(&predictions)?, room)
         }
         "regress" => {
-            let batch = examples(SignatureMethod::Regress).await?;
-            let rows = batch.rows;
-            let (predictions, room) = version.predict(batch, intake).await?;
+            let filled = examples(SignatureMethod::Regress).await?;
+            let rows = filled.batch.rows;
+            let (predictions, room) = version.predict(filled, intake).await?;
             (rows, answer::regressions(&predictions)?, room)
         }
         other => {

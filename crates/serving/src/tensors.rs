@@ -1,10 +1,10 @@
 //! Tensors of a request, and their way into the columns of a batch.
 
-use trainyard_input::{Batch, Given, NamedColumns};
+use trainyard_input::{Given, NamedColumns};
 
 use crate::Error;
 use crate::datatype::Datatype;
-use crate::filling::{CELL_VALUES_MAX, Filling, RequestBounds};
+use crate::filling::{CELL_VALUES_MAX, Filled, Filling, RequestBounds};
 use crate::json::{Fault, Kind, Reader};
 use crate::rest::{Value, append, missing, read_value, unknown};
 use crate::text::sizes;
@@ -69,7 +69,7 @@ impl<'c> Inputs<'c> {
     ///
     /// # Errors
     /// A column was not given.
-    pub(crate) fn finish(self) -> Result<Batch, Error> {
+    pub(crate) fn finish(self) -> Result<Filled, Error> {
         if let Some(place) = self.seen.iter().position(|seen| !seen) {
             return Err(Error::Request(missing(self.filling.columns(), place)));
         }

@@ -10,7 +10,7 @@ use trainyard_input::{Given, NamedColumns};
 use crate::Error;
 use crate::admitted::with_room;
 use crate::datatype::Datatype;
-use crate::filling::RequestBounds;
+use crate::filling::{Filled, RequestBounds};
 use crate::inference::answer::write_bytes;
 use crate::intake::{AnswerRoom, Intake};
 use crate::models::{Models, Version, Wanted};
@@ -75,8 +75,8 @@ impl Service {
         let version = self.version(&request.model_name, &request.model_version)?;
         version.queue.check_room()?;
         let read = || read_inputs(&request, &version.columns, self.intake.bounds);
-        let batch = self.intake.parse(request.encoded_len(), read).await??;
-        let rows = batch.rows;
+        let filled = self.intake.parse(request.encoded_len(), read).await??;
+        let rows = filled.batch.rows;
         let outputs = request.outputs.iter();
         let outputs = outputs.map(|output| version.signature.output_place(&output.name));
         let mut places = outputs.collect::<Result<Vec<usize>, Error>>()?;
@@ -84,7 +84,7 @@ impl Service {
         if places.is_empty() {
             places = (0..version.signature.outputs.len()).collect();
         }
-        let (predictions, room) = version.predict(batch, &self.intake).await?;
+        let (predictions, room) = version.predict(filled, &self.intake).await?;
         let mut outputs = Vec::new();
         let mut raw_output_contents = Vec::new();
         for place in places {
@@ -120,7 +120,7 @@ fn read_inputs(
     request: &ModelInferRequest,
     columns: &NamedColumns,
     bounds: RequestBounds,
-) -> Result<trainyard_input::Batch, Error> {
+) -> Result<Filled, Error> {
     let raw = &request.raw_input_contents;
     if !raw.is_empty() && raw.len() != request.inputs.len() {
         return Err(Error::Request(format!(
@@ -344,7 +344,7 @@ mod tests {
                 raw_input_contents: raw.iter().map(|bytes| bytes.to_vec()).collect(),
                 ..ModelInferRequest::default()
             };
-            read_inputs(&request, &columns, bounds).map(|batch| batch.rows)
+            read_inputs(&request, &columns, bounds).map(|filled| filled.batch.rows)
         };
         let ints = |value| InferTensorContents {
             int_contents: vec![value],
