@@ -1,6 +1,7 @@
-//! Callbacks of a job in one process: its steps, checkpoints and evaluations, its early end, and their failures.
+//! Callbacks of a job in one process and in several: its steps, checkpoints and evaluations, its early end, and their failures.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -128,6 +129,45 @@ fn a_callback_ends_a_job_at_the_step_whose_callback_asks_for_it() {
         assert_eq!(
             state["reason"],
             "early stopping: it has run for long enough"
+        );
+    }
+}
+
+trial!(a_callback_of_the_chief_ends_a_job_of_several_processes);
+fn a_callback_of_the_chief_ends_a_job_of_several_processes() {
+    for update in ["async", "sync"] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let job = write_job(folder.path(), 600, "");
+        let update = format!("strategy.update=\"{update}\"");
+        let report = folder.path().join("report.json");
+        let ended = Command::new(env!("CARGO_BIN_EXE_ends-by-callback"))
+            .arg("up")
+            .arg(&job)
+            .args(["--cluster", "local:ps=1,worker=2"])
+            .args(["--set", "input.train.epochs=1000000", "--set", &update])
+            .args(["--set", "run.save_checkpoints_steps=50", "--report"])
+            .arg(&report)
+            .env_remove("TF_CONFIG")
+            .output()
+            .expect("the program starts");
+        let log = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{update}: {log}");
+        let read = |path: &Path| -> Value {
+            let text = std::fs::read_to_string(path).expect("it was written");
+            serde_json::from_str(&text).expect("JSON")
+        };
+        let state = read(&folder.path().join("model/job_state.json"));
+        assert_eq!(state["phase"], "done", "{update}: {state}");
+        let reason = "early stopping: a hundred steps are enough";
+        assert_eq!(state["reason"], reason, "{update}");
+        assert!(
+            state["global_step"].as_u64() >= Some(100),
+            "{update}: {state}"
+        );
+        assert_eq!(
+            read(&report)["ended_early"],
+            "a hundred steps are enough",
+            "{update}"
         );
     }
 }

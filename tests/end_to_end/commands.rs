@@ -53,6 +53,25 @@ fn no_output_of_a_command_replaces_a_file_of_its_job_or_of_its_run() {
             assert_eq!(after, before, "{command:?}");
         }
     }
+    let from = model.to_string_lossy().into_owned();
+    let manifest = step.join("manifest.json").to_string_lossy().into_owned();
+    let elsewhere = solo.argument("elsewhere");
+    for command in ["evaluate", "predict"] {
+        let told = trainyard(
+            &[
+                command,
+                &job,
+                "--model-dir",
+                &elsewhere,
+                "--from",
+                &from,
+                "--output",
+                &manifest,
+            ],
+            64,
+        );
+        assert!(told.contains("would be replaced"), "{command}: {told}");
+    }
     let beside = solo.argument("predictions.csv");
     trainyard(&["predict", &job, "--output", &beside], 0);
     trainyard(&["predict", &job, "--output", &beside], 0);
@@ -372,6 +391,93 @@ fn training_without_evaluation_reads_no_evaluation_data_and_trains_the_same() {
     assert!(!solo.path("alone/eval").exists() && !solo.path("alone/export").exists());
     Trained::of(&solo.path("alone"))
         .assert_equals(&Trained::of(&solo.path("evaluated")), "--no-evaluation");
+}
+
+trial!(a_run_trains_beside_foreign_files_and_replaces_none);
+fn a_run_trains_beside_foreign_files_and_replaces_none() {
+    let solo = Solo::wide_and_deep(400, "");
+    let (job, folder) = (solo.argument("job.toml"), solo.argument("."));
+    let train = ["train", &job, "--model-dir", &folder];
+    let read = |name: &str| std::fs::read(solo.path(name)).expect("it is there");
+    let names = ["job.toml", "train.csv", "eval.csv"];
+    let before = names.map(read);
+    std::fs::write(solo.path("checkpoint"), "mine").expect("it is written");
+    let told = trainyard(&train, 64);
+    assert!(
+        told.contains("error[E1000]") && told.contains("checkpoint is no file of a run"),
+        "{told}"
+    );
+    assert_eq!(read("checkpoint"), b"mine");
+    assert!(!solo.path("cluster_id").exists(), "nothing was begun");
+    std::fs::remove_file(solo.path("checkpoint")).expect("it is there");
+    trainyard(&train, 0);
+    assert!(solo.path("checkpoint").exists());
+    assert_eq!(names.map(read), before);
+}
+
+trial!(outputs_replace_existing_files_only_by_force);
+fn outputs_replace_existing_files_only_by_force() {
+    let solo = Solo::wide_and_deep(400, "");
+    let (data, job) = (solo.argument("train.csv"), solo.argument("job.toml"));
+    let folder = solo.argument(".");
+    let before = std::fs::read(solo.path("job.toml")).expect("it is there");
+    for command in [
+        &["convert", "--to", "csv", &data, &job][..],
+        &["datagen", "census", "--rows", "20", "--out", &folder],
+        &["init", &data, "--eval-share", "0", "--out", &folder],
+    ] {
+        let told = trainyard(command, 64);
+        assert!(told.contains("give --force"), "{command:?}: {told}");
+    }
+    let told = trainyard(&["convert", "--force", &data, &data], 64);
+    assert!(told.contains("is read, and would be replaced"), "{told}");
+    let told = trainyard(
+        &["convert", "--force", "--to", "csv", &data, "/dev/null"],
+        64,
+    );
+    assert!(told.contains("is no regular file"), "{told}");
+    assert_eq!(
+        std::fs::read(solo.path("job.toml")).expect("it is there"),
+        before
+    );
+    let copy = solo.argument("copy.csv");
+    trainyard(&["convert", &data, &copy], 0);
+    trainyard(&["convert", "--force", &data, &copy], 0);
+    trainyard(
+        &[
+            "datagen", "census", "--rows", "20", "--force", "--out", &folder,
+        ],
+        0,
+    );
+}
+
+trial!(convert_leaves_missing_values_out_and_divides_lists_as_a_job_does);
+fn convert_leaves_missing_values_out_and_divides_lists_as_a_job_does() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let text = "age,tags\n31,a|b\n?,c\nNA,\n";
+    std::fs::write(path("a.csv"), text).expect("it is written");
+    let told = trainyard(&["convert", &path("a.csv"), &path("a.tfrecord")], 0);
+    assert!(
+        told.contains("warning[E4005]") && told.contains("`tags`") && told.contains("--separator"),
+        "{told}"
+    );
+    let options = ["--missing", "?,NA", "--separator", "|"];
+    let told = trainyard(
+        &[
+            &["convert", &path("a.csv"), &path("b.tfrecord")],
+            &options[..],
+        ]
+        .concat(),
+        0,
+    );
+    assert!(!told.contains("warning"), "{told}");
+    trainyard(&["convert", &path("b.tfrecord"), &path("b.csv")], 0);
+    let back = std::fs::read_to_string(path("b.csv")).expect("it was written");
+    assert_eq!(back, "age,tags\n31,a|b\n,c\n,\n");
+    let packed = std::fs::read(path("b.tfrecord")).expect("it was written");
+    let int64_list = |bytes: &[u8]| bytes == [0x1a, 3, 0x0a, 1, 31];
+    assert!(packed.windows(5).any(int64_list), "31 is a number");
 }
 
 trial!(convert_takes_names_and_formats_that_the_files_do_not_tell);

@@ -107,7 +107,7 @@ fn the_same_records_train_to_the_same_bits_in_every_format_and_compression() {
             let names = parts.map(|part| format!("{part}.{ending}"));
             for (part, converted) in parts.iter().zip(&names) {
                 let from = solo.argument(&format!("{part}.csv"));
-                trainyard(&["convert", &from, &solo.argument(converted)], 0);
+                trainyard(&["convert", "--force", &from, &solo.argument(converted)], 0);
             }
             let set = [
                 files(&[&names[0], &names[1]]),

@@ -147,6 +147,24 @@ fn a_wrong_request_is_told_what_is_wrong_and_the_server_goes_on() {
         ),
         (
             infer,
+            r#"{"inputs":[{"name":"x","shape":[1],"datatype":"UINT8","data":[300]}]}"#,
+            400,
+            "input `x`: 300 is no UINT8",
+        ),
+        (
+            infer,
+            r#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[1.5]}]}"#,
+            400,
+            "input `x`: 1.5 is no INT64",
+        ),
+        (
+            "/v2/models/%zz/infer",
+            GOOD,
+            400,
+            "without two hexadecimal digits",
+        ),
+        (
+            infer,
             r#"{"inputs":[{"name":"x","shape":[1],"datatype":"FP32"}]}"#,
             400,
             "either `data` or",

@@ -139,7 +139,7 @@ fn a_label_answers_after_a_restart() {
     train_to(&job, 60);
     let file = folder.path().join("serving.toml");
     let text = format!(
-        "[[model]]\nname = \"one\"\npath = {job:?}\nlabels = {{ stable = 20, gone = 30 }}\n"
+        "[[model]]\nname = \"one\"\npath = {job:?}\nlabels = {{ stable = 20, \"café/1:a\" = 20, gone = 30 }}\n"
     );
     std::fs::write(&file, text).expect("the configuration is written");
     let mut server = Server::start(&["--config", &file.to_string_lossy()]);
@@ -149,6 +149,15 @@ fn a_label_answers_after_a_restart() {
     let newest = logistic(&server, "/v1/models/one:predict");
     let stable = logistic(&server, "/v1/models/one/labels/stable:predict");
     assert_ne!(newest, stable);
+    let encoded = "/v1/models/%6fne/labels/caf%C3%A9%2F1%3Aa:predict";
+    assert_eq!(logistic(&server, encoded), stable);
+    for path in [
+        "/v1/models/one/labels/%zz:predict",
+        "/v1/models/one/labels/%ff",
+    ] {
+        let (status, told) = get(&server.address, path);
+        assert_eq!(status, 400, "{path}: {told}");
+    }
 }
 
 trial!(a_version_whose_files_are_deleted_goes_on_answering_until_the_next_one);

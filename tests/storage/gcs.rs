@@ -169,7 +169,10 @@ fn a_connection_to_google_cloud_storage_that_is_cut_is_made_again() {
     let proxy = Proxy::new(&server.address);
     proxy.strike_after(Direction::Replies, 700_000, Blow::Reset);
     let out = path(folder.path(), "out.tsv");
-    let ended = trainyard(proxy.address(), &["convert", "gs://data/train.csv", &out]);
+    let ended = trainyard(
+        proxy.address(),
+        &["convert", "--force", "gs://data/train.csv", &out],
+    );
     assert_eq!(ended.code, 0, "{}", ended.output);
     assert!(
         proxy.has_struck() && ended.output.contains("tried again"),
@@ -179,7 +182,10 @@ fn a_connection_to_google_cloud_storage_that_is_cut_is_made_again() {
     assert!(
         std::fs::read_to_string(&out).expect("the file was written") == text.replace(',', "\t")
     );
-    let ended = trainyard(&server.address, &["convert", "gs://data/missing.csv", &out]);
+    let ended = trainyard(
+        &server.address,
+        &["convert", "--force", "gs://data/missing.csv", &out],
+    );
     assert_eq!(ended.code, 66, "{}", ended.output);
     assert!(
         ended

@@ -138,7 +138,10 @@ fn a_connection_cut_in_the_middle_is_made_again() {
         let proxy = Proxy::new(&server.address);
         proxy.strike_after(Direction::Replies, bytes, blow);
         let out = path(folder.path(), "out.tsv");
-        let ended = trainyard(proxy.address(), &["convert", "s3://data/train.csv", &out]);
+        let ended = trainyard(
+            proxy.address(),
+            &["convert", "--force", "s3://data/train.csv", &out],
+        );
         assert_eq!(ended.code, 0, "{}", ended.output);
         assert!(proxy.has_struck(), "nothing was cut");
         assert!(ended.output.contains("tried again"), "{}", ended.output);
@@ -155,7 +158,10 @@ fn answers_of_503_are_waited_out() {
     server.put("data/train.csv", text.as_bytes());
     let address = refusing(&server.address, 4);
     let out = path(folder.path(), "out.tsv");
-    let ended = trainyard(&address, &["convert", "s3://data/train.csv", &out]);
+    let ended = trainyard(
+        &address,
+        &["convert", "--force", "s3://data/train.csv", &out],
+    );
     assert_eq!(ended.code, 0, "{}", ended.output);
     assert!(
         ended.output.contains("503") && ended.output.contains("tried again"),

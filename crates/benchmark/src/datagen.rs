@@ -5,11 +5,12 @@ mod ctr;
 mod hidden;
 
 use std::io::IsTerminal as _;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use trainyard_command::print;
+use trainyard_command::{Existing, check_targets, print};
 use trainyard_diagnostic::{Code, Diagnostic};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -40,6 +41,9 @@ pub(crate) struct Datagen {
     /// Seed of the random data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Replaces files that exist.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Most evaluation records by default.
@@ -56,37 +60,19 @@ pub(crate) fn datagen(arguments: &Datagen) -> Result<(), Diagnostic> {
         ProgressBar::hidden()
     };
     let folder = &arguments.out;
+    let parts = parts(arguments, eval);
+    let files: Vec<PathBuf> = parts.iter().map(|part| folder.join(&part.name)).collect();
+    check_targets(&files, &[], Existing::by_force(arguments.force))?;
     let write = || {
         std::fs::create_dir_all(folder)?;
-        match arguments.kind {
-            DataKind::Census => {
-                census::write(
-                    &folder.join("train.csv"),
-                    arguments.rows,
-                    arguments.seed,
-                    &bar,
-                )?;
-                census::write(&folder.join("eval.csv"), eval, arguments.seed + 1, &bar)
-            }
-            DataKind::Ctr => {
-                for shard in 0..arguments.shards.max(1) {
-                    let rows = arguments.rows * shard / arguments.shards.max(1)
-                        ..arguments.rows * (shard + 1) / arguments.shards.max(1);
-                    ctr::write(
-                        &folder.join(format!("ctr-train-{shard:02}.tsv")),
-                        rows,
-                        arguments.seed,
-                        &bar,
-                    )?;
-                }
-                ctr::write(
-                    &folder.join("ctr-eval-00.tsv"),
-                    0..eval,
-                    arguments.seed + 1,
-                    &bar,
-                )
+        for (part, path) in parts.iter().zip(&files) {
+            let Part { rows, seed, .. } = part;
+            match arguments.kind {
+                DataKind::Census => census::write(path, rows.end, *seed, &bar)?,
+                DataKind::Ctr => ctr::write(path, rows.clone(), *seed, &bar)?,
             }
         }
+        Ok(())
     };
     write().map_err(|error: std::io::Error| {
         Diagnostic::error(
@@ -101,4 +87,41 @@ pub(crate) fn datagen(arguments: &Datagen) -> Result<(), Diagnostic> {
         arguments.rows,
         folder.display()
     ))
+}
+
+/// A file of the data.
+struct Part {
+    name: String,
+    rows: Range<u64>,
+    seed: u64,
+}
+
+/// Returns the files of training and evaluation.
+fn parts(arguments: &Datagen, eval: u64) -> Vec<Part> {
+    let Datagen { rows, seed, .. } = *arguments;
+    let part = |name: &str, rows, seed| Part {
+        name: name.to_owned(),
+        rows,
+        seed,
+    };
+    match arguments.kind {
+        DataKind::Census => vec![
+            part("train.csv", 0..rows, seed),
+            part("eval.csv", 0..eval, seed + 1),
+        ],
+        DataKind::Ctr => {
+            let shards = arguments.shards.max(1);
+            let train = (0..shards).map(|shard| {
+                let name = format!("ctr-train-{shard:02}.tsv");
+                part(
+                    &name,
+                    rows * shard / shards..rows * (shard + 1) / shards,
+                    seed,
+                )
+            });
+            train
+                .chain([part("ctr-eval-00.tsv", 0..eval, seed + 1)])
+                .collect()
+        }
+    }
 }

@@ -24,8 +24,8 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Error as InputError;
 use trainyard_model::{AnyModel, Part, Shard, input_options};
 use trainyard_model_dir::{
-    FileState, JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute,
-    write_atomically,
+    FileState, JOB_AS_RUN, JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute,
+    read, write_atomically,
 };
 use trainyard_parameter_server::{Plan, Provenance};
 use trainyard_parameter_store::{Identity, Version};
@@ -54,9 +54,6 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 const SERVER_RESTART_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a chief that was told to stop waits to see whether the other tasks stop, too.
 const STOP_NOTICE_TIMEOUT: Duration = Duration::from_millis(300);
-
-/// Name of the file beside the checkpoints that holds the job as it was run.
-const JOB_AS_RUN: &str = "job.toml";
 
 /// The way in which a job ended for its chief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -825,10 +822,14 @@ impl Chief {
         }
         let written = self.job.as_run().and_then(|text| {
             let path = self.job.model_dir.join(JOB_AS_RUN);
+            let found = read(&path).map_err(|error| error.to_string())?;
+            if found.is_some_and(|text| !Job::is_as_run(&text)) {
+                return Err("a file of that name is there, which no run has written".to_owned());
+            }
             write_atomically(&path, text.as_bytes()).map_err(|error| error.to_string())
         });
         if let Err(error) = written {
-            warn!(%error, "{JOB_AS_RUN} cannot be written: the model directory does not show the job that was run");
+            warn!(%error, "the job as it was run is not in {}", self.job.model_dir.join(JOB_AS_RUN).display());
         }
     }
 

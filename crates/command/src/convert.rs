@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    Cell, Format, IndexBase, Layout, TableReader, TableWriter, format_of_extension,
+    Cell, Format, IndexBase, Layout, TableReader, TableWriter, Value, format_of_extension,
 };
 use trainyard_run_config::expand_files;
 
-use crate::output::{print, refuse_own_input};
+use crate::output::print;
+use crate::targets::{Existing, check_targets};
 
 pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfrecord (tf.train.Example) and parquet.
 
@@ -42,6 +44,15 @@ pub(crate) struct Convert {
     /// (`trim`): a job reads the same from the result as from the files.
     #[arg(long)]
     pub(crate) keep_spaces: bool,
+    /// Texts that mean a missing value, as `input.missing` of a job: they are left out, so that a column of numbers is one.
+    #[arg(long, value_name = "TEXT,TEXT", value_delimiter = ',')]
+    pub(crate) missing: Vec<String>,
+    /// Divides texts of csv and tsv files at this character into lists, as `separator` of a feature.
+    #[arg(long, value_name = "CHARACTER", value_parser = separator)]
+    pub(crate) separator: Option<u8>,
+    /// Replaces an existing OUT. A file that is read is never replaced.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// The record format of files, as an argument. libsvm has the default base of indices: the output keeps the indices of
@@ -87,8 +98,16 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             Some(TableFormat(format)) => format,
             None => guess(&arguments.output, "--to")?,
         };
-        refuse_own_input(&arguments.output, &files)?;
+        check_targets(
+            std::slice::from_ref(&arguments.output),
+            &files,
+            Existing::by_force(arguments.force),
+        )?;
         let reader = TableReader::new(files.clone(), from, None, arguments.columns.clone());
+        let is_text = matches!(from, Format::Csv | Format::Tsv);
+        let reader = reader
+            .without(&arguments.missing)
+            .divided(arguments.separator.filter(|_| is_text));
         let mut reader = if arguments.keep_spaces {
             reader
         } else {
@@ -97,9 +116,13 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         let mut layout = Layout::default();
         let mut row = Vec::new();
         let mut rows = 0_u64;
+        let mut told = None;
         let line = bar(None);
         while reader.read(&mut row)? {
             layout.see(reader.columns(), &row);
+            if told.is_none() && is_text && matches!(to, Format::TfRecord | Format::Parquet) {
+                told = undivided(reader.columns(), &row);
+            }
             rows += 1;
             if rows.is_multiple_of(DRAW_ROWS) {
                 line.set_position(rows);
@@ -111,6 +134,14 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             return Err(
                 Diagnostic::error(Code::E4001, message).help("check that the files are not empty")
             );
+        }
+        if let Some((column, text)) = told {
+            let message = format!(
+                "the column `{column}` has `|` in its texts, as in {text:?}, and each becomes one value"
+            );
+            let problem = Diagnostic::warning(Code::E4005, message)
+                .help("where they are lists, give --separator '|'");
+            report(&[problem], LogFormat::Text);
         }
         let columns = layout.columns.len();
         let mut writer = TableWriter::create(&arguments.output, to, layout)?;
@@ -124,6 +155,25 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
     let out = arguments.output.display();
     print(&format!("{rows} records with {columns} columns in {out}\n"))
         .map_err(|problem| vec![problem])
+}
+
+/// Returns the first column of a row, with its text, that looks like a list.
+fn undivided(columns: &[String], row: &[Cell]) -> Option<(String, String)> {
+    columns.iter().zip(row).find_map(|(column, cell)| {
+        let [Value::Text(text)] = cell.values.as_slice() else {
+            return None;
+        };
+        let text = text.contains(&b'|').then(|| String::from_utf8_lossy(text));
+        text.map(|text| (column.clone(), text.into_owned()))
+    })
+}
+
+/// Parses a character that separates the values of a list.
+fn separator(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err("must be one ASCII character".to_owned()),
+    }
 }
 
 fn write(

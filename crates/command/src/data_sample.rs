@@ -25,7 +25,7 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         Extent::OfAll(rows) => rows.div_ceil(files),
         Extent::Whole => u64::MAX,
     };
-    let mut profile = Profile::new(options.missing.clone()).in_style(options.text.numbers.clone());
+    let mut profile = Profile::new(&options.missing).in_style(options.text.numbers.clone());
     for file in &options.files {
         let reader = TableReader::new(
             vec![file.clone()],

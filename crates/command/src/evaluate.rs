@@ -15,7 +15,8 @@ use trainyard_run_config::{EvaluationConfig, Job};
 
 use crate::arguments::{Format, JobArguments, Source};
 use crate::data_warnings::report_ambiguous_files;
-use crate::output::{Sink, refuse_own_file, table};
+use crate::output::{Sink, table};
+use crate::targets::{refuse_own_file, refuse_source};
 use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
 
 #[derive(Debug, Args)]
@@ -46,6 +47,7 @@ pub(crate) fn evaluate(
     let work = || {
         if let Some(path) = &arguments.output {
             refuse_own_file(path, &job)?;
+            refuse_source(path, arguments.source.from.as_deref())?;
         }
         let model = build(&job)?;
         let origin = origin(&job, arguments.step, &arguments.source)?;

@@ -18,6 +18,7 @@ use trainyard_variable::VariableSpec;
 
 use crate::arguments::Format;
 use crate::output::print;
+use crate::text_table::width;
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportTf {
@@ -108,11 +109,7 @@ fn list(bundle: &Bundle, format: Format) -> Result<(), Diagnostic> {
             json!({"prefix": bundle.prefix(), "tensors": tensors})
         ));
     }
-    let width = bundle
-        .tensors()
-        .map(|tensor| tensor.name.len())
-        .max()
-        .unwrap_or(0);
+    let width = width(bundle.tensors().map(|tensor| tensor.name.as_str()));
     let mut text = String::new();
     for tensor in bundle.tensors() {
         let cut = if tensor.slices > 0 {
@@ -215,11 +212,8 @@ fn show(
         Some(slot) => format!("  {slot}"),
         None => row.variable.clone(),
     };
-    let width = matches
-        .iter()
-        .map(|row| title(row).len())
-        .max()
-        .unwrap_or(0);
+    let titles: Vec<String> = matches.iter().map(title).collect();
+    let width = width(titles.iter().map(String::as_str));
     let mut text = format!("checkpoint {} at step {step}\n", bundle.prefix().display());
     for row in matches {
         let found = match &row.found {

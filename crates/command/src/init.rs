@@ -10,7 +10,6 @@ mod search;
 mod source;
 mod split;
 mod style;
-mod targets;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +23,6 @@ use plan::{Coverage, Plan, Shape, Wishes};
 use sample::draw;
 use source::Source;
 use split::Parts;
-use targets::Existing;
 use tokio::time::Instant;
 use trainyard_daemon::{LogFormat, StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -36,6 +34,7 @@ use trainyard_storage::is_remote;
 use crate::convert::TableFormat;
 use crate::data_sample::{Extent, profile};
 use crate::output::print;
+use crate::targets::{Existing, check_targets};
 
 /// Log filter of `init`: models that are measured are quiet, and what is wrong with one is in its row of the table.
 pub(crate) const LOG_FILTER: &str = "warn,trainyard_trainer=error,trainyard_chief=error,trainyard_evaluator=error,\
@@ -156,15 +155,17 @@ pub(crate) fn init(arguments: &Init, stop: &StopSource) -> Result<(), Vec<Diagno
 fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     let folder = arguments.out.clone();
     let path = folder.join("job.toml");
-    let existing = if arguments.force {
-        Existing::Replaced
-    } else {
-        Existing::Kept
-    };
+    let existing = Existing::by_force(arguments.force);
     let mut source = Source::find(arguments)?;
     let mut written = split::targets(&source, &folder, arguments);
     written.push(path.clone());
-    targets::check(&written, &source, existing)?;
+    let read: Vec<PathBuf> = source
+        .train
+        .iter()
+        .chain(source.eval.iter().flatten())
+        .cloned()
+        .collect();
+    check_targets(&written, &read, existing)?;
     let extent = if arguments.all {
         Extent::Whole
     } else {
@@ -206,7 +207,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
             .map(|(name, text)| (folder.join(name), text))
             .collect();
         let written: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
-        targets::check(&written, &source, existing)?;
+        check_targets(&written, &read, existing)?;
         Ok(files)
     };
     vocabularies(&plan)?;
@@ -406,7 +407,7 @@ mod tests {
                 let refused = run(&arguments).expect_err("refused");
                 assert_eq!(refused.code, Code::E1000);
                 assert!(
-                    refused.message.contains("holds data that is read"),
+                    refused.message.contains("is read, and would be replaced"),
                     "{}",
                     refused.message
                 );

@@ -12,6 +12,7 @@ use trainyard_run_config::{Job, default_logs_dir};
 use crate::arguments::Format;
 use crate::log_memory::LogMemory;
 use crate::output::print;
+use crate::text_table::width;
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
@@ -75,12 +76,7 @@ pub(crate) fn inspect(arguments: &Inspect) -> Result<(), Diagnostic> {
         text.push_str(&format!("{line}\n"));
     }
     text.push_str(&format!("variables of step {}:\n", manifest.global_step));
-    let width = manifest
-        .variables
-        .iter()
-        .map(|spec| spec.name.len())
-        .max()
-        .unwrap_or(0);
+    let width = width(manifest.variables.iter().map(|spec| spec.name.as_str()));
     for spec in &manifest.variables {
         let parts = manifest.shards.iter().flat_map(|shard| &shard.tensors);
         let parts = parts

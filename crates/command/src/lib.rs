@@ -37,6 +37,8 @@ mod scale;
 mod serve;
 mod stats;
 mod status;
+mod targets;
+mod text_table;
 mod train;
 mod trained_values;
 mod transform;
@@ -49,6 +51,7 @@ pub use estimator::{Estimator, train_and_evaluate};
 pub use folder::Folder;
 pub use output::print;
 pub use program::Program;
+pub use targets::{Existing, check_targets};
 pub use up::{
     RUNTIME_THREADS, Supervisor, TaskCommand, free_ports, resolve, share_of_cores, tasks, threads,
 };

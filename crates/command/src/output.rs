@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use trainyard_chief::Report;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::Scores;
-use trainyard_run_config::{InputPart, Job, Sharding, expand_files, identity};
+use trainyard_run_config::{InputPart, Job, Sharding, expand_files};
 use trainyard_storage::is_remote;
+
+use crate::targets::{refuse_own_file, refuse_own_input};
+use crate::text_table::width;
 
 /// Records of a batch that a command reads.
 const BATCH_RECORDS: usize = 512;
@@ -35,37 +38,6 @@ fn in_working_folder(name: &str) -> String {
         Ok(path) if is_there => path.to_string_lossy().into_owned(),
         _ => name.to_owned(),
     }
-}
-
-/// Refuses an output file that is one of the input files: creating it would empty the input.
-///
-/// # Errors
-/// They are the same file.
-pub(crate) fn refuse_own_input(output: &Path, inputs: &[PathBuf]) -> Result<(), Diagnostic> {
-    let written = identity(output);
-    if !inputs.iter().any(|input| identity(input) == written) {
-        return Ok(());
-    }
-    let message = format!("{} cannot be read and written at once", output.display());
-    Err(Diagnostic::error(Code::E1000, message).help("give the result another name"))
-}
-
-/// Refuses an output that would replace a file that the job is made of, or a file of its run.
-///
-/// # Errors
-/// It would.
-pub(crate) fn refuse_own_file(output: &Path, job: &Job) -> Result<(), Diagnostic> {
-    let written = identity(output);
-    let is_own = job.own_files().iter().any(|file| identity(file) == written);
-    if !is_own && !job.is_of_run(output) {
-        return Ok(());
-    }
-    let whose = if is_own { "job" } else { "run" };
-    let message = format!(
-        "{} is a file of the {whose}, and would be replaced",
-        output.display()
-    );
-    Err(Diagnostic::error(Code::E1000, message).help("give the result another name"))
 }
 
 /// Returns a number of bytes in words.
@@ -261,7 +233,7 @@ pub(crate) fn result_line(verb: &str, report: &Report) -> String {
 
 /// Returns metrics as a table.
 pub(crate) fn table(scores: &Scores) -> String {
-    let width = scores.keys().map(String::len).max().unwrap_or(0);
+    let width = width(scores.keys().map(String::as_str));
     scores
         .iter()
         .map(|(name, value)| format!("  {name:width$}  {value:.6}\n"))

@@ -18,6 +18,7 @@ use trainyard_run_config::{BadRows, Job};
 use crate::arguments::{JobArguments, Source};
 use crate::data_warnings::report_ambiguous_files;
 use crate::output::{Sink, read_files};
+use crate::targets::refuse_source;
 use crate::trained_values::{OF_PREDICTIONS, origin, warn_of_other_job};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -76,6 +77,9 @@ pub(crate) fn predict(
         warn_of_other_job(&job, origin.job(), &OF_PREDICTIONS);
         let predictor = Predictor::open(&origin, model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
+        if let Some(path) = &arguments.output {
+            refuse_source(path, arguments.source.from.as_deref())?;
+        }
         let mut out = Sink::of_job(arguments.output.as_deref(), &job, &input.files)?;
         let mut lines = Writer::new(arguments.format, arguments.keep.clone());
         let mut seen = Seen::default();

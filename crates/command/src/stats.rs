@@ -10,6 +10,7 @@ use crate::arguments::{Format, JobArguments};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::look;
 use crate::output::print;
+use crate::text_table::lines;
 
 /// An input of a job, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -149,14 +150,6 @@ fn table(profile: &Profile, extent: Extent) -> String {
     for column in &profile.columns {
         rows.push(cells(column, profile.rows));
     }
-    let widths: Vec<usize> = (0..header.len())
-        .map(|place| {
-            rows.iter()
-                .map(|row| row[place].chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
     let mut text = match extent {
         Extent::Whole => format!("all {} records\n", profile.rows),
         Extent::OfEachFile(_) | Extent::OfAll(_) => {
@@ -166,20 +159,8 @@ fn table(profile: &Profile, extent: Extent) -> String {
             )
         }
     };
-    for row in rows {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(place, (cell, width))| {
-                // Names and types are aligned left, numbers right.
-                if place < 2 || place == header.len() - 1 {
-                    format!("{cell:<width$}")
-                } else {
-                    format!("{cell:>width$}")
-                }
-            });
-        text += &format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end());
+    for line in lines(&rows) {
+        text += &format!("{line}\n");
     }
     text
 }

@@ -17,8 +17,9 @@ use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
-use crate::output::{print, refuse_own_file, result_line, table};
+use crate::output::{print, result_line, table};
 use crate::progress::{Show, progress_line};
+use crate::targets::refuse_own_file;
 use crate::up::{read_evaluation, share_of_cores};
 
 #[derive(Debug, Args)]

@@ -29,9 +29,10 @@ use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
 use crate::log_memory::LogMemory;
-use crate::output::{print, refuse_own_file, result_line, table};
+use crate::output::{print, result_line, table};
 use crate::program::Program;
 use crate::runtime::single_threaded;
+use crate::targets::refuse_own_file;
 
 #[derive(Debug, Args)]
 pub(crate) struct Up {

@@ -74,20 +74,6 @@ impl Bytes {
         self.len() == 0
     }
 
-    /// Keeps those values from `begin` on that `keeps` chooses.
-    pub(crate) fn retain_from(&mut self, begin: usize, keeps: impl Fn(&[u8]) -> bool) {
-        if (begin..self.len()).all(|nth| keeps(self.get(nth))) {
-            return;
-        }
-        let mut kept = Self::default();
-        (begin..self.len())
-            .map(|nth| self.get(nth))
-            .filter(|value| keeps(value))
-            .for_each(|value| kept.push(value));
-        self.truncate(begin);
-        (0..kept.len()).for_each(|nth| self.push(kept.get(nth)));
-    }
-
     /// Keeps the first `len` values.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {

@@ -29,6 +29,7 @@ mod formats;
 mod indexer;
 mod inline_records;
 mod layout;
+mod missing;
 mod named_columns;
 mod number;
 mod number_style;

@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 
-use crate::cells::{LeftOut, clear, end_row, missing_cells, push_digits, shown};
+use crate::cells::{LeftOut, clear, end_row, missing_cells, missing_part, push_digits, shown};
 use crate::formats::several;
+use crate::missing::Missing;
 use crate::number::{float, int, truncated};
 use crate::{
     Batch, Cells, Column, Field, FieldKind, Format, Fraction, Gaps, IndexBase, NumberStyle,
@@ -57,7 +58,7 @@ pub struct NamedColumns {
     /// Fields of the schema that read each name.
     fields: Vec<Vec<usize>>,
     places: HashMap<String, usize>,
-    missing: Vec<Vec<u8>>,
+    missing: Missing,
     /// Whether files hold all values as text, with spaces around them and separators between them.
     is_text: bool,
     trim: bool,
@@ -85,14 +86,13 @@ impl NamedColumns {
             });
             fields[place].push(position);
         }
-        let missing = options.missing.iter();
         let is_text = matches!(options.format, Format::Csv | Format::Tsv);
         Self {
             schema: schema.clone(),
             names,
             fields,
             places,
-            missing: missing.map(|text| text.as_bytes().to_vec()).collect(),
+            missing: Missing::new(&options.missing),
             is_text,
             trim: is_text && options.trim,
             numbers: Some(options.text.numbers.clone())
@@ -148,7 +148,7 @@ impl NamedColumns {
                 let mut left_out = LeftOut::new(gaps.unwrap_or(Gaps::LeftOut));
                 let mut indices = Vec::with_capacity(values.len());
                 for (nth, value) in values.iter().enumerate() {
-                    if self.is_missing(*value) {
+                    if self.is_missing(*value, &FieldKind::INT) {
                         left_out.add(nth);
                     } else {
                         left_out.check()?;
@@ -229,24 +229,19 @@ impl NamedColumns {
         })
     }
 
-    /// Returns whether a value stands for a missing one: a text, or a number where a file of the job has its text.
-    fn is_missing(&self, value: Given<'_>) -> bool {
-        let is_listed = |text: &[u8]| self.missing.iter().any(|missing| missing == text);
-        let is_number = |number: f64| {
-            let mut texts = self.missing.iter();
-            self.is_text && texts.any(|text| fast_float2::parse(text) == Ok(number))
-        };
+    /// Returns whether a value stands for a missing one where a value of this kind is wanted.
+    fn is_missing(&self, value: Given<'_>, kind: &FieldKind) -> bool {
         match value {
             Given::Text(text) => {
                 let text = if self.trim { text.trim_ascii() } else { text };
-                text.is_empty() || is_listed(text)
+                self.missing.text(text)
             }
-            Given::Int(number) => {
-                self.is_text && !self.missing.is_empty() && is_listed(number.to_string().as_bytes())
-            }
-            Given::Decimal(text) => self.is_text && is_listed(text.as_bytes()),
-            Given::Float(number) => is_number(number.into()),
-            Given::Double(number) => is_number(number),
+            // Pairs of libsvm are never missing.
+            _ if self.index_base.is_some() => false,
+            Given::Int(number) => self.missing.integer(number, kind),
+            Given::Decimal(text) => self.missing.written(text.as_bytes(), kind),
+            Given::Float(number) => self.missing.float(number.into()),
+            Given::Double(number) => self.missing.float(number),
         }
     }
 
@@ -257,7 +252,7 @@ impl NamedColumns {
         value: Given<'_>,
     ) -> Result<(), String> {
         let kind = &field.kind;
-        if self.is_missing(value) || is_padding(value, kind) {
+        if self.is_missing(value, kind) || is_padding(value, kind) {
             return missing_cells(column, kind);
         }
         let value = match value {
@@ -301,9 +296,17 @@ impl NamedColumns {
         }
         let mut left_out = LeftOut::new(field.gaps);
         for (nth, value) in values.iter().enumerate() {
-            let is_padding = self.is_missing(*value) || is_padding(*value, kind);
+            let is_padding = self.is_missing(*value, kind) || is_padding(*value, kind);
             if width.is_none() && is_padding {
                 left_out.add(nth);
+                continue;
+            }
+            if let (Cells::Float(cells), FieldKind::Float { default, .. }) =
+                (&mut column.cells, kind)
+                && (is_padding || is_nan(*value))
+                && values.len() > 1
+            {
+                missing_part(cells, default.as_deref(), nth)?;
                 continue;
             }
             left_out.check()?;
@@ -316,12 +319,7 @@ impl NamedColumns {
 
 /// Returns whether a number that is no number stands for a missing value, as in a SavedModel.
 fn is_padding(value: Given<'_>, kind: &FieldKind) -> bool {
-    let is_nan = match value {
-        Given::Float(number) => number.is_nan(),
-        Given::Double(number) => number.is_nan(),
-        Given::Int(_) | Given::Decimal(_) | Given::Text(_) => false,
-    };
-    is_nan
+    is_nan(value)
         && matches!(
             kind,
             FieldKind::Floats { .. }
@@ -335,6 +333,14 @@ fn is_padding(value: Given<'_>, kind: &FieldKind) -> bool {
                     ..
                 }
         )
+}
+
+fn is_nan(value: Given<'_>) -> bool {
+    match value {
+        Given::Float(number) => number.is_nan(),
+        Given::Double(number) => number.is_nan(),
+        Given::Int(_) | Given::Decimal(_) | Given::Text(_) => false,
+    }
 }
 
 /// Returns the bytes of a column.
@@ -407,13 +413,13 @@ fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), S
     Ok(())
 }
 
-/// Returns a value for a message.
 /// Returns whether a decimal text has digits alone, and perhaps a sign.
 fn is_whole(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Returns a value for a message.
 fn told(value: Given<'_>) -> String {
     match value {
         Given::Int(number) => number.to_string(),

@@ -10,10 +10,12 @@ use trainyard_storage::Storage;
 use crate::cell_parser::CellParser;
 use crate::column_names::name_there_twice;
 use crate::formats;
+use crate::missing::Missing;
 use crate::record_format::Want;
 use crate::record_reader::RecordReader;
-use crate::{BadRow, Cell, Compression, Error, Format, Options, Schema, TextStyle};
+use crate::{BadRow, Cell, Compression, Error, Format, Options, Schema, TextStyle, Value};
 
+use profile::is_missing;
 pub use profile::{ColumnProfile, Numbers, Profile};
 pub use writer::TableWriter;
 
@@ -26,6 +28,8 @@ pub struct TableReader {
     reader: Option<RecordReader>,
     next_file: usize,
     unreadable: Vec<(String, String)>,
+    missing: Missing,
+    separator: Option<u8>,
 }
 
 impl TableReader {
@@ -48,6 +52,8 @@ impl TableReader {
             reader: None,
             next_file: 0,
             unreadable: Vec::new(),
+            missing: Missing::default(),
+            separator: None,
         }
     }
 
@@ -62,6 +68,20 @@ impl TableReader {
     #[must_use]
     pub fn in_style(mut self, style: TextStyle) -> Self {
         self.options.text = style;
+        self
+    }
+
+    /// Leaves out the values that stand for a missing one, as [`Options::missing`]: their cells have no value.
+    #[must_use]
+    pub fn without(mut self, missing: &[String]) -> Self {
+        self.missing = Missing::new(missing);
+        self
+    }
+
+    /// Divides texts at a separator into lists.
+    #[must_use]
+    pub fn divided(mut self, separator: Option<u8>) -> Self {
+        self.separator = separator;
         self
     }
 
@@ -105,7 +125,10 @@ impl TableReader {
             let record = reader.record(0);
             let outcome = self.parser.cells(record, &self.options, row);
             return match outcome {
-                Ok(()) => Ok(true),
+                Ok(()) => {
+                    row.iter_mut().for_each(|cell| self.refine(cell));
+                    Ok(true)
+                }
                 Err(reason) => Err(Error::Row(Box::new(BadRow {
                     file: file.clone(),
                     unit: formats::format(self.options.format).unit(),
@@ -115,6 +138,22 @@ impl TableReader {
                     reason,
                 }))),
             };
+        }
+    }
+
+    /// Leaves out a missing value, and divides a text into a list.
+    fn refine(&self, cell: &mut Cell) {
+        let [value] = cell.values.as_slice() else {
+            return;
+        };
+        if is_missing(value, &self.missing) {
+            cell.values.clear();
+        } else if let (Value::Text(text), Some(separator)) = (value, self.separator)
+            && text.contains(&separator)
+        {
+            let parts = text.split(|byte| *byte == separator);
+            cell.values = parts.map(|part| Value::Text(part.to_vec())).collect();
+            cell.list = true;
         }
     }
 

@@ -19,6 +19,7 @@ use crate::bucket::{Bucket, FILE_BYTES_MAX};
 use crate::durable::replace;
 use crate::files::encode;
 use crate::model_dir::ModelDir;
+use crate::own_files::refuse_foreign;
 use crate::run_lock::started_ago;
 use crate::{Error, FileState, files, records};
 
@@ -98,12 +99,17 @@ impl fmt::Display for Leader {
     }
 }
 
-/// Returns the cluster id of a model directory, 128 bits. `fresh` becomes the id if the directory has none.
+/// Returns the cluster id of a model directory, 128 bits. `fresh` becomes the id if the directory has none: the run is its
+/// first.
 ///
 /// # Errors
-/// The file cannot be read or written, or does not hold an id.
+/// The file cannot be read or written, or does not hold an id. [`Error::Foreign`] if files of others are in the way of
+/// the first run.
 pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
     if let Some(bucket) = ModelDir::at(model_dir)?.bucket() {
+        if bucket.read("cluster_id")?.is_none() {
+            refuse_foreign(model_dir)?;
+        }
         bucket.put_if_absent("cluster_id", format!("{fresh:032x}\n").into_bytes())?;
         let path = model_dir.join("cluster_id");
         let text = bucket
@@ -117,6 +123,7 @@ pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
     match read_text(&path)? {
         Some(text) => id_of(&text, &path),
         None => {
+            refuse_foreign(model_dir)?;
             replace(&path, format!("{fresh:032x}\n").as_bytes())?;
             Ok(fresh)
         }

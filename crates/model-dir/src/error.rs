@@ -51,6 +51,12 @@ pub enum Error {
         /// The highest claimed term.
         highest: u64,
     },
+    /// A file of others has a name that a run would replace.
+    #[error("{} is no file of a run of trainyard, and would be replaced", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another run uses the model directory.
     #[error("{} is in use by another run: {by}", path.display())]
     InUse {
@@ -96,9 +102,11 @@ impl Error {
             }
             Self::Store(trainyard_storage::Error::Missing { .. }) => FileState::Missing,
             Self::Damaged { .. } | Self::Note { .. } => FileState::Damaged,
-            Self::Io { .. } | Self::Store(_) | Self::Deposed { .. } | Self::InUse { .. } => {
-                FileState::Unreadable
-            }
+            Self::Io { .. }
+            | Self::Store(_)
+            | Self::Deposed { .. }
+            | Self::Foreign { .. }
+            | Self::InUse { .. } => FileState::Unreadable,
         }
     }
 
@@ -137,6 +145,8 @@ impl From<Error> for Diagnostic {
             Error::Deposed { .. } => {
                 Self::error(Code::E2009, text).help("another chief has taken over: this one ends")
             }
+            Error::Foreign { .. } => Self::error(Code::E1000, text)
+                .help("choose a model_dir that is new, or move the file"),
             Error::InUse { .. } => Self::error(Code::E2008, text)
                 .help("wait for its end, stop it, or give this run another model_dir"),
         }

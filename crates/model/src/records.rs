@@ -4,7 +4,7 @@ use trainyard_feature_column::{FeatureColumns, Features, fingerprint64};
 use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_run_config::{FeatureConfig, Job};
 
-use crate::{Error, Head};
+use crate::{Error, Head, want_example_weight};
 
 /// A batch of features, prepared for a premade estimator or a network.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Records {
         let mut schema = serving_schema.clone();
         let label_field = head.want(&mut schema);
         let weight = job.input.weight_column.as_ref();
-        let weight_field = weight.map(|column| schema.want(column, FieldKind::FLOAT));
+        let weight_field = weight.map(|column| want_example_weight(&mut schema, column));
         let group = job.eval.group_auc_column.as_ref();
         let group_field = group.map(|column| schema.want(column, FieldKind::BYTES));
         Self {

@@ -10,7 +10,9 @@ use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python};
 use serde_json::json;
 use trainyard_feature_column::fingerprint64;
 use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
-use trainyard_model::{Callbacks, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores};
+use trainyard_model::{
+    Callbacks, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores, want_example_weight,
+};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{FeatureConfig, Job};
 use trainyard_variable::{Access, Gradients, Read, Reads, Values, VariableSpec};
@@ -95,7 +97,7 @@ impl PythonModel {
         let mut schema = serving_schema.clone();
         let label_field = head.want(&mut schema);
         let weight = job.input.weight_column.as_ref();
-        let weight_field = weight.map(|column| schema.want(column, FieldKind::FLOAT));
+        let weight_field = weight.map(|column| want_example_weight(&mut schema, column));
         let group = job.eval.group_auc_column.as_ref();
         let group_field = group.map(|column| schema.want(column, FieldKind::BYTES));
         let described: Described = module

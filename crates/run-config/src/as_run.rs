@@ -16,7 +16,15 @@ const FOLDERS: [&[&str]; 3] = [
     &["train", "warm_start", "from"],
 ];
 
+/// Begin of a job as it was run. The path of its file follows.
+const BEGIN: &str = "# As it was run: ";
+
 impl Job {
+    /// Returns whether a text is of [`Job::as_run`], and not of a person.
+    pub fn is_as_run(text: &[u8]) -> bool {
+        text.starts_with(BEGIN.as_bytes())
+    }
+
     /// Returns the job as TOML, with the values of `--set` and absolute paths. It has no comments of the file.
     ///
     /// # Errors
@@ -30,7 +38,7 @@ impl Job {
         let text = document.to_toml()?;
         let shown = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
         Ok(format!(
-            "# As it was run: {}, with what --set has changed, and absolute paths.\n{text}",
+            "{BEGIN}{}, with what --set has changed, and absolute paths.\n{text}",
             shown.display()
         ))
     }

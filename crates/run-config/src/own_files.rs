@@ -6,7 +6,7 @@ use trainyard_diagnostic::{Table, Value};
 use trainyard_storage::is_remote;
 
 use crate::Job;
-use crate::files::{expand, identity};
+use crate::files::expand;
 
 /// Keys of files that a job reads. A key of an array of tables applies to each element.
 pub(crate) const FILES_READ: [&[&str]; 4] = [
@@ -15,12 +15,6 @@ pub(crate) const FILES_READ: [&[&str]; 4] = [
     &["evaluation", "files"],
     &["feature", "file"],
 ];
-
-/// Names of files of a model directory that describe its job.
-const RECORDS: [&str; 3] = ["job.toml", "job.json", "job_state.json"];
-
-/// First part of the names of checkpoints.
-const CHECKPOINT: &str = "model.ckpt-";
 
 impl Job {
     /// Returns the job file, and the files of this machine that its keys name and that exist: data and vocabularies.
@@ -36,22 +30,6 @@ impl Job {
             .filter_map(|name| expand(std::slice::from_ref(name), beside).ok());
         let files = found.flatten();
         std::iter::once(self.path.clone()).chain(files).collect()
-    }
-
-    /// Returns whether a path is of a checkpoint, or of a record of the job, in the model directory.
-    pub fn is_of_run(&self, path: &Path) -> bool {
-        if is_remote(path) || is_remote(&self.model_dir) {
-            return false;
-        }
-        let path = identity(path);
-        let Ok(within) = path.strip_prefix(identity(&self.model_dir)) else {
-            return false;
-        };
-        let mut parts = within
-            .components()
-            .map(|part| part.as_os_str().to_string_lossy());
-        let first = parts.next().unwrap_or_default();
-        first.starts_with(CHECKPOINT) || (RECORDS.contains(&&*first) && parts.next().is_none())
     }
 }
 
@@ -81,9 +59,10 @@ fn collect(table: &Table, keys: &[&str], names: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity;
 
     #[test]
-    fn a_job_knows_its_files_and_those_of_its_run() {
+    fn a_job_knows_its_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -106,14 +85,5 @@ mod tests {
             assert!(own.contains(&identity(file)), "{}: {own:?}", file.display());
         }
         assert_eq!(own.len(), 6, "{own:?}");
-        for (name, expected) in [
-            ("model.ckpt-7/manifest.json", true),
-            ("job.toml", true),
-            ("predictions.csv", false),
-            ("eval/job.toml", false),
-        ] {
-            assert_eq!(job.is_of_run(&model_dir.join(name)), expected, "{name}");
-        }
-        assert!(!job.is_of_run(&folder.path().join("out.csv")));
     }
 }

@@ -3,10 +3,10 @@
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Frame;
+use http_body_util::Full;
 use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
@@ -15,6 +15,7 @@ use tonic::{Response, Status};
 
 use crate::Error;
 use crate::intake::{AnswerRoom, FREE_BYTES, Intake, Room, next_frame};
+use crate::paced::Paced;
 
 /// Memory of a message, by its bytes: it is copied once, and a value of one byte takes eight or more once it is decoded.
 const WEIGHT: usize = 8;
@@ -59,7 +60,8 @@ where
                 Ok(Ok(message)) => {
                     let body = Body::new(Full::new(message));
                     let request = http::Request::from_parts(head, body);
-                    service.call(request).await.map(hold_room)
+                    let answer = service.call(request).await;
+                    answer.map(|answer| hold_room(answer, intake.body_timeout))
                 }
                 Ok(Err(status)) => Ok(status.into_http()),
                 Err(_) => {
@@ -78,13 +80,12 @@ pub(crate) fn with_room<T>((answer, room): (T, AnswerRoom)) -> Response<T> {
     response
 }
 
-/// Lets the bytes of an answer hold the room that the answer has.
-fn hold_room(mut response: http::Response<Body>) -> http::Response<Body> {
+/// Lets the body of an answer hold the room that the answer has, until the client has taken it, at most to the deadline.
+fn hold_room(mut response: http::Response<Body>, deadline: Duration) -> http::Response<Body> {
     let Some(room) = response.extensions_mut().remove::<AnswerRoom>() else {
         return response;
     };
-    let held = move |frame: Frame<Bytes>| frame.map_data(|bytes| room.clone().hold(bytes));
-    response.map(|body| Body::new(body.map_frame(held)))
+    response.map(|body| Body::new(Paced::new(body, room, deadline)))
 }
 
 /// Reads a message with its prefix.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use trainyard_diagnostic::{Code, Diagnostic, Place};
+use trainyard_model_dir::JOB_AS_RUN;
 use trainyard_run_config::Job;
 
 use crate::batching::BatchLimits;
@@ -14,9 +15,6 @@ use crate::intake::HttpLimits;
 
 /// Address of TensorFlow Serving's REST interface.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:8501";
-
-/// Name of the job file in a model directory.
-const JOB_AS_RUN: &str = "job.toml";
 
 /// Configuration of a server.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,7 +15,7 @@ use trainyard_predictor::Predictor;
 
 use crate::Error;
 use crate::batching::{BatchLimits, Pool, Queue};
-use crate::http_server::{Target, dispatch};
+use crate::http_server::{ProtocolPath, Target, dispatch};
 use crate::intake::{HttpLimits, Intake};
 use crate::models::{Models, Version};
 use crate::run::routes;
@@ -74,7 +74,8 @@ impl DetachedModel {
         header_length: Option<usize>,
         body: &Bytes,
     ) -> Result<Bytes, Error> {
-        let target = Target::parse(path)?;
+        let path = ProtocolPath::parse(path)?;
+        let target = Target::parse(&path)?;
         let answer = dispatch(&self.models, target, body, header_length, &self.intake);
         answer.await.map(|answer| answer.body)
     }

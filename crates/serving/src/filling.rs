@@ -19,9 +19,12 @@ pub(crate) const CELL_VALUES_MAX: usize = 1 << 20;
 /// Bytes of an id that a cross makes of a row: the id, and its place among the ids of the batch.
 const MADE_BYTES: usize = 8;
 
-/// Returns the bytes of what the model makes of a batch beyond its values.
-pub(crate) fn made_bytes(columns: &NamedColumns, batch: &Batch) -> usize {
-    columns.values_made(batch).saturating_mul(MADE_BYTES)
+/// A batch whose rows are complete.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    pub(crate) batch: Batch,
+    /// Bytes of what the model makes of the batch beyond its values.
+    pub(crate) made_bytes: usize,
 }
 
 /// The batch of a request.
@@ -92,7 +95,7 @@ impl<'c> Filling<'c> {
     ///
     /// # Errors
     /// A column has another number of rows, or the model cannot use a row.
-    pub(crate) fn finish(self, rows: usize) -> Result<Batch, Error> {
+    pub(crate) fn finish(self, rows: usize) -> Result<Filled, Error> {
         let columns = self.columns;
         let finished = columns.finish(self.batch, rows);
         let batch = finished.map_err(|unfinished| {
@@ -108,10 +111,11 @@ impl<'c> Filling<'c> {
                 } => format!("row {}: column `{column}`: {reason}", row + 1),
             })
         })?;
-        if made_bytes(columns, &batch).saturating_add(self.bytes) > self.bytes_max {
+        let made_bytes = columns.values_made(&batch).saturating_mul(MADE_BYTES);
+        if made_bytes.saturating_add(self.bytes) > self.bytes_max {
             let most = self.bytes_max;
             return Err(Error::Expanded { most });
         }
-        Ok(batch)
+        Ok(Filled { batch, made_bytes })
     }
 }

@@ -5,11 +5,13 @@ use bytes::Bytes;
 use crate::intake::AnswerRoom;
 
 /// The body of an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) body: Bytes,
     /// Length of the JSON part, if tensors of bytes follow it.
     pub(crate) header_length: Option<usize>,
+    /// Its part of the budget.
+    pub(crate) room: AnswerRoom,
 }
 
 impl Answer {
@@ -17,14 +19,12 @@ impl Answer {
         Self {
             body: text.into(),
             header_length: None,
+            room: AnswerRoom::default(),
         }
     }
 
-    /// Returns the answer, whose bytes hold a part of the budget.
+    /// Returns the answer with its part of the budget.
     pub(crate) fn held_by(self, room: AnswerRoom) -> Self {
-        Self {
-            body: room.hold(self.body),
-            ..self
-        }
+        Self { room, ..self }
     }
 }

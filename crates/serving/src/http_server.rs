@@ -33,8 +33,10 @@ use crate::http_answer::Answer;
 use crate::inference::{self, HEADER_LENGTH};
 use crate::intake::{FREE_BYTES, HttpLimits, Intake, Room, next_frame};
 use crate::models::Models;
+use crate::paced::Paced;
 use crate::rest;
 use crate::same_site;
+use crate::uri_path::UriPath;
 
 /// Delay after an error of accept, mostly for lack of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -183,7 +185,7 @@ async fn respond(
     service: &Service,
     request: Request<Incoming>,
     activity: &Activity,
-) -> Response<Full<Bytes>> {
+) -> Response<Paced<Full<Bytes>>> {
     // A proxy that goes by the length of the body would take its rest for the next request (RFC 9112, section 6.3).
     let is_last = request.headers().contains_key(TRANSFER_ENCODING);
     let outcome = answer(service, request, activity).await;
@@ -191,7 +193,9 @@ async fn respond(
         Ok(answer) => (StatusCode::OK, answer),
         Err(error) => (error.status(), Answer::json(rest::error_body(&error))),
     };
-    let mut response = Response::new(Full::new(answer.body));
+    let deadline = service.intake.body_timeout;
+    let body = Paced::new(Full::new(answer.body), answer.room, deadline);
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     if is_last {
@@ -217,22 +221,41 @@ pub(crate) enum Target<'a> {
     Inference(inference::Target<'a>),
 }
 
-impl<'a> Target<'a> {
-    /// Parses the path of a request.
+/// The path of a request, by protocol.
+pub(crate) enum ProtocolPath<'a> {
+    TensorFlow(UriPath<'a>),
+    Inference(UriPath<'a>),
+}
+
+impl<'a> ProtocolPath<'a> {
+    /// Divides and decodes a path.
     ///
     /// # Errors
-    /// The path is of no protocol.
+    /// The path is of no protocol, or not encoded as it must be.
     pub(crate) fn parse(path: &'a str) -> Result<Self, Error> {
         if let Some(path) = path.strip_prefix("/v1/models/") {
-            return rest::Target::parse(path).map(Self::TensorFlow);
+            return UriPath::parse(path, true).map(Self::TensorFlow);
         }
         match path.strip_prefix("/v2") {
             Some(path) if path.is_empty() || path.starts_with('/') => {
-                inference::Target::parse(path).map(Self::Inference)
+                UriPath::parse(path, false).map(Self::Inference)
             }
             _ => Err(Error::Path(
                 "the path must begin with /v1/models/ (TensorFlow Serving) or /v2 (Open Inference Protocol)".to_owned(),
             )),
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    /// Parses the path of a request.
+    ///
+    /// # Errors
+    /// The path is none of its protocol.
+    pub(crate) fn parse(path: &'a ProtocolPath<'_>) -> Result<Self, Error> {
+        match path {
+            ProtocolPath::TensorFlow(path) => rest::Target::parse(path).map(Self::TensorFlow),
+            ProtocolPath::Inference(path) => inference::Target::parse(path).map(Self::Inference),
         }
     }
 
@@ -269,7 +292,8 @@ async fn answer(
         .admit(authorization.map(HeaderValue::as_bytes))
         .map_err(Error::Unproved)
         .inspect_err(|_| counter!("trainyard_calls_refused_total").increment(1))?;
-    let target = Target::parse(head.uri.path())?;
+    let path = ProtocolPath::parse(head.uri.path())?;
+    let target = Target::parse(&path)?;
     let needed = target.method();
     if head.method != needed {
         return Err(Error::Request(format!(

@@ -17,6 +17,7 @@ use crate::intake::Intake;
 use crate::models::{Models, Wanted};
 use crate::rest::version_number;
 use crate::telemetry::{Protocol, count_failure};
+use crate::uri_path::UriPath;
 
 /// Header with the length of the JSON part of a body, which tensors of bytes follow.
 pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -47,8 +48,8 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// The path is none of the protocol.
-    pub(crate) fn parse(path: &'a str) -> Result<Self, Error> {
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    pub(crate) fn parse(path: &'a UriPath<'_>) -> Result<Self, Error> {
+        let parts: Vec<&str> = path.parts().filter(|part| !part.is_empty()).collect();
         let number = |text: &str| {
             version_number(text).map(Wanted::Number).ok_or_else(|| {
                 Error::Request(format!(
@@ -146,9 +147,9 @@ async fn infer(
     let version = models.version(name, wanted)?;
     version.queue.check_room()?;
     let read = || InferRequest::read(body, header_length, &version, intake.bounds);
-    let InferRequest { id, batch, wanted } = intake.parse(body.len(), read).await??;
-    let rows = batch.rows;
-    let (predictions, room) = version.predict(batch, intake).await?;
+    let InferRequest { id, filled, wanted } = intake.parse(body.len(), read).await??;
+    let rows = filled.batch.rows;
+    let (predictions, room) = version.predict(filled, intake).await?;
     let answer = answer::infer(name, &version, id.as_deref(), &wanted, &predictions);
     version
         .telemetry

@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use parking_lot::RwLock;
 use trainyard_diagnostic::suggest;
-use trainyard_input::{Batch, NamedColumns};
+use trainyard_input::NamedColumns;
 
 use crate::Error;
 use crate::batching::{Predictions, Queue};
-use crate::filling::made_bytes;
+use crate::filling::Filled;
 use crate::intake::{AnswerRoom, Intake};
 use crate::signature::Signature;
 use crate::telemetry::VersionTelemetry;
@@ -35,13 +35,13 @@ impl Version {
     /// The answer has no room; see [`Queue::predict`].
     pub(crate) async fn predict(
         &self,
-        batch: Batch,
+        filled: Filled,
         intake: &Intake,
     ) -> Result<(Predictions, AnswerRoom), Error> {
         let row_bytes = self.signature.row_bytes;
+        let Filled { batch, made_bytes } = filled;
         let room = intake.admit_answer(batch.rows, row_bytes).await?;
-        let made = made_bytes(&self.columns, &batch);
-        Ok((self.queue.predict(batch, made).await?, room))
+        Ok((self.queue.predict(batch, made_bytes).await?, room))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::rest::request::{PredictRequest, read_examples};
 use crate::signature::Method as SignatureMethod;
 use crate::telemetry::{Protocol, count_failure};
 use crate::text::message;
+use crate::uri_path::UriPath;
 
 /// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +41,7 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// The path is none of the interface.
-    pub(crate) fn parse(path: &'a str) -> Result<Self, Error> {
-        let (path, method) = match path.rsplit_once(':') {
-            Some((path, method)) => (path, Some(method)),
-            None => (path, None),
-        };
+    pub(crate) fn parse(path: &'a UriPath<'_>) -> Result<Self, Error> {
         let unknown = || {
             Error::Path(
                 "the path must be /v1/models/MODEL[/versions/VERSION|/labels/LABEL], and after it nothing, /metadata, \
@@ -52,12 +49,15 @@ impl<'a> Target<'a> {
                     .to_owned(),
             )
         };
-        let mut parts = path.split('/');
+        let mut parts = path.parts();
         let model = parts
             .next()
             .filter(|name| !name.is_empty())
             .ok_or_else(unknown)?;
-        let mut action = method.map_or(Action::Status, Action::Method);
+        let mut action = path
+            .method
+            .as_deref()
+            .map_or(Action::Status, Action::Method);
         let mut wanted = Wanted::Newest;
         while let Some(part) = parts.next() {
             match (part, wanted, action) {
@@ -151,22 +151,22 @@ async fn answer_method(
         "predict" => {
             let read = || PredictRequest::read(body, columns, bounds);
             let request = intake.parse(body.len(), read).await??;
-            let rows = request.batch.rows;
-            let (predictions, room) = version.predict(request.batch, intake).await?;
+            let rows = request.filled.batch.rows;
+            let (predictions, room) = version.predict(request.filled, intake).await?;
             let outputs = &version.signature.outputs;
             let text = answer::predictions(&predictions, outputs, request.layout);
             (rows, text, room)
         }
         "classify" => {
-            let batch = examples(SignatureMethod::Classify).await?;
-            let rows = batch.rows;
-            let (predictions, room) = version.predict(batch, intake).await?;
+            let filled = examples(SignatureMethod::Classify).await?;
+            let rows = filled.batch.rows;
+            let (predictions, room) = version.predict(filled, intake).await?;
             (rows, answer::classifications(&predictions)?, room)
         }
         "regress" => {
-            let batch = examples(SignatureMethod::Regress).await?;
-            let rows = batch.rows;
-            let (predictions, room) = version.predict(batch, intake).await?;
+            let filled = examples(SignatureMethod::Regress).await?;
+            let rows = filled.batch.rows;
+            let (predictions, room) = version.predict(filled, intake).await?;
             (rows, answer::regressions(&predictions)?, room)
         }
         other => {

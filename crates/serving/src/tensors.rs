@@ -1,9 +1,10 @@
 //! Tensors of a request, and their way into the columns of a batch.
 
-use trainyard_input::{Batch, Given, NamedColumns};
+use trainyard_input::{Given, NamedColumns};
 
 use crate::Error;
-use crate::filling::{CELL_VALUES_MAX, Filling, RequestBounds};
+use crate::datatype::Datatype;
+use crate::filling::{CELL_VALUES_MAX, Filled, Filling, RequestBounds};
 use crate::json::{Fault, Kind, Reader};
 use crate::rest::{Value, append, missing, read_value, unknown};
 use crate::text::sizes;
@@ -68,7 +69,7 @@ impl<'c> Inputs<'c> {
     ///
     /// # Errors
     /// A column was not given.
-    pub(crate) fn finish(self) -> Result<Batch, Error> {
+    pub(crate) fn finish(self) -> Result<Filled, Error> {
         if let Some(place) = self.seen.iter().position(|seen| !seen) {
             return Err(Error::Request(missing(self.filling.columns(), place)));
         }
@@ -96,22 +97,6 @@ fn dimensions(name: &str, shape: &[usize]) -> Result<(usize, usize), Error> {
     Ok((*rows, width))
 }
 
-/// Types of the protocol, with the bytes of a value.
-const DATATYPES: [(&str, usize); 12] = [
-    ("BOOL", 1),
-    ("UINT8", 1),
-    ("UINT16", 2),
-    ("UINT32", 4),
-    ("UINT64", 8),
-    ("INT8", 1),
-    ("INT16", 2),
-    ("INT32", 4),
-    ("INT64", 8),
-    ("FP32", 4),
-    ("FP64", 8),
-    ("BYTES", 0),
-];
-
 /// Writer of a tensor into a column of the batch.
 pub(crate) struct Filler<'b, 'c> {
     filling: &'b mut Filling<'c>,
@@ -134,16 +119,8 @@ impl Filler<'_, '_> {
         Error::Request(format!("input `{}`: {message}", self.name()))
     }
 
-    fn bytes_of(&self, datatype: &str) -> Result<usize, Error> {
-        let found = DATATYPES.iter().find(|(name, _)| *name == datatype);
-        found.map(|(_, bytes)| *bytes).ok_or_else(|| {
-            let names: Vec<&str> = DATATYPES.iter().map(|(name, _)| *name).collect();
-            let datatype = crate::text::shown(datatype);
-            self.refuse(format!(
-                "unknown datatype `{datatype}`; datatypes: {}",
-                names.join(", ")
-            ))
-        })
+    fn datatype(&self, name: &str) -> Result<Datatype, Error> {
+        Datatype::named(name).map_err(|reason| self.refuse(reason))
     }
 
     fn check_count(&self, given: usize) -> Result<(), Error> {
@@ -162,8 +139,7 @@ impl Filler<'_, '_> {
         mut data: Reader<'_>,
         datatype: &str,
     ) -> Result<(), Error> {
-        self.bytes_of(datatype)?;
-        let is_text = datatype == "BYTES";
+        let datatype = self.datatype(datatype)?;
         let mut rows = JsonRows {
             values: Vec::new(),
             row: 0,
@@ -171,14 +147,10 @@ impl Filler<'_, '_> {
         };
         let (width, most) = (self.width, self.count());
         let (place, filling) = (self.place, &mut *self.filling);
-        let flattened = flatten(&mut data, &mut |value, reader| {
+        let flattened = flatten(&mut data, datatype, &mut |value, reader| {
             rows.count += 1;
             if rows.count > most {
                 return Err(reader.fault(format!("its shape has {most} values, given more")));
-            }
-            if matches!(value, Value::Text(_)) != is_text {
-                let message = format!("its data must be of the datatype {datatype}");
-                return Err(reader.fault(message));
             }
             rows.values.push(value);
             if rows.values.len() == width {
@@ -200,7 +172,8 @@ impl Filler<'_, '_> {
 
     /// Appends values from their bytes, little-endian. A text begins with its length in 4 bytes.
     pub(crate) fn fill_from_bytes(&mut self, bytes: &[u8], datatype: &str) -> Result<(), Error> {
-        let size = self.bytes_of(datatype)?;
+        let datatype = self.datatype(datatype)?;
+        let size = datatype.bytes;
         if size == 0 {
             let mut rest = bytes;
             let texts = std::iter::from_fn(|| {
@@ -225,15 +198,27 @@ impl Filler<'_, '_> {
         let chunks = bytes.chunks_exact(size);
         if !chunks.remainder().is_empty() {
             return Err(self.refuse(format!(
-                "a value of {datatype} has {size} bytes, given {} bytes in all",
+                "a value of {} has {size} bytes, given {} bytes in all",
+                datatype.name,
                 bytes.len()
             )));
         }
         self.check_count(chunks.len())?;
         self.fill(chunks.map(|chunk| {
-            number(chunk, datatype)
-                .ok_or_else(|| format!("{chunk:?} is beyond the numbers of INT64"))
+            let value = number(chunk, datatype.name)
+                .ok_or_else(|| format!("{chunk:?} is beyond the numbers of INT64"))?;
+            datatype.check(value).map(|()| value)
         }))
+    }
+
+    /// Appends values, each of which must be one of the datatype.
+    pub(crate) fn fill_from_values<'v>(
+        &mut self,
+        values: impl Iterator<Item = Given<'v>>,
+        datatype: &str,
+    ) -> Result<(), Error> {
+        let datatype = self.datatype(datatype)?;
+        self.fill(values.map(|value| datatype.check(value).map(|()| value)))
     }
 
     /// Appends values, row by row.
@@ -288,17 +273,98 @@ fn number(bytes: &[u8], datatype: &str) -> Option<Given<'static>> {
     })
 }
 
-/// Hands out the values of arrays in arrays, in order.
+/// Hands out the values of arrays in arrays, in order. Each must be one of the datatype.
 fn flatten<'a>(
     reader: &mut Reader<'a>,
+    datatype: Datatype,
     take: &mut impl FnMut(Value<'a>, &Reader<'a>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    if reader.kind()? == Kind::Array {
-        return reader.array(|reader| flatten(reader, take));
-    }
-    let value = match reader.kind()? {
-        Kind::Bool => Value::Int(reader.bool()?.into()),
-        _ => read_value(reader)?,
+    let (value, checked) = match reader.kind()? {
+        Kind::Array => return reader.array(|reader| flatten(reader, datatype, take)),
+        Kind::Bool => {
+            let value = reader.bool()?;
+            (Value::Int(value.into()), datatype.check_bool(value))
+        }
+        _ => {
+            let value = read_value(reader)?;
+            let checked = datatype.check(value.given());
+            (value, checked)
+        }
     };
+    checked.map_err(|reason| reader.fault(reason))?;
     take(value, reader)
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_input::{FieldKind, Format, Options, Schema};
+
+    use super::*;
+
+    fn columns() -> NamedColumns {
+        let mut schema = Schema::default();
+        schema.want("n", FieldKind::FLOAT);
+        schema.want("t", FieldKind::BYTES);
+        NamedColumns::new(&schema, &Options::new(vec!["t".into()], Format::Csv))
+    }
+
+    const BOUNDS: RequestBounds = RequestBounds {
+        rows_max: 10,
+        bytes_max: 1 << 20,
+    };
+
+    #[test]
+    fn data_of_another_datatype_is_refused_with_value_datatype_and_input() {
+        let columns = columns();
+        for (name, datatype, data, shown) in [
+            ("n", "BOOL", "5", "5"),
+            ("n", "UINT8", "300", "300"),
+            ("n", "UINT8", "-1", "-1"),
+            ("n", "UINT16", "65536", "65536"),
+            ("n", "UINT32", "4294967296", "4294967296"),
+            ("n", "UINT64", "-1", "-1"),
+            ("n", "INT8", "128", "128"),
+            ("n", "INT16", "32768", "32768"),
+            ("n", "INT32", "2147483648", "2147483648"),
+            ("n", "INT64", "1.5", "1.5"),
+            ("n", "INT64", "true", "true"),
+            ("n", "FP32", "\"1\"", "`1`"),
+            ("n", "FP64", "false", "false"),
+            ("t", "BYTES", "7", "7"),
+        ] {
+            let data = format!("[{data}]");
+            let mut inputs = Inputs::new(&columns, BOUNDS);
+            let mut filler = inputs.input(name, &[1]).expect("an input");
+            let refused = filler.fill_from_json(Reader::new(&data), datatype);
+            let told = refused.expect_err(datatype).to_string();
+            for part in [shown, datatype, &format!("input `{name}`")] {
+                assert!(told.contains(part), "{datatype} {data}: {told}");
+            }
+        }
+        for (datatype, data) in [
+            ("BOOL", "true"),
+            ("BOOL", "1"),
+            ("UINT8", "255"),
+            ("INT8", "-128"),
+            ("UINT64", "18446744073709551615"),
+            ("INT64", "-7"),
+            ("FP32", "1"),
+            ("FP64", "1.5"),
+        ] {
+            let data = format!("[{data}]");
+            let mut inputs = Inputs::new(&columns, BOUNDS);
+            let mut filler = inputs.input("n", &[1]).expect("an input");
+            let filled = filler.fill_from_json(Reader::new(&data), datatype);
+            filled.unwrap_or_else(|error| panic!("{datatype} {data}: {error}"));
+        }
+    }
+
+    #[test]
+    fn a_byte_that_is_no_bool_is_refused() {
+        let columns = columns();
+        let mut inputs = Inputs::new(&columns, BOUNDS);
+        let mut filler = inputs.input("n", &[2]).expect("an input");
+        let told = filler.fill_from_bytes(&[1, 5], "BOOL").expect_err("5");
+        assert!(told.to_string().contains("5 is no BOOL"), "{told}");
+    }
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::output::size;
+use crate::text_table;
 
 /// Shades of a sparkline, lowest first.
 const SHADES: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -47,7 +48,7 @@ pub(super) fn lines(seen: &Seen, width: usize) -> Vec<String> {
         }
     }
     out.push(String::new());
-    out.extend(table(&tasks(run)));
+    out.extend(text_table::lines(&tasks(run)));
     out.push(String::new());
     out.push(checkpoint(run));
     out.push(evaluation(&seen.evaluations));
@@ -172,33 +173,6 @@ fn evaluation(evaluations: &Value) -> String {
         number(&newest["global_step"]),
         metrics.join(", ")
     )
-}
-
-/// Aligns columns: the first two and the last left, numbers right.
-fn table(rows: &[Vec<String>]) -> Vec<String> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(column, (cell, &width))| {
-                if column < 2 || column + 1 == columns {
-                    format!("{cell:width$}")
-                } else {
-                    format!("{cell:>width$}")
-                }
-            });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
 }
 
 /// Returns a sparkline: a time series as one line of blocks.

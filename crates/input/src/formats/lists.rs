@@ -1,6 +1,7 @@
 //! Lists in text: fields of several values with a separator between them.
 
 use crate::cells::{LeftOut, end_row, missing_part, shown};
+use crate::missing::Missing;
 use crate::number::{float, int};
 use crate::number_style::{float_of, int_of};
 use crate::{Cells, Column, Field, FieldKind, NumberStyle};
@@ -12,11 +13,11 @@ pub(crate) fn several(
     column: &mut Column,
     field: &Field,
     value: &[u8],
-    missing: &[Vec<u8>],
+    missing: &Missing,
     style: Option<&NumberStyle>,
 ) -> Result<(), String> {
     let parts = |separator: u8| value.split(move |byte| *byte == separator);
-    let is_missing = |part: &[u8]| part.is_empty() || missing.iter().any(|text| text == part);
+    let is_missing = |part: &[u8]| missing.written_in(style, part, &field.kind);
     let number = |part: &[u8]| {
         let number = if is_missing(part) {
             f32::NAN

@@ -10,7 +10,8 @@ use distinct::Distinct;
 use sample::Sample;
 
 use crate::layout::{float, kind, text};
-use crate::{Cell, ColumnKind, NumberStyle, Value, plain_number};
+use crate::missing::Missing;
+use crate::{Cell, ColumnKind, FieldKind, NumberStyle, Value, plain_number};
 
 /// Most distinct values of a column that are counted individually. The first distinct values are counted.
 const COUNTED_VALUES_MAX: usize = 20_000;
@@ -119,13 +120,11 @@ impl ColumnProfile {
         }
     }
 
-    fn see(&mut self, cell: &Cell, missing: &[String]) {
+    fn see(&mut self, cell: &Cell, missing: &Missing) {
         self.list |= cell.list;
         let is_missing = match cell.values.as_slice() {
             [] => true,
-            [Value::Text(text)] => missing
-                .iter()
-                .any(|word| word.as_bytes() == text.as_slice()),
+            [value] => is_missing(value, missing),
             _ => false,
         };
         if is_missing {
@@ -262,15 +261,25 @@ pub struct Profile {
     pub columns: Vec<ColumnProfile>,
     /// Columns whose values no job can read, with their types.
     pub unreadable: Vec<(String, String)>,
-    missing: Vec<String>,
+    missing: Missing,
     style: NumberStyle,
+}
+
+/// Returns whether the only value of a cell stands for a missing one. A text of a number counts as a number.
+pub(super) fn is_missing(value: &Value, missing: &Missing) -> bool {
+    match value {
+        Value::Int(number) => missing.integer(*number, &FieldKind::FLOAT),
+        Value::Float(number) => missing.float(*number),
+        Value::Text(text) if kind(value) == ColumnKind::Text => missing.text(text),
+        Value::Text(text) => missing.written(text, &FieldKind::FLOAT),
+    }
 }
 
 impl Profile {
     /// Returns a profile without rows. `missing` are the texts that stand for a missing value, besides the empty text.
-    pub fn new(missing: Vec<String>) -> Self {
+    pub fn new(missing: &[String]) -> Self {
         Self {
-            missing,
+            missing: Missing::new(missing),
             ..Self::default()
         }
     }
@@ -306,7 +315,7 @@ mod tests {
     use super::*;
 
     fn profile(texts: &[&str]) -> ColumnProfile {
-        let mut profile = Profile::new(vec!["?".to_owned()]);
+        let mut profile = Profile::new(&["?".to_owned()]);
         for text in texts {
             let values = match *text {
                 "" => Vec::new(),

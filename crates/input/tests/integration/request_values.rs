@@ -1,5 +1,7 @@
 //! Each value of a request, read as each kind of field: it becomes what the same value of a file becomes, or both are refused.
 
+use std::path::{Path, PathBuf};
+
 use trainyard_input::*;
 
 /// A column of a file has as many rows as have a value.
@@ -23,30 +25,105 @@ fn schema(kind: &FieldKind) -> Schema {
     schema
 }
 
-/// Returns the cells of a row of a CSV file; nothing where it is refused.
-fn of_file(text: &str, kind: &FieldKind) -> Option<String> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("t.csv");
-    std::fs::write(&path, format!("x,other\n{text},o\n")).expect("it is written");
-    let mut dataset = Dataset::open(Options::new(vec![path], Format::Csv), schema(kind)).ok()?;
+/// Texts that stand for a missing value.
+type Missing<'a> = &'a [&'a str];
+
+fn options(path: PathBuf, format: Format, missing: Missing<'_>) -> Options {
+    let mut options = Options::new(vec![path], format);
+    options.missing = missing.iter().map(|text| (*text).to_owned()).collect();
+    options
+}
+
+/// Returns the cells of the first row of a file; nothing where it is refused.
+fn read(path: PathBuf, format: Format, kind: &FieldKind, missing: Missing<'_>) -> Option<String> {
+    let mut dataset = Dataset::open(options(path, format, missing), schema(kind)).ok()?;
     let mut batch = dataset.next()?.ok()?;
     batch.columns.truncate(1);
     Some(cells(&batch))
 }
 
+/// Writes a row to a CSV file.
+fn write(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("t.csv");
+    std::fs::write(&path, format!("x,other\n{text},o\n")).expect("it is written");
+    path
+}
+
+/// Returns the cells of a row of a CSV file; nothing where it is refused.
+fn of_file(text: &str, kind: &FieldKind, missing: Missing<'_>) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    read(write(folder.path(), text), Format::Csv, kind, missing)
+}
+
+fn separator(kind: &FieldKind) -> Option<u8> {
+    match kind {
+        FieldKind::Floats { separator } => Some(*separator),
+        FieldKind::Float { separator, .. }
+        | FieldKind::Int { separator, .. }
+        | FieldKind::Bytes { separator } => *separator,
+    }
+}
+
+/// As [`of_file`], of the file that it becomes in another format.
+fn of_converted(text: &str, to: Format, kind: &FieldKind, missing: Missing<'_>) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let from = write(folder.path(), text);
+    let reader = TableReader::new(vec![from], Format::Csv, None, None);
+    let mut reader = reader.divided(separator(kind));
+    let (mut layout, mut row) = (Layout::default(), Vec::new());
+    while reader.read(&mut row).expect("a row") {
+        layout.see(reader.columns(), &row);
+    }
+    reader.rewind();
+    let path = folder.path().join("converted");
+    let mut writer = TableWriter::create(&path, to, layout).expect("a file");
+    while reader.read(&mut row).expect("a row") {
+        writer.write(&row).expect("there is room");
+    }
+    writer.finish().expect("there is room");
+    read(path, to, kind, missing)
+}
+
+/// As [`of_file`], of a file of another format with a list of values.
+fn of_list(list: &[&str], to: Format, kind: &FieldKind, missing: Missing<'_>) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("list");
+    let value = |text: &&str| Value::Text(text.as_bytes().to_vec());
+    let cell = |values: Vec<Value>| Cell {
+        list: values.len() > 1,
+        values,
+    };
+    let row = [
+        cell(list.iter().map(value).collect()),
+        cell(vec![value(&"o")]),
+    ];
+    let mut layout = Layout::default();
+    layout.see(&["x".to_owned(), "other".to_owned()], &row);
+    let mut writer = TableWriter::create(&path, to, layout).expect("a file");
+    writer.write(&row).expect("there is room");
+    writer.finish().expect("there is room");
+    read(path, to, kind, missing)
+}
+
 /// Returns the cells of a row of a request; nothing where it is refused.
-fn of_request(value: Given<'_>, kind: &FieldKind) -> Option<String> {
-    let options = Options::new(vec!["t.csv".into()], Format::Csv);
-    let columns = NamedColumns::new(&schema(kind), &options);
+fn of_request(value: Given<'_>, kind: &FieldKind, missing: Missing<'_>) -> Option<String> {
+    let columns = NamedColumns::new(
+        &schema(kind),
+        &options("t.csv".into(), Format::Csv, missing),
+    );
+    request(&columns, &[value])
+}
+
+fn request(columns: &NamedColumns, values: &[Given<'_>]) -> Option<String> {
     let mut batch = columns.begin(1);
     for name in ["x", "other"] {
         let place = columns.place(name).expect("the schema has it");
-        let value = if name == "x" {
-            value
+        let values = if name == "x" {
+            values
         } else {
-            Given::Text(b"o")
+            &[Given::Text(b"o")]
         };
-        columns.append(&mut batch, place, &[value]).ok()?;
+        columns.append(&mut batch, place, values).ok()?;
     }
     let mut batch = columns.finish(batch, 1).ok()?;
     batch.columns.truncate(1);
@@ -107,6 +184,24 @@ fn is_of_another_type(value: Given<'_>, kind: &FieldKind, request: Option<&Strin
         }
 }
 
+/// Returns whether a value was refused for the type of its column, which a field of CSV does not have: a column of texts has
+/// no numbers, one of floats has no digits and no whole numbers, and a text is no list.
+fn is_of_another_column(text: &str, kind: &FieldKind, converted: Option<&String>) -> bool {
+    let is_whole = text.parse::<i64>().is_ok();
+    // As a float, an unsigned id of 64 bits would be another one: its column is one of texts.
+    let is_id = !is_whole && text.parse::<u64>().is_ok();
+    let is_number = is_whole || !is_id && text.parse::<f64>().is_ok_and(f64::is_finite);
+    converted.is_none()
+        && match kind {
+            FieldKind::Bytes { .. } => is_number && !is_whole,
+            FieldKind::Int {
+                fraction: Fraction::Refused,
+                ..
+            } => !is_whole,
+            _ => !is_number,
+        }
+}
+
 #[test]
 fn a_value_of_a_request_is_what_the_same_value_of_a_file_is() {
     let numbers: &[(&str, &[Given<'_>])] = &[
@@ -151,14 +246,80 @@ fn a_value_of_a_request_is_what_the_same_value_of_a_file_is() {
         ("true", &[Given::Text(b"true")]),
     ];
     let mut wrong = Vec::new();
-    for (text, values) in numbers {
+    for missing in [&[][..], &["?", "-7", "0.1", "nan", "2024-02-29"]] {
+        for (text, values) in numbers {
+            for (name, kind) in &kinds() {
+                let file = of_file(text, kind, missing);
+                for value in *values {
+                    let request = of_request(*value, kind, missing);
+                    if request != file && !is_of_another_type(*value, kind, request.as_ref()) {
+                        wrong.push(format!(
+                            "{text} as {name}, missing {missing:?}: a file has {file:?}, {value:?} has {request:?}"
+                        ));
+                    }
+                }
+                // A float of 32 bits has no seconds of today. The writer warns.
+                let is_wide = *text == "1700000001.75" && matches!(kind, FieldKind::Int { .. });
+                for format in [Format::TfRecord, Format::Parquet] {
+                    if is_wide && format == Format::TfRecord {
+                        continue;
+                    }
+                    let converted = of_converted(text, format, kind, missing);
+                    if converted != file && !is_of_another_column(text, kind, converted.as_ref()) {
+                        wrong.push(format!(
+                            "{text} as {name}, missing {missing:?}: a file has {file:?}, {format:?} has {converted:?}"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_number_that_the_job_calls_missing_is_missing_in_requests_and_all_files() {
+    let missing = &["?", "-999", "-99.9"][..];
+    let mut wrong = Vec::new();
+    for (text, values) in [
+        (
+            "-999",
+            &[
+                Given::Int(-999),
+                Given::Decimal("-999"),
+                Given::Float(-999.0),
+                Given::Double(-999.0),
+                Given::Text(b"-999"),
+            ][..],
+        ),
+        (
+            "-99.9",
+            &[
+                Given::Decimal("-99.9"),
+                Given::Float(-99.9),
+                Given::Double(-99.9),
+            ],
+        ),
+        ("-999.0", &[Given::Decimal("-999.0")]),
+        ("-998", &[Given::Int(-998)]),
+    ] {
         for (name, kind) in &kinds() {
-            let file = of_file(text, kind);
-            for value in *values {
-                let request = of_request(*value, kind);
-                if request != file && !is_of_another_type(*value, kind, request.as_ref()) {
+            let file = of_file(text, kind, missing);
+            for format in [Format::Csv, Format::TfRecord, Format::Parquet] {
+                let columns =
+                    NamedColumns::new(&schema(kind), &options("t".into(), format, missing));
+                for value in values {
+                    let built = request(&columns, &[*value]);
+                    if built != file && !is_of_another_type(*value, kind, built.as_ref()) {
+                        wrong.push(format!(
+                            "{value:?} as {name}, {format:?}: {built:?}, not {file:?}"
+                        ));
+                    }
+                }
+                let converted = of_converted(text, format, kind, missing);
+                if converted != file && !is_of_another_column(text, kind, converted.as_ref()) {
                     wrong.push(format!(
-                        "{text} as {name}: a file has {file:?}, {value:?} has {request:?}"
+                        "{text} as {name}, {format:?}: {converted:?}, not {file:?}"
                     ));
                 }
             }
@@ -168,49 +329,66 @@ fn a_value_of_a_request_is_what_the_same_value_of_a_file_is() {
 }
 
 #[test]
-fn a_number_that_the_job_calls_missing_is_missing_in_a_request_too() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("t.csv");
-    std::fs::write(&path, "x,other\n-999,o\n").expect("it is written");
-    let mut options = Options::new(vec![path], Format::Csv);
-    options.missing = vec!["?".to_owned(), "-999".to_owned()];
-    for (name, kind) in &kinds() {
-        let mut dataset = Dataset::open(options.clone(), schema(kind)).expect("a data set");
-        let of_file = dataset.next().expect("a row").ok().map(|mut batch| {
-            batch.columns.truncate(1);
-            cells(&batch)
-        });
-        let columns = NamedColumns::new(&schema(kind), &options);
-        for value in [
-            Given::Int(-999),
-            Given::Decimal("-999"),
-            Given::Float(-999.0),
-            Given::Double(-999.0),
-            Given::Text(b"-999"),
-        ] {
-            let mut batch = columns.begin(1);
-            let x = columns.place("x").expect("a column");
-            let other = columns.place("other").expect("a column");
-            let built = columns
-                .append(&mut batch, x, &[value])
-                .and_then(|_| columns.append(&mut batch, other, &[Given::Text(b"o")]))
-                .ok()
-                .and_then(|_| columns.finish(batch, 1).ok())
-                .map(|mut batch| {
-                    batch.columns.truncate(1);
-                    cells(&batch)
-                });
-            assert_eq!(built, of_file, "{value:?} as {name}");
+fn a_list_is_the_same_in_requests_and_all_files() {
+    let missing = &["?", "-7"][..];
+    let lists = [
+        ("texts", vec!["a", "", "b"]),
+        ("texts", vec!["", "a"]),
+        ("texts", vec!["a", "?"]),
+        ("texts", vec!["", ""]),
+        ("texts", vec!["a", "b", "a"]),
+        ("whole numbers", vec!["1", "-7", "3"]),
+        ("whole numbers", vec!["-7", "-7"]),
+        ("weights", vec!["0.5", "-7"]),
+        ("weights", vec!["0.5", "-7", "1"]),
+        ("three numbers", vec!["0.5", "-7", "1"]),
+        ("three numbers", vec!["0.5", "1"]),
+    ];
+    let mut wrong = Vec::new();
+    for (name, list) in lists {
+        let mut kinds = kinds();
+        kinds.push((
+            "three numbers",
+            FieldKind::Float {
+                width: 3,
+                separator: Some(b'|'),
+                default: Some(vec![7.0, 8.0, 9.0]),
+            },
+        ));
+        let kind = kinds.into_iter().find(|(known, _)| *known == name);
+        let kind = kind.expect("a kind of that name").1;
+        let file = of_file(&list.join("|"), &kind, missing);
+        let given = |text: &'static str| match text.parse::<i64>() {
+            Ok(number) => Given::Int(number),
+            Err(_) if text.parse::<f64>().is_ok() => Given::Decimal(text),
+            Err(_) => Given::Text(text.as_bytes()),
+        };
+        let columns = NamedColumns::new(&schema(&kind), &options("t".into(), Format::Csv, missing));
+        let values: Vec<Given<'_>> = list.iter().map(|text| given(text)).collect();
+        let built = request(&columns, &values);
+        if built != file {
+            wrong.push(format!(
+                "{list:?} as {name}: {built:?}, a file has {file:?}"
+            ));
+        }
+        for format in [Format::TfRecord, Format::Parquet] {
+            let written = of_list(&list, format, &kind, missing);
+            if written != file {
+                wrong.push(format!(
+                    "{list:?} as {name}: {format:?} has {written:?}, a file has {file:?}"
+                ));
+            }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn a_number_that_is_none_is_a_missing_one_where_a_column_may_lack_it() {
     for (name, kind) in &kinds() {
-        let file = of_file("", kind);
+        let file = of_file("", kind, &[]);
         for value in [Given::Float(f32::NAN), Given::Double(f64::NAN)] {
-            let request = of_request(value, kind);
+            let request = of_request(value, kind, &[]);
             assert!(
                 request == file || is_of_another_type(value, kind, request.as_ref()),
                 "{value:?} as {name}: {request:?}, a file without it has {file:?}"

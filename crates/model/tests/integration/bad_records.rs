@@ -235,6 +235,22 @@ const CASES: &[Case] = &[
         reason: "label must be 0 or 1, or a probability between them, given 1.5",
         ..LABEL
     },
+    Case {
+        columns: &["x", "weight", "y"],
+        good: &["1.5", "0", "1"],
+        bad: &["1.5", "-0.5", "1"],
+        column: "weight",
+        reason: "the weight of an example must be a number of 0 or more, given -0.5",
+        ..LABEL
+    },
+    Case {
+        columns: &["x", "weight", "y"],
+        good: &["1.5", "2", "1"],
+        bad: &["1.5", "", "1"],
+        column: "weight",
+        reason: "the value is missing and has no default",
+        ..LABEL
+    },
 ];
 
 const FORMATS: &[(Format, &str)] = &[
@@ -251,8 +267,13 @@ impl Case {
             Some(features) => features,
             None => self.features,
         };
+        let weight = if self.columns.contains(&"weight") {
+            "weight_column = \"weight\"\n"
+        } else {
+            ""
+        };
         let text = format!(
-            "model_dir = \"unused\"\n[input]\nlabel = {{ column = \"y\" {} }}\ntrain = {{ files = [\"unused.csv\"] }}\n\
+            "model_dir = \"unused\"\n[input]\n{weight}label = {{ column = \"y\" {} }}\ntrain = {{ files = [\"unused.csv\"] }}\n\
              [[feature]]\n{features}[model]\n{}\n[train]\nmax_steps = 1\n",
             self.label, self.model
         );
@@ -262,8 +283,9 @@ impl Case {
         Canned::from_job(&job).unwrap()
     }
 
+    /// Returns whether predictions do not read the column.
     fn is_of_label(&self) -> bool {
-        self.column == "y"
+        ["y", "weight"].contains(&self.column)
     }
 
     /// Writes the three records.

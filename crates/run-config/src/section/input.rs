@@ -46,9 +46,11 @@ section! {
         weight_column: Option<String> = text().optional("none");
         /// removes spaces around fields and names
         trim: bool = flag().or(true);
-        /// texts that mean a missing value, besides the empty text and, among numbers, `nan`. A list of any length leaves
-        /// missing values out. Beside `weights`, values and weights may be missing at its end only: others make the row
-        /// bad. A TFRecord list keeps empty texts
+        /// texts that mean a missing value, besides the empty text and, among numbers, `nan`. A number is
+        /// missing if it equals one of them: `-999` is also -999.0. The same holds in every format and in
+        /// requests. A list of any length leaves missing values out, also empty texts, which TensorFlow keeps
+        /// in a TFRecord list. Beside `weights`, values and weights may be missing at its end only: others
+        /// make the row bad
         missing: Vec<String> = texts().or(Vec::new()).said("none");
         /// `fail` ends the task at the first bad row. `skip` leaves bad rows out and writes them to `model_dir/dead_letter`,
         /// one JSON object per line: `file`, `line` (for TFRecord `record`, for Parquet `row`), `offset`, `column`,

@@ -8,6 +8,7 @@ use trainyard_model::Prediction;
 use crate::batching::Predictions;
 use crate::http_answer::Answer;
 use crate::inference::request::{Form, WantedOutput};
+use crate::intake::AnswerRoom;
 use crate::json::write_text;
 use crate::models::Version;
 use crate::rest::write_float;
@@ -123,6 +124,7 @@ pub(crate) fn infer(
     Answer {
         body: body.into(),
         header_length,
+        room: AnswerRoom::default(),
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use trainyard_input::Batch;
-
 use crate::Error;
-use crate::filling::RequestBounds;
+use crate::filling::{Filled, RequestBounds};
 use crate::json::{Fault, Reader};
 use crate::models::Version;
 use crate::tensors::Inputs;
@@ -14,7 +12,7 @@ use crate::tensors::Inputs;
 #[derive(Debug)]
 pub(crate) struct InferRequest {
     pub(crate) id: Option<String>,
-    pub(crate) batch: Batch,
+    pub(crate) filled: Filled,
     /// Outputs to return: place in the signature, and whether as bytes.
     pub(crate) wanted: Vec<WantedOutput>,
 }
@@ -105,11 +103,11 @@ impl InferRequest {
                 }
             }
         }
-        let batch = inputs.finish()?;
+        let filled = inputs.finish()?;
         let wanted = head.wanted(version)?;
         Ok(Self {
             id: head.id,
-            batch,
+            filled,
             wanted,
         })
     }

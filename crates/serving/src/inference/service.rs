@@ -5,11 +5,12 @@ use std::sync::Arc;
 use prost::Message as _;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
-use trainyard_input::Given;
+use trainyard_input::{Given, NamedColumns};
 
 use crate::Error;
 use crate::admitted::with_room;
-use crate::filling::RequestBounds;
+use crate::datatype::Datatype;
+use crate::filling::{Filled, RequestBounds};
 use crate::inference::answer::write_bytes;
 use crate::intake::{AnswerRoom, Intake};
 use crate::models::{Models, Version, Wanted};
@@ -73,9 +74,9 @@ impl Service {
         let began = Instant::now();
         let version = self.version(&request.model_name, &request.model_version)?;
         version.queue.check_room()?;
-        let read = || read_inputs(&request, &version, self.intake.bounds);
-        let batch = self.intake.parse(request.encoded_len(), read).await??;
-        let rows = batch.rows;
+        let read = || read_inputs(&request, &version.columns, self.intake.bounds);
+        let filled = self.intake.parse(request.encoded_len(), read).await??;
+        let rows = filled.batch.rows;
         let outputs = request.outputs.iter();
         let outputs = outputs.map(|output| version.signature.output_place(&output.name));
         let mut places = outputs.collect::<Result<Vec<usize>, Error>>()?;
@@ -83,7 +84,7 @@ impl Service {
         if places.is_empty() {
             places = (0..version.signature.outputs.len()).collect();
         }
-        let (predictions, room) = version.predict(batch, &self.intake).await?;
+        let (predictions, room) = version.predict(filled, &self.intake).await?;
         let mut outputs = Vec::new();
         let mut raw_output_contents = Vec::new();
         for place in places {
@@ -117,9 +118,9 @@ impl Service {
 /// Returns the batch of a request.
 fn read_inputs(
     request: &ModelInferRequest,
-    version: &Version,
+    columns: &NamedColumns,
     bounds: RequestBounds,
-) -> Result<trainyard_input::Batch, Error> {
+) -> Result<Filled, Error> {
     let raw = &request.raw_input_contents;
     if !raw.is_empty() && raw.len() != request.inputs.len() {
         return Err(Error::Request(format!(
@@ -128,7 +129,7 @@ fn read_inputs(
             raw.len()
         )));
     }
-    let mut inputs = Inputs::new(&version.columns, bounds);
+    let mut inputs = Inputs::new(columns, bounds);
     for (nth, input) in request.inputs.iter().enumerate() {
         let sizes = input.shape.iter().map(|size| usize::try_from(*size).ok());
         let shape = sizes.collect::<Option<Vec<usize>>>().ok_or_else(|| {
@@ -140,8 +141,14 @@ fn read_inputs(
         })?;
         let mut filler = inputs.input(&input.name, &shape)?;
         match raw.get(nth) {
+            Some(_) if input.contents.is_some() => {
+                return Err(Error::Request(format!(
+                    "input `{}` has its values in contents and in raw_input_contents: give one of them",
+                    crate::text::shown(&input.name)
+                )));
+            }
             Some(bytes) => filler.fill_from_bytes(bytes, &input.datatype)?,
-            None => filler.fill(contents(input)?.into_iter().map(Ok))?,
+            None => filler.fill_from_values(contents(input)?.into_iter(), &input.datatype)?,
         }
     }
     inputs.finish()
@@ -152,53 +159,73 @@ fn contents(input: &InferInputTensor) -> Result<Vec<Given<'_>>, Error> {
     let Some(contents) = &input.contents else {
         return Ok(Vec::new());
     };
-    Ok(match input.datatype.as_str() {
-        "BOOL" => {
+    let refuse = |reason: String| {
+        let name = crate::text::shown(&input.name);
+        Error::Request(format!("input `{name}`: {reason}"))
+    };
+    let datatype = Datatype::named(&input.datatype).map_err(refuse)?.name;
+    let field = match datatype {
+        "BOOL" => "bool_contents",
+        "INT8" | "INT16" | "INT32" => "int_contents",
+        "INT64" => "int64_contents",
+        "UINT8" | "UINT16" | "UINT32" => "uint_contents",
+        "UINT64" => "uint64_contents",
+        "FP32" => "fp32_contents",
+        "FP64" => "fp64_contents",
+        _ => "bytes_contents",
+    };
+    for (other, count) in [
+        ("bool_contents", contents.bool_contents.len()),
+        ("int_contents", contents.int_contents.len()),
+        ("int64_contents", contents.int64_contents.len()),
+        ("uint_contents", contents.uint_contents.len()),
+        ("uint64_contents", contents.uint64_contents.len()),
+        ("fp32_contents", contents.fp32_contents.len()),
+        ("fp64_contents", contents.fp64_contents.len()),
+        ("bytes_contents", contents.bytes_contents.len()),
+    ] {
+        if other != field && count > 0 {
+            return Err(refuse(format!(
+                "the datatype {datatype} has its values in {field}, given {count} in {other}"
+            )));
+        }
+    }
+    Ok(match field {
+        "bool_contents" => {
             let values = contents.bool_contents.iter();
             values.map(|value| Given::Int((*value).into())).collect()
         }
-        "INT8" | "INT16" | "INT32" => {
+        "int_contents" => {
             let values = contents.int_contents.iter();
             values.map(|value| Given::Int((*value).into())).collect()
         }
-        "INT64" => {
+        "int64_contents" => {
             let values = contents.int64_contents.iter();
             values.map(|value| Given::Int(*value)).collect()
         }
-        "UINT8" | "UINT16" | "UINT32" => {
+        "uint_contents" => {
             let values = contents.uint_contents.iter();
             values.map(|value| Given::Int((*value).into())).collect()
         }
-        "UINT64" => {
-            let values = contents.uint64_contents.iter();
+        "uint64_contents" => {
             let value = |value: &u64| {
-                i64::try_from(*value).map(Given::Int).map_err(|_| {
-                    Error::Request(format!(
-                        "input `{}`: {value} is beyond the numbers of INT64",
-                        input.name
-                    ))
-                })
+                i64::try_from(*value)
+                    .map(Given::Int)
+                    .map_err(|_| refuse(format!("{value} is beyond the numbers of INT64")))
             };
-            return values.map(value).collect();
+            return contents.uint64_contents.iter().map(value).collect();
         }
-        "FP32" => {
+        "fp32_contents" => {
             let values = contents.fp32_contents.iter();
             values.map(|value| Given::Float(*value)).collect()
         }
-        "FP64" => {
+        "fp64_contents" => {
             let values = contents.fp64_contents.iter();
             values.map(|value| Given::Double(*value)).collect()
         }
-        "BYTES" => {
+        _ => {
             let values = contents.bytes_contents.iter();
             values.map(|value| Given::Text(value)).collect()
-        }
-        other => {
-            return Err(Error::Request(format!(
-                "input `{}`: unknown datatype `{}`",
-                input.name,
-                crate::text::shown(other)
-            )));
         }
     })
 }
@@ -285,5 +312,75 @@ impl GrpcInferenceService for Service {
             count_failure(&name, Protocol::InferenceGrpc, &error);
             error.grpc()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_input::{FieldKind, Format, Options, Schema};
+
+    use super::generated::InferTensorContents;
+    use super::*;
+
+    #[test]
+    fn typed_contents_of_another_datatype_are_refused_with_value_datatype_and_input() {
+        let mut schema = Schema::default();
+        schema.want("n", FieldKind::FLOAT);
+        let columns = NamedColumns::new(&schema, &Options::new(vec!["t".into()], Format::Csv));
+        let bounds = RequestBounds {
+            rows_max: 10,
+            bytes_max: 1 << 20,
+        };
+        let read = |datatype: &str, contents: InferTensorContents, raw: &[&[u8]]| {
+            let input = InferInputTensor {
+                name: "n".to_owned(),
+                datatype: datatype.to_owned(),
+                shape: vec![1],
+                contents: Some(contents),
+                ..InferInputTensor::default()
+            };
+            let request = ModelInferRequest {
+                inputs: vec![input],
+                raw_input_contents: raw.iter().map(|bytes| bytes.to_vec()).collect(),
+                ..ModelInferRequest::default()
+            };
+            read_inputs(&request, &columns, bounds).map(|filled| filled.batch.rows)
+        };
+        let ints = |value| InferTensorContents {
+            int_contents: vec![value],
+            ..InferTensorContents::default()
+        };
+        let uints = |value| InferTensorContents {
+            uint_contents: vec![value],
+            ..InferTensorContents::default()
+        };
+        for (datatype, contents, told) in [
+            ("INT8", ints(128), "128 is no INT8"),
+            ("INT16", ints(-32_769), "-32769 is no INT16"),
+            ("UINT8", uints(300), "300 is no UINT8"),
+            ("UINT16", uints(65_536), "65536 is no UINT16"),
+            (
+                "INT64",
+                ints(1),
+                "the datatype INT64 has its values in int64_contents, given 1 in int_contents",
+            ),
+            ("BOOL", ints(1), "BOOL has its values in bool_contents"),
+            ("FP32", uints(1), "FP32 has its values in fp32_contents"),
+            ("INT128", ints(1), "unknown datatype `INT128`"),
+        ] {
+            let refused = read(datatype, contents, &[])
+                .expect_err(datatype)
+                .to_string();
+            assert!(
+                refused.contains(told) && refused.contains("input `n`"),
+                "{refused}"
+            );
+        }
+        assert_eq!(read("INT8", ints(-128), &[]).ok(), Some(1));
+        assert_eq!(read("UINT8", uints(255), &[]).ok(), Some(1));
+        let both = read("INT8", ints(1), &[&[1]])
+            .expect_err("both")
+            .to_string();
+        assert!(both.contains("give one of them"), "{both}");
     }
 }

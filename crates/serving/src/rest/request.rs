@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use trainyard_input::{Batch, NamedColumns};
+use trainyard_input::NamedColumns;
 
 use crate::Error;
-use crate::filling::{Filling, RequestBounds};
+use crate::filling::{Filled, Filling, RequestBounds};
 use crate::json::{Fault, Kind, Reader};
 use crate::rest::cells::{append, missing, read_cell, unknown};
 use crate::signature::Method;
@@ -22,7 +22,7 @@ pub(crate) enum Layout {
 /// A request for predictions.
 #[derive(Debug)]
 pub(crate) struct PredictRequest {
-    pub(crate) batch: Batch,
+    pub(crate) filled: Filled,
     pub(crate) layout: Layout,
 }
 
@@ -80,8 +80,8 @@ impl PredictRequest {
                 "the body must have `instances`, a list of rows, or `inputs`, columns by name";
             Error::Request(help.to_owned())
         })?;
-        let batch = rows.filling.finish(rows.count)?;
-        Ok(Self { batch, layout })
+        let filled = rows.filling.finish(rows.count)?;
+        Ok(Self { filled, layout })
     }
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn read_examples(
     columns: &NamedColumns,
     bounds: RequestBounds,
     method: Method,
-) -> Result<Batch, Error> {
+) -> Result<Filled, Error> {
     let mut reader = Reader::new(text(body)?);
     let mut rows = Rows::new(columns, bounds);
     let mut examples = None;

@@ -4,12 +4,12 @@
 //! a feature that the model does not read, such as the label, is ignored.
 
 use prost::Message as _;
-use trainyard_input::{Batch, Given, NamedColumns};
+use trainyard_input::{Given, NamedColumns};
 use trainyard_tensorflow_formats::generated::feature::Kind;
 use trainyard_tensorflow_formats::generated::{Example, Feature};
 
 use crate::Error;
-use crate::filling::{Filling, RequestBounds};
+use crate::filling::{Filled, Filling, RequestBounds};
 use crate::tensorflow_serving::generated::Input;
 use crate::tensorflow_serving::generated::input;
 
@@ -21,7 +21,7 @@ pub(super) fn read_input(
     input: Option<&Input>,
     columns: &NamedColumns,
     bounds: RequestBounds,
-) -> Result<Batch, Error> {
+) -> Result<Filled, Error> {
     let rows = match input.and_then(|input| input.kind.as_ref()) {
         Some(input::Kind::ExampleList(list)) => Rows {
             examples: &list.examples,
@@ -51,7 +51,7 @@ pub(super) fn read_serialized(
     texts: &[Vec<u8>],
     columns: &NamedColumns,
     bounds: RequestBounds,
-) -> Result<Batch, Error> {
+) -> Result<Filled, Error> {
     check_count(texts.len(), bounds.rows_max)?;
     let decoded = texts.iter().enumerate().map(|(place, text)| {
         Example::decode(text.as_slice()).map_err(|error| {
@@ -82,7 +82,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn read(self, columns: &NamedColumns, bounds: RequestBounds) -> Result<Batch, Error> {
+    fn read(self, columns: &NamedColumns, bounds: RequestBounds) -> Result<Filled, Error> {
         check_count(self.examples.len(), bounds.rows_max)?;
         let mut filling = Filling::new(columns, bounds);
         let mut values = Vec::new();

@@ -7,12 +7,13 @@ use prost::Message as _;
 use prost_types::Any;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
-use trainyard_input::{Batch, NamedColumns};
+use trainyard_input::NamedColumns;
 use trainyard_tensorflow_formats::generated::{DataType, TensorProto};
 
 use crate::Error;
 use crate::admitted::with_room;
 use crate::batching::Predictions;
+use crate::filling::Filled;
 use crate::intake::{AnswerRoom, Intake};
 use crate::models::{Models, Version};
 use crate::results::{classes, numbers};
@@ -93,9 +94,9 @@ impl Service {
         version.queue.check_room()?;
         let outputs = wanted_outputs(&version, &request.output_filter)?;
         let read = || self.read_columns(&version, &request.inputs);
-        let batch = self.intake.parse(request.encoded_len(), read).await??;
-        let count = batch.rows;
-        let (rows, room) = version.predict(batch, &self.intake).await?;
+        let filled = self.intake.parse(request.encoded_len(), read).await??;
+        let count = filled.batch.rows;
+        let (rows, room) = version.predict(filled, &self.intake).await?;
         let outputs = outputs.into_iter().map(|place| {
             let key = &version.signature.outputs[place];
             (key.name.clone(), tensor_proto::write(&rows, key))
@@ -113,7 +114,7 @@ impl Service {
         &self,
         version: &Version,
         given: &HashMap<String, TensorProto>,
-    ) -> Result<Batch, Error> {
+    ) -> Result<Filled, Error> {
         let columns = &version.columns;
         if let Some(tensor) = examples(columns, given) {
             return read_serialized(&tensor.string_val, columns, self.intake.bounds);
@@ -140,8 +141,8 @@ impl Service {
         version.queue.check_room()?;
         let bytes = input.map_or(0, Input::encoded_len);
         let read = || read_input(input, &version.columns, self.intake.bounds);
-        let batch = self.intake.parse(bytes, read).await??;
-        let (rows, room) = version.predict(batch, &self.intake).await?;
+        let filled = self.intake.parse(bytes, read).await??;
+        let (rows, room) = version.predict(filled, &self.intake).await?;
         Ok(Answered {
             began,
             version,

@@ -53,7 +53,7 @@ pub(super) fn read(inputs: &mut Inputs<'_>, name: &str, tensor: &TensorProto) ->
     {
         values.resize(count, last);
     }
-    filler.fill(values.into_iter().map(Ok))
+    filler.fill_from_values(values.into_iter(), datatype)
 }
 
 /// Returns the name of a type in the Open Inference Protocol.
@@ -152,4 +152,41 @@ pub(super) fn write(rows: &Predictions, key: &Tensor) -> TensorProto {
         }
     }
     tensor
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_input::{FieldKind, Format, NamedColumns, Options, Schema};
+
+    use super::*;
+    use crate::filling::RequestBounds;
+
+    #[test]
+    fn a_number_that_its_dtype_has_not_is_refused() {
+        let mut schema = Schema::default();
+        schema.want("n", FieldKind::FLOAT);
+        let columns = NamedColumns::new(&schema, &Options::new(vec!["t".into()], Format::Csv));
+        let bounds = RequestBounds {
+            rows_max: 10,
+            bytes_max: 1 << 20,
+        };
+        for (dtype, number, is_good) in [
+            (DataType::DtUint8, 255, true),
+            (DataType::DtUint8, 300, false),
+            (DataType::DtInt8, -129, false),
+            (DataType::DtInt16, 40_000, false),
+            (DataType::DtUint16, -1, false),
+            (DataType::DtInt32, -1, true),
+        ] {
+            let tensor = TensorProto {
+                dtype: dtype.into(),
+                tensor_shape: Some(shape(&[1])),
+                int_val: vec![number],
+                ..TensorProto::default()
+            };
+            let mut inputs = Inputs::new(&columns, bounds);
+            let outcome = read(&mut inputs, "n", &tensor);
+            assert_eq!(outcome.is_ok(), is_good, "{dtype:?} {number}: {outcome:?}");
+        }
+    }
 }

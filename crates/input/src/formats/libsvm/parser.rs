@@ -3,6 +3,7 @@
 use super::{no_label, no_pair, pair, present, refused_pair, tokens};
 use crate::cells::{Bad, end_row, missing_cells, push_digits};
 use crate::formats::lists::several;
+use crate::missing::Missing;
 use crate::number::{float, int};
 use crate::record::Content;
 use crate::record_format::RecordParser;
@@ -25,7 +26,7 @@ pub(super) enum Misfit {
 pub(super) struct LibSvmParser {
     schema: Schema,
     base: IndexBase,
-    missing: Vec<Vec<u8>>,
+    missing: Missing,
     /// Columns of the batch for the labels, queries, indices and values of lines.
     labels: Vec<usize>,
     queries: Vec<usize>,
@@ -43,10 +44,7 @@ impl LibSvmParser {
         let mut parser = Self {
             schema: schema.clone(),
             base,
-            missing: missing
-                .iter()
-                .map(|text| text.as_bytes().to_vec())
-                .collect(),
+            missing: Missing::new(missing),
             labels: Vec::new(),
             queries: Vec::new(),
             indices: Vec::new(),
@@ -100,13 +98,12 @@ impl LibSvmParser {
 
     /// Appends a text to columns, in the kind of each column.
     fn store(&self, places: &[usize], text: &[u8], batch: &mut Batch) -> Result<(), Bad> {
-        let missing = text.is_empty() || self.missing.iter().any(|missing| missing == text);
         for &place in places {
             let column = &mut batch.columns[place];
             let field = &self.schema.fields[place];
             let kind = &field.kind;
             let outcome = match (&mut column.cells, kind) {
-                _ if missing => missing_cells(column, kind),
+                _ if self.missing.written(text, kind) => missing_cells(column, kind),
                 (
                     Cells::Float(cells),
                     FieldKind::Float {

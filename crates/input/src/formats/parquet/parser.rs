@@ -2,6 +2,7 @@
 
 use super::TOO_FEW;
 use crate::cells::{Bad, LeftOut, end_row, missing_cells, missing_part, push_digits, shown};
+use crate::missing::Missing;
 use crate::number::truncated;
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
@@ -12,7 +13,7 @@ use crate::{Batch, Cells, Column, Error, Field, FieldKind, Fraction, Schema};
 #[derive(Debug)]
 pub(super) struct RowParser {
     schema: Schema,
-    missing: Vec<Vec<u8>>,
+    missing: Missing,
     /// For each cell of a row, the columns of the batch that read it.
     targets: Vec<Vec<usize>>,
 }
@@ -28,10 +29,9 @@ impl RowParser {
         for (position, place) in columns.places()?.into_iter().enumerate() {
             targets[place].push(position);
         }
-        let missing = columns.options.missing.iter();
         Ok(Self {
             schema: schema.clone(),
-            missing: missing.map(|text| text.as_bytes().to_vec()).collect(),
+            missing: Missing::new(&columns.options.missing),
             targets,
         })
     }
@@ -72,21 +72,21 @@ impl RowParser {
     }
 
     #[inline]
-    fn is_missing(&self, cell: Cell<'_>) -> bool {
+    fn is_missing(&self, cell: Cell<'_>, kind: &FieldKind) -> bool {
         match cell {
             Cell::Missing => true,
-            Cell::Float(number) => number.is_nan(),
-            Cell::Text(text) => {
-                text.is_empty() || self.missing.iter().any(|missing| missing == text)
-            }
-            _ => false,
+            Cell::Float(number) => number.is_nan() || self.missing.float(number),
+            Cell::Int(number) => self.missing.integer(number, kind),
+            Cell::Unsigned(number) => self.missing.integer(number, kind),
+            Cell::Text(text) => self.missing.text(text),
+            Cell::Time(..) | Cell::List(_) => false,
         }
     }
 
     #[inline]
     fn one(&self, cell: Cell<'_>, column: &mut Column, kind: &FieldKind) -> Result<(), String> {
         match kind {
-            _ if self.is_missing(cell) => missing_cells(column, kind),
+            _ if self.is_missing(cell, kind) => missing_cells(column, kind),
             FieldKind::Float { width, .. } if *width != 1 => {
                 Err(format!("expected {width} values, given 1"))
             }
@@ -125,11 +125,11 @@ impl RowParser {
         for (nth, cell) in values.enumerate() {
             match (&mut column.cells, kind) {
                 (Cells::Float(cells), FieldKind::Float { default, .. })
-                    if self.is_missing(cell) =>
+                    if self.is_missing(cell, kind) =>
                 {
                     missing_part(cells, default.as_deref(), nth)?
                 }
-                _ if self.is_missing(cell) => left_out.add(nth),
+                _ if self.is_missing(cell, kind) => left_out.add(nth),
                 (cells, _) => {
                     left_out.check()?;
                     push(cell, cells, kind)?;

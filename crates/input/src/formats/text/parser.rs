@@ -8,6 +8,7 @@ use super::{Delimited, Quotes};
 use crate::cells::{Bad, missing_cells};
 use crate::encoding::utf8;
 use crate::formats::lists::several;
+use crate::missing::Missing;
 use crate::number::{float_at, int_at};
 use crate::number_style::{float_of, int_of};
 use crate::record::Content;
@@ -22,7 +23,7 @@ pub(super) struct TextParser {
     encoding: TextEncoding,
     /// How numbers are written, unless as plain decimals.
     numbers: Option<NumberStyle>,
-    missing: Vec<Vec<u8>>,
+    missing: Missing,
     schema: Schema,
     /// For each field of a record, the columns of the batch that read it.
     targets: Vec<Vec<usize>>,
@@ -42,14 +43,13 @@ impl TextParser {
         for (position, place) in columns.places()?.into_iter().enumerate() {
             targets[place].push(position);
         }
-        let missing = columns.options.missing.iter();
         let style = &columns.options.text;
         Ok(Self {
             syntax,
             trim: columns.options.trim,
             encoding: style.encoding,
             numbers: Some(style.numbers.clone()).filter(|numbers| !numbers.is_plain()),
-            missing: missing.map(|text| text.as_bytes().to_vec()).collect(),
+            missing: Missing::new(&columns.options.missing),
             schema: schema.clone(),
             wanted: targets
                 .iter()
@@ -154,13 +154,14 @@ impl TextParser {
             place
         };
         let value = &record[place.clone()];
-        let missing = value.is_empty() || self.missing.iter().any(|text| text == value);
         for &target in targets {
             let column = &mut batch.columns[target];
             let field = &self.schema.fields[target];
             let kind = &field.kind;
             let outcome = match (&mut column.cells, kind) {
-                _ if missing => missing_cells(column, kind),
+                _ if self.missing.written_in(self.numbers.as_ref(), value, kind) => {
+                    missing_cells(column, kind)
+                }
                 (
                     Cells::Float(cells),
                     FieldKind::Float {

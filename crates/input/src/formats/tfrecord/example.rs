@@ -1,15 +1,15 @@
 //! Parser of `tf.train.Example` records into columns, without intermediate messages (`tf.io.parse_example`).
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::wire::{Malformed, Value, Wire};
-use crate::cells::{Bad, LeftOut, end_row, missing_cells, missing_part, truncate};
+use crate::cells::{Bad, LeftOut, end_row, missing_cells, missing_part, push_digits, truncate};
+use crate::missing::Missing;
 use crate::number::truncated;
 use crate::record::Content;
 use crate::record_format::RecordParser;
-use crate::{Batch, Cells, Field, FieldKind, Gaps, Schema};
+use crate::{Batch, Cells, Field, FieldKind, Schema};
 
 /// Most features of a record whose names are remembered for the next record.
 const REMEMBERED_MAX: usize = 4096;
@@ -23,7 +23,7 @@ const BYTES_3: u8 = 3 << 3 | 2;
 #[derive(Debug)]
 pub(super) struct ExampleParser {
     schema: Schema,
-    missing: Vec<Vec<u8>>,
+    missing: Missing,
     wanted: Vec<Wanted>,
     by_name: HashMap<Vec<u8>, usize>,
     /// Names of the last record's features, in order, and their places among the wanted ones. The next record mostly
@@ -32,7 +32,6 @@ pub(super) struct ExampleParser {
     /// Number of the record, from 1; 0 before the first.
     record: u64,
     joined: Vec<u8>,
-    digits: String,
 }
 
 /// A feature that the schema wants.
@@ -127,16 +126,12 @@ impl ExampleParser {
         }
         Self {
             schema: schema.clone(),
-            missing: missing
-                .iter()
-                .map(|text| text.as_bytes().to_vec())
-                .collect(),
+            missing: Missing::new(missing),
             wanted,
             by_name,
             remembered: Vec::new(),
             record: 0,
             joined: Vec::new(),
-            digits: String::new(),
         }
     }
 
@@ -212,7 +207,7 @@ impl ExampleParser {
             &self.schema.fields[target].kind,
         ) {
             (BYTES_1, _, Cells::Bytes(cells), FieldKind::Bytes { separator: None }) => {
-                if self.missing.iter().any(|text| text == value) {
+                if self.missing.text(value) {
                     return None;
                 }
                 // Each part ends where the part around it ends, so the value ends at `end`.
@@ -220,7 +215,7 @@ impl ExampleParser {
             }
             (BYTES_2, &[a, b, c, d], Cells::Float(cells), FieldKind::Float { width: 1, .. }) => {
                 let number = f32::from_le_bytes([a, b, c, d]);
-                if !number.is_finite() {
+                if !number.is_finite() || self.missing.float(number.into()) {
                     return None;
                 }
                 cells.push(number);
@@ -229,18 +224,18 @@ impl ExampleParser {
                 BYTES_3,
                 &[number @ ..0x80],
                 Cells::Float(cells),
-                FieldKind::Float { width: 1, .. },
-            ) => {
+                kind @ FieldKind::Float { width: 1, .. },
+            ) if !self.missing.integer(number, kind) => {
                 cells.push(f32::from(number));
             }
             (
                 BYTES_3,
                 &[number @ ..0x80],
                 Cells::Int(cells),
-                FieldKind::Int {
+                kind @ FieldKind::Int {
                     separator: None, ..
                 },
-            ) => {
+            ) if !self.missing.integer(number, kind) => {
                 cells.push(i64::from(number));
             }
             _ => return None,
@@ -326,56 +321,50 @@ impl ExampleParser {
             let before = column.cells.len();
             let mut lists = feature;
             let held = held(feature)?;
+            let mut list = Values {
+                field,
+                missing: &self.missing,
+                left_out: LeftOut::new(field.gaps),
+                nth: 0,
+            };
+            let refused = |reason| Flaw::Column(target, reason);
             while let Some((number, value)) = lists.next()? {
                 match (number, value) {
-                    (1, Value::Bytes(list)) if held == 1 => texts(list, &mut column.cells, target)?,
-                    (2, Value::Bytes(list)) if held == 2 => {
-                        floats(list, &mut column.cells, field, target)?
+                    (1, Value::Bytes(texts)) if held == 1 => {
+                        list.texts(texts, &mut column.cells, target)?;
                     }
-                    (3, Value::Bytes(list)) if held == 3 => {
-                        ints(list, &mut column.cells, &mut self.digits)?;
+                    (2, Value::Bytes(numbers)) if held == 2 => {
+                        list.floats(numbers, &mut column.cells, target)?;
+                    }
+                    (3, Value::Bytes(numbers)) if held == 3 => {
+                        list.ints(numbers, &mut column.cells, target)?;
                     }
                     // In a oneof, setting another kind clears the values before.
-                    (1..=3, _) => column.cells.truncate(before),
+                    (1..=3, _) => {
+                        column.cells.truncate(before);
+                        list.restart();
+                    }
                     _ => {}
                 }
             }
-            match &mut column.cells {
-                Cells::Bytes(texts) if kind.is_ragged() || texts.len() == before + 1 => {
-                    // As in TensorFlow, an empty text is a value of a list.
-                    let is_missing =
-                        |text: &[u8]| self.missing.iter().any(|missing| missing == text);
-                    if field.gaps == Gaps::Refused {
-                        let mut left_out = LeftOut::new(field.gaps);
-                        for nth in before..texts.len() {
-                            if is_missing(texts.get(nth)) {
-                                left_out.add(nth - before);
-                            } else {
-                                let checked = left_out.check();
-                                checked.map_err(|reason| Flaw::Column(target, reason))?;
-                            }
-                        }
-                    }
-                    texts.retain_from(before, |text| !is_missing(text));
-                }
-                Cells::Float(numbers)
-                    if is_single(kind) && matches!(&numbers[before..], [only] if only.is_nan()) =>
-                {
-                    numbers.truncate(before);
-                }
-                _ => {}
-            }
-            let given = column.cells.len() - before;
-            let outcome = match kind {
+            let given = list.nth;
+            let wanted = match kind {
+                FieldKind::Float { width, .. } => Some(*width),
+                kind if kind.is_ragged() => None,
+                _ => Some(1),
+            };
+            let outcome = match wanted {
                 _ if given == 0 => missing_cells(column, kind),
-                FieldKind::Float { width, .. } => hold(*width, given),
-                kind if kind.is_ragged() => {
+                Some(width) if width != given => hold(width, given),
+                // The only value is missing.
+                Some(_) if column.cells.len() == before => missing_cells(column, kind),
+                Some(_) => Ok(()),
+                None => {
                     end_row(column);
                     Ok(())
                 }
-                _ => hold(1, given),
             };
-            outcome.map_err(|reason| Flaw::Column(target, reason))?;
+            outcome.map_err(refused)?;
         }
         Ok(())
     }
@@ -415,11 +404,6 @@ fn held(mut feature: Wire<'_>) -> Result<u64, Malformed> {
     Ok(held)
 }
 
-/// Returns whether a feature is one number.
-fn is_single(kind: &FieldKind) -> bool {
-    matches!(kind, FieldKind::Float { width: 1, .. })
-}
-
 fn hold(width: usize, given: usize) -> Result<(), String> {
     if given == width {
         Ok(())
@@ -443,102 +427,145 @@ fn mismatch(cells: &Cells, found: &str, target: usize) -> Flaw {
     )
 }
 
-/// `BytesList { repeated bytes value = 1; }`
-#[inline]
-fn texts(mut list: Wire<'_>, cells: &mut Cells, target: usize) -> Result<(), Flaw> {
-    while let Some((number, value)) = list.next()? {
-        match (number, value, &mut *cells) {
-            (1, Value::Bytes(text), Cells::Bytes(out)) => {
-                let (record, place) = text.place();
-                out.push_part(record, place);
-            }
-            (1, Value::Bytes(_), cells) => return Err(mismatch(cells, "bytes_list", target)),
-            (1, ..) => return Err(list.malformed("a text before this").into()),
-            _ => {}
-        }
-    }
-    Ok(())
+/// The values of a feature, which are appended to a column.
+struct Values<'a> {
+    field: &'a Field,
+    missing: &'a Missing,
+    left_out: LeftOut,
+    /// Number of values so far.
+    nth: usize,
 }
 
-/// `FloatList { repeated float value = 1 [packed = true]; }`; older writers do not pack.
-#[inline]
-fn floats(mut list: Wire<'_>, cells: &mut Cells, field: &Field, target: usize) -> Result<(), Flaw> {
-    let kind = &field.kind;
-    let truncate = matches!(kind, FieldKind::Int { fraction, .. } if fraction.is_dropped());
-    let mut left_out = LeftOut::new(field.gaps);
-    let mut nth = 0;
-    let mut push = |bytes: [u8; 4]| {
-        let number = f32::from_le_bytes(bytes);
-        nth += 1;
+impl Values<'_> {
+    /// Forgets the values so far.
+    fn restart(&mut self) {
+        self.nth = 0;
+        self.left_out = LeftOut::new(self.field.gaps);
+    }
+
+    /// Counts a value that is missing. A list of fixed length takes the default of its place, others leave it out.
+    fn leave_out(&mut self, cells: &mut Cells) -> Result<(), String> {
+        let place = self.nth;
+        self.nth += 1;
+        match (cells, &self.field.kind) {
+            // The caller replaces a missing number that is the only one.
+            (Cells::Float(out), FieldKind::Float { default, width, .. }) if *width != 1 => {
+                missing_part(out, default.as_deref(), place)?;
+            }
+            _ => self.left_out.add(place),
+        }
+        Ok(())
+    }
+
+    /// Counts a value that is there.
+    fn count(&mut self) -> Result<(), String> {
+        self.nth += 1;
+        self.left_out.check()
+    }
+
+    /// `BytesList { repeated bytes value = 1; }`
+    #[inline]
+    fn texts(&mut self, mut list: Wire<'_>, cells: &mut Cells, target: usize) -> Result<(), Flaw> {
         let refused = |reason| Flaw::Column(target, reason);
+        while let Some((number, value)) = list.next()? {
+            match (number, value) {
+                (1, Value::Bytes(text)) => {
+                    let Cells::Bytes(out) = cells else {
+                        return Err(mismatch(cells, "bytes_list", target));
+                    };
+                    if self.missing.text(text.bytes()) {
+                        self.leave_out(cells).map_err(refused)?;
+                        continue;
+                    }
+                    self.count().map_err(refused)?;
+                    let (record, place) = text.place();
+                    out.push_part(record, place);
+                }
+                (1, _) => return Err(list.malformed("a text before this").into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// `FloatList { repeated float value = 1 [packed = true]; }`; older writers do not pack.
+    #[inline]
+    fn floats(&mut self, mut list: Wire<'_>, cells: &mut Cells, target: usize) -> Result<(), Flaw> {
+        while let Some((number, value)) = list.next()? {
+            match (number, value) {
+                (1, Value::Bytes(packed)) => {
+                    let (numbers, rest) = packed.bytes().as_chunks();
+                    if !rest.is_empty() {
+                        return Err(packed.malformed("packed floats, of 4 bytes each").into());
+                    }
+                    for bytes in numbers {
+                        self.float(*bytes, cells, target)?;
+                    }
+                }
+                (1, Value::Fixed32(bytes)) => self.float(bytes, cells, target)?,
+                (1, _) => return Err(list.malformed("a float before this").into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn float(&mut self, bytes: [u8; 4], cells: &mut Cells, target: usize) -> Result<(), Flaw> {
+        let refused = |reason| Flaw::Column(target, reason);
+        let number = f32::from_le_bytes(bytes);
+        let kind = &self.field.kind;
+        let drops_fraction =
+            matches!(kind, FieldKind::Int { fraction, .. } if fraction.is_dropped());
+        if matches!(cells, Cells::Bytes(_)) || matches!(cells, Cells::Int(_)) && !drops_fraction {
+            return Err(mismatch(cells, "float_list", target));
+        }
+        if number.is_nan() || self.missing.float(number.into()) {
+            return self.leave_out(cells).map_err(refused);
+        }
         if number.is_infinite() {
             return Err(refused(format!("{number} is not a finite number")));
         }
-        match (&mut *cells, kind) {
-            // The caller replaces a missing number that is the only one.
-            (Cells::Float(out), FieldKind::Float { default, .. })
-                if number.is_nan() && !is_single(kind) =>
-            {
-                missing_part(out, default.as_deref(), nth - 1).map_err(refused)?;
-            }
-            (Cells::Float(_), FieldKind::Floats { .. }) if number.is_nan() => left_out.add(nth - 1),
-            (Cells::Float(out), _) => {
-                left_out.check().map_err(refused)?;
-                out.push(number);
-            }
-            (Cells::Int(_), _) if truncate && number.is_nan() => left_out.add(nth - 1),
-            (Cells::Int(out), _) if truncate => {
-                left_out.check().map_err(refused)?;
-                out.push(truncated(f64::from(number)).map_err(refused)?);
-            }
-            (cells, _) => return Err(mismatch(cells, "float_list", target)),
+        self.count().map_err(refused)?;
+        match cells {
+            Cells::Float(out) => out.push(number),
+            Cells::Int(out) => out.push(truncated(f64::from(number)).map_err(refused)?),
+            Cells::Bytes(_) => {}
         }
         Ok(())
-    };
-    while let Some((number, value)) = list.next()? {
-        match (number, value) {
-            (1, Value::Bytes(packed)) => {
-                let (numbers, rest) = packed.bytes().as_chunks();
-                if !rest.is_empty() {
-                    return Err(packed.malformed("packed floats, of 4 bytes each").into());
-                }
-                numbers.iter().try_for_each(|bytes| push(*bytes))?;
-            }
-            (1, Value::Fixed32(bytes)) => push(bytes)?,
-            (1, _) => return Err(list.malformed("a float before this").into()),
-            _ => {}
-        }
     }
-    Ok(())
-}
 
-/// `Int64List { repeated int64 value = 1 [packed = true]; }`; older writers do not pack.
-#[inline]
-fn ints(mut list: Wire<'_>, cells: &mut Cells, digits: &mut String) -> Result<(), Malformed> {
-    let mut push = |number: u64| {
+    /// `Int64List { repeated int64 value = 1 [packed = true]; }`; older writers do not pack.
+    #[inline]
+    fn ints(&mut self, mut list: Wire<'_>, cells: &mut Cells, target: usize) -> Result<(), Flaw> {
+        while let Some((number, value)) = list.next()? {
+            match (number, value) {
+                (1, Value::Bytes(mut packed)) => {
+                    while !packed.is_at_end() {
+                        self.int(packed.varint()?, cells, target)?;
+                    }
+                }
+                (1, Value::Varint(number)) => self.int(number, cells, target)?,
+                (1, _) => return Err(list.malformed("a whole number before this").into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn int(&mut self, number: u64, cells: &mut Cells, target: usize) -> Result<(), Flaw> {
+        let refused = |reason| Flaw::Column(target, reason);
         let number = number as i64;
-        match &mut *cells {
+        if self.missing.integer(number, &self.field.kind) {
+            return self.leave_out(cells).map_err(refused);
+        }
+        self.count().map_err(refused)?;
+        match cells {
             Cells::Float(out) => out.push(number as f32),
             Cells::Int(out) => out.push(number),
-            Cells::Bytes(out) => {
-                digits.clear();
-                // Writing to a String cannot fail.
-                let _ = write!(digits, "{number}");
-                out.push(digits.as_bytes());
-            }
+            Cells::Bytes(out) => push_digits(number, out),
         }
-    };
-    while let Some((number, value)) = list.next()? {
-        match (number, value) {
-            (1, Value::Bytes(mut packed)) => {
-                while !packed.is_at_end() {
-                    push(packed.varint()?);
-                }
-            }
-            (1, Value::Varint(number)) => push(number),
-            (1, _) => return Err(list.malformed("a whole number before this")),
-            _ => {}
-        }
+        Ok(())
     }
-    Ok(())
 }

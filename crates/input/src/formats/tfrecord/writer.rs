@@ -1,5 +1,6 @@
 //! Writer of rows as `tf.train.Example` messages in TFRecord files.
 
+use tracing::warn;
 use trainyard_tensorflow_formats::tfrecord::write_frame;
 
 use crate::layout::{float, int, text};
@@ -13,6 +14,8 @@ pub(super) struct ExampleWriter {
     output: Output,
     example: Vec<u8>,
     scratch: Vec<u8>,
+    /// Columns of which a warning has told that their floats are rounded.
+    rounded: Vec<bool>,
 }
 
 impl ExampleWriter {
@@ -22,13 +25,42 @@ impl ExampleWriter {
             output: Output::new(target.path, target.file),
             example: Vec::new(),
             scratch: Vec::new(),
+            rounded: vec![false; target.layout.columns.len()],
         }
     }
 }
 
+impl ExampleWriter {
+    /// Logs once for each column that a float of 32 bits has not the whole part of a number: a time would be another one.
+    fn warn_of_rounding(&mut self, row: &[Cell]) {
+        let columns = self.layout.columns.iter().zip(row).zip(&mut self.rounded);
+        for ((column, cell), rounded) in columns {
+            if column.kind != Some(ColumnKind::Float) || *rounded {
+                continue;
+            }
+            let numbers = cell.values.iter().filter_map(float);
+            let is_rounded = |number: &f64| {
+                number.abs() < WHOLE_BELOW && f64::from(*number as f32).trunc() != number.trunc()
+            };
+            if let Some(number) = numbers.into_iter().find(is_rounded) {
+                *rounded = true;
+                warn!(
+                    "tfrecord holds floats of 32 bits: {number} of the column `{}` is written as {}. A time or a label of the \
+                     column may be another one; parquet keeps it",
+                    column.name, number as f32
+                );
+            }
+        }
+    }
+}
+
+/// Numbers from here on are no times.
+const WHOLE_BELOW: f64 = 9_223_372_036_854_775_808.0;
+
 impl RowWriter for ExampleWriter {
     fn write(&mut self, row: &[Cell]) -> Result<(), String> {
         self.example.clear();
+        self.warn_of_rounding(row);
         example(&self.layout, row, &mut self.example, &mut self.scratch);
         write_frame(&mut self.output, &self.example).map_err(|error| cannot_write(&error))
     }

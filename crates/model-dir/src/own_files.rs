@@ -1,0 +1,123 @@
+//! Names of a model directory that belong to its run, and the refusal to write over files of others that have them.
+
+use std::path::Path;
+
+use crate::{Error, files};
+
+/// The job as it was run, for people and for servers of predictions.
+pub const JOB_AS_RUN: &str = "job.toml";
+
+/// Files that a run replaces without reading them. `job.toml` is not among them: a person may keep the job there.
+const REPLACED: [&str; 7] = [
+    "checkpoint",
+    "cluster_epoch",
+    "history.json",
+    "job.json",
+    "job_state.json",
+    "leader.json",
+    "prepared_epoch",
+];
+
+/// Other files of a run.
+const OTHER: [&str; 4] = ["claim.lock", "cluster_id", JOB_AS_RUN, "run.lock"];
+
+/// Folders of a run, and files in folders that it shares with others.
+const WITHIN: [&str; 6] = [
+    "eval/evaluator.json",
+    "eval/metrics.jsonl",
+    "eval/result.json",
+    "publish",
+    "up",
+    "wal",
+];
+
+/// First part of the names of checkpoints.
+const CHECKPOINT: &str = "model.ckpt-";
+
+/// Returns whether a path within a model directory is of a checkpoint, or another file of the run.
+pub fn is_of_run(within: &Path) -> bool {
+    let first = within.iter().next().unwrap_or_default().to_string_lossy();
+    let file = REPLACED.iter().chain(&OTHER);
+    first.starts_with(CHECKPOINT)
+        || file.map(Path::new).any(|name| name == within)
+        || WITHIN.iter().any(|name| within.starts_with(name))
+}
+
+/// Checks that no file of others has a name that a run would replace. `model_dir` has no cluster id: no run has used it.
+///
+/// # Errors
+/// [`Error::Foreign`] if there is such a file. The directory cannot be read.
+pub(crate) fn refuse_foreign(model_dir: &Path) -> Result<(), Error> {
+    let found = files::names(model_dir)?;
+    let is_checkpoint = |name: &String| {
+        let manifest = model_dir.join(name).join("manifest.json");
+        name.starts_with(CHECKPOINT) && files::read(&manifest).is_ok_and(|text| text.is_some())
+    };
+    if found.iter().any(is_checkpoint) {
+        // A copy of checkpoints may lack the cluster id.
+        return Ok(());
+    }
+    match found.iter().find(|name| REPLACED.contains(&name.as_str())) {
+        Some(name) => Err(Error::Foreign {
+            path: model_dir.join(name),
+        }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster_id;
+
+    #[test]
+    fn files_of_a_run_are_known_by_their_paths() {
+        for (name, expected) in [
+            ("model.ckpt-7/manifest.json", true),
+            ("job.toml", true),
+            ("checkpoint", true),
+            ("wal/ps-0/1.log", true),
+            ("eval/result.json", true),
+            ("predictions.csv", false),
+            ("eval/job.toml", false),
+            ("checkpoint/notes.txt", false),
+        ] {
+            assert_eq!(is_of_run(Path::new(name)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_run_begins_beside_foreign_files_and_never_in_their_place() {
+        for name in REPLACED {
+            let folder = tempfile::tempdir().expect("a folder");
+            let file = folder.path().join(name);
+            std::fs::write(&file, "mine").expect("there is room");
+            let refused = cluster_id(folder.path(), 1).expect_err(name);
+            assert!(refused.to_string().contains(name), "{refused}");
+            assert_eq!(
+                std::fs::read(&file).expect("it is there"),
+                b"mine",
+                "{name}"
+            );
+            assert!(!folder.path().join("cluster_id").exists(), "{name}");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["job.toml", "train.csv", "model.ckpt-9.index", "notes"] {
+            std::fs::write(folder.path().join(name), "mine").expect("there is room");
+        }
+        cluster_id(folder.path(), 1).expect("none of these is replaced");
+        // From here on, the names are those of the run.
+        std::fs::write(folder.path().join("checkpoint"), "").expect("there is room");
+        cluster_id(folder.path(), 2).expect("it is a folder of a run");
+    }
+
+    #[test]
+    fn checkpoints_that_were_copied_without_a_cluster_id_are_no_foreign_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let checkpoint = folder.path().join("model.ckpt-7");
+        std::fs::create_dir(&checkpoint).expect("there is room");
+        std::fs::write(checkpoint.join("manifest.json"), "{}").expect("there is room");
+        std::fs::write(folder.path().join("checkpoint"), "").expect("there is room");
+        cluster_id(folder.path(), 1).expect("it continues");
+    }
+}

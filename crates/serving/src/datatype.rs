@@ -1,0 +1,188 @@
+//! Datatypes of the Open Inference Protocol, and the values that each has.
+
+use std::ops::RangeInclusive;
+
+use trainyard_input::Given;
+
+use crate::text::shown;
+
+/// A type of the values of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Datatype {
+    pub(crate) name: &'static str,
+    /// Bytes of a value; 0 = a text of any length.
+    pub(crate) bytes: usize,
+}
+
+const fn datatype(name: &'static str, bytes: usize) -> Datatype {
+    Datatype { name, bytes }
+}
+
+/// All datatypes.
+const ALL: [Datatype; 12] = [
+    datatype("BOOL", 1),
+    datatype("UINT8", 1),
+    datatype("UINT16", 2),
+    datatype("UINT32", 4),
+    datatype("UINT64", 8),
+    datatype("INT8", 1),
+    datatype("INT16", 2),
+    datatype("INT32", 4),
+    datatype("INT64", 8),
+    datatype("FP32", 4),
+    datatype("FP64", 8),
+    datatype("BYTES", 0),
+];
+
+impl Datatype {
+    /// Returns the datatype of a name.
+    ///
+    /// # Errors
+    /// There is none. The message says which there are.
+    pub(crate) fn named(name: &str) -> Result<Self, String> {
+        let found = ALL.into_iter().find(|datatype| datatype.name == name);
+        found.ok_or_else(|| {
+            let names = ALL.map(|datatype| datatype.name);
+            let name = shown(name);
+            format!("unknown datatype `{name}`; datatypes: {}", names.join(", "))
+        })
+    }
+
+    /// Returns the whole numbers that are values; nothing for floats and texts.
+    fn range(self) -> Option<RangeInclusive<i128>> {
+        let bits = 8 * self.bytes as u32;
+        match self.name {
+            "BOOL" => Some(0..=1),
+            "FP32" | "FP64" | "BYTES" => None,
+            name if name.starts_with('U') => Some(0..=(1 << bits) - 1),
+            _ => Some(-(1 << (bits - 1))..=(1 << (bits - 1)) - 1),
+        }
+    }
+
+    /// Checks that a value is one of the datatype.
+    ///
+    /// # Errors
+    /// It is not: the message has the value and the datatype.
+    pub(crate) fn check(self, value: Given<'_>) -> Result<(), String> {
+        let whole = match value {
+            Given::Int(number) => Some(i128::from(number)),
+            Given::Decimal(text) => text.parse().ok(),
+            Given::Float(_) | Given::Double(_) | Given::Text(_) => None,
+        };
+        let is_text = matches!(value, Given::Text(_));
+        let is_value = match self.range() {
+            Some(range) => whole.is_some_and(|number| range.contains(&number)),
+            None => is_text == (self.name == "BYTES"),
+        };
+        if is_value {
+            return Ok(());
+        }
+        let value = match value {
+            Given::Int(number) => number.to_string(),
+            Given::Decimal(text) => shown(text),
+            Given::Float(number) => number.to_string(),
+            Given::Double(number) => number.to_string(),
+            Given::Text(text) => format!("the text `{}`", shown(&String::from_utf8_lossy(text))),
+        };
+        Err(format!("{value} is no {}, which is {self}", self.name))
+    }
+
+    /// Checks that `true` and `false` are values of the datatype.
+    ///
+    /// # Errors
+    /// They are not.
+    pub(crate) fn check_bool(self, value: bool) -> Result<(), String> {
+        if self.name == "BOOL" {
+            return Ok(());
+        }
+        Err(format!("{value} is no {}, which is {self}", self.name))
+    }
+}
+
+impl std::fmt::Display for Datatype {
+    /// Writes the values.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.range() {
+            Some(_) if self.name == "BOOL" => write!(out, "true, false, 1 or 0"),
+            Some(range) => write!(
+                out,
+                "a whole number from {} to {}",
+                range.start(),
+                range.end()
+            ),
+            None if self.bytes == 0 => write!(out, "a text"),
+            None => write!(out, "a number"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_datatype_has_its_values_and_no_others() {
+        // Bounds of whole numbers, as the names of the types say them.
+        let ranges: [(&str, i128, i128); 9] = [
+            ("BOOL", 0, 1),
+            ("UINT8", 0, 255),
+            ("UINT16", 0, 65_535),
+            ("UINT32", 0, 4_294_967_295),
+            ("UINT64", 0, 18_446_744_073_709_551_615),
+            ("INT8", -128, 127),
+            ("INT16", -32_768, 32_767),
+            ("INT32", -2_147_483_648, 2_147_483_647),
+            (
+                "INT64",
+                -9_223_372_036_854_775_808,
+                9_223_372_036_854_775_807,
+            ),
+        ];
+        for (name, least, most) in ranges {
+            let datatype = Datatype::named(name).expect(name);
+            let check = |number: i128| match i64::try_from(number) {
+                Ok(number) => datatype.check(Given::Int(number)),
+                Err(_) => datatype.check(Given::Decimal(&number.to_string())),
+            };
+            for good in [least, most, 1] {
+                check(good).unwrap_or_else(|reason| panic!("{name} {good}: {reason}"));
+            }
+            for bad in [least - 1, most + 1] {
+                let reason = check(bad).expect_err(name);
+                assert!(
+                    reason.contains(&bad.to_string()) && reason.contains(name),
+                    "{reason}"
+                );
+            }
+            for bad in [
+                Given::Decimal("1.5"),
+                Given::Decimal("1.0"),
+                Given::Float(1.0),
+                Given::Double(1.0),
+                Given::Text(b"1"),
+            ] {
+                datatype.check(bad).expect_err(name);
+            }
+            assert_eq!(datatype.check_bool(true).is_ok(), name == "BOOL", "{name}");
+        }
+        for name in ["FP32", "FP64"] {
+            let datatype = Datatype::named(name).expect(name);
+            for good in [
+                Given::Int(300),
+                Given::Decimal("1.5"),
+                Given::Float(0.5),
+                Given::Double(0.5),
+            ] {
+                datatype.check(good).expect(name);
+            }
+            datatype.check(Given::Text(b"1")).expect_err(name);
+            datatype.check_bool(true).expect_err(name);
+        }
+        let texts = Datatype::named("BYTES").expect("texts");
+        texts.check(Given::Text(b"a")).expect("a text");
+        texts.check(Given::Int(1)).expect_err("a number");
+        texts.check_bool(false).expect_err("a bool");
+        assert_eq!(ranges.len() + 3, ALL.len());
+        Datatype::named("FP16").expect_err("it is not read");
+    }
+}
