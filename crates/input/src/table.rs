@@ -146,7 +146,7 @@ impl TableReader {
         let [value] = cell.values.as_slice() else {
             return;
         };
-        if is_missing(value, &self.missing) {
+        if is_missing(value, &self.missing, &self.options.text.numbers) {
             cell.values.clear();
         } else if let (Value::Text(text), Some(separator)) = (value, self.separator)
             && text.contains(&separator)

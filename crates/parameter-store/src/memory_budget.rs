@@ -114,11 +114,12 @@ impl MemoryBudget {
         self.max.store(max.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Sets what the process may use, as it was measured while the store held `held` bytes.
-    pub(crate) fn set_room(&self, room: Option<MemoryRoom>, held: u64) {
+    /// Sets what the process may use, as it was measured while the store held `held` bytes. Pushes leave `reserve` bytes of it to
+    /// a checkpoint.
+    pub(crate) fn set_room(&self, room: Option<MemoryRoom>, held: u64, reserve: u64) {
         let clear = match room.as_ref().and_then(|room| room.free) {
             // Half of it: the other half leaves time to compare.
-            Some(free) => i64::try_from(free / 2).unwrap_or(i64::MAX),
+            Some(free) => i64::try_from(free.saturating_sub(reserve) / 2).unwrap_or(i64::MAX),
             None => i64::MAX,
         };
         let room = room.map(|room| MemoryRoom {

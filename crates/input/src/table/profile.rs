@@ -124,7 +124,7 @@ impl ColumnProfile {
         self.list |= cell.list;
         let is_missing = match cell.values.as_slice() {
             [] => true,
-            [value] => is_missing(value, missing),
+            [value] => is_missing(value, missing, &self.style),
             _ => false,
         };
         if is_missing {
@@ -266,10 +266,13 @@ pub struct Profile {
 }
 
 /// Returns whether the only value of a cell stands for a missing one. A text of a number counts as a number.
-pub(super) fn is_missing(value: &Value, missing: &Missing) -> bool {
+pub(super) fn is_missing(value: &Value, missing: &Missing, style: &NumberStyle) -> bool {
     match value {
         Value::Int(number) => missing.integer(*number, &FieldKind::FLOAT),
         Value::Float(number) => missing.float(*number),
+        Value::Text(text) if !style.is_plain() => {
+            missing.written_in(Some(style), text, &FieldKind::FLOAT)
+        }
         Value::Text(text) if kind(value) == ColumnKind::Text => missing.text(text),
         Value::Text(text) => missing.written(text, &FieldKind::FLOAT),
     }

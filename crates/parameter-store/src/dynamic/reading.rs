@@ -16,7 +16,7 @@ use crate::lru::Timestamp;
 /// Places that are examined, or copied, at a time. A push waits no longer than for these.
 const PLACES_AT_ONCE: usize = 4 << 10;
 /// Approximate bytes of a part.
-const PART_BYTES: u64 = 32 << 20;
+const PART_BYTES: u64 = 4 << 20;
 /// Bytes of a place in the lists of the parts.
 const PLACE_BYTES: u64 = 4;
 /// Most parts, because their lists take memory, too.
@@ -308,8 +308,7 @@ impl DynamicSlice {
         let (rows, candidates) = self.counts_at_cut();
         let bytes =
             rows as u64 * (self.row_bytes() + ROW_BYTES) + candidates as u64 * CANDIDATE_BYTES;
-        let parts = (bytes / PART_BYTES).clamp(1, PARTS_MAX);
-        let mut reader = Reader::new(self, parts);
+        let mut reader = Reader::new(self, parts_of(bytes));
         loop {
             match reader.step(PLACES_AT_ONCE) {
                 Step::More => {}
@@ -324,8 +323,14 @@ impl DynamicSlice {
     /// Returns the approximate bytes that reading takes, besides copy-on-write copies.
     pub(crate) fn reading_bytes(&self) -> u64 {
         // A part is copied, and then sorted into a second buffer.
-        2 * self.bytes().min(PART_BYTES) + self.places() * PLACE_BYTES
+        let bytes = self.bytes();
+        2 * bytes.div_ceil(parts_of(bytes)) + self.places() * PLACE_BYTES
     }
+}
+
+/// Returns the number of parts in which a slice of so many bytes is read.
+fn parts_of(bytes: u64) -> u64 {
+    (bytes / PART_BYTES).clamp(1, PARTS_MAX)
 }
 
 #[cfg(test)]

@@ -40,6 +40,11 @@ impl Store {
         if let Some(max) = self.memory_budget.max() {
             self.check_bound(max, "parameter_servers.memory_bytes_max", asked, what)?;
         }
+        self.check_measured_room(asked, what)
+    }
+
+    /// Checks that the memory limit of the process leaves `asked` more bytes, as far as it is measured.
+    fn check_measured_room(&self, asked: u64, what: &'static str) -> Result<(), Error> {
         if let Some(room) = self.memory_budget.room()
             && let Some(most) = room.free
         {
@@ -80,7 +85,9 @@ impl Store {
 
     /// Sets what the process may use, as it was measured just now; absent = no limit.
     pub fn set_memory_room(&self, room: Option<MemoryRoom>) {
-        self.memory_budget.set_room(room, self.held().total());
+        let reserve = self.tables.reading_bytes_max();
+        self.memory_budget
+            .set_room(room, self.held().total(), reserve);
     }
 
     /// Returns the bytes that the store would hold if every row changed, and the most that it may hold, if the latter
@@ -129,8 +136,17 @@ impl Store {
             0
         };
         let is_clear = self.memory_budget.takes_clear(most + aside);
-        if is_clear && self.memory_budget.max().is_none()
-            || self.check_room(most + aside, "").is_ok()
+        if is_clear && self.memory_budget.max().is_none() {
+            return Ok(());
+        }
+        // Without a checkpoint the job cannot end, nor its log. So what grows leaves a checkpoint the memory that it takes.
+        let reserve = if self.snapshot_taken.load(Ordering::Acquire) {
+            0
+        } else {
+            self.tables.reading_bytes_max()
+        };
+        if self.check_room(most + aside, "").is_ok()
+            && self.check_measured_room(most + aside + reserve, "").is_ok()
         {
             return Ok(());
         }
@@ -153,6 +169,14 @@ impl Store {
         let asked = new.sum::<u64>() + rows + part;
         if asked > 0 {
             self.check_room(asked, what)?;
+            let what = match (part > 0, rows > 0) {
+                (true, _) => "the part of a synchronous step, and the next checkpoint",
+                (false, true) => {
+                    "rows that are changed for the first time, and the next checkpoint"
+                }
+                (false, false) => "rows of new ids, and the next checkpoint",
+            };
+            self.check_measured_room(asked + reserve, what)?;
         }
         if aside > 0 && self.check_room(asked + aside, "").is_err() {
             Err(Error::NotReady(

@@ -220,6 +220,31 @@ fn a_push_that_the_memory_limit_of_the_process_does_not_hold_is_refused_until_it
 }
 
 #[test]
+fn new_ids_leave_a_checkpoint_the_memory_that_it_takes_where_the_process_has_a_limit() {
+    let store = open_table(DynamicTable::KEEP_ALL);
+    let first: Vec<u64> = (0..8).collect();
+    push_ids(&store, 1, &first).unwrap();
+    let room = |free: u64| {
+        store.set_memory_room(Some(MemoryRoom {
+            limit: 1 << 30,
+            of: "the limit of a group".into(),
+            free: Some(free),
+        }));
+    };
+    let copies = store.tables.reading_bytes_max();
+    room(copies);
+    let refused = push_ids(&store, 2, &[8]).unwrap_err().to_string();
+    assert!(
+        refused.contains("rows of new ids, and the next checkpoint"),
+        "{refused}"
+    );
+    push_ids(&store, 2, &first).unwrap();
+    drop(store.snapshot(&chief(1), Basis::Whole).unwrap());
+    room(copies + store.held().total());
+    push_ids(&store, 3, &[8]).unwrap();
+}
+
+#[test]
 fn parts_of_a_step_are_held_until_it_is_whole() {
     let store = open_prepared(Prepare {
         update: Update::Sync,
