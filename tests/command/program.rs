@@ -47,7 +47,7 @@ fn what_is_converted_is_what_a_job_reads_of_it_without_the_spaces_around_fields(
     ] {
         let mut command = Command::new(program("trainyard"));
         let ended = command
-            .arg("convert")
+            .args(["convert", "--force"])
             .args(more)
             .args([&from, &to])
             .output()

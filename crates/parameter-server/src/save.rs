@@ -22,6 +22,7 @@ use trainyard_parameter_store::{
 use trainyard_protocol::Reason;
 use trainyard_runtime::{FileWork, Progress, tell_if_stuck};
 use trainyard_variable::{FirstRows, StepNumber};
+use trainyard_write_ahead_log::FILE_BYTES;
 
 use crate::background::in_background;
 use crate::error::chain;
@@ -113,10 +114,12 @@ impl LocalServer {
         }
     }
 
-    /// Returns the bytes that a disk must have free for a whole checkpoint of now, if the other servers' parts are as large.
+    /// Returns the bytes that a disk must have free for a whole checkpoint of now and for the files that the logs begin with it,
+    /// if the other servers' parts are as large.
     pub fn checkpoint_bytes(&self) -> u64 {
         let num_ps = self.place.lock().1 as u64;
-        room_needed(self.store.status().value_bytes.saturating_mul(num_ps))
+        let values = self.store.status().value_bytes.saturating_mul(num_ps);
+        room_needed(values).saturating_add(num_ps.saturating_mul(FILE_BYTES))
     }
 
     fn save_now(

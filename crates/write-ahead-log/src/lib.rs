@@ -30,3 +30,4 @@ pub use record::{BODY_BYTES_MAX, Entry, Record};
 pub use record_writer::RecordWriter;
 pub use segment::{EarlierSegments, Origin, SEGMENT_HEADER_BYTES, SegmentHeader, boot};
 pub use segment_file::{Part, SegmentFile, SegmentReader};
+pub use writer::FILE_BYTES;

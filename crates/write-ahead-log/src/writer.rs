@@ -17,8 +17,8 @@ use crate::segment::{SEGMENT_HEADER_BYTES, boot, salt};
 use crate::segment_file::file_name;
 use crate::{EarlierSegments, Entry, Error, Folder, Origin, SegmentFile, SegmentHeader};
 
-/// Size of a file, if no record needs a larger one, in bytes.
-const FILE_BYTES: u64 = 8 << 20;
+/// Size of a file, if no record needs a larger one, in bytes. A checkpoint makes the log of each server begin one.
+pub const FILE_BYTES: u64 = 8 << 20;
 /// Files that are kept on the disk for the time when somebody else has filled it: one for the pushes that are in progress,
 /// and one for the segment from which the log goes on after a checkpoint.
 const SPARE_FILES: usize = 2;
