@@ -374,17 +374,7 @@ fn a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_goes_o
     let server = cluster.start("ps", 0, &server_settings);
     let worker = cluster.start("worker", 0, &ON_DISK);
     let chief = cluster.start("chief", 0, &ON_DISK);
-    let mut output = String::new();
-    for program in [chief, worker, server] {
-        let ended = program.wait(LIMIT);
-        assert_eq!(ended.code, 0, "{}", ended.output);
-        output.push_str(&ended.output);
-    }
-    assert_eq!(
-        cluster.job_state()["global_step"].as_u64(),
-        Some(2000),
-        "{output}"
-    );
+    let output = finish(&cluster, [chief, worker, server], 2000);
     assert!(!output.contains("cannot be written"), "{output}");
 }
 
@@ -404,12 +394,7 @@ fn a_log_on_the_disk_of_the_checkpoints_leaves_them_room() {
         let servers: Vec<Program> = servers.collect();
         let chief = cluster.start("chief", 0, &settings);
         let worker = cluster.start("worker", 0, &settings);
-        let mut output = String::new();
-        for program in [chief, worker].into_iter().chain(servers) {
-            let ended = program.wait(LIMIT);
-            output.push_str(&ended.output);
-            assert_eq!(ended.code, 0, "{output}");
-        }
+        let output = end_well([chief, worker].into_iter().chain(servers));
         assert!(output.contains("requests a checkpoint"), "{output}");
         assert!(!output.contains("cannot be written"), "{output}");
         let newest = disk.path().join("model/model.ckpt-2500");
@@ -444,12 +429,7 @@ fn synchronous_servers_of_which_one_has_a_small_disk_for_its_log_finish_their_st
     ];
     let worker = cluster.start("worker", 0, &settings);
     let chief = cluster.start("chief", 0, &settings);
-    let mut output = String::new();
-    for program in [chief, worker].into_iter().chain(servers) {
-        let ended = program.wait(LIMIT);
-        output.push_str(&ended.output);
-        assert_eq!(ended.code, 0, "{output}");
-    }
+    let output = end_well([chief, worker].into_iter().chain(servers));
     assert!(output.contains("requests a checkpoint"), "{output}");
     assert_eq!(
         cluster.job_state()["global_step"].as_u64(),
@@ -500,14 +480,20 @@ impl FilledDisk {
     }
 }
 
-/// Waits until the tasks of a job have ended well at this step. Returns what they have written.
-fn finish(cluster: &TestCluster, tasks: [Program; 3], step: u64) -> String {
+/// Waits until the tasks of a job have ended well. Returns what they have written.
+fn end_well(tasks: impl IntoIterator<Item = Program>) -> String {
     let mut output = String::new();
     for program in tasks {
         let ended = program.wait(LIMIT);
         output.push_str(&ended.output);
         assert_eq!(ended.code, 0, "{output}");
     }
+    output
+}
+
+/// Waits until the tasks of a job have ended well at this step. Returns what they have written.
+fn finish(cluster: &TestCluster, tasks: [Program; 3], step: u64) -> String {
+    let output = end_well(tasks);
     let reached = cluster.job_state()["global_step"].as_u64();
     assert_eq!(reached, Some(step), "{output}");
     output

@@ -71,7 +71,7 @@ pub(crate) fn refuse_own_input(output: &Path, inputs: &[PathBuf]) -> Result<(), 
 /// Refuses an output that would replace a file that the job is made of, or a file of its run.
 ///
 /// # Errors
-/// It would.
+/// The output is such a file.
 pub(crate) fn refuse_own_file(output: &Path, job: &Job) -> Result<(), Diagnostic> {
     let written = identity(output);
     let is_own = job.own_files().iter().any(|file| identity(file) == written);
@@ -85,7 +85,7 @@ pub(crate) fn refuse_own_file(output: &Path, job: &Job) -> Result<(), Diagnostic
 /// Refuses an output that would replace a file of the values that `--from` names.
 ///
 /// # Errors
-/// It would.
+/// The output is such a file.
 pub(crate) fn refuse_source(output: &Path, from: Option<&Path>) -> Result<(), Diagnostic> {
     let Some(from) = from else { return Ok(()) };
     let (written, source) = (identity(output), identity(from));

@@ -1,8 +1,8 @@
-//! How CSV and TSV files write their fields: delimiter, encoding, and numbers.
+//! The style of the fields of CSV and TSV files: delimiter, encoding, and numbers.
 
 use serde::Serialize;
 
-/// How CSV and TSV files write their fields. The default is that of RFC 4180, in UTF-8, with decimal points. It serializes to the keys of a
+/// Style of the fields of CSV and TSV files. The default is that of RFC 4180, in UTF-8, with decimal points. It serializes to the keys of a
 /// job file that differ from the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TextStyle {

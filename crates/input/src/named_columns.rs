@@ -62,7 +62,7 @@ pub struct NamedColumns {
     /// Whether files hold all values as text, with spaces around them and separators between them.
     is_text: bool,
     trim: bool,
-    /// How texts of lists write numbers, unless as plain decimals.
+    /// Style of the numbers in texts of lists, unless they are plain decimals.
     numbers: Option<NumberStyle>,
     /// The first id of the column `index` of libsvm files, which is counted from 0 in a batch.
     index_base: Option<IndexBase>,

@@ -37,7 +37,7 @@ pub struct Options {
     pub columns: Option<Vec<String>>,
     /// Spaces around fields and names are dropped. TFRecord and Parquet values are not trimmed.
     pub trim: bool,
-    /// How CSV and TSV files write their fields.
+    /// Style of the fields of CSV and TSV files.
     pub text: TextStyle,
     /// Texts that stand for a missing value, besides the empty one.
     pub missing: Vec<String>,

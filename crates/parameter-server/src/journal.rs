@@ -309,10 +309,10 @@ impl LogJournal {
     }
 
     /// Makes the log leave room to a checkpoint of so many bytes, if it lies on the same disk.
-    pub fn leave_room(&self, checkpoint_bytes: u64) {
+    pub fn leave_room(&self, checkpoint_bytes: impl FnOnce() -> u64) {
         let is_beside = self.is_beside_checkpoints.load(Ordering::Relaxed);
         self.log
-            .leave_room(if is_beside { checkpoint_bytes } else { 0 });
+            .leave_room(if is_beside { checkpoint_bytes() } else { 0 });
     }
 
     /// Looks again for room on the disk of the log, if there was none. Returns whether there still is none.
@@ -332,8 +332,8 @@ impl LogJournal {
 
     /// Returns whether a checkpoint is due, after which the log is truncated. It is due if the log is longer than
     /// `bytes_max`, takes more of the disk than is free, or has no room there. Bytes that a checkpoint in progress or the
-    /// latest one covers do not count, because another checkpoint would not free more; and a lack of room is none that
-    /// counts before they are gone.
+    /// latest one covers do not count, because another checkpoint would not free more. A log without room waits until they
+    /// are removed before it counts as such.
     pub fn wants_checkpoint(&self, bytes_max: u64) -> bool {
         let covered = self.covered_bytes.load(Ordering::Relaxed);
         let bytes = self.bytes().saturating_sub(covered);

@@ -517,7 +517,7 @@ async fn look_for_checkpoints(journal: &Arc<LogJournal>, context: &Context) {
 fn leave_room(replicas: &Replicas) {
     for replica in replicas.iter() {
         if let Some(journal) = replica.journal() {
-            journal.leave_room(replica.store().checkpoint_bytes());
+            journal.leave_room(|| replica.store().checkpoint_bytes());
         }
     }
 }

@@ -62,7 +62,7 @@ impl Datatype {
     /// Checks that a value is one of the datatype.
     ///
     /// # Errors
-    /// It is not: the message has the value and the datatype.
+    /// The value is not of the datatype: the message has both.
     pub(crate) fn check(self, value: Given<'_>) -> Result<(), String> {
         let whole = match value {
             Given::Int(number) => Some(i128::from(number)),

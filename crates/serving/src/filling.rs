@@ -119,3 +119,26 @@ impl<'c> Filling<'c> {
         Ok(Filled { batch, made_bytes })
     }
 }
+
+/// What tests of requests have in common.
+#[cfg(test)]
+pub(crate) mod fixtures {
+    use trainyard_input::{FieldKind, Format, NamedColumns, Options, Schema};
+
+    use super::RequestBounds;
+
+    /// Bounds of a small request.
+    pub(crate) const BOUNDS: RequestBounds = RequestBounds {
+        rows_max: 10,
+        bytes_max: 1 << 20,
+    };
+
+    /// Returns the columns of these fields.
+    pub(crate) fn columns(fields: &[(&str, FieldKind)]) -> NamedColumns {
+        let mut schema = Schema::default();
+        for (name, kind) in fields {
+            schema.want(name, kind.clone());
+        }
+        NamedColumns::new(&schema, &Options::new(vec!["t".into()], Format::Csv))
+    }
+}

@@ -297,21 +297,14 @@ fn flatten<'a>(
 
 #[cfg(test)]
 mod tests {
-    use trainyard_input::{FieldKind, Format, Options, Schema};
+    use trainyard_input::FieldKind;
 
     use super::*;
+    use crate::filling::fixtures::{self, BOUNDS};
 
     fn columns() -> NamedColumns {
-        let mut schema = Schema::default();
-        schema.want("n", FieldKind::FLOAT);
-        schema.want("t", FieldKind::BYTES);
-        NamedColumns::new(&schema, &Options::new(vec!["t".into()], Format::Csv))
+        fixtures::columns(&[("n", FieldKind::FLOAT), ("t", FieldKind::BYTES)])
     }
-
-    const BOUNDS: RequestBounds = RequestBounds {
-        rows_max: 10,
-        bytes_max: 1 << 20,
-    };
 
     #[test]
     fn data_of_another_datatype_is_refused_with_value_datatype_and_input() {

@@ -30,7 +30,7 @@ pub(super) struct Source {
     pub(super) format: Format,
     /// Names of the columns, if the files do not contain them.
     pub(super) columns: Option<Vec<String>>,
-    /// How text files write their fields.
+    /// Style of the fields of text files.
     pub(super) style: TextStyle,
     /// Words that stand for missing numbers.
     pub(super) missing: Vec<String>,

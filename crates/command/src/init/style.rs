@@ -1,4 +1,4 @@
-//! How text files write their fields, found in their first lines and in the profile of their columns: the delimiter, whether the
+//! The style of the fields of text files, found in their first lines and in the profile of their columns: the delimiter, whether the
 //! first line names the columns, the decimal character, units, and words for missing numbers.
 
 use std::collections::BTreeSet;
@@ -152,30 +152,18 @@ pub(super) struct Writing {
 
 /// Returns the writing by which most columns are numbers, the plainest of several. The columns were profiled with plain decimals.
 pub(super) fn writing(found: &Profile, delimiter: u8) -> Writing {
-    let point = [
-        None,
-        Some(','),
-        Some(' '),
-        Some('\''),
-        Some('\u{a0}'),
-        Some('\u{202f}'),
-    ]
-    .map(|thousands| (Decimal::Point, thousands));
-    let comma = [
-        None,
-        Some('.'),
-        Some(' '),
-        Some('\''),
-        Some('\u{a0}'),
-        Some('\u{202f}'),
-    ]
-    .map(|thousands| (Decimal::Comma, thousands));
-    let [plain, grouped @ ..] = point;
+    let grouped_by = |other| {
+        let others = [other, ' ', '\'', '\u{a0}', '\u{202f}'].map(Some);
+        [None].into_iter().chain(others)
+    };
+    let mut point = grouped_by(',').map(|thousands| (Decimal::Point, thousands));
+    let comma = grouped_by('.').map(|thousands| (Decimal::Comma, thousands));
+    let plain = point.next();
     // `1,234` is a fraction where commas are not between the fields.
     let candidates: Vec<(Decimal, Option<char>)> = if delimiter == b';' {
-        [plain].into_iter().chain(comma).chain(grouped).collect()
+        plain.into_iter().chain(comma).chain(point).collect()
     } else {
-        [plain].into_iter().chain(grouped).chain(comma).collect()
+        plain.into_iter().chain(point).chain(comma).collect()
     };
     let mut best: Option<(usize, Writing)> = None;
     for (decimal, thousands) in candidates {

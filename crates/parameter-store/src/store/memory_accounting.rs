@@ -120,7 +120,8 @@ impl Store {
                 .map(|(_, slice, _)| slice.growth_max())
                 .sum::<u64>()
             + part;
-        let aside: u64 = if self.snapshot_taken.load(Ordering::Acquire) {
+        let is_saving = self.snapshot_taken.load(Ordering::Acquire);
+        let aside: u64 = if is_saving {
             let whole = resolved
                 .whole
                 .iter()
@@ -140,7 +141,7 @@ impl Store {
             return Ok(());
         }
         // Without a checkpoint the job cannot end, nor its log. So what grows leaves a checkpoint the memory that it takes.
-        let reserve = if self.snapshot_taken.load(Ordering::Acquire) {
+        let reserve = if is_saving {
             0
         } else {
             self.tables.reading_bytes_max()
@@ -161,22 +162,24 @@ impl Store {
             .rows()
             .map(|(_, slice, rows)| slice.growth(rows))
             .sum();
-        let what = match (part > 0, rows > 0) {
-            (true, _) => "the part of a synchronous step",
-            (false, true) => "rows that are changed for the first time",
-            (false, false) => "rows of new ids",
+        let (what, what_beside) = match (part > 0, rows > 0) {
+            (true, _) => (
+                "the part of a synchronous step",
+                "the part of a synchronous step, and the next checkpoint",
+            ),
+            (false, true) => (
+                "rows that are changed for the first time",
+                "rows that are changed for the first time, and the next checkpoint",
+            ),
+            (false, false) => (
+                "rows of new ids",
+                "rows of new ids, and the next checkpoint",
+            ),
         };
         let asked = new.sum::<u64>() + rows + part;
         if asked > 0 {
             self.check_room(asked, what)?;
-            let what = match (part > 0, rows > 0) {
-                (true, _) => "the part of a synchronous step, and the next checkpoint",
-                (false, true) => {
-                    "rows that are changed for the first time, and the next checkpoint"
-                }
-                (false, false) => "rows of new ids, and the next checkpoint",
-            };
-            self.check_measured_room(asked + reserve, what)?;
+            self.check_measured_room(asked + reserve, what_beside)?;
         }
         if aside > 0 && self.check_room(asked + aside, "").is_err() {
             Err(Error::NotReady(

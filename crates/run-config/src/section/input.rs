@@ -128,7 +128,7 @@ pub struct InputConfig {
     pub compression: Option<Compression>,
     /// Column names of files without a header line; absent = the first line of each file holds them.
     pub columns: Option<Vec<String>>,
-    /// How CSV and TSV files write their fields.
+    /// Style of the fields of CSV and TSV files.
     #[serde(flatten)]
     pub text: TextStyle,
     /// The label.

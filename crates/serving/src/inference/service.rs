@@ -317,20 +317,15 @@ impl GrpcInferenceService for Service {
 
 #[cfg(test)]
 mod tests {
-    use trainyard_input::{FieldKind, Format, Options, Schema};
+    use trainyard_input::FieldKind;
 
     use super::generated::InferTensorContents;
     use super::*;
+    use crate::filling::fixtures::{BOUNDS, columns};
 
     #[test]
     fn typed_contents_of_another_datatype_are_refused_with_value_datatype_and_input() {
-        let mut schema = Schema::default();
-        schema.want("n", FieldKind::FLOAT);
-        let columns = NamedColumns::new(&schema, &Options::new(vec!["t".into()], Format::Csv));
-        let bounds = RequestBounds {
-            rows_max: 10,
-            bytes_max: 1 << 20,
-        };
+        let columns = columns(&[("n", FieldKind::FLOAT)]);
         let read = |datatype: &str, contents: InferTensorContents, raw: &[&[u8]]| {
             let input = InferInputTensor {
                 name: "n".to_owned(),
@@ -344,7 +339,7 @@ mod tests {
                 raw_input_contents: raw.iter().map(|bytes| bytes.to_vec()).collect(),
                 ..ModelInferRequest::default()
             };
-            read_inputs(&request, &columns, bounds).map(|filled| filled.batch.rows)
+            read_inputs(&request, &columns, BOUNDS).map(|filled| filled.batch.rows)
         };
         let ints = |value| InferTensorContents {
             int_contents: vec![value],

@@ -156,20 +156,14 @@ pub(super) fn write(rows: &Predictions, key: &Tensor) -> TensorProto {
 
 #[cfg(test)]
 mod tests {
-    use trainyard_input::{FieldKind, Format, NamedColumns, Options, Schema};
+    use trainyard_input::FieldKind;
 
     use super::*;
-    use crate::filling::RequestBounds;
+    use crate::filling::fixtures::{BOUNDS, columns};
 
     #[test]
     fn a_number_that_its_dtype_has_not_is_refused() {
-        let mut schema = Schema::default();
-        schema.want("n", FieldKind::FLOAT);
-        let columns = NamedColumns::new(&schema, &Options::new(vec!["t".into()], Format::Csv));
-        let bounds = RequestBounds {
-            rows_max: 10,
-            bytes_max: 1 << 20,
-        };
+        let columns = columns(&[("n", FieldKind::FLOAT)]);
         for (dtype, number, is_good) in [
             (DataType::DtUint8, 255, true),
             (DataType::DtUint8, 300, false),
@@ -184,7 +178,7 @@ mod tests {
                 int_val: vec![number],
                 ..TensorProto::default()
             };
-            let mut inputs = Inputs::new(&columns, bounds);
+            let mut inputs = Inputs::new(&columns, BOUNDS);
             let outcome = read(&mut inputs, "n", &tensor);
             assert_eq!(outcome.is_ok(), is_good, "{dtype:?} {number}: {outcome:?}");
         }
