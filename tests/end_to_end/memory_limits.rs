@@ -89,6 +89,54 @@ fn a_server_pushes_more_than_its_memory_limit_and_trains_to_the_end() {
     assert_eq!(cluster.job_state()["global_step"].as_u64(), Some(3000));
 }
 
+trial!(a_job_with_another_optimizer_goes_on_from_values_of_more_than_half_of_the_memory_limit, needs MemoryGroups);
+fn a_job_with_another_optimizer_goes_on_from_values_of_more_than_half_of_the_memory_limit() {
+    let group = MemoryGroup::of(400 << 20);
+    let cluster = TestCluster::new(
+        1,
+        1,
+        60_000,
+        &format!("[train]\nmax_steps = 700\n{GROWING}"),
+    );
+    let memory = tempfile::tempdir().expect("a temporary folder");
+    let memory_dir = memory.path().to_string_lossy();
+    let environment = [("TRAINYARD_SHARED_MEMORY_DIR", &*memory_dir)];
+    let settings = |optimizer| {
+        [
+            "--set",
+            "input.train.batch_size=64",
+            "--set",
+            "run.log_step_count_steps=100",
+            "--set",
+            "run.save_checkpoints_steps=1000000",
+            "--set",
+            optimizer,
+        ]
+    };
+    let first = settings("model.dnn_optimizer={ kind = \"adagrad\", learning_rate = 0.05 }");
+    let server = group.start(&cluster, "ps", 0, &first, &environment);
+    let worker = cluster.start("worker", 0, &first);
+    let mut chief = cluster.start("chief", 0, &first);
+    for _ in 0..2 {
+        chief.wait_for_next("training step=", LIMIT);
+    }
+    for program in [chief, worker, server] {
+        program.signal(rustix::process::Signal::KILL);
+        drop(program.wait(LIMIT));
+    }
+    let second = settings("model.dnn_optimizer={ kind = \"adagrad\", learning_rate = 0.04 }");
+    let server = group.start(&cluster, "ps", 0, &second, &environment);
+    let worker = cluster.start("worker", 0, &second);
+    let chief = cluster.start("chief", 0, &second);
+    let ended = chief.wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let ended = all_of([worker, server]);
+    for (code, output) in &ended {
+        assert_eq!(*code, 0, "{output}");
+    }
+    assert_eq!(group.kills(), 0);
+}
+
 trial!(a_server_whose_memory_limit_is_below_what_any_server_needs_says_so, needs MemoryGroups);
 fn a_server_whose_memory_limit_is_below_what_any_server_needs_says_so() {
     let group = MemoryGroup::of(48 << 20);

@@ -46,6 +46,7 @@ pub use launch::{begin, finish, launch, launch_service, supervise, supervise_ser
 pub use listener::{Listener, SocketFile, bind_private, check_user, listen};
 pub use log_rate_limit::LogRateLimit;
 use logging::start_logging;
+pub use memory_guard::give_back_freed_memory;
 pub use page::{Content, Page};
 pub use process::{ENDS_WITH, connections_within_limit};
 pub use readiness::{Readiness, ReadinessState};

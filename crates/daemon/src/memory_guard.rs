@@ -32,6 +32,8 @@ const WARN_INTERVAL: Duration = Duration::from_secs(10);
 enum Act {
     /// It looks again after this time.
     Look(Duration),
+    /// It gives back the freed memory that the allocator keeps, and looks again at once.
+    GiveBack,
     /// It ends this process, which is the largest one.
     End,
     /// It warns of this process, which is the largest one.
@@ -50,12 +52,22 @@ fn kept(limit: u64) -> u64 {
     (limit / KEPT_PART).min(KEPT_BYTES_MAX)
 }
 
-fn decide(limit: u64, used: u64, own: Process, others: impl FnOnce() -> Vec<Process>) -> Act {
+/// `gave_back` says whether the allocator has just given back what it keeps.
+fn decide(
+    limit: u64,
+    used: u64,
+    gave_back: bool,
+    own: Process,
+    others: impl FnOnce() -> Vec<Process>,
+) -> Act {
     let left = limit.saturating_sub(used).saturating_sub(kept(limit));
     if left > 0 {
         let [shortest, longest] = LOOK_INTERVAL;
         let until_full = Duration::from_secs_f64(left as f64 / GROWTH as f64);
         return Act::Look(until_full.clamp(shortest, longest));
+    }
+    if !gave_back {
+        return Act::GiveBack;
     }
     let largest = others()
         .into_iter()
@@ -82,6 +94,14 @@ fn processes(group: &Path) -> Vec<Process> {
     ids.filter_map(resident).collect()
 }
 
+/// Gives freed memory back to the kernel. The allocator keeps it until it looks again, a second later at the earliest: meanwhile
+/// it counts as use under a memory limit.
+#[expect(unsafe_code, reason = "the allocator is written in C")]
+pub fn give_back_freed_memory() {
+    // SAFETY: the function takes no pointer, and any thread may call it at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) }
+}
+
 /// Guards the memory of this process from now on, on a thread of its own, if a control group limits it.
 pub(crate) fn guard_memory(format: LogFormat) {
     let Some((limit, group)) = MemoryLimit::of_process().and_then(|limit| {
@@ -102,12 +122,16 @@ pub(crate) fn guard_memory(format: LogFormat) {
 
 fn guard(limit: &MemoryLimit, group: &Path, format: LogFormat) {
     let mut warned: Option<Instant> = None;
+    let mut gave_back = false;
     let id = std::process::id();
     // The limit may be changed while the process runs.
     while let (Some(limit), Some(own)) = (limit.again(), resident(id)) {
         let used = limit.used().unwrap_or_default();
-        match decide(limit.bytes(), used, own, || processes(group)) {
+        let act = decide(limit.bytes(), used, gave_back, own, || processes(group));
+        gave_back = act == Act::GiveBack;
+        match act {
             Act::Look(interval) => std::thread::sleep(interval),
+            Act::GiveBack => give_back_freed_memory(),
             Act::Warn(other) => {
                 if warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
                     warned = Some(Instant::now());
@@ -157,7 +181,7 @@ mod tests {
     #[test]
     fn the_nearer_the_limit_is_the_sooner_the_guard_looks_again() {
         let own = process(7, 100 * MB);
-        let look = |used| match decide(4096 * MB, used, own, nobody) {
+        let look = |used| match decide(4096 * MB, used, false, own, nobody) {
             Act::Look(interval) => interval,
             other => panic!("{other:?}"),
         };
@@ -170,14 +194,23 @@ mod tests {
     }
 
     #[test]
+    fn freed_memory_is_given_back_before_a_process_is_blamed() {
+        let (limit, used) = (640 * MB, 631 * MB);
+        let own = process(7, 300 * MB);
+        assert_eq!(decide(limit, used, false, own, nobody), Act::GiveBack);
+        let act = decide(limit, used, true, own, || vec![own]);
+        assert_eq!(act, Act::End);
+    }
+
+    #[test]
     fn only_the_largest_process_of_the_group_ends_itself() {
         let (limit, used) = (640 * MB, 631 * MB);
         let own = process(7, 300 * MB);
         let others = |bytes| move || vec![own, process(8, bytes), process(9, MB)];
-        assert_eq!(decide(limit, used, own, others(299 * MB)), Act::End);
+        assert_eq!(decide(limit, used, true, own, others(299 * MB)), Act::End);
         let larger = process(8, 301 * MB);
         assert_eq!(
-            decide(limit, used, own, others(301 * MB)),
+            decide(limit, used, true, own, others(301 * MB)),
             Act::Warn(larger)
         );
     }
@@ -185,7 +218,7 @@ mod tests {
     #[test]
     fn a_small_process_is_not_blamed_for_what_it_cannot_see() {
         let own = process(7, 50 * MB);
-        let act = decide(640 * MB, 639 * MB, own, || vec![own]);
+        let act = decide(640 * MB, 639 * MB, true, own, || vec![own]);
         assert_eq!(act, Act::Look(Duration::from_millis(500)));
     }
 }

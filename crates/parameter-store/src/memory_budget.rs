@@ -179,8 +179,15 @@ impl Drop for Reservation {
 /// Reserves memory for `most` values, which is used only as values arrive. Where the system does not overcommit
 /// (`vm.overcommit_memory = 2`), the reservation may fail, and the buffer grows as usual.
 pub(crate) fn reserve<T>(buffer: &mut Vec<T>, most: usize) {
-    // A failed reservation needs no handling.
-    let _ = buffer.try_reserve_exact(most.saturating_sub(buffer.len()));
+    if buffer.capacity() >= most {
+        return;
+    }
+    // A buffer that is reallocated is copied with all that it has reserved, and memory that is copied is in use.
+    let mut larger = Vec::new();
+    if larger.try_reserve_exact(most).is_ok() {
+        larger.append(buffer);
+        *buffer = larger;
+    }
 }
 
 /// Extends a buffer to `length`. It allocates half of its length more at least, and `most` values at most, so that a

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use trainyard_daemon::Context;
+use trainyard_daemon::{Context, give_back_freed_memory};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::MemoryRoom;
 use trainyard_protocol::limits::TENSOR_BYTES_IN_FLIGHT_MAX;
@@ -75,11 +75,17 @@ pub(crate) fn message_bytes_max(context: &Context) -> u64 {
 /// Returns what the process may use now: the limit, and what is left of that of a control group.
 pub(crate) fn room(messages: u64) -> Option<MemoryRoom> {
     let limit = MemoryLimit::of_process()?;
-    let free = limit.is_of_group().then(|| limit.used()).flatten();
+    let measure = || limit.is_of_group().then(|| limit.used()).flatten();
+    let mut used = measure();
+    if used.is_some_and(|used| used > limit.bytes() / 2) {
+        // What the allocator keeps is room too.
+        give_back_freed_memory();
+        used = measure();
+    }
     Some(MemoryRoom {
         limit: limit.bytes(),
         of: Arc::from(limit.to_string()),
-        free: free.map(|used| limit.bytes().saturating_sub(used).saturating_sub(messages)),
+        free: used.map(|used| limit.bytes().saturating_sub(used).saturating_sub(messages)),
     })
 }
 

@@ -103,6 +103,9 @@ pub(super) struct Building<'a> {
     pieces: Vec<Piece>,
 }
 
+/// Counts further bytes, or refuses them.
+type CountRows<'a> = dyn Fn(u64) -> Result<(), Error> + Sync + 'a;
+
 /// Plans what has to be built.
 pub(super) fn plan<'a>(prepare: &'a Prepare<'a>) -> Result<Building<'a>, Error> {
     let mut slices = Vec::with_capacity(prepare.slices.len());
@@ -170,14 +173,20 @@ impl Building<'_> {
 
     /// Builds every slice, stripe by stripe. The number of threads is that of the cores, or of the reads that a remote
     /// source serves in parallel. A large table takes a while to fill, and is never held twice.
-    pub(super) fn build(self, now: Timestamp, metadata: &BuildStanding) -> Result<Built, Error> {
+    /// It tells `count_rows` the bytes of rows of dynamic tables as it reads them, and ends where that refuses them.
+    pub(super) fn build(
+        self,
+        now: Timestamp,
+        metadata: &BuildStanding,
+        count_rows: &CountRows<'_>,
+    ) -> Result<Built, Error> {
         let next = AtomicUsize::new(0);
         let build = || {
             let mut built = Vec::new();
             while !metadata.is_cancelled()
                 && let Some(piece) = self.pieces.get(next.fetch_add(1, Ordering::Relaxed))
             {
-                let outcome = self.build_piece(now, piece, metadata);
+                let outcome = self.build_piece(now, piece, metadata, count_rows);
                 let piece = outcome.inspect_err(|_| metadata.cancel())?;
                 metadata.add(piece.bytes());
                 built.push(piece);
@@ -255,6 +264,7 @@ impl Building<'_> {
         now: Timestamp,
         piece: &Piece,
         metadata: &BuildStanding,
+        count_rows: &CountRows<'_>,
     ) -> Result<BuiltPiece, Error> {
         match piece {
             Piece::Stripe { slice, rows } => {
@@ -274,7 +284,7 @@ impl Building<'_> {
                 })
             }
             Piece::Table { slice } => {
-                let table = self.build_table(*slice, now, metadata)?;
+                let table = self.build_table(*slice, now, metadata, count_rows)?;
                 Ok(BuiltPiece::Table {
                     slice: *slice,
                     table: Box::new(table),
@@ -289,6 +299,7 @@ impl Building<'_> {
         place: usize,
         now: Timestamp,
         metadata: &BuildStanding,
+        count_rows: &CountRows<'_>,
     ) -> Result<DynamicSlice, Error> {
         let PlannedSlice {
             spec,
@@ -322,7 +333,9 @@ impl Building<'_> {
                     lot.idle.fill(Idle::default());
                     lot.candidates.clear();
                 }
+                let before = table.memory_bytes();
                 table.load(&lot)?;
+                count_rows(table.memory_bytes().saturating_sub(before))?;
                 if metadata.is_cancelled() {
                     return Ok(table);
                 }

@@ -70,7 +70,12 @@ impl Store {
         )?;
         self.memory_budget.slices.store(bytes, Ordering::Relaxed);
         self.building.begin(bytes);
-        let built = planned.build(now, &self.building)?;
+        let built = planned.build(now, &self.building, &|bytes| {
+            self.memory_budget
+                .slices
+                .fetch_add(bytes, Ordering::Relaxed);
+            self.check_first_room(0, "rows of dynamic tables that a checkpoint has")
+        })?;
         if let Some(restore) = &prepare.restore {
             restore.source.check_read().map_err(Error::Restore)?;
         }
@@ -110,14 +115,11 @@ impl Store {
             drop(self.clear());
             return Err(Error::NotReady("it received a request to stop"));
         }
-        let taken = check_control(&control, identity).and_then(|()| {
-            drop(self.tables.replace(built.tables));
-            self.check_room(0, "rows of dynamic tables that a checkpoint has")
-        });
-        if let Err(error) = taken {
+        if let Err(error) = check_control(&control, identity) {
             drop(self.clear());
             return Err(error);
         }
+        drop(self.tables.replace(built.tables));
         // From now on each slice counts its own bytes.
         self.memory_budget.slices.store(0, Ordering::Relaxed);
         for (number, slice) in built.slices {
