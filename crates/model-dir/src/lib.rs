@@ -33,4 +33,4 @@ pub use job_state::{JobPhase, JobState};
 pub use model_dir::ModelDir;
 pub use own_files::{JOB_AS_RUN, is_of_run};
 pub use prepared::{note_prepared, prepared_epoch};
-pub use run_lock::{LOCK_MODE, RunKind, RunLock, Runner};
+pub use run_lock::{RunKind, RunLock, Runner};
