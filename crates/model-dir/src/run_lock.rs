@@ -14,6 +14,7 @@ use crate::Error;
 use crate::bucket::FILE_BYTES_MAX;
 use crate::files::encode;
 use crate::model_dir::ModelDir;
+use crate::own_files::refuse_unless_own;
 
 /// The locked file. It holds the [`Runner`].
 const RUN_LOCK: &str = "run.lock";
@@ -88,7 +89,8 @@ impl RunLock {
     /// later run deposes an earlier one.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another run has locked the directory. The file cannot be created or written.
+    /// [`Error::InUse`] if another run has locked the directory, [`Error::Foreign`] if the file is not of a run. The file
+    /// cannot be created or written.
     pub fn take(model_dir: &Path, kind: RunKind, runner: &Runner) -> Result<Self, Error> {
         if ModelDir::is_bucket(model_dir) {
             return Ok(Self { _file: None });
@@ -108,6 +110,7 @@ impl RunLock {
             Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path)(error)),
             Err(TryLockError::WouldBlock) => return Err(in_use(model_dir, &path)),
         }
+        refuse_unless_own::<Runner>(&path)?;
         let text = encode(runner, &path)?;
         let written = file.set_len(0).and_then(|()| file.write_all(&text));
         written.map_err(Error::io("write", &path))?;
