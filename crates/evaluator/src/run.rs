@@ -17,7 +17,7 @@ use trainyard_daemon::{
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
 use trainyard_model_dir::{
-    Error, Evaluated, EvaluatorMark, Interval, JobPhase, JobRecord, JobState, append,
+    EndRequest, Error, Evaluated, EvaluatorMark, Interval, JobPhase, JobRecord, JobState, append,
     create_folder, write_atomically,
 };
 use trainyard_predictor::Parameters;
@@ -473,6 +473,15 @@ impl Evaluation {
         // The result is written last: if the evaluator dies before, the checkpoint counts as not evaluated.
         write_result(&job.model_dir.join("eval"), &checkpoint, &scores)?;
         call_back(model, step, "eval", &scores)?;
+        if let Some(reason) = model.callbacks().and_then(|callbacks| callbacks.end()) {
+            info!("callbacks ask the chief to end the job: {reason}");
+            let request = EndRequest {
+                cluster_epoch: checkpoint.manifest().cluster_epoch,
+                global_step: step,
+                reason,
+            };
+            request.write(&job.model_dir)?;
+        }
         Ok(Some((scores, exports)))
     }
 }

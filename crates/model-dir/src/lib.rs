@@ -7,6 +7,7 @@
 mod bucket;
 mod claim;
 pub mod durable;
+mod end_request;
 mod error;
 mod evaluator_mark;
 mod files;
@@ -21,6 +22,7 @@ mod run_lock;
 
 pub use bucket::{Bucket, FILE_BYTES_MAX};
 pub use claim::{Leader, claim_above, cluster_id, known_cluster_id, refuse_if_deposed};
+pub use end_request::EndRequest;
 pub use error::{Error, FileState};
 pub use evaluator_mark::{Evaluated, EvaluatorMark};
 pub use files::{

@@ -24,13 +24,14 @@ const REPLACED: [&str; 7] = [
 const OTHER: [&str; 4] = ["claim.lock", "cluster_id", JOB_AS_RUN, "run.lock"];
 
 /// Evaluations, which a run adds to or replaces after its first checkpoint.
-const EVALUATIONS: [&str; 2] = ["metrics.jsonl", "result.json"];
+const EVALUATIONS: [&str; 3] = ["end_request.json", "metrics.jsonl", "result.json"];
 
 /// First part of the names of the folders of evaluations: `eval`, `eval_train`, `eval_` with the name of an `[[evaluation]]`.
 const EVALUATION: &str = "eval";
 
 /// Folders of a run, and files in folders that it shares with others.
-const WITHIN: [&str; 6] = [
+const WITHIN: [&str; 7] = [
+    "eval/end_request.json",
     "eval/evaluator.json",
     "eval/metrics.jsonl",
     "eval/result.json",
