@@ -70,8 +70,9 @@ impl EvaluatorMark {
     /// Removes the mark.
     ///
     /// # Errors
-    /// The file cannot be removed.
+    /// The file cannot be removed. [`Error::Foreign`] if it is no mark.
     pub fn remove(model_dir: &Path) -> Result<(), Error> {
+        refuse_unless_own::<Self>(&path(model_dir))?;
         ModelDir::at(model_dir)?.remove(MARK)
     }
 }

@@ -33,6 +33,6 @@ pub use interval::Interval;
 pub use job_record::JobRecord;
 pub use job_state::{JobPhase, JobState};
 pub use model_dir::ModelDir;
-pub use own_files::{JOB_AS_RUN, is_of_run};
+pub use own_files::{JOB_AS_RUN, is_of_run, refuse_unless_own};
 pub use prepared::{note_prepared, prepared_epoch};
 pub use run_lock::{RunKind, RunLock, Runner};

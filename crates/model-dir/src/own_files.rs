@@ -90,7 +90,7 @@ pub(crate) fn refuse_foreign(model_dir: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Foreign`] if it is neither. The file cannot be read.
-pub(crate) fn refuse_unless_own<T: DeserializeOwned>(path: &Path) -> Result<(), Error> {
+pub fn refuse_unless_own<T: DeserializeOwned>(path: &Path) -> Result<(), Error> {
     let text = files::read(path)?.unwrap_or_default();
     if text.is_empty() || serde_json::from_slice::<T>(&text).is_ok() {
         return Ok(());
@@ -174,6 +174,8 @@ mod tests {
             let file = folder.path().join(name);
             std::fs::create_dir_all(file.parent().expect("a folder")).expect("there is room");
             std::fs::write(&file, "mine").expect("there is room");
+            let removed = EvaluatorMark::remove(folder.path());
+            assert_eq!(removed.is_err(), name == "eval/evaluator.json", "{name}");
             let refused = begin(folder.path()).expect_err(name);
             assert!(refused.to_string().contains(name), "{refused}");
             assert_eq!(std::fs::read(&file).expect("there"), b"mine", "{name}");

@@ -143,10 +143,11 @@ impl Control {
             }
             Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
         }
+        let file = Address::file(model_dir);
+        trainyard_model_dir::refuse_unless_own::<Address>(&file)?;
         let folder = Folder::new()?;
         let socket = folder.path().join("control.sock");
         let listener = bind_private(&socket).map_err(|error| failed(&socket, &error))?;
-        let file = Address::file(model_dir);
         let address = Address {
             socket,
             process_id: std::process::id(),
