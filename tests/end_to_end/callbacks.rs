@@ -172,6 +172,30 @@ fn a_callback_of_the_chief_ends_a_job_of_several_processes() {
     }
 }
 
+trial!(a_callback_of_an_evaluator_ends_a_job_by_its_evaluations);
+fn a_callback_of_an_evaluator_ends_a_job_by_its_evaluations() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 600, "");
+    let ended = Command::new(env!("CARGO_BIN_EXE_ends-by-callback"))
+        .arg("up")
+        .arg(&job)
+        .args(["--cluster", "local:ps=1,worker=1"])
+        .args(["--set", "input.train.epochs=1000000"])
+        .args(["--set", "run.save_checkpoints_steps=50"])
+        .args(["--set", "eval.start_delay_secs=0"])
+        .args(["--set", "eval.throttle_secs=0"])
+        .env("BY", "evaluation")
+        .env_remove("TF_CONFIG")
+        .output()
+        .expect("the program starts");
+    let log = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{log}");
+    let text = std::fs::read_to_string(folder.path().join("model/job_state.json"));
+    let state: Value = serde_json::from_str(&text.expect("a state")).expect("JSON");
+    let reason = "early stopping: a hundred steps are enough";
+    assert_eq!(state["reason"], reason, "{state}");
+}
+
 trial!(a_callback_that_fails_ends_the_task_with_its_message);
 fn a_callback_that_fails_ends_the_task_with_its_message() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -314,3 +314,46 @@ fn a_final_export_is_written_though_the_last_checkpoint_was_evaluated_before_the
     assert_eq!(ended.code, 0, "{}", ended.output);
     assert!(export(folder, "final").join("model.json").exists());
 }
+
+trial!(weights_that_are_all_0_are_told_whatever_the_label_is);
+fn weights_that_are_all_0_are_told_whatever_the_label_is() {
+    for (head, more) in [
+        ("binary", "label = { column = \"y\" }"),
+        ("regression", "label = { column = \"y\" }"),
+        ("poisson", "label = { column = \"y\" }"),
+        (
+            "multi_class",
+            "label = { column = \"c\", vocabulary = [\"p\", \"q\", \"r\"] }",
+        ),
+        (
+            "multi_label",
+            "label = { column = \"c\", vocabulary = [\"p\", \"q\", \"r\"] }",
+        ),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = folder.path();
+        let rows: String = (0..90)
+            .map(|row| format!("{},{},{row},1,0\n", row % 2, ["p", "q", "r"][row % 3]))
+            .collect();
+        let text = format!("y,c,x,some,none\n{rows}");
+        std::fs::write(folder.join("rows.csv"), text).expect("there is room");
+        let model = folder.join("model");
+        let text = format!(
+            "model_dir = {model:?}\n[input]\n{more}\nweight_column = \"some\"\ntrain = {{ files = [\"rows.csv\"] }}\n\
+             eval = {{ files = [\"rows.csv\"] }}\n[model]\nkind = \"linear_estimator\"\nhead = \"{head}\"\n\
+             [[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n[train]\nmax_steps = 3\n"
+        );
+        let job = folder.join("job.toml");
+        std::fs::write(&job, text).expect("there is room");
+        let job = job.to_string_lossy();
+        let told = "all weights of the evaluation are 0, in 90 records";
+        let trained = run(&["train", &job]);
+        assert!(!trained.output.contains(told), "{head}: {}", trained.output);
+        let evaluated = run(&["evaluate", &job, "--set", "input.weight_column=\"none\""]);
+        assert!(
+            evaluated.output.contains(told),
+            "{head}: {}",
+            evaluated.output
+        );
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::onnx::rows::MISSING;
+
 /// A model: its name, and what the job says of it.
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -268,11 +270,12 @@ impl Case {
             more.push_str("dnn_optimizer = { kind = \"adagrad\", learning_rate = 0.1 }\n");
         }
         let job = format!(
-            "model_dir = {model_dir:?}\n[input]\nlabel = {label}\n[input.train]\nfiles = [{rows:?}]\nbatch_size = 32\n\
+            "model_dir = {model_dir:?}\n[input]\nlabel = {label}\nmissing = {missing:?}\n[input.train]\nfiles = [{rows:?}]\nbatch_size = 32\n\
              [input.eval]\nfiles = [{rows:?}]\n[model]\nkind = \"{family}_estimator\"\nhead = \"{head}\"\n{dimension}{more}\
              [train]\nmax_steps = 60\n[[exporter]]\nkind = \"final\"\nformat = [\"onnx\", \"safetensors\"]\n\
              hashed_as_ids = {hashed}\n{features}",
             model_dir = folder.join("model").display().to_string(),
+            missing = MISSING,
             rows = rows.display().to_string(),
             family = self.family,
             head = self.head,

@@ -9,12 +9,16 @@ use trainyard_tests::Draw;
 const HEADER: &str = "age,income,pair,city,color,tags,tag_weights,code,level,slot,visits,origin,target,word,brand,\
                       binary,class,labels,amount,amounts,count,share,moment";
 
-/// Returns a text, or nothing in one case of ten.
+/// A text and a number that the jobs call missing.
+pub(crate) const MISSING: [&str; 2] = ["none", "-999"];
+
+/// Returns a text; in one case of ten nothing, and in another one what stands for nothing: a text, or beside numbers a number.
 fn or_missing(draw: &mut Draw, text: String) -> String {
-    if draw.below(10) == 0 {
-        String::new()
-    } else {
-        text
+    match draw.below(10) {
+        0 => String::new(),
+        1 if text.starts_with(char::is_alphabetic) => MISSING[0].to_owned(),
+        1 => MISSING[1].to_owned(),
+        _ => text,
     }
 }
 
@@ -51,7 +55,10 @@ pub(crate) fn write(path: &Path, count: usize, seed: u64) {
         let level = draw.below(9) as i64 - 2;
         let slot = draw.below(5);
         let slot = or_missing(&mut draw, slot.to_string());
-        let visits = list(&mut draw, |draw| draw.below(8).to_string());
+        let visits = list(&mut draw, |draw| match draw.below(9) {
+            8 => MISSING[1].to_owned(),
+            visit => visit.to_string(),
+        });
         let origin = draw.below(5);
         let target = draw.below(5);
         let word = draw.below(40);

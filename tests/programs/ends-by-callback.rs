@@ -1,4 +1,5 @@
-//! A program with the premade models, whose callbacks end the job behind step 100, as the tests start it.
+//! A program with the premade models, whose callbacks end the job behind step 100, as the tests start it. With BY=evaluation,
+//! they end it by its evaluations.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -6,8 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use trainyard_command::{Program, run_program};
 use trainyard_daemon::StopSource;
-use trainyard_model::{AnyModel, AppliedStep, Callbacks, Canned, Error, any_with_callbacks};
+use trainyard_model::{
+    AnyModel, AppliedStep, Callbacks, Canned, Error, Scores, any_with_callbacks,
+};
 use trainyard_run_config::Job;
+
+/// Variable that says by what the callbacks end the job.
+const BY: &str = "BY";
 
 /// Step from which on the callbacks end the job.
 const ENOUGH: u64 = 100;
@@ -19,19 +25,27 @@ struct Impatient {
 }
 
 impl Impatient {
-    fn see(&self, step: u64) {
-        self.has_enough.fetch_or(step >= ENOUGH, Ordering::Relaxed);
+    /// Remembers a step that the callbacks have seen in an event of training, or of an evaluation.
+    fn see(&self, step: u64, is_evaluation: bool) {
+        let by_evaluation = std::env::var_os(BY).is_some();
+        let counts = step >= ENOUGH && is_evaluation == by_evaluation;
+        self.has_enough.fetch_or(counts, Ordering::Relaxed);
     }
 }
 
 impl Callbacks for Impatient {
     fn after_step(&self, step: &AppliedStep) -> Result<(), Error> {
-        self.see(step.global_step);
+        self.see(step.global_step, false);
         Ok(())
     }
 
     fn after_save(&self, global_step: u64, _: &Path) -> Result<(), Error> {
-        self.see(global_step);
+        self.see(global_step, false);
+        Ok(())
+    }
+
+    fn after_evaluation(&self, global_step: u64, _: &str, _: &Scores) -> Result<(), Error> {
+        self.see(global_step, true);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ const FLOORS: [(&str, u8); 40] = [
     ("cluster-spec", 0),
     ("onnx", 0),
     ("tensorflow-formats", 0),
-    ("write-ahead-log", 0),
+    ("write-ahead-log", 1),
     ("runtime", 0),
     ("storage", 0),
     ("input-options", 0),

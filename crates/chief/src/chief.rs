@@ -1,5 +1,6 @@
 //! The leading chief: startup, watch and end of a job.
 
+mod end_requests;
 mod evaluated;
 mod finished_job;
 mod rereads;
@@ -33,6 +34,7 @@ use trainyard_run_config::{Agreement, Job};
 use trainyard_runtime::{apart, blocking};
 use trainyard_trainer::{Hold, JobState, Looked, Mirror, OnStep, Outcome, StatusCallback};
 
+use end_requests::EndRequests;
 use evaluated::Evaluated;
 use rereads::Rereads;
 
@@ -168,6 +170,8 @@ struct Run {
     epochs: Option<u64>,
     /// The evaluations, if they may end the job.
     evaluated: Option<Evaluated>,
+    /// Requests of the callbacks of an evaluator, if the model has callbacks.
+    end_requests: Option<EndRequests>,
     /// Reason why the evaluations or the callbacks have ended the job.
     ended_early: Option<String>,
     /// Failure of a callback. The job ends with it.
@@ -230,6 +234,10 @@ async fn from_beginning_to_end(
         applied_since: None,
         epochs: None,
         evaluated: Evaluated::of(&lead.job),
+        end_requests: lead
+            .model
+            .callbacks()
+            .map(|_| EndRequests::of(lead.job.model_dir.clone())),
         ended_early: None,
         callback_failure: None,
         trained_step: None,

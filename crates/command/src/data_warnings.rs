@@ -44,6 +44,7 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     if let Some(column) = profile.column(&job.input.label.column) {
         look_at_label(job, column, profile.rows, &mut findings);
     }
+    look_at_weight(job, profile, &mut findings);
     for feature in &job.features {
         look_at_feature(feature, job.input.format, profile, &mut findings);
     }
@@ -80,6 +81,7 @@ pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Find
     if let Some(column) = profile.column(&job.input.label.column) {
         look_at_label(job, column, profile.rows, &mut findings);
     }
+    look_at_weight(job, profile, &mut findings);
     for (name, _) in &mut findings.lines {
         *name = format!("evaluation {name}");
     }
@@ -231,6 +233,29 @@ fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Fi
         findings.warnings.push(warning(
             message,
             "look whether the files are sorted by it, or input.label.column is another column: of one value nothing is learned",
+        ));
+    }
+}
+
+/// Warns about weights that are all 0: no record counts in a loss or a metric then.
+fn look_at_weight(job: &Job, profile: &Profile, findings: &mut Findings) {
+    let weight = job.input.weight_column.as_deref();
+    let Some(column) = weight.and_then(|name| profile.column(name)) else {
+        return;
+    };
+    let numbers = &column.numbers;
+    if numbers.count > 0
+        && numbers.count == column.values
+        && numbers.min == 0.0
+        && numbers.max == 0.0
+    {
+        let message = format!(
+            "the weight `{}` is 0 in all {} records of the sample",
+            column.name, column.values
+        );
+        findings.warnings.push(warning(
+            message,
+            "look whether the files are sorted by it, or input.weight_column is another column: records of weight 0 count nowhere",
         ));
     }
 }

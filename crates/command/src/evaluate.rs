@@ -85,7 +85,8 @@ pub(crate) fn scores(
     let parameters = Parameters::read(origin, model)?;
     let score = |part: Part, steps: Option<u64>| {
         let input = input_options(job, part, Shard::WHOLE, None)?;
-        score(model, &parameters, input, steps, || {
+        let weight = job.input.weight_column.as_deref();
+        score(model, &parameters, weight, input, steps, || {
             if stop.is_requested() {
                 ControlFlow::Break(())
             } else {

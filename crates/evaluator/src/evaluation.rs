@@ -2,19 +2,21 @@
 
 use std::ops::ControlFlow;
 
+use tracing::warn;
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Dataset, Options};
+use trainyard_input::{Batch, Cells, Dataset, Field, FieldKind, Options, Schema};
 use trainyard_model::{AnyModel, Scores};
 use trainyard_predictor::{Gathered, Parameters};
 
 /// Evaluates parameters on at most `steps` batches of an input. Calls `each` after every batch. Returns `None` if `each`
-/// breaks.
+/// breaks. Warns if the examples have weights, by `weight_column`, and all of them are 0.
 ///
 /// # Errors
 /// The input cannot be read.
 pub fn evaluate(
     model: &AnyModel,
     parameters: &Parameters,
+    weight_column: Option<&str>,
     input: Options,
     steps: Option<u64>,
     mut each: impl FnMut() -> ControlFlow<()>,
@@ -23,13 +25,64 @@ pub fn evaluate(
     let mut metrics = model.metrics();
     let mut scratch = None;
     let mut gathered = Gathered::default();
+    let mut weights = weight_column.and_then(|column| WeightsSeen::of(column, model.schema()));
     for batch in dataset.take(steps.map_or(usize::MAX, |steps| steps as usize)) {
-        let features = model.features(&batch?)?;
+        let batch = batch?;
+        if let Some(weights) = &mut weights {
+            weights.see(&batch);
+        }
+        let features = model.features(&batch)?;
         parameters.gather(&model.reads(&features), &mut gathered);
         model.evaluate(&features, gathered.values(), &mut metrics, &mut scratch)?;
         if each().is_break() {
             return Ok(None);
         }
     }
+    if let Some(message) = weights.and_then(|weights| weights.says_nothing()) {
+        warn!("{message}");
+    }
     Ok(Some(model.scores(&metrics)))
+}
+
+/// The weights of the examples of an evaluation. If all are 0, each metric is 0 or a mean of nothing, which looks like a result
+/// whatever the model and its labels are.
+#[derive(Debug)]
+struct WeightsSeen {
+    column: String,
+    field: usize,
+    records: usize,
+    any_counts: bool,
+}
+
+impl WeightsSeen {
+    /// Returns the weights in a column that a model reads.
+    fn of(column: &str, schema: &Schema) -> Option<Self> {
+        let is_weight = |field: &Field| field.name == column && field.kind == FieldKind::FLOAT;
+        Some(Self {
+            column: column.to_owned(),
+            field: schema.fields.iter().position(is_weight)?,
+            records: 0,
+            any_counts: false,
+        })
+    }
+
+    fn see(&mut self, batch: &Batch) {
+        self.records += batch.rows;
+        if let Cells::Float(weights) = &batch.columns[self.field].cells {
+            self.any_counts |= weights.iter().any(|weight| *weight != 0.0);
+        }
+    }
+
+    /// Returns why the metrics say nothing, if all weights are 0.
+    fn says_nothing(&self) -> Option<String> {
+        let Self {
+            column, records, ..
+        } = self;
+        (*records > 0 && !self.any_counts).then(|| {
+            format!(
+                "all weights of the evaluation are 0, in {records} records: its metrics say nothing. Look at \
+                 input.weight_column = \"{column}\", and how the evaluation files write the weight"
+            )
+        })
+    }
 }

@@ -17,7 +17,7 @@ use trainyard_daemon::{
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
 use trainyard_model_dir::{
-    Error, Evaluated, EvaluatorMark, Interval, JobPhase, JobRecord, JobState, append,
+    EndRequest, Error, Evaluated, EvaluatorMark, Interval, JobPhase, JobRecord, JobState, append,
     create_folder, write_atomically,
 };
 use trainyard_predictor::Parameters;
@@ -323,8 +323,7 @@ async fn evaluate_blocking(
     Ok(outcome.map(|(scores, _)| scores))
 }
 
-/// Warns of an evaluation whose weights are all 0, or whose labels are all equal: its accuracy and AUC look like results, but
-/// mean nothing.
+/// Warns of an evaluation whose labels are all equal: its accuracy and AUC look like results, but mean nothing.
 pub fn warn_of_one_class(scores: &Scores) {
     if let Some(message) = says_nothing(scores) {
         warn!("{message}");
@@ -333,13 +332,6 @@ pub fn warn_of_one_class(scores: &Scores) {
 
 /// Returns why the metrics of an evaluation say nothing, if they do not.
 fn says_nothing(scores: &Scores) -> Option<String> {
-    let is_zero = |name: &str| scores.get(name) == Some(&0.0);
-    // A wrong prediction has a loss.
-    if is_zero("average_loss") && is_zero("accuracy") {
-        let message = "all weights of the evaluation are 0: its metrics say nothing. Look at input.weight_column, and how the \
-                       evaluation files write the weight";
-        return Some(message.to_owned());
-    }
     let mean = scores.get("label/mean").copied();
     let mean = mean.filter(|mean| scores.contains_key("auc") && matches!(mean, 0.0 | 1.0))?;
     Some(format!(
@@ -412,7 +404,8 @@ impl Evaluation {
             let dead_letter =
                 dead_letter.map(|name| job.local_dir().join("dead_letter").join(name));
             let input = input_options(job, part, Shard::WHOLE, dead_letter)?;
-            evaluate(model, &parameters, input, steps, || {
+            let weight = job.input.weight_column.as_deref();
+            evaluate(model, &parameters, weight, input, steps, || {
                 watched_loop.beat();
                 if stop.is_cancelled() {
                     ControlFlow::Break(())
@@ -480,6 +473,15 @@ impl Evaluation {
         // The result is written last: if the evaluator dies before, the checkpoint counts as not evaluated.
         write_result(&job.model_dir.join("eval"), &checkpoint, &scores)?;
         call_back(model, step, "eval", &scores)?;
+        if let Some(reason) = model.callbacks().and_then(|callbacks| callbacks.end()) {
+            info!("callbacks ask the chief to end the job: {reason}");
+            let request = EndRequest {
+                cluster_epoch: checkpoint.manifest().cluster_epoch,
+                global_step: step,
+                reason,
+            };
+            request.write(&job.model_dir)?;
+        }
         Ok(Some((scores, exports)))
     }
 }
@@ -531,20 +533,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_evaluation_that_says_nothing_names_the_labels_or_the_weights() {
-        for (loss, accuracy, mean, told) in [
-            (0.3, 0.9, 0.2, None),
-            (0.3, 1.0, 0.0, Some("all labels of the evaluation are 0")),
-            (2.0, 0.0, 1.0, Some("all labels of the evaluation are 1")),
-            (0.0, 1.0, 0.5, None),
-            (0.0, 0.0, 0.0, Some("all weights of the evaluation are 0")),
+    fn an_evaluation_of_one_class_names_the_labels() {
+        for (mean, told) in [
+            (0.2, None),
+            (0.0, Some("all labels of the evaluation are 0")),
+            (1.0, Some("all labels of the evaluation are 1")),
         ] {
-            let metrics = [
-                ("average_loss", loss),
-                ("accuracy", accuracy),
-                ("label/mean", mean),
-                ("auc", 0.0),
-            ];
+            let metrics = [("label/mean", mean), ("auc", 0.0)];
             let scores: Scores = metrics.map(|(name, value)| (name.to_owned(), value)).into();
             let message = says_nothing(&scores);
             assert_eq!(message.is_some(), told.is_some(), "{message:?}");

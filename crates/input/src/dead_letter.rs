@@ -5,6 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use tracing::warn;
+
 use crate::cells::shown;
 use crate::{BadRow, Error, RecordUnit};
 
@@ -40,6 +42,12 @@ impl DeadLetter {
             return Ok(false);
         }
         self.write(&row, bytes)?;
+        if let Some(message) = left_out(&row, self.seen.len() as u64, rows_read) {
+            match &self.path {
+                Some(path) => warn!(dead_letter = %path.display(), "{message}"),
+                None => warn!("{message}"),
+            }
+        }
         if self.first.len() < SHOWN_MAX {
             self.first.push(row);
         }
@@ -94,5 +102,36 @@ impl DeadLetter {
             *length += text.len() as u64;
         }
         Ok(())
+    }
+}
+
+/// Returns what to say of the bad row with this number, counted from 1, of the rows read so far: of the first, tenth, hundredth
+/// and so on. A model, or a metric, of the other rows would look like one of all.
+fn left_out(row: &BadRow, bad: u64, rows_read: u64) -> Option<String> {
+    let is_told = bad == 10_u64.pow(bad.ilog10());
+    is_told.then(|| {
+        format!("{bad} of {rows_read} records are bad and left out, as input.bad_rows is \"skip\"; this one is {row}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bad_row_is_told_and_then_one_of_each_power_of_ten() {
+        let row = BadRow {
+            file: "t.csv".into(),
+            unit: RecordUnit::Line,
+            line: 61,
+            offset: 300,
+            column: Some("y".into()),
+            reason: "\"a\" is not a number".into(),
+        };
+        let told = (1..=1000).filter(|bad| left_out(&row, *bad, 5000).is_some());
+        assert_eq!(told.collect::<Vec<_>>(), [1, 10, 100, 1000]);
+        let message = left_out(&row, 10, 60).expect("it is told");
+        let expected = "10 of 60 records are bad and left out, as input.bad_rows is \"skip\"; this one is t.csv:61: column `y`:";
+        assert!(message.starts_with(expected), "{message}");
     }
 }

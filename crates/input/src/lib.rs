@@ -65,6 +65,7 @@ pub use formats::format_of_extension;
 pub use indexer::Indexer;
 pub use inline_records::{Fault, Header, InlineRecords};
 pub use layout::{Cell, ColumnKind, ColumnLayout, Layout, Value};
+pub use missing::Missing;
 pub use named_columns::{Given, NamedColumns, Unfinished};
 pub use number_style::{PlainNumber, plain_number};
 pub use options::{Interleave, Options};

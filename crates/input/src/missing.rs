@@ -7,7 +7,7 @@ use crate::{FieldKind, NumberStyle, plain_number};
 
 /// The values that stand for a missing one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Missing {
+pub struct Missing {
     texts: Vec<Vec<u8>>,
     /// The whole numbers among the texts.
     integers: Vec<i128>,
@@ -22,7 +22,7 @@ const ROUNDED_FROM: i128 = 1 << f64::MANTISSA_DIGITS;
 
 impl Missing {
     /// Returns the values of a job's texts.
-    pub(crate) fn new(texts: &[String]) -> Self {
+    pub fn new(texts: &[String]) -> Self {
         let integers = texts.iter().filter_map(|text| {
             let number = text.parse::<i128>().ok()?;
             Some((number, number.to_string() == *text))
@@ -39,6 +39,33 @@ impl Missing {
             digits,
             numbers: numbers.collect(),
         }
+    }
+
+    /// Returns the texts that are missing, as texts; the empty text is, too.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        // They were made from texts.
+        self.texts
+            .iter()
+            .filter_map(|text| std::str::from_utf8(text).ok())
+    }
+
+    /// Returns the whole numbers of 64 bits that are missing where a value of this kind is wanted, ascending.
+    pub fn integers(&self, kind: &FieldKind) -> Vec<i64> {
+        let written = self.numbers.iter().map(|number| *number as i128);
+        let known = self.integers.iter().copied().chain(written);
+        let mut known: Vec<i64> = known
+            .filter(|number| self.integer(*number, kind))
+            .filter_map(|number| i64::try_from(number).ok())
+            .collect();
+        known.sort_unstable();
+        known.dedup();
+        known
+    }
+
+    /// Returns the floats of 32 bits that are missing, finite.
+    pub fn floats(&self) -> Vec<f32> {
+        let narrow = self.numbers.iter().map(|number| *number as f32);
+        narrow.filter(|number| number.is_finite()).collect()
     }
 
     /// Returns whether a text is missing, as a text.
@@ -139,6 +166,16 @@ mod tests {
             let found = missing.written_in(Some(&style), text.as_bytes(), &FieldKind::FLOAT);
             assert_eq!(found, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn the_numbers_that_are_missing_are_listed_for_graphs() {
+        let texts = ["-999", "NA", "1e3", "0.5", "-0999", "1e300"];
+        let missing = Missing::new(&texts.map(str::to_owned));
+        assert_eq!(missing.texts().collect::<Vec<_>>(), texts);
+        assert_eq!(missing.integers(&FieldKind::INT), [-999, 1000]);
+        assert_eq!(missing.integers(&FieldKind::BYTES), [-999]);
+        assert_eq!(missing.floats(), [-999.0, 1000.0, 0.5, -999.0]);
     }
 
     #[test]

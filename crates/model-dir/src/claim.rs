@@ -5,16 +5,14 @@
 )]
 
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use trainyard_storage::read_regular;
+use trainyard_storage::{open_lock, read_regular};
 
-use crate::LOCK_MODE;
 use crate::bucket::{Bucket, FILE_BYTES_MAX};
 use crate::durable::replace;
 use crate::files::encode;
@@ -270,13 +268,7 @@ pub fn refuse_if_deposed(model_dir: &Path, epoch: u64) -> Result<Option<File>, E
 /// protection: two chiefs that start at the same moment may get the same term.
 fn hold(model_dir: &Path) -> Result<File, Error> {
     let path = model_dir.join("claim.lock");
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(LOCK_MODE)
-        .open(&path);
-    let file = file.map_err(Error::io("open", &path))?;
+    let file = open_lock(&path).map_err(Error::io("open", &path))?;
     let begun = Instant::now();
     loop {
         match file.try_lock() {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::files::{self, create_folder, encode, write_atomically};
 use crate::model_dir::ModelDir;
+use crate::own_files::refuse_unless_own;
 
 /// The mark of a running evaluator, below the model directory.
 const MARK: &str = "eval/evaluator.json";
@@ -48,9 +49,10 @@ impl EvaluatorMark {
     /// Writes the mark.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written. [`Error::Foreign`] if there is one that is no mark.
     pub fn write(&self, model_dir: &Path) -> Result<(), Error> {
         let path = path(model_dir);
+        refuse_unless_own::<Self>(&path)?;
         if let Some(folder) = path.parent() {
             create_folder(folder)?;
         }
@@ -68,8 +70,9 @@ impl EvaluatorMark {
     /// Removes the mark.
     ///
     /// # Errors
-    /// The file cannot be removed.
+    /// The file cannot be removed. [`Error::Foreign`] if it is no mark.
     pub fn remove(model_dir: &Path) -> Result<(), Error> {
+        refuse_unless_own::<Self>(&path(model_dir))?;
         ModelDir::at(model_dir)?.remove(MARK)
     }
 }

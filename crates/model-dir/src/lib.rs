@@ -7,6 +7,7 @@
 mod bucket;
 mod claim;
 pub mod durable;
+mod end_request;
 mod error;
 mod evaluator_mark;
 mod files;
@@ -21,6 +22,7 @@ mod run_lock;
 
 pub use bucket::{Bucket, FILE_BYTES_MAX};
 pub use claim::{Leader, claim_above, cluster_id, known_cluster_id, refuse_if_deposed};
+pub use end_request::EndRequest;
 pub use error::{Error, FileState};
 pub use evaluator_mark::{Evaluated, EvaluatorMark};
 pub use files::{
@@ -31,6 +33,6 @@ pub use interval::Interval;
 pub use job_record::JobRecord;
 pub use job_state::{JobPhase, JobState};
 pub use model_dir::ModelDir;
-pub use own_files::{JOB_AS_RUN, is_of_run};
+pub use own_files::{JOB_AS_RUN, is_of_run, refuse_unless_own};
 pub use prepared::{note_prepared, prepared_epoch};
-pub use run_lock::{LOCK_MODE, RunKind, RunLock, Runner};
+pub use run_lock::{RunKind, RunLock, Runner};

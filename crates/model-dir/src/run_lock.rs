@@ -2,25 +2,22 @@
 //! overwrite each other's checkpoints.
 
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use trainyard_storage::{open_regular, read_regular};
+use trainyard_storage::{open_lock, open_regular, read_regular};
 
 use crate::Error;
 use crate::bucket::FILE_BYTES_MAX;
 use crate::files::encode;
 use crate::model_dir::ModelDir;
+use crate::own_files::refuse_unless_own;
 
 /// The locked file. It holds the [`Runner`].
 const RUN_LOCK: &str = "run.lock";
-
-/// Mode of a lock file, less the process's umask. Whoever may read a file may lock it (flock(2)), and would stop the job.
-pub const LOCK_MODE: u32 = 0o660;
 
 /// A process that runs a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,21 +89,15 @@ impl RunLock {
     /// later run deposes an earlier one.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another run has locked the directory. The file cannot be created or written.
+    /// [`Error::InUse`] if another run has locked the directory, [`Error::Foreign`] if the file is not of a run. The file
+    /// cannot be created or written.
     pub fn take(model_dir: &Path, kind: RunKind, runner: &Runner) -> Result<Self, Error> {
         if ModelDir::is_bucket(model_dir) {
             return Ok(Self { _file: None });
         }
         std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
         let path = model_dir.join(RUN_LOCK);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(LOCK_MODE)
-            .open(&path);
-        let mut file = file.map_err(Error::io("open", &path))?;
+        let mut file = open_lock(&path).map_err(Error::io("open", &path))?;
         let locked = match kind {
             RunKind::Alone => file.try_lock(),
             RunKind::Cluster => file.try_lock_shared(),
@@ -119,6 +110,7 @@ impl RunLock {
             Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path)(error)),
             Err(TryLockError::WouldBlock) => return Err(in_use(model_dir, &path)),
         }
+        refuse_unless_own::<Runner>(&path)?;
         let text = encode(runner, &path)?;
         let written = file.set_len(0).and_then(|()| file.write_all(&text));
         written.map_err(Error::io("write", &path))?;

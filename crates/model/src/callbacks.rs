@@ -53,8 +53,9 @@ pub trait Callbacks: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns the reason why the callbacks end the job, from then on. The chief asks those of its own process, and ends
-    /// the job as early stopping does. The training tasks of that process ask before each step, and begin none then, so
+    /// Returns the reason why the callbacks end the job, from then on. The chief asks those of its own process, and an
+    /// evaluator asks its own after each checkpoint that it has evaluated, and hands the reason to the chief. The chief ends
+    /// the job as early stopping does. It does not ask other tasks. The training tasks of its process ask before each step, and begin none then, so
     /// that a step that no other task shares is the last one. Other tasks of asynchronous training go on until their
     /// next heartbeat.
     fn end(&self) -> Option<String> {

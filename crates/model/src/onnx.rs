@@ -144,6 +144,7 @@ fn model(canned: &Canned, values: &Values, hashed: HashedColumns) -> Result<Onnx
         bags,
         tables,
     };
+    builder.replace_missing();
     let logits = builder.logits();
     let outputs = builder.outputs(&logits);
     Ok(OnnxModel {

@@ -9,6 +9,7 @@ mod answer;
 mod chief_heard;
 mod durable;
 mod ending;
+mod initial_values;
 mod log_cut_telemetry;
 mod log_cutter;
 mod memory;

@@ -1,6 +1,6 @@
 //! The parameter service: gRPC methods over one shard.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,11 +28,11 @@ use trainyard_parameter_store::{
 use trainyard_protocol::framing::Tensor as _;
 use trainyard_protocol::v1::parameter_service_server::ParameterService;
 use trainyard_protocol::{Pool, Reason, Refusal, convert, shown, v1};
-use trainyard_run_config::resolve_path;
 use trainyard_runtime::blocking;
 
 use crate::answer::AnswerTensor;
 use crate::chief_heard::ChiefHeard;
+use crate::initial_values::InitialValues;
 use crate::preparation::{Asked, LONG_POLL_TIMEOUT, Made, PreparationWork, within};
 use crate::telemetry::Telemetry;
 
@@ -44,8 +44,7 @@ pub(crate) struct Service {
     incarnation: u64,
     /// Model directory of this server's job.
     model_dir: PathBuf,
-    /// Origin of initial values that the own job names.
-    warm_start: Option<PathBuf>,
+    initial_values: InitialValues,
     telemetry: Telemetry,
     pool: Pool,
     journal: SharedJournal,
@@ -101,12 +100,7 @@ impl Service {
             task,
             incarnation: context.incarnation,
             model_dir: context.job.model_dir.clone(),
-            warm_start: context
-                .job
-                .train
-                .warm_start
-                .as_ref()
-                .map(|start| absolute(&resolve_path(&context.job, &start.from))),
+            initial_values: InitialValues::of(&context.job),
             telemetry,
             pool,
             journal,
@@ -184,21 +178,8 @@ impl Service {
             let folder = committed_folder(&self.model_dir, &request.checkpoint).map_err(bad)?;
             request.checkpoint = absolute(&folder).to_string_lossy().into_owned();
         }
-        if request.warm_start.is_empty()
-            || self.warm_start.as_deref() == Some(Path::new(&request.warm_start))
-        {
-            return Ok(());
-        }
-        let own = self.warm_start.as_ref().map_or_else(
-            || "no train.warm_start".to_owned(),
-            |own| format!("train.warm_start.from = {}", own.display()),
-        );
-        let message = format!(
-            "the chief starts from {}, and the job of {} has {own}: give both the same job, with the absolute path",
-            shown(&request.warm_start),
-            self.task
-        );
-        Err(Refusal::new(Reason::BadRequest, message).into())
+        let checked = (self.initial_values).check(&request.warm_start, "the chief", self.task);
+        checked.map_err(bad)
     }
 
     /// Returns the journal, if there is one.

@@ -79,7 +79,7 @@ def test_a_callback_knows_its_role_and_requests_the_end_only_where_it_can(iris: 
     trainyard.train(iris, model_dir="model", settings=["train.max_steps=10"], callbacks=[asking])
     for role in ("chief", "worker", "ps", "evaluator"):
         Callbacks([asking]).begin(role)
-        if role == "chief":
+        if role in ("chief", "evaluator"):
             asking.request_end("enough")
             continue
         with pytest.raises(RuntimeError, match=f"of the task {role} cannot end the job.*train.early_stopping"):

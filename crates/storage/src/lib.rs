@@ -46,7 +46,7 @@ pub use error::Error;
 pub use file::File;
 pub use location::{Location, is_remote};
 pub use mapping::Mapping;
-pub use regular_file::{open_regular, read_regular, read_regular_text};
+pub use regular_file::{open_lock, open_regular, read_regular, read_regular_text};
 pub use scheme::Scheme;
 pub use storage::Storage;
 

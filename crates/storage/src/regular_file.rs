@@ -24,6 +24,25 @@ pub fn open_regular(path: &Path) -> Result<File> {
     }
 }
 
+/// Mode of a lock file, less the process's umask. Whoever may read a file may lock it (flock(2)), and would stop its process.
+const LOCK_MODE: u32 = 0o660;
+
+/// Opens a file that is to be locked, for reading and writing, and creates it if there is none. Its content is kept.
+///
+/// # Errors
+/// The file cannot be opened or created, or is a link: it would lead to a file of somebody else.
+pub fn open_lock(path: &Path) -> Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(flags)
+        .mode(LOCK_MODE)
+        .open(path)
+}
+
 /// Reads a whole regular file of at most `bytes_max` bytes.
 ///
 /// # Errors

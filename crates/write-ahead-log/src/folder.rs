@@ -11,9 +11,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tracing::warn;
+use trainyard_storage::open_lock;
 
 use crate::mapped_file::give_back;
-use crate::memory::{CutMemory, MemoryFolder, Named, files_of, holder_of, lock_file};
+use crate::memory::{CutMemory, MemoryFolder, Named, files_of, holder_of};
 use crate::segment_file::is_segment;
 use crate::{Error, SegmentFile, SharedMemory};
 
@@ -45,7 +46,7 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Self, Error> {
         std::fs::create_dir_all(path).map_err(Error::io("create", path))?;
         let beside = beside(path, "lock");
-        let lock = lock_file(&beside).map_err(Error::io("create", &beside))?;
+        let lock = open_lock(&beside).map_err(Error::io("create", &beside))?;
         let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match lock.try_lock() {

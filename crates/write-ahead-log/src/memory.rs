@@ -17,19 +17,16 @@
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::OFlags;
 use tracing::warn;
+use trainyard_storage::open_lock;
 
 use crate::Error;
-
-/// Mode of a lock file, less the process's umask. Whoever may read a file may lock it (flock(2)), and would stop the server.
-const LOCK_MODE: u32 = 0o660;
 
 /// Name of the file that names the folder in shared memory.
 const POINTER: &str = "memory";
@@ -435,7 +432,7 @@ impl MemoryFolder {
             }
         };
         let lock = path.join(LOCK);
-        let file = lock_file(&lock).map_err(Error::io("create", &lock))?;
+        let file = open_lock(&lock).map_err(Error::io("create", &lock))?;
         // The memory is in use from now on.
         let touched = file.set_modified(SystemTime::now());
         touched.map_err(Error::io("change", &lock))?;
@@ -494,16 +491,6 @@ impl MemoryFolder {
         let text = path.to_string_lossy();
         std::fs::write(&pointer, text.as_bytes()).map_err(Error::io("write", &pointer))
     }
-}
-
-/// Opens a file that is locked. A link may lead to a file of somebody else, and nothing is written.
-pub(crate) fn lock_file(path: &Path) -> std::io::Result<File> {
-    let mut options = File::options();
-    let options = options.write(true).create(true).truncate(false);
-    options
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .mode(LOCK_MODE)
-        .open(path)
 }
 
 /// Returns the process that holds the lock of a file, in words.
@@ -658,7 +645,7 @@ mod tests {
         assert_eq!((pid_of(locks, 99), pid_of(locks, 9)), (Some(4711), None));
         let folder = tempfile::tempdir().expect("a folder");
         let lock = folder.path().join("lock");
-        let file = lock_file(&lock).expect("it is created");
+        let file = open_lock(&lock).expect("it is created");
         assert_eq!(holder_of(&lock), "another process");
         file.try_lock().expect("it is free");
         let own = format!("process {} (", std::process::id());

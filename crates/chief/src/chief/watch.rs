@@ -171,6 +171,11 @@ pub(super) async fn watch(
         if let Some(why) = lead.model.callbacks().and_then(|callbacks| callbacks.end()) {
             return Seen::EndedEarly(why);
         }
+        if let Some(requests) = &mut run.end_requests
+            && let Some(why) = requests.poll(run.epoch).await
+        {
+            return Seen::EndedEarly(why);
+        }
         // A checkpoint that failed, or whose retry is not due, must not block the chief's own loop.
         lead.looked
             .send_modify(|looked| looked.saved = run.global_step);

@@ -5,7 +5,7 @@ use std::path::Path;
 use trainyard_input::{Cell, Profile, Value};
 use trainyard_run_config::Job;
 
-use super::look;
+use super::{look, look_at_labels_of_evaluation};
 
 /// Returns a job with this label and these features.
 fn job(label: &str, kind: &str, features: &[&str]) -> Job {
@@ -240,6 +240,33 @@ fn boundaries_that_divide_nothing_are_warned_of() {
         told(&job, &[("y", &["0", "1"]), ("x", &["1", "150"])]).len(),
         1
     );
+}
+
+#[test]
+fn weights_that_are_all_0_are_warned_of_for_every_kind_of_label() {
+    for (label, kind) in [
+        ("{ column = \"y\" }", "linear_classifier"),
+        ("{ column = \"y\" }", "linear_regressor"),
+        (
+            "{ column = \"y\", vocabulary = [\"0\", \"1\"] }",
+            "linear_classifier",
+        ),
+    ] {
+        let label = format!("{label}\nweight_column = \"w\"");
+        let job = job(&label, kind, &[NUMBER]);
+        for (weights, is_told) in [(&["0", "0.0"], true), (&["0", "0.5"], false)] {
+            let columns: [(&str, &[&str]); 3] =
+                [("y", &["0", "1"]), ("x", &["1", "2"]), ("w", weights)];
+            let told = told(&job, &columns).join("\n");
+            let found = told.contains("the weight `w` is 0 in all 100 records of the sample");
+            assert_eq!(found, is_told, "{kind}: {told}");
+            let found = look_at_labels_of_evaluation(&job, &profile(&columns)).warnings;
+            let found = found
+                .iter()
+                .any(|warning| warning.message.contains("weight `w` is 0"));
+            assert_eq!(found, is_told, "{kind}: the evaluation");
+        }
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +18,7 @@ use tokio::task::JoinHandle;
 use tracing::warn;
 use trainyard_daemon::{bind_private, check_user};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model_dir::LOCK_MODE;
+use trainyard_storage::open_lock;
 
 use crate::folder::Folder;
 
@@ -129,13 +128,7 @@ impl Control {
         let up = model_dir.join("up");
         std::fs::create_dir_all(&up).map_err(|error| failed(&up, &error))?;
         let path = up.join("lock");
-        let lock = File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(LOCK_MODE)
-            .open(&path)
-            .map_err(|error| failed(&path, &error))?;
+        let lock = open_lock(&path).map_err(|error| failed(&path, &error))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -150,10 +143,11 @@ impl Control {
             }
             Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
         }
+        let file = Address::file(model_dir);
+        trainyard_model_dir::refuse_unless_own::<Address>(&file)?;
         let folder = Folder::new()?;
         let socket = folder.path().join("control.sock");
         let listener = bind_private(&socket).map_err(|error| failed(&socket, &error))?;
-        let file = Address::file(model_dir);
         let address = Address {
             socket,
             process_id: std::process::id(),

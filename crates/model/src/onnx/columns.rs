@@ -1,5 +1,8 @@
 //! Feature columns in the graph: normalised numbers, buckets, vocabularies, identities.
 
+use std::collections::BTreeSet;
+
+use trainyard_input::Missing;
 use trainyard_onnx::{
     Attribute, AttributeProto, Dimension, ML_DOMAIN, Name, Operator, Tensor, attribute,
 };
@@ -233,7 +236,7 @@ impl Builder<'_> {
                 let entries = if *integers {
                     listed_integers(values)
                 } else {
-                    listed_texts(values)
+                    listed_texts(values, &canned.missing)
                 };
                 self.listed(&scope, &given, entries, *default)
             }
@@ -367,14 +370,18 @@ fn listed_integers(values: &Words) -> [AttributeProto; 2] {
     ]
 }
 
-/// Returns the texts of a vocabulary and their ids.
-fn listed_texts(values: &Words) -> [AttributeProto; 2] {
+/// Returns the texts of a vocabulary and their ids. Texts that are missing have none.
+fn listed_texts(values: &Words, missing: &Missing) -> [AttributeProto; 2] {
+    let missing: BTreeSet<&str> = missing.texts().chain([""]).collect();
     let known = values
         .iter()
-        .map(str::to_owned)
         .zip(0..)
-        .filter(|(value, _)| !value.is_empty());
-    let (keys, ids): (Vec<String>, Vec<i64>) = known.chain([(String::new(), NONE)]).unzip();
+        .filter(|(value, _)| !missing.contains(value));
+    let none = missing.iter().map(|value| (*value, NONE));
+    let (keys, ids): (Vec<String>, Vec<i64>) = known
+        .chain(none)
+        .map(|(value, id)| (value.to_owned(), id))
+        .unzip();
     [
         attribute("keys_strings", Attribute::Strings(keys)),
         attribute("values_int64s", Attribute::Ints(ids)),

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use trainyard_input::{Field, FieldKind};
-use trainyard_onnx::{Dimension, Port, Tensor};
+use trainyard_onnx::{Dimension, Name, Port, Tensor};
 
-use super::head;
+use super::{Builder, head};
 use crate::Canned;
 use crate::onnx_limits::reason;
 
@@ -197,5 +197,51 @@ impl Inputs {
             number += 1;
         }
         name
+    }
+}
+
+impl Builder<'_> {
+    /// Replaces the numbers of each input that the job calls missing by the placeholder of a missing value. A number without
+    /// default becomes NaN, and so does its prediction. The lists of texts know the texts.
+    pub(super) fn replace_missing(&mut self) {
+        let missing = &self.canned.missing;
+        let graph = &mut self.graph;
+        for (input, given) in self.inputs.list.iter().zip(&mut self.given) {
+            let Source::Column(field) = &input.source else {
+                continue;
+            };
+            let scope = format!("inputs/{}", input.port.name);
+            let numbers: Vec<Name> = match input.port.tensor {
+                Tensor::Float => {
+                    let values = missing.floats().into_iter();
+                    let name = format!("{scope}/stands_for_none");
+                    values
+                        .map(|value| graph.floats(&name, &[1], &[value]))
+                        .collect()
+                }
+                Tensor::Int64 => {
+                    let values = missing.integers(&field.kind).into_iter();
+                    values.map(|value| graph.list(&[value])).collect()
+                }
+                _ => continue,
+            };
+            if numbers.is_empty() {
+                continue;
+            }
+            let placeholder = match input.port.tensor {
+                Tensor::Float => graph.floats(&format!("{scope}/none"), &[1], &[f32::NAN]),
+                _ => graph.list(&[-1]),
+            };
+            for number in &numbers {
+                let equal = graph.node(
+                    "Equal",
+                    &format!("{scope}/is_missing"),
+                    &[given, number],
+                    [],
+                );
+                let replaced = [&equal, &placeholder, &*given];
+                *given = graph.node("Where", &format!("{scope}/or_missing"), &replaced, []);
+            }
+        }
     }
 }

@@ -197,17 +197,17 @@ impl<'a> Columns<'a> {
                 let value = match column.form {
                     Form::Ragged => {
                         let sparse = &parsed.sparse[place];
+                        let present = self.present(graph, &name, &sparse.values, kind);
+                        let sparse = match present {
+                            Some(present) => kept(graph, &name, sparse, &present),
+                            None => sparse.clone(),
+                        };
                         let values = column.as_kind(graph, &name, &sparse.values, kind);
-                        Field::Ragged(
-                            Sparse {
-                                values,
-                                ..sparse.clone()
-                            },
-                            None,
-                        )
+                        Field::Ragged(Sparse { values, ..sparse }, None)
                     }
                     Form::Fixed(_) => {
-                        Field::Dense(column.as_kind(graph, &name, &parsed.dense[place], kind))
+                        let given = &parsed.dense[place];
+                        Field::Dense(self.dense(graph, &name, column, given, kind))
                     }
                 };
                 by_field.insert(*field, value);
@@ -239,11 +239,12 @@ impl<'a> Columns<'a> {
             for field in &column.fields {
                 let kind = &self.canned.records.serving_schema.fields[*field].kind;
                 let value = match column.form {
-                    Form::Fixed(_) => Field::Dense(column.as_kind(graph, &name, &matrix, kind)),
+                    Form::Fixed(_) => Field::Dense(self.dense(graph, &name, column, &matrix, kind)),
                     Form::Ragged => {
+                        let matrix = self.with_placeholders(graph, &name, column, &matrix, kind);
                         let sparse = unpadded(graph, &name, &matrix, column.missing);
                         let values = column.as_kind(graph, &name, &sparse.values, kind);
-                        Field::Ragged(Sparse { values, ..sparse }, Some(matrix.clone()))
+                        Field::Ragged(Sparse { values, ..sparse }, Some(matrix))
                     }
                 };
                 by_field.insert(*field, value);
@@ -256,6 +257,73 @@ impl<'a> Columns<'a> {
         }
         let first = given[0].edge.clone();
         (given, Fields { by_field, first })
+    }
+
+    /// Returns the values of a fixed form as a field of this kind reads them.
+    fn dense(
+        &self,
+        graph: &mut Graph,
+        name: &str,
+        column: &Column,
+        given: &Edge,
+        kind: &FieldKind,
+    ) -> Edge {
+        let given = self.with_placeholders(graph, name, column, given, kind);
+        column.as_kind(graph, name, &given, kind)
+    }
+
+    /// Returns whether each value is none of those that the job calls missing where a field of this kind reads them; `None` if
+    /// it calls none so. The reader of records knows these values; a graph has to.
+    fn present(
+        &self,
+        graph: &mut Graph,
+        name: &str,
+        given: &Edge,
+        kind: &FieldKind,
+    ) -> Option<Edge> {
+        let missing = &self.canned.missing;
+        let known: Vec<Edge> = match given.dtype() {
+            DataType::DtFloat => {
+                let values = missing.floats().into_iter();
+                values.map(|value| graph.float(value)).collect()
+            }
+            DataType::DtInt64 => {
+                let values = missing.integers(kind).into_iter();
+                values.map(|value| graph.integer(value)).collect()
+            }
+            _ => missing.texts().map(|value| graph.text(value)).collect(),
+        };
+        let mut present: Option<Edge> = None;
+        for value in &known {
+            let differs = format!("{name}/is_no_missing");
+            let differs = graph.compare(Comparison::NotEqual, &differs, given, value);
+            present = Some(match present {
+                Some(others) => graph.both(&format!("{name}/present"), &others, &differs),
+                None => differs,
+            });
+        }
+        present
+    }
+
+    /// Replaces the values that the job calls missing by the placeholder of the column.
+    fn with_placeholders(
+        &self,
+        graph: &mut Graph,
+        name: &str,
+        column: &Column,
+        given: &Edge,
+        kind: &FieldKind,
+    ) -> Edge {
+        let Some(present) = self.present(graph, name, given, kind) else {
+            return given.clone();
+        };
+        let placeholder = match column.dtype {
+            DataType::DtFloat => graph.float(f32::NAN),
+            DataType::DtInt64 => graph.integer(column.missing),
+            _ => graph.text(""),
+        };
+        let name = format!("{name}/or_placeholder");
+        graph.select(&name, &present, [given, &placeholder])
     }
 
     pub(super) fn describe(&self) -> Value {
@@ -310,6 +378,18 @@ pub(super) fn unpadded(graph: &mut Graph, name: &str, matrix: &Edge, missing: i6
     }
 }
 
+/// Returns the values of a list of which a condition, one for each value, is true.
+pub(super) fn kept(graph: &mut Graph, name: &str, sparse: &Sparse, condition: &Edge) -> Sparse {
+    let places = graph.places_of(&format!("{name}/places"), condition);
+    let places = graph.reshape(&format!("{name}/list"), &places, &[-1]);
+    let mut kept = |part: &str, from: &Edge| graph.gather(&format!("{name}/{part}"), from, &places);
+    Sparse {
+        indices: kept("kept_indices", &sparse.indices),
+        values: kept("kept_values", &sparse.values),
+        shape: sparse.shape.clone(),
+    }
+}
+
 impl Column {
     /// Returns the values as a field of this kind reads them.
     fn as_kind(&self, graph: &mut Graph, name: &str, given: &Edge, kind: &FieldKind) -> Edge {
@@ -321,7 +401,11 @@ impl Column {
         match (kind, self.dtype) {
             (FieldKind::Float { default, width, .. }, from) => {
                 let value = graph.cast(&name("number"), given, DataType::DtFloat);
-                let Some(default) = default.as_ref().filter(|_| !self.required) else {
+                // What the job calls missing and has no default becomes NaN, and so does its prediction.
+                let nothing =
+                    (self.required && from == DataType::DtInt64).then(|| vec![f32::NAN; *width]);
+                let default = default.as_ref().filter(|_| !self.required);
+                let Some(default) = default.or(nothing.as_ref()) else {
                     return value;
                 };
                 let absent = if from == DataType::DtFloat {

@@ -23,6 +23,7 @@ use trainyard_runtime::blocking;
 use trainyard_write_ahead_log::Log;
 
 use crate::durable::{cannot, log_of, open_folder, open_log_at};
+use crate::initial_values::InitialValues;
 use crate::log_cut_telemetry;
 use crate::replication::log_sender::LogSender;
 use crate::replication::receiving_mark::ReceivingMark;
@@ -649,6 +650,10 @@ impl Replica {
                 metadata,
             })));
             return Ok(());
+        }
+        if let Some(prepare) = &first.prepare {
+            let own = InitialValues::of(&self.context.job);
+            own.check(&prepare.warm_start, "the primary", self.context.task)?;
         }
         let folder = self.context.job.model_dir.clone();
         let work = move || {

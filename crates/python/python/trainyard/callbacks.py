@@ -50,13 +50,14 @@ class Callback:
     def request_end(self, reason: str) -> None:
         """Ends the job after the present event, as early stopping does.
 
-        Raises RuntimeError where the job runs in several processes, and this one is not the chief's: the chief alone ends
-        a job.
+        In an evaluator of its own process, the chief ends the job when it learns of the evaluation, within seconds. Raises
+        RuntimeError in a worker and a server, which evaluate and save nothing.
         """
-        if self.role not in ("alone", "chief"):
+        if self.role not in ("alone", "chief", "evaluator"):
             raise RuntimeError(
-                f"a callback of the task {self.role} cannot end the job, only one of the chief can: call request_end where "
-                'self.role is "chief" or "alone", or end the job by its evaluations with the key train.early_stopping'
+                f"a callback of the task {self.role} cannot end the job, only one of the chief or the evaluator can: call "
+                'request_end where self.role is "chief", "evaluator" or "alone", or end the job by its evaluations with '
+                "the key train.early_stopping"
             )
         self._end = reason
 

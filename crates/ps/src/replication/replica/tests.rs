@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use prost::Message as _;
 use trainyard_cluster_spec::{ClusterSpec, Role as TaskRole, Task};
 use trainyard_daemon::{Context, LogFormat};
 use trainyard_parameter_server::LocalServer;
@@ -16,7 +17,7 @@ use trainyard_parameter_server::recovery::{Expected, recover};
 use trainyard_parameter_server::replication_log::Subscription;
 use trainyard_parameter_store::{LogCut, Update};
 use trainyard_protocol::v1;
-use trainyard_run_config::Job;
+use trainyard_run_config::{Job, WarmStartConfig};
 
 use super::Replica;
 use crate::durable::{log_of, open_folder};
@@ -286,5 +287,48 @@ fn a_change_that_cannot_be_made_again_is_no_backup_any_more() {
             .handshake(CLUSTER, FIRST)
             .await
             .expect("it is sent anew");
+    });
+}
+
+#[test]
+fn a_backup_reads_initial_values_only_from_where_its_own_job_says() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let model_dir = scratch.path().join("model");
+    let origin = scratch.path().join("other.safetensors");
+    std::fs::write(&origin, b"\x02\0\0\0\0\0\0\0{}").expect("there is room");
+    let journal = open_log(&scratch.path().join("log"));
+    let worker = Worker::new(&model_dir, Update::Async, Some(&journal));
+    run(async {
+        let from = subscribe(&worker, &journal, &model_dir).await;
+        let mut requests = sent(&journal, &model_dir, from);
+        let heads = requests.iter_mut().flat_map(|request| &mut request.items);
+        let mut heads = heads.filter_map(|item| match &mut item.item {
+            Some(v1::shipped_item::Item::Segment(segment)) => segment.head.first_mut(),
+            _ => None,
+        });
+        let record = heads.next().expect("a segment");
+        let mut head = v1::LoggedHead::decode(record.body.clone()).expect("a head");
+        let prepare = head.prepare.as_mut().expect("it was prepared");
+        prepare.warm_start = origin.to_string_lossy().into_owned();
+        record.body = head.encode_to_vec().into();
+        drop(heads);
+        for own in [None, Some(&origin)] {
+            let mut context = context(scratch.path());
+            context.state_dir = Some(scratch.path().join(format!("state-{}", own.is_some())));
+            let job = Arc::make_mut(&mut context.job);
+            job.train.warm_start = own.map(|path| WarmStartConfig {
+                from: path.to_string_lossy().into_owned(),
+                variables: String::new(),
+                rename: Default::default(),
+            });
+            let peer = (SERVER, "127.0.0.1:1".to_owned());
+            let replica = Arc::new(Replica::of_pair(&context, 0, peer));
+            let order = replica.set_role(CLUSTER, FIRST, Order::Backup).await;
+            order.expect("it is idle");
+            let stream = replica.handshake(CLUSTER, FIRST).await.expect("a backup");
+            let first = requests[0].clone();
+            let taken = replica.take(CLUSTER, stream, first, |_| ()).await;
+            assert_eq!(taken.is_ok(), own.is_some(), "{taken:?}");
+        }
     });
 }
