@@ -1,6 +1,6 @@
 //! Parameter servers under the memory limit of a control group: they refuse what does not fit before the kernel kills them.
 
-use trainyard_tests::{MemoryGroup, Program, TestCluster, write_job};
+use trainyard_tests::{MemoryGroup, Program, TestCluster, program, write_job};
 
 use crate::end_to_end::LIMIT;
 
@@ -235,6 +235,32 @@ fn check_names_the_limits_of_this_machine_before_a_job_starts() {
         "{}",
         ended.output
     );
+}
+
+trial!(check_names_limits_of_the_shell_and_shared_memory_that_cannot_be_written);
+fn check_names_limits_of_the_shell_and_shared_memory_that_cannot_be_written() {
+    let cluster = TestCluster::new(1, 1, 100, "[train]\nmax_steps = 1\n");
+    let job = cluster.job.to_string_lossy();
+    let command = program("trainyard");
+    let limited = "ulimit -f 2000000 && ulimit -v 64000000 && exec \"$@\"";
+    let arguments = [
+        "-c",
+        limited,
+        "bash",
+        &*command.to_string_lossy(),
+        "check",
+        &job,
+    ];
+    let environment = [("TRAINYARD_SHARED_MEMORY_DIR", "/nowhere")];
+    let ended = Program::start("bash", &arguments, &environment).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    for line in [
+        "at most 2048000000 bytes by `ulimit -f`",
+        "at most 65536000000 bytes by `ulimit -v`",
+        "in /nowhere, which cannot be written here",
+    ] {
+        assert!(ended.output.contains(line), "no `{line}`: {}", ended.output);
+    }
 }
 
 /// A dense layer whose activations take a gigabyte for a batch of many rows.

@@ -1,8 +1,9 @@
 //! What this machine lets a task have, and what a task needs: the lines of `trainyard check` on memory, logs, temporary
-//! files, open files, vocabularies and dynamic tables.
+//! files, open files, sizes, vocabularies and dynamic tables.
 
 use std::path::PathBuf;
 
+use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit};
 use trainyard_daemon::{SHARED_MEMORY, SHARED_MEMORY_DIR, free_bytes};
 use trainyard_model::AnyModel;
@@ -35,9 +36,10 @@ pub(crate) fn limits(job: &Job, model: &AnyModel) -> Vec<(String, String)> {
         || "1 GiB or an eighth of the limit".to_owned(),
         |most| format!("{most} bytes"),
     );
-    let free = free_bytes(&folder);
+    let is_writable = access(&folder, Access::WRITE_OK).is_ok();
+    let free = free_bytes(&folder).filter(|_| is_writable);
     let free = free.map_or_else(
-        || "which cannot be used here".to_owned(),
+        || "which cannot be written here".to_owned(),
         |free| format!("where {free} bytes are free"),
     );
     say(
@@ -70,6 +72,23 @@ pub(crate) fn limits(job: &Job, model: &AnyModel) -> Vec<(String, String)> {
             shown(files.maximum)
         ),
     );
+    let limited = [
+        (
+            Resource::Fsize,
+            "size of a file",
+            "`ulimit -f`: files of checkpoints, logs and exports may be larger",
+        ),
+        (
+            Resource::As,
+            "addresses",
+            "`ulimit -v`: dynamic tables reserve those of all rows that they may have, and a task that gets none aborts",
+        ),
+    ];
+    for (resource, what, why) in limited {
+        if let Some(most) = getrlimit(resource).current {
+            say(what, format!("at most {most} bytes by {why}"));
+        }
+    }
     for (features, words) in vocabularies(job) {
         let bytes = words.memory_bytes();
         if bytes >= VOCABULARY_BYTES_MIN {
