@@ -381,7 +381,7 @@ fn a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_goes_o
 trial!(a_log_on_the_disk_of_the_checkpoints_leaves_them_room, needs Mounts);
 fn a_log_on_the_disk_of_the_checkpoints_leaves_them_room() {
     for (shared_memory, servers) in [("0", 1), ("16777216", 1), ("0", 2)] {
-        let disk = Mount::disk((44 + 44 * servers) << 20);
+        let disk = Mount::disk((68 + 44 * servers) << 20);
         let model_dir = format!("model_dir=\"{}\"", disk.path().join("model").display());
         let memory = format!("parameter_servers.shared_memory_bytes_max={shared_memory}");
         let more = ["--set", &model_dir, "--set", &memory];

@@ -335,11 +335,15 @@ impl Writer {
         }
         if self.free_in(Place::Disk) <= SPARE_FILES {
             let room = DiskRoom::of(self.folder.path());
-            self.is_short = room.is_some_and(|room| room.is_short_for(size));
+            let was_short = self.is_short;
+            self.is_short = was_short || room.is_some_and(|room| room.is_short_for(size));
             let path = self.folder.path().join(name);
             match MappedFile::create(&path, size) {
                 Ok(file) => {
-                    self.keep_spare_files();
+                    // Further files would take what a checkpoint needs.
+                    if !was_short {
+                        self.keep_spare_files();
+                    }
                     return Ok((Place::Disk, file));
                 }
                 // Somebody else has filled the disk.
