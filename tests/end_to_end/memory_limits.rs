@@ -33,6 +33,16 @@ buckets = 2000
 deep = { embedding = 256 }
 "#;
 
+/// Settings of a job that saves no checkpoint by itself, and tells often how far it is.
+const UNSAVED: [&str; 6] = [
+    "--set",
+    "input.train.batch_size=64",
+    "--set",
+    "run.log_step_count_steps=100",
+    "--set",
+    "run.save_checkpoints_steps=1000000",
+];
+
 fn all_of(programs: impl IntoIterator<Item = Program>) -> Vec<(i32, String)> {
     programs
         .into_iter()
@@ -101,18 +111,7 @@ fn a_job_with_another_optimizer_goes_on_from_values_of_more_than_half_of_the_mem
     let memory = tempfile::tempdir().expect("a temporary folder");
     let memory_dir = memory.path().to_string_lossy();
     let environment = [("TRAINYARD_SHARED_MEMORY_DIR", &*memory_dir)];
-    let settings = |optimizer| {
-        [
-            "--set",
-            "input.train.batch_size=64",
-            "--set",
-            "run.log_step_count_steps=100",
-            "--set",
-            "run.save_checkpoints_steps=1000000",
-            "--set",
-            optimizer,
-        ]
-    };
+    let settings = |optimizer| [&UNSAVED[..], &["--set", optimizer]].concat();
     let first = settings("model.dnn_optimizer={ kind = \"adagrad\", learning_rate = 0.05 }");
     let server = group.start(&cluster, "ps", 0, &first, &environment);
     let worker = cluster.start("worker", 0, &first);
@@ -164,17 +163,9 @@ fn a_server_whose_memory_limit_does_not_hold_its_log_says_so_and_recovers_under_
     let memory = tempfile::tempdir().expect("a temporary folder");
     let memory_dir = memory.path().to_string_lossy();
     let environment = [("TRAINYARD_SHARED_MEMORY_DIR", &*memory_dir)];
-    let settings = [
-        "--set",
-        "input.train.batch_size=64",
-        "--set",
-        "run.log_step_count_steps=100",
-        "--set",
-        "run.save_checkpoints_steps=1000000",
-    ];
-    let server = large.start(&cluster, "ps", 0, &settings, &environment);
-    let worker = cluster.start("worker", 0, &settings);
-    let mut chief = cluster.start("chief", 0, &settings);
+    let server = large.start(&cluster, "ps", 0, &UNSAVED, &environment);
+    let worker = cluster.start("worker", 0, &UNSAVED);
+    let mut chief = cluster.start("chief", 0, &UNSAVED);
     for _ in 0..8 {
         chief.wait_for_next("training step=", LIMIT);
     }
@@ -183,7 +174,7 @@ fn a_server_whose_memory_limit_does_not_hold_its_log_says_so_and_recovers_under_
     let small = MemoryGroup::of(100 << 20);
     for _attempt in 0..2 {
         let refused = small
-            .start(&cluster, "ps", 0, &settings, &environment)
+            .start(&cluster, "ps", 0, &UNSAVED, &environment)
             .wait(LIMIT);
         assert_eq!(refused.code, 73, "{}", refused.output);
         for part in [
@@ -200,7 +191,7 @@ fn a_server_whose_memory_limit_does_not_hold_its_log_says_so_and_recovers_under_
         }
     }
     assert_eq!(small.kills(), 0);
-    let mut server = large.start(&cluster, "ps", 0, &settings, &environment);
+    let mut server = large.start(&cluster, "ps", 0, &UNSAVED, &environment);
     server.wait_for("recovered the values from the log", LIMIT);
     let ended = all_of([chief, worker, server]);
     for (code, output) in &ended {

@@ -173,7 +173,7 @@ impl Building<'_> {
 
     /// Builds every slice, stripe by stripe. The number of threads is that of the cores, or of the reads that a remote
     /// source serves in parallel. A large table takes a while to fill, and is never held twice.
-    /// It tells `count_rows` the bytes of rows of dynamic tables as it reads them, and ends where that refuses them.
+    /// `count_rows` receives the bytes of the rows of dynamic tables as they are read, and its refusal ends the build.
     pub(super) fn build(
         self,
         now: Timestamp,
