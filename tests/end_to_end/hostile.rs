@@ -278,7 +278,7 @@ struct Client {
 }
 
 impl Client {
-    /// Connects as `from`, and speaks as `STRANGER` with a session of its own number.
+    /// Connects as `from`, and speaks as `STRANGER` with a session that the chief may have granted.
     fn new(stage: &Stage, from: Task) -> Self {
         let runtime = Runtime::new().expect("a runtime");
         let mut server = {
@@ -292,7 +292,7 @@ impl Client {
             cluster_epoch: status.cluster_epoch,
             task: Some(convert::task_to_wire(STRANGER)),
             incarnation: 1,
-            session: 1,
+            session: (status.cluster_epoch << 32) | 1000,
         };
         Self {
             runtime,

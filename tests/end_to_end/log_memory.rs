@@ -1,5 +1,6 @@
 //! The log of a parameter server in shared memory: copies of a model directory, stops, and a memory that is small.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -381,7 +382,7 @@ fn a_server_whose_log_fills_its_disk_takes_no_push_until_a_checkpoint_and_goes_o
 trial!(a_log_on_the_disk_of_the_checkpoints_leaves_them_room, needs Mounts);
 fn a_log_on_the_disk_of_the_checkpoints_leaves_them_room() {
     for (shared_memory, servers) in [("0", 1), ("16777216", 1), ("0", 2)] {
-        let disk = Mount::disk((68 + 44 * servers) << 20);
+        let disk = Mount::disk((44 + 44 * servers) << 20);
         let model_dir = format!("model_dir=\"{}\"", disk.path().join("model").display());
         let memory = format!("parameter_servers.shared_memory_bytes_max={shared_memory}");
         let more = ["--set", &model_dir, "--set", &memory];
@@ -401,6 +402,58 @@ fn a_log_on_the_disk_of_the_checkpoints_leaves_them_room() {
         let newest = Checkpoint::open(&newest).expect("the last checkpoint");
         newest.verify().expect("it is whole");
     }
+}
+
+/// Returns whether a log has two files for later, and none that the latest checkpoint covers.
+fn keeps_two_files_and_nothing_old(log: &Path) -> bool {
+    let files = std::fs::read_dir(log).expect("the folder of the log");
+    let names: Vec<String> = files
+        .map(|file| {
+            file.expect("a file")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    let kept = names.iter().filter(|name| name.starts_with("free-"));
+    let parts = names.iter().filter(|name| name.ends_with(".log"));
+    let segments: BTreeSet<_> = parts.filter_map(|name| name.split('-').next()).collect();
+    kept.count() == 2 && segments.len() == 1
+}
+
+trial!(a_log_gives_what_it_keeps_for_later_to_a_checkpoint_for_which_somebody_else_has_left_no_room, needs Mounts);
+fn a_log_gives_what_it_keeps_for_later_to_a_checkpoint_for_which_somebody_else_has_left_no_room() {
+    let disk = Mount::of("200m");
+    let model_dir = format!("model_dir=\"{}\"", disk.path().join("model").display());
+    let settings = [
+        &ON_DISK[..4],
+        &["--set", &model_dir, "--set", "run.keep_checkpoint_max=1"],
+        &["--set", "run.save_checkpoints_steps=800"],
+    ];
+    let settings = settings.concat();
+    let end = format!("[train]\nmax_steps = 2500\n{}", TABLES.replace("16", "64"));
+    let cluster = TestCluster::new(1, 1, 20_000, &end);
+    let server = cluster.start("ps", 0, &settings);
+    let mut chief = cluster.start("chief", 0, &settings);
+    let worker = cluster.start("worker", 0, &settings);
+    chief.wait_for("checkpoint saved step=8", LIMIT);
+    let log = disk.path().join("model/wal/ps-0");
+    loop {
+        server.signal(Signal::STOP);
+        if keeps_two_files_and_nothing_old(&log) {
+            break;
+        }
+        server.signal(Signal::CONT);
+        std::thread::yield_now();
+    }
+    // Less than a checkpoint takes, but not without the files that the log keeps.
+    disk.fill("ballast", 17 << 20);
+    server.signal(Signal::CONT);
+    let output = end_well([chief, worker, server]);
+    assert!(output.contains("are free"), "it had room: {output}");
+    let newest = disk.path().join("model/model.ckpt-2500");
+    let newest = Checkpoint::open(&newest).expect("the last checkpoint");
+    newest.verify().expect("it is whole");
 }
 
 trial!(synchronous_servers_of_which_one_has_a_small_disk_for_its_log_finish_their_step_and_save, needs Mounts);

@@ -235,3 +235,52 @@ fn a_warm_start_that_cannot_be_says_why() {
         "{other}"
     );
 }
+
+/// Writes a NumPy array of one value of this type.
+fn write_array(path: &Path, kind: &str, value: &[u8]) {
+    let mut header =
+        format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': (1,), }}").into_bytes();
+    header.resize(117, b' ');
+    header.push(b'\n');
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header);
+    file.extend(value);
+    std::fs::write(path, file).expect("there is room");
+}
+
+trial!(initial_values_that_are_not_finite_are_refused_with_their_file);
+fn initial_values_that_are_not_finite_are_refused_with_their_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = job(folder.path());
+    let path = folder.path().join("bias.npy");
+    let warm_start = format!(
+        "train.warm_start={{ from = \"{}\", variables = \"dnn/logits/bias\", rename = {{ \"dnn/logits/bias\" = \"bias\" }} }}",
+        path.display()
+    );
+    let arguments = [
+        "train",
+        &job,
+        "--set",
+        &warm_start,
+        "--set",
+        "train.max_steps=1",
+    ];
+    write_array(&path, "<f8", &1.5_f64.to_le_bytes());
+    trainyard(&arguments, 0);
+    std::fs::remove_dir_all(folder.path().join("model")).expect("the model");
+    for (kind, value, told) in [
+        ("<f4", f32::NAN.to_le_bytes().to_vec(), "NaN"),
+        ("<f4", f32::NEG_INFINITY.to_le_bytes().to_vec(), "-inf"),
+        // Beyond float32.
+        ("<f8", 1e300_f64.to_le_bytes().to_vec(), "inf"),
+    ] {
+        write_array(&path, kind, &value);
+        let refused = trainyard(&arguments, 65);
+        let expected = format!(
+            "the values of `bias` in {} must be finite float32 numbers, given {told} for row 0",
+            path.display()
+        );
+        assert!(refused.contains(&expected), "{refused}");
+    }
+}

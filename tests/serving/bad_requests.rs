@@ -170,6 +170,24 @@ fn a_wrong_request_is_told_what_is_wrong_and_the_server_goes_on() {
             "either `data` or",
         ),
         (infer, r#"{"inputs":[]}"#, 400, "column `x` is missing"),
+        (
+            infer,
+            r#"{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","parameters":{"shared_memory_region":"r"}}]}"#,
+            400,
+            "the parameter shared_memory_region is of an extension",
+        ),
+        (
+            infer,
+            r#"{"inputs":[],"outputs":[{"name":"logits","parameters":{"classification":1}}]}"#,
+            400,
+            "the parameter classification is of an extension",
+        ),
+        (
+            infer,
+            r#"{"inputs":[],"parameters":{"sequence_id":7}}"#,
+            400,
+            "the parameter sequence_id is of an extension",
+        ),
     ];
     for (path, body, code, told) in cases {
         let (status, answer) = post(&address, path, body);

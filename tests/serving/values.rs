@@ -96,3 +96,50 @@ fn missing_values_pad_the_rows_of_a_list() {
     let rows = r#"{"tags": ["a", "", "?"]}, {"tags": ["a", "b", ""]}, {"tags": ["", ""]}"#;
     assert_eq!(served(&job, rows), expected);
 }
+
+trial!(a_prediction_that_is_not_finite_is_refused_with_its_row_by_every_method);
+fn a_prediction_that_is_not_finite_is_refused_with_its_row_by_every_method() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    // The coefficient becomes so large that the product of a number with it is beyond 32 bits.
+    let job = train(
+        folder,
+        ("train.csv", "x,y\n0.01,1\n-0.01,0\n0.01,1\n-0.01,0\n"),
+        "label = { column = \"y\" }",
+        "[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\nwide = true\n[model.linear_optimizer]\nkind = \"sgd\"\nlearning_rate = 10000.0",
+    );
+    let mut server = Server::start(&[&job]);
+    server.wait_for_version("job", 20);
+    let model = "/v1/models/job";
+    let finite = r#"{"x": 0.25}"#;
+    let rows = format!(r#"[{finite}, {{"x": 3e38}}]"#);
+    let tensor = r#"{"name":"x","shape":[2],"datatype":"FP32","data":[0.25,3e38]}"#;
+    for (path, body) in [
+        (
+            format!("{model}:predict"),
+            format!(r#"{{"instances": {rows}}}"#),
+        ),
+        (
+            format!("{model}:classify"),
+            format!(r#"{{"examples": {rows}}}"#),
+        ),
+        (
+            format!("{model}:regress"),
+            format!(r#"{{"examples": {rows}}}"#),
+        ),
+        (
+            "/v2/models/job/infer".to_owned(),
+            format!(r#"{{"inputs": [{tensor}]}}"#),
+        ),
+    ] {
+        let (status, answer) = post(&server.address, &path, &body);
+        let told = answer["error"].as_str().unwrap_or_default();
+        assert!(
+            status == 500 && told.contains("row 2: the prediction is not finite"),
+            "{path}: {status} {answer}"
+        );
+    }
+    let body = format!(r#"{{"instances": [{finite}]}}"#);
+    let (status, answer) = post(&server.address, &format!("{model}:predict"), &body);
+    assert_eq!(status, 200, "{answer}");
+}

@@ -320,14 +320,7 @@ impl Writer {
 
 /// Returns why a prediction is none, if a number of it is not finite.
 fn nonfinite(predicted: &Predicted) -> Option<String> {
-    let prediction = predicted.outcome.as_ref().ok()?;
-    prediction.iter().find_map(|(key, values)| match values {
-        Prediction::Floats(values) => {
-            let value = values.iter().find(|value| !value.is_finite())?;
-            Some(format!("the prediction is not finite: `{key}` is {value}"))
-        }
-        Prediction::Ints(_) | Prediction::Texts(_) => None,
-    })
+    trainyard_predictor::nonfinite(predicted.outcome.as_ref().ok()?)
 }
 
 fn prediction_json(prediction: &Prediction) -> Value {

@@ -17,7 +17,7 @@ impl Identity {
         self.default.is_none() && !self.lenient
     }
 
-    /// Returns the id of a number, or `None` if it has none.
+    /// Returns the id of a number, or `None` if it has none. A negative number is no value, as in `tf.nn.safe_embedding_lookup_sparse`.
     ///
     /// # Errors
     /// The number is too large, and there is no default.

@@ -320,6 +320,19 @@ impl LogJournal {
         self.log.check_room()
     }
 
+    /// Returns whether the log has taken room of the next checkpoint that it can give back.
+    pub fn may_give_way(&self) -> bool {
+        self.log.may_give_way()
+    }
+
+    /// Gives the room that the log has taken from the next checkpoint back to it.
+    ///
+    /// # Errors
+    /// A file that was kept for later cannot be removed. The log remains usable.
+    pub fn give_way_to_checkpoint(&self) -> Result<(), Error> {
+        self.log.give_way_to_checkpoint()
+    }
+
     /// Sets the free bytes on the disk of the log.
     pub fn set_free(&self, free: u64) {
         self.free.store(free, Ordering::Relaxed);
@@ -333,11 +346,15 @@ impl LogJournal {
     /// Returns whether a checkpoint is due, after which the log is truncated. It is due if the log is longer than
     /// `bytes_max`, takes more of the disk than is free, or has no room there. Bytes that a checkpoint in progress or the
     /// latest one covers do not count, because another checkpoint would not free more. A log without room waits until they
-    /// are removed before it counts as such.
+    /// are removed, and until it has given the checkpoint its room, before it counts as such.
     pub fn wants_checkpoint(&self, bytes_max: u64) -> bool {
         let covered = self.covered_bytes.load(Ordering::Relaxed);
         let bytes = self.bytes().saturating_sub(covered);
         let is_covered = covered > 0 && self.waits_for_checkpoint();
+        // The checkpoint would find no room.
+        if self.may_give_way() {
+            return false;
+        }
         (self.is_short_of_room() && !is_covered && bytes > HEAD_BYTES_MAX)
             || bytes > bytes_max
             || (bytes > SMALL_LOG_BYTES && bytes > self.free.load(Ordering::Relaxed))

@@ -98,6 +98,11 @@ impl LocalServer {
         &self.store
     }
 
+    /// Returns whether a snapshot is requested or written.
+    pub fn is_saving(&self) -> bool {
+        self.snapshot_turn.try_lock().is_err()
+    }
+
     /// Returns the name for messages, for example `ps:1`.
     pub fn name(&self) -> &str {
         &self.name

@@ -105,7 +105,9 @@ impl LocalServer {
             ),
             None => None,
         };
-        let first = origin.as_ref().map(FirstSource);
+        let path = plan.warm_start.as_ref().map(|start| start.path.clone());
+        let first = origin.as_ref().zip(path.as_deref());
+        let first = first.map(|(origin, path)| FirstSource { origin, path });
         let first_values = first
             .as_ref()
             .zip(plan.warm_start)

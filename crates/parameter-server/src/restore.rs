@@ -1,12 +1,14 @@
 //! The part of a checkpoint that a server reads, and the position from which the server continues.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::Range;
+use std::path::Path;
 
 use parking_lot::Mutex;
 use trainyard_checkpoint::{Checkpoint, Origin, PartRead, PositionRecord, ShardRecord};
 use trainyard_parameter_store::{Lots, Restore, ShardPosition, TensorSource, Update};
-use trainyard_variable::{FirstRows, InitialRows};
+use trainyard_variable::{DynamicRows, FirstRows, InitialRows};
 
 use crate::LocalServer;
 use crate::error::chain;
@@ -71,8 +73,48 @@ fn reads_at_once(checkpoint: &Checkpoint) -> usize {
     }
 }
 
-/// The origin of initial values: another run, or files of tensors.
-pub(crate) struct FirstSource<'a>(pub(crate) &'a Origin);
+/// The origin of initial values: another run, or files of tensors. Its values must be finite: training would spread one that is
+/// not, and would not name the file.
+pub(crate) struct FirstSource<'a> {
+    pub(crate) origin: &'a Origin,
+    pub(crate) path: &'a Path,
+}
+
+impl FirstSource<'_> {
+    fn refuse(&self, variable: &str, row: impl Display, value: f32) -> String {
+        format!(
+            "the values of `{variable}` in {} must be finite float32 numbers, given {value} for {row}",
+            self.path.display()
+        )
+    }
+
+    /// Checks the values of rows, which all have as many. `rows` gives their numbers.
+    fn check(
+        &self,
+        variable: &str,
+        values: &[f32],
+        rows: impl FnOnce() -> Result<Vec<Range<usize>>, String>,
+    ) -> Result<(), String> {
+        let Some(place) = values.iter().position(|value| !value.is_finite()) else {
+            return Ok(());
+        };
+        let rows: Vec<usize> = rows()?.into_iter().flatten().collect();
+        let width = (values.len() / rows.len().max(1)).max(1);
+        let row = rows.get(place / width);
+        let row = row.map_or("a row".to_owned(), |row| format!("row {row}"));
+        Err(self.refuse(variable, row, values[place]))
+    }
+
+    fn check_lot(&self, variable: &str, lot: DynamicRows) -> Result<DynamicRows, String> {
+        let Some(place) = lot.values.iter().position(|value| !value.is_finite()) else {
+            return Ok(lot);
+        };
+        let width = (lot.values.len() / lot.ids.len().max(1)).max(1);
+        let id = lot.ids.get(place / width);
+        let id = id.map_or("an id".to_owned(), |id| format!("id {id}"));
+        Err(self.refuse(variable, id, lot.values[place]))
+    }
+}
 
 impl TensorSource for FirstSource<'_> {
     fn read(
@@ -82,13 +124,14 @@ impl TensorSource for FirstSource<'_> {
         rows: Range<usize>,
         out: &mut [f32],
     ) -> Result<(), String> {
-        self.0
-            .read_rows(variable, rows, out)
-            .map_err(|problem| problem.message)
+        self.origin
+            .read_rows(variable, rows.clone(), out)
+            .map_err(|problem| problem.message)?;
+        self.check(variable, out, || Ok(vec![rows]))
     }
 
     fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
-        self.0
+        self.origin
             .held(variable, rows)
             .map_err(|problem| problem.message)
     }
@@ -100,13 +143,14 @@ impl TensorSource for FirstSource<'_> {
         rows: Range<usize>,
         out: &mut [f32],
     ) -> Result<(), String> {
-        self.0
-            .read_held(variable, rows, out)
-            .map_err(|problem| problem.message)
+        self.origin
+            .read_held(variable, rows.clone(), out)
+            .map_err(|problem| problem.message)?;
+        self.check(variable, out, || self.held(variable, rows))
     }
 
     fn first_rows(&self, variable: &str) -> Option<FirstRows> {
-        self.0.first_rows(variable)
+        self.origin.first_rows(variable)
     }
 
     fn read_dynamic<'a>(
@@ -116,16 +160,16 @@ impl TensorSource for FirstSource<'_> {
         ids: Range<u128>,
     ) -> Result<Lots<'a>, String> {
         let lots = self
-            .0
+            .origin
             .lots(variable, ids)
             .map_err(|problem| problem.message)?;
-        Ok(Box::new(
-            lots.map(|lot| lot.map_err(|problem| chain(&problem))),
-        ))
+        Ok(Box::new(lots.map(|lot| {
+            self.check_lot(variable, lot.map_err(|problem| chain(&problem))?)
+        })))
     }
 
     fn reads_at_once(&self) -> usize {
-        match self.0 {
+        match self.origin {
             Origin::Own(checkpoint) => reads_at_once(checkpoint),
             Origin::TensorFlow(_) | Origin::Tensors(_) => {
                 std::thread::available_parallelism().map_or(1, usize::from)

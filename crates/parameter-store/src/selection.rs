@@ -9,9 +9,9 @@ use crate::slice::Slice;
 /// the rows, then the ids.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Slices taken whole.
+    /// Slices taken whole, each at most once, and not with rows as well.
     pub whole: Vec<u32>,
-    /// (slice, index into `row_sets`).
+    /// (slice, index into `row_sets`), each slice at most once.
     pub rows: Vec<(u32, usize)>,
     /// Rows of the variable, ascending, each once.
     pub row_sets: Vec<Vec<u32>>,

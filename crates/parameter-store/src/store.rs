@@ -479,6 +479,16 @@ impl Store {
                 self.ps
             )));
         }
+        let mut numbers: Vec<u32> = selection.whole.clone();
+        numbers.extend(selection.rows.iter().map(|&(number, _)| number));
+        numbers.sort_unstable();
+        // A push would update the rows of a slice that is named twice by two steps of the optimizer.
+        if let Some(twice) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::BadRequest(format!(
+                "slice {} must be named once, given twice",
+                twice[0]
+            )));
+        }
         let find = |number: u32| {
             let slice = self
                 .slices

@@ -12,4 +12,4 @@ mod room;
 
 pub use file_predictions::{Predicted, predict};
 pub use parameters::{ALL_IDS, Gathered, Parameters};
-pub use predictor::{Predictor, Workspace};
+pub use predictor::{Predictor, Workspace, nonfinite};

@@ -110,3 +110,15 @@ impl Predictor {
         Err(Diagnostic::error(Code::E9001, message).help("correct Model::predict of the model"))
     }
 }
+
+/// Returns why a prediction is none, if a number of it is not finite: the parameters of the model are not, or values of the record
+/// are so large that a sum of theirs is not.
+pub fn nonfinite(prediction: &BTreeMap<String, Prediction>) -> Option<String> {
+    prediction.iter().find_map(|(key, values)| match values {
+        Prediction::Floats(values) => {
+            let value = values.iter().find(|value| !value.is_finite())?;
+            Some(format!("the prediction is not finite: `{key}` is {value}"))
+        }
+        Prediction::Ints(_) | Prediction::Texts(_) => None,
+    })
+}

@@ -494,15 +494,25 @@ fn observe(replicas: &Replicas) {
 fn tend_logs(context: &Context, replicas: &Replicas) -> AbortOnDropHandle<()> {
     let journals: Vec<_> = replicas
         .iter()
-        .filter_map(|replica| replica.journal())
+        .filter_map(|replica| Some((replica.journal()?, replica.store())))
         .collect();
     let context = context.clone();
     AbortOnDropHandle::new(tokio::spawn(async move {
-        for journal in journals {
+        for (journal, server) in journals {
             look_for_checkpoints(&journal, &context).await;
             retire(&journal, &context).await;
+            if journal.may_give_way() && !server.is_saving() {
+                give_way_to_checkpoint(journal).await;
+            }
         }
     }))
+}
+
+/// Makes a log that has taken room of the next checkpoint give it back.
+async fn give_way_to_checkpoint(journal: Arc<LogJournal>) {
+    if let Ok(Err(error)) = blocking(move || journal.give_way_to_checkpoint()).await {
+        warn!(%error, "a file that the log keeps for later could not be removed, though a checkpoint needs its room");
+    }
 }
 
 /// Looks whether a log lies on the disk of the checkpoints.

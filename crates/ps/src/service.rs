@@ -75,6 +75,35 @@ fn identity(caller: &Caller, identity: Option<v1::Identity>) -> Result<Identity,
     identity_from_wire(identity).map_err(bad)
 }
 
+/// Returns the sender of a request that only the chief may send.
+///
+/// # Errors
+/// The sender is another task, or calls itself one.
+fn chief_identity(caller: &Caller, sender: Option<v1::Identity>) -> Result<Identity, Status> {
+    let identity = identity(caller, sender)?;
+    if identity.task.role != Role::Chief {
+        let task = identity.task;
+        return Err(bad(format!(
+            "only the chief may send this request, given {task}"
+        )));
+    }
+    Ok(identity)
+}
+
+/// Checks that a session is one that a chief of the sender's term has granted: the term is its upper half, the number of the
+/// grant its lower half. Another number would be later than all that the chief will grant.
+fn check_session(identity: &Identity) -> Result<(), Status> {
+    let Identity { session, epoch, .. } = *identity;
+    if session >> 32 != epoch || session & u64::from(u32::MAX) == 0 {
+        let most = (epoch << 32) | u64::from(u32::MAX);
+        let least = (epoch << 32) | 1;
+        return Err(bad(format!(
+            "session must be between {least} and {most}, which a chief of cluster_epoch {epoch} grants, given {session}"
+        )));
+    }
+    Ok(())
+}
+
 fn as_status(error: Error) -> Status {
     let Error::Refused { refusal, .. } = error;
     refusal.into()
@@ -377,7 +406,7 @@ impl ParameterService for Service {
             );
             return Err(Refusal::new(Reason::OtherCluster, message).into());
         }
-        let identity = identity(&caller, request.identity)?;
+        let identity = chief_identity(&caller, request.identity)?;
         self.check_model_dir(identity.cluster_id, &request.model_dir)
             .await?;
         if self.journal.borrow().is_none() {
@@ -400,7 +429,7 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::StatusReply>, Status> {
         let caller = Caller::of(request.extensions());
         let mut request = request.into_inner();
-        let identity = identity(&caller, request.identity.clone())?;
+        let identity = chief_identity(&caller, request.identity.clone())?;
         self.take_own_paths(&mut request)?;
         let (plan, place, slices) = plan_of(&request, self.task.index)?;
         let journal = self.journal()?;
@@ -410,6 +439,14 @@ impl ParameterService for Service {
             && matches!(store.state, State::Open | State::Draining | State::Finished)
         {
             // A late copy of the request: its values are already being trained.
+            let held = (store.layout_fingerprint, self.shard.status().settings);
+            if held != (plan.fingerprint, plan.settings) {
+                return Err(bad(format!(
+                    "the values of cluster_epoch {} are being trained with layout fingerprint {:016x} and settings {:016x}, \
+                     given {:016x} and {:016x}",
+                    identity.epoch, held.0, held.1, plan.fingerprint, plan.settings
+                )));
+            }
             return Ok(Response::new(self.status_reply()));
         }
         let until = Instant::now() + LONG_POLL_TIMEOUT;
@@ -493,7 +530,7 @@ impl ParameterService for Service {
         request: Request<v1::OpenRequest>,
     ) -> Result<Response<v1::StatusReply>, Status> {
         let caller = Caller::of(request.extensions());
-        let identity = identity(&caller, request.into_inner().identity)?;
+        let identity = chief_identity(&caller, request.into_inner().identity)?;
         self.change(async { self.shard.open(identity) }).await?;
         Ok(Response::new(self.status_reply()))
     }
@@ -530,6 +567,7 @@ impl ParameterService for Service {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
         let identity = identity(&caller, request.identity)?;
+        check_session(&identity)?;
         let opening = OpenSession {
             seq: request.seq,
             layout_fingerprint: request.layout_fingerprint,
@@ -579,7 +617,7 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::StatusReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = identity(&caller, request.identity)?;
+        let identity = chief_identity(&caller, request.identity)?;
         let task = convert::task_from_wire(request.task).map_err(bad)?;
         let session = request.session;
         self.change(async { self.shard.close_session(identity, task, session) })
@@ -595,7 +633,7 @@ impl ParameterService for Service {
         let caller = Caller::of(request.extensions());
         let started = Instant::now();
         let request = request.into_inner();
-        let identity = identity(&caller, request.identity)?;
+        let identity = chief_identity(&caller, request.identity)?;
         let (purpose, file_purpose) = if request.publication {
             (SnapshotPurpose::Publication, FilePurpose::Publication)
         } else {
@@ -641,7 +679,7 @@ impl ParameterService for Service {
     ) -> Result<Response<v1::StatusReply>, Status> {
         let caller = Caller::of(request.extensions());
         let request = request.into_inner();
-        let identity = identity(&caller, request.identity)?;
+        let identity = chief_identity(&caller, request.identity)?;
         if request.failed {
             self.change(async { self.of_chief(&identity) }).await?;
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);

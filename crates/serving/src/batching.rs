@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use trainyard_diagnostic::Code;
 use trainyard_input::{Batch, Cells};
 use trainyard_model::Prediction;
-use trainyard_predictor::{Predictor, Workspace};
+use trainyard_predictor::{Predictor, Workspace, nonfinite};
 
 pub(crate) use pool::Pool;
 
@@ -251,14 +251,26 @@ fn answer(predictor: &Predictor, mut requests: Vec<Waiting>, workspace: &mut Wor
             for request in requests {
                 let rows = predictions.by_ref().take(request.batch.rows).collect();
                 // The client may have gone.
-                drop(request.answer.send(Ok(rows)));
+                drop(request.answer.send(finite(rows)));
             }
             return;
         }
     }
     for request in requests.drain(..) {
         let predictions = predict_one(predictor, &request.batch, workspace);
-        drop(request.answer.send(predictions));
+        drop(request.answer.send(predictions.and_then(finite)));
+    }
+}
+
+/// Refuses predictions of which one is not finite: it is no result, and has no text in JSON.
+fn finite(predictions: Predictions) -> Result<Predictions, Error> {
+    let mut rows = predictions.iter().enumerate();
+    match rows.find_map(|(row, prediction)| Some((row, nonfinite(prediction)?))) {
+        Some((row, problem)) => Err(Error::Fault(format!(
+            "row {}: {problem}. Its values are too large for the model, or parameters of the model are not finite",
+            row + 1
+        ))),
+        None => Ok(predictions),
     }
 }
 

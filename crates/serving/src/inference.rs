@@ -22,6 +22,31 @@ use crate::uri_path::UriPath;
 /// Header with the length of the JSON part of a body, which tensors of bytes follow.
 pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
 
+/// Parameters of extensions of the protocol that this server does not have, with which the answer would be another one: the
+/// classification, shared memory and sequence extensions.
+const OTHER_EXTENSIONS: [&str; 7] = [
+    "classification",
+    "shared_memory_region",
+    "shared_memory_byte_size",
+    "shared_memory_offset",
+    "sequence_id",
+    "sequence_start",
+    "sequence_end",
+];
+
+/// Checks that the answer does not depend on a parameter that this server does not have.
+///
+/// # Errors
+/// It does. The message says so.
+fn check_parameter(name: &str) -> Result<(), String> {
+    if OTHER_EXTENSIONS.contains(&name) {
+        return Err(format!(
+            "the parameter {name} is of an extension that this server does not have: it has binary_tensor_data alone"
+        ));
+    }
+    Ok(())
+}
+
 /// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target<'a> {

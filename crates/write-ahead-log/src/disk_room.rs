@@ -33,17 +33,30 @@ impl DiskRoom {
     }
 
     /// Returns whether a log with `log_bytes` bytes on this disk would, with `next` bytes more, take room that the next checkpoint
-    /// needs, `checkpoint_bytes` bytes on the same disk. A checkpoint that would not fit without the log either is no reason for
-    /// the log to wait.
+    /// needs, `checkpoint_bytes` bytes on the same disk.
     pub(crate) fn is_taken_from_checkpoint(
         self,
         next: u64,
         checkpoint_bytes: u64,
         log_bytes: u64,
     ) -> bool {
-        self.free < checkpoint_bytes.saturating_add(next)
-            && checkpoint_bytes > 0
-            && self.free.saturating_add(log_bytes) >= checkpoint_bytes
+        self.lacking_for_checkpoint(next, checkpoint_bytes, log_bytes) > 0
+    }
+
+    /// Returns the bytes that the next checkpoint, of `checkpoint_bytes` bytes on this disk, would lack if a log with `log_bytes`
+    /// bytes here took `next` bytes more. A checkpoint that would not fit without the log either is no reason for the log to wait: 0.
+    pub(crate) fn lacking_for_checkpoint(
+        self,
+        next: u64,
+        checkpoint_bytes: u64,
+        log_bytes: u64,
+    ) -> u64 {
+        if checkpoint_bytes == 0 || self.free.saturating_add(log_bytes) < checkpoint_bytes {
+            return 0;
+        }
+        checkpoint_bytes
+            .saturating_add(next)
+            .saturating_sub(self.free)
     }
 }
 

@@ -53,6 +53,7 @@ pub struct Log {
     /// The next write may go to a file on the disk.
     may_wait: AtomicBool,
     is_short: AtomicBool,
+    may_give_way: AtomicBool,
     checkpoint_room: Arc<CheckpointRoom>,
     failure: RwLock<Option<Error>>,
     folder: PathBuf,
@@ -80,6 +81,7 @@ impl Log {
         let memory_bytes = AtomicU64::new(writer.memory_bytes());
         let may_wait = AtomicBool::new(writer.may_wait());
         let is_short = AtomicBool::new(writer.check_room());
+        let may_give_way = AtomicBool::new(writer.may_give_way());
         Ok(Self {
             queue: Mutex::new(queue),
             writer: Mutex::new(writer),
@@ -89,6 +91,7 @@ impl Log {
             memory_bytes,
             may_wait,
             is_short,
+            may_give_way,
             checkpoint_room,
             failure: RwLock::default(),
             folder: path,
@@ -181,7 +184,7 @@ impl Log {
         }
         self.measure(&writer);
         self.may_wait.store(writer.may_wait(), Ordering::Relaxed);
-        self.is_short.store(writer.check_room(), Ordering::Relaxed);
+        self.look_at_room(&mut writer);
         self.written.store(end, Ordering::Release);
         Ok(())
     }
@@ -204,10 +207,38 @@ impl Log {
         if self.is_short_of_room()
             && let Some(mut writer) = self.writer.try_lock()
         {
-            let is_short = writer.check_room();
-            self.is_short.store(is_short, Ordering::Relaxed);
+            self.look_at_room(&mut writer);
         }
         self.is_short_of_room()
+    }
+
+    fn look_at_room(&self, writer: &mut Writer) {
+        let is_short = writer.check_room();
+        self.is_short.store(is_short, Ordering::Relaxed);
+        self.may_give_way
+            .store(writer.may_give_way(), Ordering::Relaxed);
+    }
+
+    /// Returns whether the log has taken room of the next checkpoint that it can give back.
+    pub fn may_give_way(&self) -> bool {
+        self.may_give_way.load(Ordering::Relaxed)
+    }
+
+    /// Gives the room that the log has taken from the next checkpoint back to it, if it has and nothing is being written. Does not
+    /// wait for a disk that hangs.
+    ///
+    /// # Errors
+    /// A file that was kept for later cannot be removed. The log remains usable.
+    pub fn give_way_to_checkpoint(&self) -> Result<(), Error> {
+        match self.writer.try_lock() {
+            Some(mut writer) => {
+                let gave_way = writer.give_way_to_checkpoint();
+                self.may_give_way
+                    .store(writer.may_give_way(), Ordering::Relaxed);
+                gave_way
+            }
+            None => Ok(()),
+        }
     }
 
     /// Returns whether the next write may wait for the disk. In shared memory, none does.

@@ -78,6 +78,10 @@ pub(crate) struct Writer {
     checkpoint_room: Arc<CheckpointRoom>,
     /// The disk has no room for the log but what a checkpoint takes.
     is_short: bool,
+    /// It is short because the next checkpoint needs the room that is left.
+    leaves_room: bool,
+    /// It has taken some of that room, and can give it back.
+    may_give_way: bool,
     /// A file has been added since the room of the disk was looked at.
     has_grown: bool,
     /// A log line has said that the log goes on on the disk.
@@ -123,6 +127,8 @@ impl Writer {
             next_free: 0,
             checkpoint_room,
             is_short: false,
+            leaves_room: false,
+            may_give_way: false,
             has_grown: true,
             has_told_of_disk: false,
         };
@@ -198,19 +204,44 @@ impl Writer {
             let checkpoint = self.checkpoint_room.bytes();
             // The file that a log goes on with stays where it is.
             let is_long = self.bytes() > FILE_BYTES;
-            self.is_short = room.is_some_and(|room| {
-                (lacks_files && room.is_short_for(FILE_BYTES))
-                    || (is_long
-                        && room.is_taken_from_checkpoint(next, checkpoint, self.disk_bytes()))
-            });
+            let is_taken = |room: DiskRoom| {
+                // A checkpoint in progress has a part of its room, which counts as taken by others: only a log that has not waited yet
+                // may find that it would not fit without the log either.
+                let log_bytes = if self.leaves_room {
+                    u64::MAX
+                } else {
+                    self.disk_bytes()
+                };
+                room.is_taken_from_checkpoint(next, checkpoint, log_bytes)
+            };
+            self.leaves_room = is_long && room.is_some_and(is_taken);
+            let lacks_room = lacks_files && room.is_some_and(|room| room.is_short_for(FILE_BYTES));
+            self.is_short = lacks_room || self.leaves_room;
+            self.may_give_way =
+                self.leaves_room && self.lacking_for_checkpoint(0) > 0 && self.has_to_give();
         }
         self.is_short
     }
 
-    /// Returns the bytes of the log's files on the disk.
+    /// Returns whether the log has taken room of the next checkpoint that it can give back.
+    pub(crate) fn may_give_way(&self) -> bool {
+        self.may_give_way
+    }
+
+    /// Returns whether there is something on the disk that the log does without.
+    fn has_to_give(&self) -> bool {
+        let mut rests = self.files.iter().filter(|file| {
+            let rest = file.size.saturating_sub(file.used);
+            file.place == Place::Disk && file.mapped.is_some() && rest > SMALL_FILE_BYTES
+        });
+        self.free_in(Place::Disk) > 0 || rests.next().is_some()
+    }
+
+    /// Returns the bytes of the log's files on the disk, those that are kept for later segments included.
     fn disk_bytes(&self) -> u64 {
-        let on_disk = self.files.iter().filter(|file| file.place == Place::Disk);
-        on_disk.map(|file| file.size).sum()
+        let used = self.files.iter().filter(|file| file.place == Place::Disk);
+        let kept = self.free.iter().filter(|(place, _)| *place == Place::Disk);
+        used.map(|file| file.size).sum::<u64>() + kept.map(|(_, file)| file.bytes()).sum::<u64>()
     }
 
     /// Returns the number of the last segment; 0 = none.
@@ -381,11 +412,49 @@ impl Writer {
         }
     }
 
-    /// Keeps files again for the time when the disk is full, if it was: files of the log have been removed since.
+    /// Keeps files again for the time when the disk is full, if it was: files of the log have been removed since. A log that is
+    /// still long asks for another checkpoint, and leaves it its room.
     pub(crate) fn restore_spare_files(&mut self) {
-        if self.is_short {
+        let is_short = self.is_short;
+        if is_short && (self.bytes() <= FILE_BYTES || self.lacking_for_checkpoint(FILE_BYTES) == 0)
+        {
             self.keep_spare_files();
         }
+    }
+
+    /// Returns how many bytes the next checkpoint lacks on this disk if the log takes `next` bytes more of it; 0 if it has them, or
+    /// would lack them without the log too.
+    fn lacking_for_checkpoint(&self, next: u64) -> u64 {
+        let checkpoint = self.checkpoint_room.bytes();
+        let kept = self.free.iter().filter(|(place, _)| *place == Place::Disk);
+        let bytes = self.disk_bytes() + kept.map(|(_, file)| file.bytes()).sum::<u64>();
+        DiskRoom::of(self.folder.path()).map_or(0, |room| {
+            room.lacking_for_checkpoint(next, checkpoint, bytes)
+        })
+    }
+
+    /// Gives what the log has taken of the room of the next checkpoint back to it: the rests of its files, then the files that are
+    /// kept. Others may have filled the disk, and each checkpoint that was begun and has failed has begun a file.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub(crate) fn give_way_to_checkpoint(&mut self) -> Result<(), Error> {
+        // A log that the last checkpoint has made short asks for none, and goes on with the files that it keeps.
+        let is_long = self.bytes() > FILE_BYTES;
+        if !std::mem::take(&mut self.may_give_way) || !is_long {
+            return Ok(());
+        }
+        self.give_back_rests();
+        while self.lacking_for_checkpoint(0) > 0
+            && let Some(kept) = self
+                .free
+                .iter()
+                .position(|(place, _)| *place == Place::Disk)
+        {
+            let (_, file) = self.free.swap_remove(kept);
+            remove(&file.path)?;
+        }
+        Ok(())
     }
 
     /// Keeps files on the disk for the time when it is full.

@@ -8,7 +8,7 @@ use trainyard_cluster_spec::{Role, Servers, Task, WORKERS_MAX};
 use trainyard_protocol::v1::session_service_client::SessionServiceClient;
 use trainyard_protocol::{convert, v1};
 
-use super::{CHIEF, Client, PS, STRANGER, Stage};
+use super::{CHIEF, Client, PS, STRANGER, Stage, WORKER};
 
 /// Most lines of sessions while a peer opens hundreds: two periods of the rate limit.
 const LINES_MAX: usize = 64;
@@ -34,6 +34,81 @@ fn sessions_of_tasks_that_no_job_has_are_refused_and_do_not_fill_the_log() {
     let lines = stage.tasks.lines(PS, "session opened");
     assert!(lines.len() <= LINES_MAX, "{} lines", lines.len());
     assert!(lines[1].contains("peer=127.0.0.1:"), "{}", lines[1]);
+    stage.end();
+}
+
+trial!(sessions_that_no_chief_grants_and_requests_of_the_chief_from_others_are_refused);
+fn sessions_that_no_chief_grants_and_requests_of_the_chief_from_others_are_refused() {
+    let mut stage = Stage::start();
+    let mut client = Client::new(&stage, STRANGER);
+    let term = client.identity.cluster_epoch << 32;
+    stage.withstands("sessions that no chief grants", |_| {
+        client.identity.task = Some(convert::task_to_wire(WORKER));
+        for session in [0, 1, term, term + (1 << 32), term - 1, u64::MAX] {
+            client.identity.session = session;
+            let refused = client.open_session().expect_err("no chief grants it");
+            assert_eq!(
+                refused.code(),
+                Code::InvalidArgument,
+                "{session}: {refused}"
+            );
+            assert!(refused.message().contains("session must be"), "{refused}");
+        }
+    });
+    stage.withstands("requests of the chief from others", |_| {
+        let identity = Some(client.identity.clone());
+        let mut server = client.server.clone();
+        let refused = client.runtime.block_on(async {
+            let of = |identity: &Option<v1::Identity>| identity.clone();
+            [
+                server
+                    .finish(v1::FinishRequest {
+                        identity: of(&identity),
+                        ..Default::default()
+                    })
+                    .await
+                    .err(),
+                server
+                    .open(v1::OpenRequest {
+                        identity: of(&identity),
+                    })
+                    .await
+                    .err(),
+                server
+                    .claim(v1::ClaimRequest {
+                        identity: of(&identity),
+                        ..Default::default()
+                    })
+                    .await
+                    .err(),
+                server
+                    .prepare(v1::PrepareRequest {
+                        identity: of(&identity),
+                        ..Default::default()
+                    })
+                    .await
+                    .err(),
+                server
+                    .close_session(v1::CloseSessionRequest {
+                        identity: of(&identity),
+                        ..Default::default()
+                    })
+                    .await
+                    .err(),
+                server
+                    .save_shard(v1::SaveShardRequest {
+                        identity: of(&identity),
+                        ..Default::default()
+                    })
+                    .await
+                    .err(),
+            ]
+        });
+        for refused in refused {
+            let refused = refused.expect("a worker is no chief");
+            assert!(refused.message().contains("only the chief"), "{refused}");
+        }
+    });
     stage.end();
 }
 

@@ -131,6 +131,22 @@ impl Lines {
                     if seen <= RECORD_BYTES_MAX
                         && !self.block.more().map_err(|error| failed(file, &error))?
                     {
+                        let bytes = self.block.bytes();
+                        let first = place.line;
+                        let lines = self.line + 1 - first + u64::from(seen > line);
+                        if let LineSyntax::Quoted(quotes) = self.syntax
+                            && lines > 1
+                            && quotes.is_open_after(&bytes[line..seen], open)
+                        {
+                            let message = format!(
+                                "a quoted field of the record at line {first} has no closing quote: it takes {lines} lines, all up to the \
+                                 end of the file"
+                            );
+                            return Err(Error::File {
+                                file: file.to_owned(),
+                                message,
+                            });
+                        }
                         self.line += u64::from(seen > line);
                         return Ok(seen);
                     }
@@ -193,6 +209,8 @@ impl FileRecords for Lines {
 
 #[cfg(test)]
 mod tests {
+    use trainyard_storage::Storage;
+
     use super::*;
 
     #[test]
@@ -223,5 +241,51 @@ mod tests {
         assert!(trimmed.is_open_after(b"a, \"b\n", false));
         assert!(!strict.is_open_after(b"a, \"b\n", false));
         assert!(!strict.is_open_after(b"b\",c\"\n", true));
+    }
+
+    /// Returns the number of records of a file.
+    fn records(path: &Path, syntax: LineSyntax) -> Result<usize, Error> {
+        let storage = Storage::default();
+        let file = InputFile {
+            storage: &storage,
+            path,
+            compression: None,
+            trim: false,
+            delimiter: None,
+        };
+        let mut lines = Lines::open(&file, syntax)?;
+        let mut place = Place::default();
+        let mut count = 0;
+        while lines.next(path, &mut place, Want::Content)? {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    #[test]
+    fn a_quote_that_takes_the_rest_of_a_file_is_no_bad_row_but_an_error() {
+        let quotes = QuoteSyntax {
+            delimiter: b',',
+            trim: false,
+        };
+        for (text, problem) in [
+            ("a,1\n\"b,2\nc,3\nd,4\n", Some("line 2")),
+            ("a,1\n\"b,2\nc,3\nd,4", Some("takes 3 lines")),
+            ("a,1\n\"b\n2\",3\n", None),
+            // A line that is cut off is a bad row.
+            ("a,1\n\"b,2", None),
+            ("a,1\n\"b,2\n", None),
+        ] {
+            let file = tempfile::NamedTempFile::new().expect("a temporary file");
+            std::fs::write(file.path(), text).expect("written");
+            let found = records(file.path(), LineSyntax::Quoted(quotes));
+            match problem {
+                Some(part) => {
+                    let error = found.expect_err(text).to_string();
+                    assert!(error.contains(part), "{error}");
+                }
+                None => assert_eq!(found.expect(text), 2, "{text}"),
+            }
+        }
     }
 }

@@ -84,7 +84,7 @@ section! {
     #[derive(Debug)]
     pub(crate) struct IdentityKeys {
         /// replaces an id out of range
-        default: Option<u32> = integer(0..=BUCKETS_MAX).optional("none: such a row is bad");
+        default: Option<u32> = integer(0..=BUCKETS_MAX).optional("none: such a row is bad, and a negative id is no value, as in TensorFlow");
     }
 }
 

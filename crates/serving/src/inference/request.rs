@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::check_parameter;
 use crate::Error;
 use crate::filling::{Filled, RequestBounds};
 use crate::json::{Fault, Reader};
@@ -144,7 +145,7 @@ impl<'a> Head<'a> {
                             binary = Some(reader.bool()?);
                             Ok(())
                         }
-                        _ => reader.skip(),
+                        other => skip_parameter(reader, other),
                     }),
                     _ => reader.skip(),
                 })?;
@@ -156,7 +157,7 @@ impl<'a> Head<'a> {
                     self.all_binary = reader.bool()?;
                     Ok(())
                 }
-                _ => reader.skip(),
+                other => skip_parameter(reader, other),
             })?,
             // The protocol lets servers ignore what they do not know.
             _ => reader.skip()?,
@@ -200,7 +201,7 @@ impl<'a> Tensor<'a> {
                         tensor.binary_bytes = Some(whole(reader)?);
                         Ok(())
                     }
-                    _ => reader.skip(),
+                    other => skip_parameter(reader, other),
                 })?,
                 "data" => {
                     // Type and shape may come after the data.
@@ -213,6 +214,15 @@ impl<'a> Tensor<'a> {
         })?;
         Ok(tensor)
     }
+}
+
+/// Passes over a parameter. The protocol lets servers ignore what they do not know.
+///
+/// # Errors
+/// Without it, the answer would be another one.
+fn skip_parameter(reader: &mut Reader<'_>, name: &str) -> Result<(), Fault> {
+    check_parameter(name).map_err(|message| reader.fault(message))?;
+    reader.skip()
 }
 
 /// Reads a whole number that is not negative.

@@ -12,6 +12,7 @@ use crate::admitted::with_room;
 use crate::datatype::Datatype;
 use crate::filling::{Filled, RequestBounds};
 use crate::inference::answer::write_bytes;
+use crate::inference::check_parameter;
 use crate::intake::{AnswerRoom, Intake};
 use crate::models::{Models, Version, Wanted};
 use crate::rest::version_number;
@@ -121,6 +122,17 @@ fn read_inputs(
     columns: &NamedColumns,
     bounds: RequestBounds,
 ) -> Result<Filled, Error> {
+    let inputs = request
+        .inputs
+        .iter()
+        .flat_map(|input| input.parameters.keys());
+    let outputs = request
+        .outputs
+        .iter()
+        .flat_map(|output| output.parameters.keys());
+    for name in request.parameters.keys().chain(inputs).chain(outputs) {
+        check_parameter(name).map_err(Error::Request)?;
+    }
     let raw = &request.raw_input_contents;
     if !raw.is_empty() && raw.len() != request.inputs.len() {
         return Err(Error::Request(format!(

@@ -36,6 +36,25 @@ pub(super) fn read(inputs: &mut Inputs<'_>, name: &str, tensor: &TensorProto) ->
             "its dtype must be DT_STRING, DT_BOOL, DT_FLOAT, DT_DOUBLE or a type of whole numbers, given {given}"
         ))
     })?;
+    if tensor
+        .tensor_shape
+        .as_ref()
+        .is_some_and(|shape| shape.unknown_rank)
+    {
+        let message = "its shape must be known, given unknown_rank";
+        return Err(refuse(message.to_owned()));
+    }
+    let own = field_of(tensor.dtype());
+    let given = given_fields(tensor);
+    if let Some(other) = given.iter().find(|name| ![own, CONTENT].contains(*name)) {
+        let dtype = tensor.dtype().as_str_name();
+        let message = format!("values of {dtype} must be in {own} or {CONTENT}, given {other}");
+        return Err(refuse(message));
+    }
+    if given.len() > 1 {
+        let message = format!("its values must be in {own} or in {CONTENT}, given both");
+        return Err(refuse(message));
+    }
     if !tensor.tensor_content.is_empty() {
         if tensor.dtype() == DataType::DtString {
             let message = "texts must be in string_val, given tensor_content";
@@ -75,6 +94,40 @@ fn datatype(dtype: DataType) -> Option<&'static str> {
             return None;
         }
     })
+}
+
+/// Field of the values of any type as bytes.
+const CONTENT: &str = "tensor_content";
+
+/// Returns the name of the field that has the values of a type, one by one.
+fn field_of(dtype: DataType) -> &'static str {
+    match dtype {
+        DataType::DtString => "string_val",
+        DataType::DtBool => "bool_val",
+        DataType::DtFloat => "float_val",
+        DataType::DtDouble => "double_val",
+        DataType::DtInt64 => "int64_val",
+        DataType::DtUint32 => "uint32_val",
+        DataType::DtUint64 => "uint64_val",
+        _ => "int_val",
+    }
+}
+
+/// Returns the names of the fields that have values.
+fn given_fields(tensor: &TensorProto) -> Vec<&'static str> {
+    let fields = [
+        (CONTENT, tensor.tensor_content.is_empty()),
+        ("string_val", tensor.string_val.is_empty()),
+        ("bool_val", tensor.bool_val.is_empty()),
+        ("float_val", tensor.float_val.is_empty()),
+        ("double_val", tensor.double_val.is_empty()),
+        ("int_val", tensor.int_val.is_empty()),
+        ("int64_val", tensor.int64_val.is_empty()),
+        ("uint32_val", tensor.uint32_val.is_empty()),
+        ("uint64_val", tensor.uint64_val.is_empty()),
+    ];
+    let given = fields.into_iter().filter(|(_, is_empty)| !is_empty);
+    given.map(|(name, _)| name).collect()
 }
 
 /// Returns the values in the field of the tensor's type, or the first number that 64 bits with a sign cannot hold.
@@ -181,6 +234,67 @@ mod tests {
             let mut inputs = Inputs::new(&columns, BOUNDS);
             let outcome = read(&mut inputs, "n", &tensor);
             assert_eq!(outcome.is_ok(), is_good, "{dtype:?} {number}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn values_in_another_field_than_that_of_the_type_are_refused() {
+        let columns = columns(&[("n", FieldKind::FLOAT)]);
+        let good = || TensorProto {
+            dtype: DataType::DtFloat.into(),
+            tensor_shape: Some(shape(&[1])),
+            float_val: vec![1.0],
+            ..TensorProto::default()
+        };
+        let content = 2.0_f32.to_le_bytes().to_vec();
+        let others = [
+            TensorProto {
+                double_val: vec![2.0],
+                ..good()
+            },
+            TensorProto {
+                string_val: vec![b"2".to_vec()],
+                ..good()
+            },
+            TensorProto {
+                int_val: vec![2],
+                ..good()
+            },
+            TensorProto {
+                int64_val: vec![2],
+                ..good()
+            },
+            TensorProto {
+                bool_val: vec![true],
+                ..good()
+            },
+            TensorProto {
+                uint32_val: vec![2],
+                ..good()
+            },
+            TensorProto {
+                uint64_val: vec![2],
+                ..good()
+            },
+            TensorProto {
+                tensor_content: content,
+                ..good()
+            },
+            TensorProto {
+                tensor_shape: Some(TensorShapeProto {
+                    unknown_rank: true,
+                    ..shape(&[1])
+                }),
+                ..good()
+            },
+        ];
+        let mut inputs = Inputs::new(&columns, BOUNDS);
+        read(&mut inputs, "n", &good()).expect("values in the field of the type");
+        for tensor in others {
+            let mut inputs = Inputs::new(&columns, BOUNDS);
+            let refused = read(&mut inputs, "n", &tensor).expect_err("another field");
+            let told = refused.to_string();
+            assert!(told.contains("must be"), "{told}: {tensor:?}");
         }
     }
 }
