@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
 use trainyard_checkpoint::Checkpoint;
-use trainyard_tests::{Mount, Program, TestCluster, write_job};
+use trainyard_tests::{Mount, Program, TestCluster, get, write_job};
 
 use crate::end_to_end::LIMIT;
 
@@ -450,7 +451,8 @@ fn a_log_gives_what_it_keeps_for_later_to_a_checkpoint_for_which_somebody_else_h
     disk.fill("ballast", 17 << 20);
     server.signal(Signal::CONT);
     let output = end_well([chief, worker, server]);
-    assert!(output.contains("are free"), "it had room: {output}");
+    assert!(output.contains("has no room"), "it had room: {output}");
+    assert!(!output.contains("E3006"), "{output}");
     let newest = disk.path().join("model/model.ckpt-2500");
     let newest = Checkpoint::open(&newest).expect("the last checkpoint");
     newest.verify().expect("it is whole");
@@ -490,6 +492,42 @@ fn synchronous_servers_of_which_one_has_a_small_disk_for_its_log_finish_their_st
         "{output}"
     );
 }
+
+trial!(a_server_whose_log_moves_from_memory_to_a_disk_that_hangs_answers_and_goes_on, needs Mounts);
+fn a_server_whose_log_moves_from_memory_to_a_disk_that_hangs_answers_and_goes_on() {
+    let disk = Mount::disk(300 << 20);
+    let state = disk.path().to_string_lossy();
+    let memory = "parameter_servers.shared_memory_bytes_max=16777216";
+    let settings = [&ON_DISK[2..], &["--set", memory]].concat();
+    let of_server = [&settings[..], &["--state-dir", &state]].concat();
+    let end = format!("[train]\nmax_steps = 1500\n{}", TABLES.replace("16", "64"));
+    let cluster = TestCluster::new(1, 1, 20_000, &end);
+    let mut server = cluster.start("ps", 0, &of_server);
+    let worker = cluster.start("worker", 0, &settings);
+    let mut chief = cluster.start("chief", 0, &settings);
+    let admin = server.admin_address(LIMIT);
+    chief.wait_for("training is open", LIMIT);
+    let frozen = disk.freeze();
+    server.wait_for("waiting for the disk of the log", LIMIT);
+    // Every thread that answers would wait for the disk with it.
+    for _request in 0..20 {
+        let answer = get(&admin, "/readyz", ANSWERS);
+        let (head, ready) = answer.expect("the server answers while its disk hangs");
+        assert!(head.contains(" 503 "), "{head}");
+        assert!(ready.contains("the disk of its log"), "{ready}");
+    }
+    assert!(!chief.has_said("no answer"), "the chief was not answered");
+    drop(frozen);
+    let output = end_well([chief, worker, server]);
+    assert_eq!(
+        cluster.job_state()["global_step"].as_u64(),
+        Some(1500),
+        "{output}"
+    );
+}
+
+/// Time within which an admin port answers.
+const ANSWERS: Duration = Duration::from_secs(3);
 
 /// Settings of a job whose log is on the disk alone, and which saves no checkpoint by itself.
 const ON_DISK: [&str; 6] = [

@@ -30,7 +30,7 @@ pub use endurance::{Clicks, Endurance, EnduranceReport, Series, Trend, Unit};
 pub use lan::{Lan, Network};
 pub use ledger::{Account, Counting, Ledger, Mismatch, passes_to_go};
 pub use memory_group::MemoryGroup;
-pub use mount::Mount;
+pub use mount::{FrozenDisk, Mount};
 pub use need::Need;
 pub use nemesis::{Kind, LimitReport, Nemesis, Periods, Recovery, Report, Resource};
 pub use ports::free_ports;

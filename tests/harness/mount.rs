@@ -87,6 +87,29 @@ impl Mount {
     }
 }
 
+/// A disk on which no write ends, until this value is dropped.
+#[derive(Debug)]
+pub struct FrozenDisk<'a>(&'a Mount);
+
+impl Mount {
+    /// Lets no write on the disk end from now on, as a disk that hangs.
+    ///
+    /// # Panics
+    /// It is in memory.
+    pub fn freeze(&self) -> FrozenDisk<'_> {
+        run(Command::new("fsfreeze").arg("--freeze").arg(self.path()));
+        FrozenDisk(self)
+    }
+}
+
+impl Drop for FrozenDisk<'_> {
+    fn drop(&mut self) {
+        run(Command::new("fsfreeze")
+            .arg("--unfreeze")
+            .arg(self.0.path()));
+    }
+}
+
 impl Drop for Mount {
     fn drop(&mut self) {
         let unmount = || Command::new("umount").arg(self.0.path()).status();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use tokio::time::Instant;
 use trainyard_checkpoint::{Bases, Keep, Manifest, abandon, begin, commit, retain};
 use trainyard_cluster_client::{Error, ServerClient};
@@ -22,6 +22,8 @@ use crate::telemetry::Telemetry;
 const SAVE_RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between requests to a server that still writes another checkpoint.
 const SAVE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest wait for the servers to give room on the disk back to a checkpoint.
+const MAKE_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A checkpoint that has been written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +95,16 @@ impl Saver<'_> {
         request: SaveRequest,
         bases: &mut Bases,
     ) -> Result<Written, Diagnostic> {
-        let saved = self.save_uncounted(request, bases).await;
+        let mut saved = self.save_uncounted(request, bases).await;
+        let lacks_room = |problem: &Diagnostic| problem.code == Code::E3006;
+        // Logs on the disk of the checkpoints keep files there for later, which a server gives back.
+        if saved.as_ref().is_err_and(lacks_room) {
+            let asked = self.shards.iter().map(|shard| async move {
+                drop(tokio::time::timeout(MAKE_ROOM_TIMEOUT, shard.make_room()).await);
+            });
+            join_all(asked).await;
+            saved = self.save_uncounted(request, bases).await;
+        }
         if let Err(problem) = &saved {
             // An unreachable server is reported as such, and is not a failure of the disk.
             if problem.code != Code::E2003 {

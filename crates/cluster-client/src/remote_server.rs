@@ -241,15 +241,23 @@ impl ServerClient for RemoteServer {
 
     async fn saved(&self, cluster_epoch: u64, version: u64) -> Result<(), Error> {
         let request = v1::StatusRequest {
-            positions: false,
             cluster_epoch,
             saved_version: Some(version),
+            ..v1::StatusRequest::default()
         };
         self.call(limits::CALL_TIMEOUT, |mut client| async move {
             client.status(request).await
         })
         .await
         .map(drop)
+    }
+
+    async fn make_room(&self) -> Result<(), Error> {
+        let request = v1::StatusRequest {
+            checkpoint_lacks_room: true,
+            ..v1::StatusRequest::default()
+        };
+        self.ask_status(request).await.map(drop)
     }
 
     async fn claim(

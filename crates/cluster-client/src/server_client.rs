@@ -59,6 +59,12 @@ pub trait ServerClient: Debug + Send + Sync {
     /// No reply came.
     async fn saved(&self, epoch: u64, version: u64) -> Result<(), Error>;
 
+    /// Makes the server give files that its log keeps for later back to a checkpoint that lacks room on their disk.
+    ///
+    /// # Errors
+    /// No reply came.
+    async fn make_room(&self) -> Result<(), Error>;
+
     /// Claims the server for the term of `identity`. `cluster` is the fingerprint of the chief's cluster spec.
     ///
     /// # Errors

@@ -252,8 +252,8 @@ impl LogJournal {
     /// Waits until all changes so far are written. Other calls go on while the disk is waited for.
     pub async fn written(&self) -> Result<(), Error> {
         let end = self.log.end();
-        if !self.log.may_wait() {
-            return self.log.commit(end);
+        if let Some(done) = self.log.commit_in_memory(end) {
+            return done;
         }
         let log = Arc::clone(&self.log);
         match blocking(move || log.commit(end)).await {
@@ -331,6 +331,14 @@ impl LogJournal {
     /// A file that was kept for later cannot be removed. The log remains usable.
     pub fn give_way_to_checkpoint(&self) -> Result<(), Error> {
         self.log.give_way_to_checkpoint()
+    }
+
+    /// As [`LogJournal::give_way_to_checkpoint`], for a checkpoint that was not requested because of the log, and lacks room.
+    ///
+    /// # Errors
+    /// A file that was kept for later cannot be removed. The log remains usable.
+    pub fn make_room_for_checkpoint(&self) -> Result<(), Error> {
+        self.log.make_room_for_checkpoint()
     }
 
     /// Sets the free bytes on the disk of the log.

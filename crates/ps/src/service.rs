@@ -241,6 +241,20 @@ impl Service {
         }
     }
 
+    /// Gives files that the log keeps for later back to a checkpoint on their disk.
+    async fn make_room(&self, journal: Arc<LogJournal>) {
+        if self.shard.is_saving() {
+            return;
+        }
+        match blocking(move || journal.make_room_for_checkpoint()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a file that the log keeps for later could not be removed, though a checkpoint needs its room");
+            }
+            Err(panic) => tracing::error!(%panic, "making room for a checkpoint has failed"),
+        }
+    }
+
     /// Makes a change of the shard: not before the server has read its log, and acknowledged only once it is committed.
     ///
     /// # Errors
@@ -547,6 +561,11 @@ impl ParameterService for Service {
             self.chief.note();
             if let Some(version) = request.saved_version {
                 self.shard.store().saved(request.cluster_epoch, version);
+            }
+            if request.checkpoint_lacks_room
+                && let Some(journal) = self.journal()?
+            {
+                self.make_room(journal).await;
             }
         }
         let status = if request.positions {

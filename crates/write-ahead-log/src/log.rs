@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -15,9 +16,12 @@ use crate::folder::remove;
 use crate::writer::{Retired, Writer};
 use crate::{CutMemory, EarlierSegments, Entry, Error, Folder, Origin, SegmentFile};
 
+/// Longest wait for a thread that writes to shared memory. One that waits longer waits for the disk.
+const MEMORY_WRITE_TIMEOUT: Duration = Duration::from_millis(20);
+
 /// An item that waits to be written.
 #[derive(Debug)]
-enum Item {
+pub(crate) enum Item {
     Record(Entry),
     /// A new segment.
     Segment {
@@ -50,7 +54,7 @@ pub struct Log {
     bytes: AtomicU64,
     /// Bytes of files in shared memory.
     memory_bytes: AtomicU64,
-    /// The next write may go to a file on the disk.
+    /// The next write may go to a file on the disk, or one does.
     may_wait: AtomicBool,
     is_short: AtomicBool,
     may_give_way: AtomicBool,
@@ -160,31 +164,60 @@ impl Log {
     /// # Errors
     /// The log has failed. Nothing may be acknowledged.
     pub fn commit(&self, end: u64) -> Result<(), Error> {
-        if self.written.load(Ordering::Acquire) >= end && self.failure.read().is_none() {
-            return Ok(());
+        match self.committed(end) {
+            Some(done) => done,
+            None => {
+                let mut writer = self.writer.lock();
+                let stays_in_memory = writer.stays_in_memory(&self.queue.lock().items);
+                // The disk may hang: nobody else may wait for this call.
+                self.may_wait.store(!stays_in_memory, Ordering::Relaxed);
+                self.commit_with(&mut writer, end)
+            }
         }
-        let mut writer = self.writer.lock();
+    }
+
+    /// As [`Log::commit`], if no file of the disk is needed for it. `None`: one may be needed, or another thread is waiting for one.
+    /// So the call never waits for the disk.
+    pub fn commit_in_memory(&self, end: u64) -> Option<Result<(), Error>> {
+        if let Some(done) = self.committed(end) {
+            return Some(done);
+        }
+        if self.may_wait.load(Ordering::Relaxed) {
+            return None;
+        }
+        // Whoever writes to memory alone is done before.
+        let mut writer = self.writer.try_lock_for(MEMORY_WRITE_TIMEOUT)?;
+        let stays_in_memory = writer.stays_in_memory(&self.queue.lock().items);
+        stays_in_memory.then(|| self.commit_with(&mut writer, end))
+    }
+
+    /// Returns the outcome of a commit up to `end`, if it is known.
+    fn committed(&self, end: u64) -> Option<Result<(), Error>> {
         if let Some(failure) = self.failure() {
-            return Err(failure);
+            return Some(Err(failure));
         }
-        if self.written.load(Ordering::Acquire) >= end {
-            return Ok(());
+        (self.written.load(Ordering::Acquire) >= end).then_some(Ok(()))
+    }
+
+    fn commit_with(&self, writer: &mut Writer, end: u64) -> Result<(), Error> {
+        if let Some(done) = self.committed(end) {
+            return done;
         }
         let (items, end) = {
             let mut queue = self.queue.lock();
             (std::mem::take(&mut queue.items), queue.end)
         };
         self.is_writing.store(true, Ordering::Release);
-        let outcome = write_items(&mut writer, items);
+        let outcome = write_items(writer, items);
         self.is_writing.store(false, Ordering::Release);
         if let Err(error) = outcome {
             // The first failure is the cause of the others.
             self.failure.write().get_or_insert_with(|| error.clone());
             return Err(error);
         }
-        self.measure(&writer);
+        self.measure(writer);
         self.may_wait.store(writer.may_wait(), Ordering::Relaxed);
-        self.look_at_room(&mut writer);
+        self.look_at_room(writer);
         self.written.store(end, Ordering::Release);
         Ok(())
     }
@@ -230,20 +263,24 @@ impl Log {
     /// # Errors
     /// A file that was kept for later cannot be removed. The log remains usable.
     pub fn give_way_to_checkpoint(&self) -> Result<(), Error> {
-        match self.writer.try_lock() {
-            Some(mut writer) => {
-                let gave_way = writer.give_way_to_checkpoint();
-                self.may_give_way
-                    .store(writer.may_give_way(), Ordering::Relaxed);
-                gave_way
-            }
-            None => Ok(()),
-        }
+        self.give_way(Writer::give_way_to_checkpoint)
     }
 
-    /// Returns whether the next write may wait for the disk. In shared memory, none does.
-    pub fn may_wait(&self) -> bool {
-        self.may_wait.load(Ordering::Relaxed)
+    /// As [`Log::give_way_to_checkpoint`], for a checkpoint that lacks room now, also if the log is short.
+    ///
+    /// # Errors
+    /// A file that was kept for later cannot be removed. The log remains usable.
+    pub fn make_room_for_checkpoint(&self) -> Result<(), Error> {
+        self.give_way(Writer::make_room_for_checkpoint)
+    }
+
+    fn give_way(&self, how: impl FnOnce(&mut Writer) -> Result<(), Error>) -> Result<(), Error> {
+        let Some(mut writer) = self.writer.try_lock() else {
+            return Ok(());
+        };
+        let gave_way = how(&mut writer);
+        self.look_at_room(&mut writer);
+        gave_way
     }
 
     /// Removes the segments before `number`, which are no longer needed. Writes what is queued first: the log goes on from

@@ -12,6 +12,7 @@ use tracing::warn;
 
 use crate::disk_room::{CheckpointRoom, DiskRoom};
 use crate::folder::{FREE, remove};
+use crate::log::Item;
 use crate::mapped_file::{END_BYTES, MappedFile, give_back};
 use crate::segment::{SEGMENT_HEADER_BYTES, boot, salt};
 use crate::segment_file::file_name;
@@ -329,6 +330,49 @@ impl Writer {
                 && !self.free.iter().any(is_free))
     }
 
+    /// Returns whether these items can be written to shared memory alone, without a look at the disk.
+    pub(crate) fn stays_in_memory<'a>(&self, items: impl IntoIterator<Item = &'a Item>) -> bool {
+        let Some(memory) = self.folder.memory() else {
+            return false;
+        };
+        let is_memory = |place| place == Place::SharedMemory;
+        let looks_at_disk = self.is_short || (self.has_grown && self.may_wait());
+        if looks_at_disk || self.files.back().is_some_and(|file| !is_memory(file.place)) {
+            return false;
+        }
+        let last = self.files.back().filter(|file| file.mapped.is_some());
+        let mut rest = last.map_or(0, |file| file.size.saturating_sub(file.used + END_BYTES));
+        let free = self.free.iter().filter(|(place, _)| is_memory(*place));
+        let mut free = free.count();
+        let mut new_bytes = 0;
+        let head = SEGMENT_HEADER_BYTES as u64;
+        for item in items {
+            let bytes = match item {
+                Item::Record(entry) if entry.bytes() <= rest => {
+                    rest -= entry.bytes();
+                    continue;
+                }
+                Item::Record(entry) => head + entry.bytes() + END_BYTES,
+                // Earlier files, some perhaps on the disk, are removed.
+                Item::Segment {
+                    earlier: EarlierSegments::Obsolete,
+                    ..
+                } => return false,
+                Item::Segment { .. } => head + END_BYTES,
+            };
+            let size = bytes.next_multiple_of(FILE_BYTES);
+            if size == FILE_BYTES && free > 0 {
+                free -= 1;
+            } else {
+                new_bytes += size;
+            }
+            rest = size - bytes;
+        }
+        new_bytes == 0
+            || (self.memory_bytes() + new_bytes <= memory.log_bytes_max()
+                && memory.has_room_for(new_bytes))
+    }
+
     /// Returns the number of files at a place that are kept for later segments.
     fn free_in(&self, place: Place) -> usize {
         let there = self.free.iter().filter(|(at, _)| *at == place);
@@ -426,10 +470,8 @@ impl Writer {
     /// would lack them without the log too.
     fn lacking_for_checkpoint(&self, next: u64) -> u64 {
         let checkpoint = self.checkpoint_room.bytes();
-        let kept = self.free.iter().filter(|(place, _)| *place == Place::Disk);
-        let bytes = self.disk_bytes() + kept.map(|(_, file)| file.bytes()).sum::<u64>();
         DiskRoom::of(self.folder.path()).map_or(0, |room| {
-            room.lacking_for_checkpoint(next, checkpoint, bytes)
+            room.lacking_for_checkpoint(next, checkpoint, self.disk_bytes())
         })
     }
 
@@ -441,7 +483,19 @@ impl Writer {
     pub(crate) fn give_way_to_checkpoint(&mut self) -> Result<(), Error> {
         // A log that the last checkpoint has made short asks for none, and goes on with the files that it keeps.
         let is_long = self.bytes() > FILE_BYTES;
-        if !std::mem::take(&mut self.may_give_way) || !is_long {
+        if !self.may_give_way || !is_long {
+            return Ok(());
+        }
+        self.make_room_for_checkpoint()
+    }
+
+    /// As [`Writer::give_way_to_checkpoint`], for a checkpoint that lacks room now, also if the log is short.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub(crate) fn make_room_for_checkpoint(&mut self) -> Result<(), Error> {
+        self.may_give_way = false;
+        if self.lacking_for_checkpoint(0) == 0 {
             return Ok(());
         }
         self.give_back_rests();

@@ -77,6 +77,7 @@ fn sessions_that_no_chief_grants_and_requests_of_the_chief_from_others_are_refus
                 server
                     .claim(v1::ClaimRequest {
                         identity: of(&identity),
+                        release: trainyard_protocol::RELEASE.to_owned(),
                         ..Default::default()
                     })
                     .await

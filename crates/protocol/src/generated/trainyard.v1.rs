@@ -209,6 +209,9 @@ pub struct StatusRequest {
     /// version of this ps in a committed checkpoint
     #[prost(uint64, optional, tag = "3")]
     pub saved_version: ::core::option::Option<u64>,
+    /// from the chief: the ps gives files that its log keeps for later back to a checkpoint on
+    #[prost(bool, tag = "4")]
+    pub checkpoint_lacks_room: bool,
 }
 /// The position of one shard: which of its batches have been applied.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
