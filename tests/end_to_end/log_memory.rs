@@ -516,7 +516,6 @@ fn a_server_whose_log_moves_from_memory_to_a_disk_that_hangs_answers_and_goes_on
         assert!(head.contains(" 503 "), "{head}");
         assert!(ready.contains("the disk of its log"), "{ready}");
     }
-    assert!(!chief.has_said("no answer"), "the chief was not answered");
     drop(frozen);
     let output = end_well([chief, worker, server]);
     assert_eq!(

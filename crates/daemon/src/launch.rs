@@ -10,7 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_cluster_spec::Role;
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, thread_limit};
 
 use crate::hosts::Hosts;
 use crate::memory_guard::guard_memory;
@@ -296,18 +296,21 @@ fn install_panic_hook() {
     std::panic::set_hook(Box::new(move |panic| {
         // Input threads report their panics as errors.
         if std::thread::current().name() != Some("input") {
-            let message = format!("fault in this program: {panic}");
-            report(
-                &[
-                    Diagnostic::error(Code::E9001, message)
-                        .help("please report it, with this line"),
-                ],
-                LogFormat::Text,
-            );
+            let fault = || {
+                let message = format!("fault in this program: {panic}");
+                Diagnostic::error(Code::E9001, message).help("please report it, with this line")
+            };
+            let limit = thread_limit(&panic.to_string());
+            let problem = limit.map_or_else(fault, |(code, help)| {
+                let message = "the system lets this process have no further thread";
+                Diagnostic::error(code, message).help(help)
+            });
+            let exit = problem.code.exit;
+            report(&[problem], LogFormat::Text);
             if std::env::var_os("RUST_BACKTRACE").is_some() {
                 default(panic);
             }
-            std::process::exit(Code::E9001.exit.into());
+            std::process::exit(exit.into());
         }
     }));
 }

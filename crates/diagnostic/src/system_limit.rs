@@ -32,9 +32,38 @@ pub fn system_limit(error: &Error) -> Option<(Code, &'static str)> {
     })
 }
 
+/// Returns the code and the remedy of a panic because the system lets this process have no further thread; nothing for other panics.
+/// Runtimes and the standard library panic where a thread cannot be begun.
+pub fn thread_limit(panic: &str) -> Option<(Code, &'static str)> {
+    let is_of_thread = panic.contains("spawn") && panic.contains("thread");
+    // `EAGAIN`, as the display and the debug form of an error have it.
+    let is_limit = panic.contains("os error 11") || panic.contains("code: 11,");
+    (is_of_thread && is_limit).then_some((
+        Code::E1202,
+        "raise the limit of threads: `ulimit -u`, LimitNPROC= and TasksMax= of systemd, the pids limit of the container",
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_without_a_thread_is_one_of_a_limit() {
+        let of_tokio =
+            "OS can't spawn worker thread: Resource temporarily unavailable (os error 11)";
+        let of_std = "failed to spawn thread: Os { code: 11, kind: WouldBlock, message: \"Resource temporarily unavailable\" }";
+        for panic in [of_tokio, of_std] {
+            let (code, _) = thread_limit(panic).expect(panic);
+            assert_eq!(code.exit, 77);
+        }
+        for panic in [
+            "index out of bounds",
+            "OS can't spawn worker thread: out of memory",
+        ] {
+            assert_eq!(thread_limit(panic), None);
+        }
+    }
 
     #[test]
     fn a_limit_of_the_system_has_a_code_that_supervisors_do_not_repeat() {

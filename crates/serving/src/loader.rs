@@ -28,7 +28,7 @@ use crate::config::ModelConfig;
 use crate::cuts::{Cut, Cuts, JobOf};
 use crate::exports::{self, Export};
 use crate::following::{Current, Following, Source, Training, Unverified};
-use crate::models::{ServedModel, Version};
+use crate::models::{RefusedVersion, ServedModel, Version};
 use crate::signature::Signature;
 use crate::telemetry::VersionTelemetry;
 
@@ -192,9 +192,17 @@ impl Loader {
             counter!("trainyard_serving_versions_refused_total", "model" => name.clone())
                 .increment(1);
             // Clients read it, and the message may have paths of this host.
-            let code = problem.diagnostic.code.name;
-            self.served
-                .refuse(version, format!("{code}: the log of the server says why"));
+            let code = problem.diagnostic.code;
+            let status = if [Code::E3009, Code::E3010].contains(&code) {
+                tonic::Code::ResourceExhausted
+            } else {
+                tonic::Code::DataLoss
+            };
+            self.served.refuse(RefusedVersion {
+                number: version,
+                status,
+                reason: format!("{}: the log of the server says why", code.name),
+            });
         }
         if let (Standing::Answers, Some(version)) = (problem.standing, problem.version) {
             self.served.withdraw(version);

@@ -56,13 +56,21 @@ pub(crate) enum Wanted<'a> {
     Label(&'a str),
 }
 
+/// A version that could not be loaded.
+#[derive(Debug, Clone)]
+pub(crate) struct RefusedVersion {
+    pub(crate) number: u64,
+    /// `RESOURCE_EXHAUSTED`: there was no memory or no open file for it. Otherwise `DATA_LOSS`.
+    pub(crate) status: tonic::Code,
+    pub(crate) reason: String,
+}
+
 /// A model that is served.
 #[derive(Debug, Default)]
 pub(crate) struct ServedModel {
     versions: RwLock<BTreeMap<u64, Arc<Version>>>,
     labels: RwLock<BTreeMap<String, u64>>,
-    /// The version that could not be loaded last, and why.
-    refused: RwLock<Option<(u64, String)>>,
+    refused: RwLock<Option<RefusedVersion>>,
 }
 
 impl ServedModel {
@@ -77,13 +85,13 @@ impl ServedModel {
     }
 
     /// Returns the version that could not be loaded last, and why.
-    pub(crate) fn refused(&self) -> Option<(u64, String)> {
+    pub(crate) fn refused(&self) -> Option<RefusedVersion> {
         self.refused.read().clone()
     }
 
     /// Records that a version could not be loaded.
-    pub(crate) fn refuse(&self, version: u64, reason: String) {
-        *self.refused.write() = Some((version, reason));
+    pub(crate) fn refuse(&self, refused: RefusedVersion) {
+        *self.refused.write() = Some(refused);
     }
 
     /// Removes a version that has turned out to be damaged. It answers the requests that hold it.
@@ -169,7 +177,9 @@ impl Models {
             return Err(Error::Unavailable(format!(
                 "model `{name}` has no version that answers yet: {}",
                 match model.refused() {
-                    Some((version, reason)) => format!("version {version}: {reason}"),
+                    Some(RefusedVersion { number, reason, .. }) => {
+                        format!("version {number}: {reason}")
+                    }
                     None => "it waits for a checkpoint".to_owned(),
                 }
             )));

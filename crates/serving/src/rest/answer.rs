@@ -161,7 +161,13 @@ pub(crate) fn status(model: &ServedModel, versions: &[std::sync::Arc<Version>]) 
         text.push_str("}}");
         text
     };
-    let refused = refused.map(|(number, reason)| entry(number, "END", "DATA_LOSS", &reason));
+    let refused = refused.map(|refused| {
+        let code = match refused.status {
+            tonic::Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+            _ => "DATA_LOSS",
+        };
+        entry(refused.number, "END", code, &refused.reason)
+    });
     let available = versions.iter().rev();
     let available = available.map(|version| entry(version.number, "AVAILABLE", "OK", ""));
     let entries: Vec<String> = refused.into_iter().chain(available).collect();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use crate::Error;
 use crate::models::{Models, Wanted};
@@ -31,9 +31,9 @@ impl Service {
         let spec = given(request.model_spec.as_ref())?;
         let model = self.models.model(&spec.name)?;
         let wanted = wanted(spec)?;
-        let refused = model.refused().filter(|(number, _)| match wanted {
+        let refused = model.refused().filter(|refused| match wanted {
             Wanted::Newest => true,
-            Wanted::Number(wanted) => wanted == *number,
+            Wanted::Number(wanted) => wanted == refused.number,
             Wanted::Label(_) => false,
         });
         let versions = match wanted {
@@ -41,12 +41,12 @@ impl Service {
             Wanted::Number(_) if refused.is_some() => Vec::new(),
             wanted => vec![self.models.version(&spec.name, wanted)?],
         };
-        let refused = refused.map(|(number, reason)| ModelVersionStatus {
-            version: number as i64,
+        let refused = refused.map(|refused| ModelVersionStatus {
+            version: refused.number as i64,
             state: State::End.into(),
             status: Some(StatusProto {
-                error_code: Code::DataLoss.into(),
-                error_message: reason,
+                error_code: refused.status.into(),
+                error_message: refused.reason,
             }),
         });
         let available = versions.iter().rev().map(|version| ModelVersionStatus {
