@@ -480,6 +480,85 @@ fn convert_leaves_missing_values_out_and_divides_lists_as_a_job_does() {
     assert!(packed.windows(5).any(int64_list), "31 is a number");
 }
 
+trial!(a_file_of_a_spreadsheet_is_converted_to_plain_numbers_or_refused);
+fn a_file_of_a_spreadsheet_is_converted_to_plain_numbers_or_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    // Latin-1, decimal commas, points between thousands, a unit; `code` has a text that is no number.
+    let text = b"stra\xdfe;preis;anteil;code\nA\xdfweg;1.234,50;12,5 %;1.234\nHof;-7,25;3 %;x-1\n";
+    std::fs::write(path("a.csv"), text).expect("there is room");
+    let told = trainyard(&["convert", &path("a.csv"), &path("one.csv")], 65);
+    assert!(told.contains("give --delimiter ';'"), "{told}");
+    let style = [
+        "--delimiter",
+        ";",
+        "--encoding",
+        "latin1",
+        "--decimal",
+        ",",
+        "--thousands",
+        ".",
+        "--units",
+        "%",
+    ];
+    let of_style = |out: &str| {
+        [&["convert"], &style[..], &[&path("a.csv"), out]]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    for out in ["out.csv", "out.tfrecord"] {
+        let arguments = of_style(&path(out));
+        trainyard(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), 0);
+    }
+    trainyard(&["convert", &path("out.tfrecord"), &path("back.csv")], 0);
+    let plain = std::fs::read_to_string(path("out.csv")).expect("the result");
+    assert_eq!(
+        plain,
+        "straße,preis,anteil,code\nAßweg,1234.50,12.5,1.234\nHof,-7.25,3,x-1\n"
+    );
+    let back = std::fs::read_to_string(path("back.csv")).expect("the result");
+    assert!(
+        back.contains("Aßweg") && back.contains("1234.5") && back.contains("-7.25"),
+        "{back}"
+    );
+    for wrong in [
+        &[
+            "convert",
+            "--delimiter",
+            ";",
+            &path("out.tfrecord"),
+            &path("x.csv"),
+        ][..],
+        &[
+            "convert",
+            "--decimal",
+            ",",
+            &path("out.tfrecord"),
+            &path("x.csv"),
+        ],
+        &[
+            "convert",
+            "--decimal",
+            ",",
+            "--thousands",
+            ",",
+            &path("a.csv"),
+            &path("x.csv"),
+        ],
+        &[
+            "convert",
+            "--encoding",
+            "klingon",
+            &path("a.csv"),
+            &path("x.csv"),
+        ],
+    ] {
+        trainyard(wrong, 64);
+    }
+}
+
 trial!(convert_takes_names_and_formats_that_the_files_do_not_tell);
 fn convert_takes_names_and_formats_that_the_files_do_not_tell() {
     let folder = tempfile::tempdir().expect("a temporary folder");

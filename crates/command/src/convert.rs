@@ -9,7 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    Cell, Format, IndexBase, Layout, TableReader, TableWriter, Value, format_of_extension,
+    Cell, Decimal, Format, IndexBase, Layout, NumberStyle, TableReader, TableWriter, TextEncoding,
+    TextStyle, Value, format_of_extension, plain_number,
 };
 use trainyard_run_config::expand_files;
 
@@ -50,6 +51,22 @@ pub(crate) struct Convert {
     /// Divides texts of csv and tsv files at this character into lists, as `separator` of a feature.
     #[arg(long, value_name = "CHARACTER", value_parser = separator)]
     pub(crate) separator: Option<u8>,
+    /// Character between the fields of csv files, as `input.delimiter` of a job.
+    #[arg(long, value_name = "CHARACTER", value_parser = separator)]
+    pub(crate) delimiter: Option<u8>,
+    /// Encoding of csv and tsv files, as `input.encoding` of a job: the result has the texts in UTF-8.
+    #[arg(long, value_name = "NAME", default_value = "utf-8", value_parser = one_of(&TextEncoding::NAMES))]
+    pub(crate) encoding: TextEncoding,
+    /// Decimal character of the numbers of csv and tsv files, `.` or `,`, as `input.decimal`: a column that has numbers alone has plain
+    /// decimals in the result.
+    #[arg(long, value_name = "CHARACTER", default_value = ".", value_parser = one_of(&Decimal::NAMES))]
+    pub(crate) decimal: Decimal,
+    /// Character between groups of three digits of csv and tsv files, as `input.thousands`.
+    #[arg(long, value_name = "CHARACTER")]
+    pub(crate) thousands: Option<char>,
+    /// Units of the numbers of csv and tsv files, such as `%` or `€`, as `input.units`: they are left out.
+    #[arg(long, value_name = "TEXT,TEXT", value_delimiter = ',')]
+    pub(crate) units: Vec<String>,
     /// Replaces an existing OUT. A file that is read is never replaced.
     #[arg(long)]
     pub(crate) force: bool,
@@ -83,6 +100,123 @@ impl ValueEnum for TableFormat {
     }
 }
 
+impl Convert {
+    /// Returns how the input files write texts and numbers.
+    ///
+    /// # Errors
+    /// The files have no such texts, or two characters are the same.
+    fn style(&self, from: Format) -> Result<TextStyle, Diagnostic> {
+        let refuse = |message: String| Diagnostic::error(Code::E1000, message);
+        let style = TextStyle {
+            delimiter: self.delimiter.filter(|delimiter| *delimiter != b','),
+            encoding: self.encoding,
+            numbers: NumberStyle {
+                decimal: self.decimal,
+                thousands: self.thousands,
+                units: self.units.clone(),
+            },
+        };
+        let is_text = matches!(from, Format::Csv | Format::Tsv);
+        if self.delimiter.is_some() && from != Format::Csv {
+            let name = from.name();
+            return Err(refuse(format!(
+                "--delimiter is for csv files, and these are {name}"
+            )));
+        }
+        if !is_text && style != TextStyle::default() {
+            let name = from.name();
+            let message = format!(
+                "--encoding, --decimal, --thousands and --units are for csv and tsv files, and these are {name}"
+            );
+            return Err(refuse(message));
+        }
+        if self.thousands == Some(char::from(self.decimal.byte())) {
+            let message = "--thousands and --decimal cannot be the same character".to_owned();
+            return Err(refuse(message));
+        }
+        Ok(style)
+    }
+}
+
+/// Refuses a csv file whose header has other characters between the names: it would become one column.
+fn check_divided(columns: &[String], delimiter: Option<u8>) -> Result<(), Diagnostic> {
+    let [only] = columns else { return Ok(()) };
+    let others = [';', '\t', '|', ','].into_iter();
+    let mut others =
+        others.filter(|other| Some(*other) != Some(char::from(delimiter.unwrap_or(b','))));
+    match others.find(|other| only.contains(*other)) {
+        Some(other) => {
+            let message = format!("the files have one column, whose name {only:?} has {other:?}");
+            Err(Diagnostic::error(Code::E4003, message).help(format!(
+                "give --delimiter {other:?}, or the names with --columns"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The columns whose texts are numbers of a style. Others keep their texts.
+#[derive(Debug)]
+struct NumberColumns {
+    style: NumberStyle,
+    /// For each column, whether a text was no number.
+    are_texts: Vec<bool>,
+}
+
+impl NumberColumns {
+    fn new(style: NumberStyle) -> Self {
+        Self {
+            style,
+            are_texts: Vec::new(),
+        }
+    }
+
+    /// Looks at a row of the first pass.
+    fn see(&mut self, row: &[Cell]) {
+        if self.style.is_plain() {
+            return;
+        }
+        self.are_texts
+            .resize(row.len().max(self.are_texts.len()), false);
+        for (are_texts, cell) in self.are_texts.iter_mut().zip(row) {
+            let is_text = |value: &Value| match value {
+                Value::Text(text) => plain_number(&self.style, text).is_none(),
+                _ => false,
+            };
+            *are_texts = *are_texts || cell.values.iter().any(is_text);
+        }
+    }
+
+    /// Writes the numbers of a row as plain decimals.
+    fn make_plain(&self, row: &mut [Cell]) {
+        for (are_texts, cell) in self.are_texts.iter().zip(row) {
+            if *are_texts {
+                continue;
+            }
+            for value in &mut cell.values {
+                if let Value::Text(text) = value
+                    && let Some(number) = plain_number(&self.style, text)
+                {
+                    *value = Value::Text(number.text.into_owned().into_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// Returns a parser of one of these names.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    names: &'static [(&'static str, T)],
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let found = names.iter().find(|(name, _)| *name == text);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+            format!("must be one of {}", known.join(", "))
+        })
+    }
+}
+
 /// Rows between drawings of the progress line.
 const DRAW_ROWS: u64 = 1000;
 
@@ -105,20 +239,28 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         )?;
         let reader = TableReader::new(files.clone(), from, None, arguments.columns.clone());
         let is_text = matches!(from, Format::Csv | Format::Tsv);
+        let style = arguments.style(from)?;
         let reader = reader
             .without(&arguments.missing)
-            .divided(arguments.separator.filter(|_| is_text));
+            .divided(arguments.separator.filter(|_| is_text))
+            .in_style(style.clone());
         let mut reader = if arguments.keep_spaces {
             reader
         } else {
             reader.trimmed()
         };
         let mut layout = Layout::default();
+        let mut numbers = NumberColumns::new(style.numbers);
         let mut row = Vec::new();
         let mut rows = 0_u64;
         let mut told = None;
         let line = bar(None);
         while reader.read(&mut row)? {
+            if rows == 0 && from == Format::Csv {
+                check_divided(reader.columns(), style.delimiter)?;
+            }
+            numbers.see(&row);
+            numbers.make_plain(&mut row);
             layout.see(reader.columns(), &row);
             if told.is_none() && is_text && matches!(to, Format::TfRecord | Format::Parquet) {
                 told = undivided(reader.columns(), &row);
@@ -146,7 +288,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         let columns = layout.columns.len();
         let mut writer = TableWriter::create(&arguments.output, to, layout)?;
         let line = bar(Some(rows));
-        write(&mut reader, &mut writer, &mut row, &line)?;
+        write(&mut reader, &mut writer, &numbers, &mut row, &line)?;
         writer.finish()?;
         line.finish_and_clear();
         Ok((rows, columns))
@@ -179,12 +321,14 @@ fn separator(text: &str) -> Result<u8, String> {
 fn write(
     reader: &mut TableReader,
     writer: &mut TableWriter,
+    numbers: &NumberColumns,
     row: &mut Vec<Cell>,
     line: &ProgressBar,
 ) -> Result<(), Diagnostic> {
     reader.rewind();
     let mut written = 0_u64;
     while reader.read(row)? {
+        numbers.make_plain(row);
         writer.write(row)?;
         written += 1;
         if written.is_multiple_of(DRAW_ROWS) {

@@ -163,7 +163,7 @@ impl Worker {
                 index,
             },
             incarnation: u64::from(std::process::id()),
-            session: 1,
+            session: (order.epoch << 32) | 1,
         };
         let fingerprint = order.layout.fingerprint(&order.variables);
         let layout = Arc::new(order.layout.clone());
