@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -456,6 +456,37 @@ fn a_log_gives_what_it_keeps_for_later_to_a_checkpoint_for_which_somebody_else_h
     let newest = disk.path().join("model/model.ckpt-2500");
     let newest = Checkpoint::open(&newest).expect("the last checkpoint");
     newest.verify().expect("it is whole");
+}
+
+trial!(a_server_that_takes_no_push_because_its_disk_is_full_is_not_ready, needs Mounts);
+fn a_server_that_takes_no_push_because_its_disk_is_full_is_not_ready() {
+    let disk = Mount::of("150m");
+    let model_dir = format!("model_dir=\"{}\"", disk.path().join("model").display());
+    let settings = [&ON_DISK[..], &["--set", &model_dir]].concat();
+    let end = format!(
+        "[train]\nmax_steps = 100000\n{}",
+        TABLES.replace("16", "64")
+    );
+    let cluster = TestCluster::new(1, 1, 20_000, &end);
+    let mut server = cluster.start("ps", 0, &settings);
+    let mut chief = cluster.start("chief", 0, &settings);
+    let worker = cluster.start("worker", 0, &settings);
+    let admin = server.admin_address(LIMIT);
+    let begun = Instant::now();
+    let ready = loop {
+        disk.fill("ballast", 0);
+        let (head, ready) = get(&admin, "/readyz", ANSWERS).expect("the server answers");
+        if head.contains(" 503 ") && ready.contains("room on the disk of its log") {
+            break ready;
+        }
+        assert!(begun.elapsed() < LIMIT, "{ready}");
+        assert!(server.runs() && chief.runs(), "{ready}");
+    };
+    assert!(ready.contains("\"ready\":false"), "{ready}");
+    for program in [worker, chief, server] {
+        program.signal(Signal::KILL);
+        drop(program.wait(LIMIT));
+    }
 }
 
 trial!(synchronous_servers_of_which_one_has_a_small_disk_for_its_log_finish_their_step_and_save, needs Mounts);

@@ -256,6 +256,39 @@ fn check_names_limits_of_the_shell_and_shared_memory_that_cannot_be_written() {
     }
 }
 
+trial!(check_warns_of_limits_with_which_no_task_starts_and_up_ends_with_their_code);
+fn check_warns_of_limits_with_which_no_task_starts_and_up_ends_with_their_code() {
+    let cluster = TestCluster::new(1, 1, 100, "[train]\nmax_steps = 1\n");
+    let job = cluster.job.to_string_lossy();
+    let command = program("trainyard");
+    let limited = |limit: &str, arguments: &[&str]| {
+        let script = format!("{limit} && exec \"$@\"");
+        let command = command.to_string_lossy();
+        let all = [&["-c", &script, "bash", &*command], arguments].concat();
+        Program::start("bash", &all, &[]).wait(LIMIT)
+    };
+    let checked = limited(
+        "ulimit -n 20 && ulimit -f 1024",
+        &["check", &job, "--cluster", "local:ps=1,worker=1"],
+    );
+    assert_eq!(checked.code, 0, "{}", checked.output);
+    for line in [
+        "warning[E3010]: a task may have 20 open files, and needs 64 at least",
+        "warning[E1202]: a file may have 1048576 bytes, and a file of a server's log has 8388608",
+    ] {
+        assert!(
+            checked.output.contains(line),
+            "no `{line}`: {}",
+            checked.output
+        );
+    }
+    for limit in ["ulimit -n 14", "ulimit -n 20"] {
+        let ended = limited(limit, &["up", &job, "--cluster", "local:ps=1,worker=1"]);
+        assert_eq!(ended.code, 73, "{limit}: {}", ended.output);
+        assert!(ended.output.contains("E3010"), "{limit}: {}", ended.output);
+    }
+}
+
 /// A dense layer whose activations take a gigabyte for a batch of many rows.
 const WIDE: &[&str] = &[
     "--set",

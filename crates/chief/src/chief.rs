@@ -259,7 +259,7 @@ async fn from_beginning_to_end(
     let training = CancellationToken::new();
     let mut trainer: Option<JoinHandle<Result<Outcome, Diagnostic>>> = None;
     let mut outcome = None;
-    let ending = loop {
+    let mut ending = loop {
         match startup::bring_up(&mut lead, &mut run, &stop).await {
             Ok(true) => {}
             Ok(false) => break Ok(Ending::Stopped),
@@ -296,11 +296,8 @@ async fn from_beginning_to_end(
     if matches!(ending, Ok(Ending::Stopped)) {
         // The last step of the chief's own loop belongs into the last checkpoint.
         training.cancel();
-        if let Some(handle) = trainer.as_mut()
-            && let Ok(Ok(Ok(trained))) = tokio::time::timeout(LEAVE_TIMEOUT, handle).await
-        {
-            outcome = Some(trained);
-            trainer = None;
+        if let Some(problem) = watch::wait_for_trainer(&mut trainer, &mut outcome).await {
+            ending = Err(problem);
         }
     }
     let ending = match ending {
@@ -316,11 +313,8 @@ async fn from_beginning_to_end(
         lead.keep_curves().await;
     }
     training.cancel();
-    if let Some(handle) = trainer
-        && let Ok(Ok(Ok(trained))) = tokio::time::timeout(LEAVE_TIMEOUT, handle).await
-    {
-        outcome = Some(trained);
-    }
+    // The job has ended, whatever becomes of this loop.
+    drop(watch::wait_for_trainer(&mut trainer, &mut outcome).await);
     ending.map(|ending| (ending, lead.report(&run, outcome.as_ref())))
 }
 

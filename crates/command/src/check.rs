@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, list, misfit};
-use trainyard_cluster_spec::{ClusterSpec, Role, TfConfig};
-use trainyard_diagnostic::{Code, Diagnostic, Severity};
+use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, TfConfig};
+use trainyard_diagnostic::{Code, Diagnostic, Severity, system_problem};
 use trainyard_input::{Alike, BadRow, Checked};
 use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
 use trainyard_model_dir::{JobPhase, JobState};
@@ -17,7 +17,7 @@ use trainyard_storage::is_remote;
 use crate::arguments::{Format, JobArguments};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::{Findings, look, look_at_labels_of_evaluation};
-use crate::limits::limits;
+use crate::limits::{limits, small_limits};
 use crate::output::print;
 use crate::trained_values::{OF_SCORES, other_job};
 
@@ -58,7 +58,11 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
         .ok()
         .filter(|_| arguments.cluster.is_none());
     let mut place = json!({"cluster": null, "task": null});
-    if let Some(path) = &arguments.cluster {
+    let local = arguments.cluster.as_ref().and_then(|path| path.to_str());
+    if let Some(counts) = local.and_then(|text| LocalCounts::parse(text, 1)) {
+        // `up` chooses the ports.
+        problems.extend(counts.err());
+    } else if let Some(path) = &arguments.cluster {
         match ClusterSpec::load(path) {
             Ok(cluster) => {
                 check_ports(&cluster, &mut problems);
@@ -89,6 +93,7 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
                 check_inputs(job, &*model, &mut lines, &mut problems);
                 check_space(job, &*model, &mut lines, &mut problems);
                 lines.extend(limits(job, &*model));
+                warnings.extend(small_limits());
                 warnings.extend(check_model_dir(job, &*model, &mut lines, &mut problems));
                 problems.extend(trainyard_evaluator::check_metrics(job, &*model).err());
             }
@@ -314,10 +319,8 @@ fn check_space(
     };
     if let Err(error) = tempfile::tempfile_in(folder) {
         let message = format!("nothing can be written in {}: {error}", folder.display());
-        problems.push(
-            Diagnostic::error(Code::E3003, message)
-                .help("give this user the right to write there, or choose another model_dir"),
-        );
+        let help = "give this user the right to write there, or choose another model_dir";
+        problems.push(system_problem(&error, message, (Code::E3003, help)));
         return;
     }
     // Some network file systems do not report their size.

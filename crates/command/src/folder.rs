@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 
 /// Prefix of the names of such folders. A UUID follows.
 const PREFIX: &str = "trainyard-";
@@ -44,7 +44,11 @@ impl Folder {
                 "the temporary folder {} cannot be made: {error}",
                 path.display()
             );
-            Diagnostic::error(Code::E9002, message).help("TMPDIR may name another place")
+            system_problem(
+                &error,
+                message,
+                (Code::E9002, "TMPDIR may name another place"),
+            )
         })?;
         Ok(Self { path, _lock: lock })
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit};
 use trainyard_daemon::{SHARED_MEMORY, SHARED_MEMORY_DIR, free_bytes};
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
 use trainyard_run_config::{FeatureKind, Job};
 use trainyard_runtime::MemoryLimit;
@@ -18,6 +19,71 @@ const ROW_BYTES: u64 = 80;
 
 /// Least memory of a vocabulary that has a line, in bytes.
 const VOCABULARY_BYTES_MIN: usize = 1_000_000;
+
+/// Least memory of a parameter server beside its tables, in bytes.
+const SERVER_BYTES_MIN: u64 = 64 << 20;
+/// Open files with which every task of a small cluster starts.
+const OPEN_FILES_MIN: u64 = 64;
+/// Size of a file of a log, in bytes.
+const LOG_FILE_BYTES: u64 = 8 << 20;
+/// Threads with which every task of a small cluster starts.
+const THREADS_MIN: u64 = 256;
+
+/// Returns warnings of limits with which tasks of a job do not start on this machine.
+pub(crate) fn small_limits() -> Vec<Diagnostic> {
+    let mut warnings = Vec::new();
+    let mut warn = |code: Code, message: String, help: &str| {
+        warnings.push(Diagnostic::warning(code, message).help(help));
+    };
+    if let Some(limit) = MemoryLimit::of_process()
+        && limit.bytes() < SERVER_BYTES_MIN
+    {
+        let message = format!(
+            "{limit} is less than the {SERVER_BYTES_MIN} that a parameter server needs beside its tables"
+        );
+        warn(
+            Code::E3009,
+            message,
+            "raise the limit before tasks start in this group",
+        );
+    }
+    let small = |resource: Resource, least: u64| {
+        let limit = getrlimit(resource).maximum;
+        limit.filter(|most| *most < least)
+    };
+    if let Some(most) = small(Resource::Nofile, OPEN_FILES_MIN) {
+        let message =
+            format!("a task may have {most} open files, and needs {OPEN_FILES_MIN} at least");
+        warn(
+            Code::E3010,
+            message,
+            "raise the limit: `ulimit -n`, LimitNOFILE= of systemd",
+        );
+    }
+    let files = getrlimit(Resource::Fsize).current;
+    if let Some(most) = files.filter(|most| *most < LOG_FILE_BYTES) {
+        let message = format!(
+            "a file may have {most} bytes, and a file of a server's log has {LOG_FILE_BYTES}"
+        );
+        warn(
+            Code::E1202,
+            message,
+            "raise the limit: `ulimit -f`, LimitFSIZE= of systemd",
+        );
+    }
+    let threads = getrlimit(Resource::Nproc).current;
+    if let Some(most) = threads.filter(|most| *most < THREADS_MIN) {
+        let message = format!(
+            "this user may have {most} processes and threads, and the tasks of a small cluster need {THREADS_MIN}"
+        );
+        warn(
+            Code::E1202,
+            message,
+            "raise the limit: `ulimit -u`, LimitNPROC= and TasksMax= of systemd",
+        );
+    }
+    warnings
+}
 
 /// Returns what this machine lets the tasks of a job have, as names and texts.
 pub(crate) fn limits(job: &Job, model: &AnyModel) -> Vec<(String, String)> {

@@ -1,7 +1,7 @@
 //! The runtime of commands that only wait: for an admin port, or for the tasks of a cluster.
 
 use tokio::runtime::{Builder, Runtime};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 
 /// Returns a runtime on the thread that uses it.
 ///
@@ -12,6 +12,7 @@ pub fn single_threaded() -> Result<Runtime, Diagnostic> {
         .enable_all()
         .build()
         .map_err(|error| {
-            Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))
+            let message = format!("the runtime cannot start: {error}");
+            system_problem(&error, message, (Code::E9002, "start the program again"))
         })
 }

@@ -10,7 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_cluster_spec::Role;
-use trainyard_diagnostic::{Code, Diagnostic, thread_limit};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem, thread_limit};
 
 use crate::hosts::Hosts;
 use crate::memory_guard::guard_memory;
@@ -182,7 +182,8 @@ fn supervise_boxed(supervision: Supervision, run: Run<'_>) -> Result<(), Diagnos
         .enable_all()
         .build()
         .map_err(|error| {
-            Diagnostic::error(Code::E9002, format!("the runtime cannot start: {error}"))
+            let message = format!("the runtime cannot start: {error}");
+            system_problem(&error, message, (Code::E9002, "start the program again"))
         })?;
     let outcome = runtime.block_on(around(supervision, requests, run));
     // Only connections of peers that have gone may still run. The process does not wait for them.

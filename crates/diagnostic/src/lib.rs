@@ -27,5 +27,5 @@ pub use key::{Bound, Key, Kind, Kinds, Preset, Takes};
 pub use render::{escape, one_line, render_all, steers};
 pub use section::{Hint, Problems, Section};
 pub use suggest::suggest;
-pub use system_limit::{system_limit, thread_limit};
+pub use system_limit::{system_limit, system_problem, thread_limit};
 pub use waiting::{Action, Waiting};

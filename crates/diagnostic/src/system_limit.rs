@@ -2,7 +2,7 @@
 
 use std::io::{Error, ErrorKind};
 
-use crate::Code;
+use crate::{Code, Diagnostic};
 
 /// `EMFILE`: this process has as many open files as it may.
 const OPEN_FILES_OF_PROCESS: i32 = 24;
@@ -32,21 +32,57 @@ pub fn system_limit(error: &Error) -> Option<(Code, &'static str)> {
     })
 }
 
+/// Returns the diagnostic of an error of the system. A limit, a setting or a lacking right, which a restart meets again, has a code of
+/// its own; for others, code and remedy are `otherwise`.
+pub fn system_problem(
+    error: &Error,
+    message: impl Into<String>,
+    otherwise: (Code, &'static str),
+) -> Diagnostic {
+    let of_right = || match error.kind() {
+        ErrorKind::PermissionDenied => Some((
+            Code::E1202,
+            "give this user the right to it, or choose another folder",
+        )),
+        // A process or a thread more than the user may have.
+        ErrorKind::WouldBlock => Some((Code::E1202, MORE_THREADS)),
+        _ => None,
+    };
+    let (code, help) = system_limit(error).or_else(of_right).unwrap_or(otherwise);
+    Diagnostic::error(code, message).help(help)
+}
+
+/// Remedy of a limit of processes and threads.
+const MORE_THREADS: &str = "raise the limit of threads: `ulimit -u`, LimitNPROC= and TasksMax= of systemd, the pids limit of the container";
+
 /// Returns the code and the remedy of a panic because the system lets this process have no further thread; nothing for other panics.
 /// Runtimes and the standard library panic where a thread cannot be begun.
 pub fn thread_limit(panic: &str) -> Option<(Code, &'static str)> {
     let is_of_thread = panic.contains("spawn") && panic.contains("thread");
     // `EAGAIN`, as the display and the debug form of an error have it.
     let is_limit = panic.contains("os error 11") || panic.contains("code: 11,");
-    (is_of_thread && is_limit).then_some((
-        Code::E1202,
-        "raise the limit of threads: `ulimit -u`, LimitNPROC= and TasksMax= of systemd, the pids limit of the container",
-    ))
+    (is_of_thread && is_limit).then_some((Code::E1202, MORE_THREADS))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_that_a_restart_meets_again_has_a_code_that_supervisors_do_not_repeat() {
+        let other = (Code::E9002, "look at it");
+        // EPERM, EACCES, EAGAIN, EMFILE, EROFS.
+        for number in [1, 13, 11, 24, 30] {
+            let error = Error::from_raw_os_error(number);
+            let problem = system_problem(&error, "it fails", other);
+            assert!(
+                [73, 77].contains(&problem.code.exit),
+                "{number}: {problem:?}"
+            );
+        }
+        let problem = system_problem(&Error::from_raw_os_error(28), "it fails", other);
+        assert_eq!(problem.code, Code::E9002);
+    }
 
     #[test]
     fn a_panic_without_a_thread_is_one_of_a_limit() {

@@ -36,6 +36,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const MEMORY_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between log lines while the disk of a log has no room.
 const SHORTAGE_NOTICE_INTERVAL: Duration = Duration::from_secs(30);
+/// Time without room for the log from which on the server is not ready.
+const LASTING_SHORTAGE: Duration = Duration::from_secs(5);
 /// Longest time in which a server that ends gives back memory.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Most bytes of a log that a server which ends moves from shared memory to the folder of the log. A log whose updates are in
@@ -376,6 +378,9 @@ async fn watch(
         }
         let now = if is_stalled {
             ReadinessState::waiting("waiting", vec!["the disk of its log".to_owned()])
+        } else if shortage.lasts() {
+            let what = "room on the disk of its log";
+            ReadinessState::waiting("waiting", vec![what.to_owned()])
         } else {
             readiness_of(least)
         };
@@ -565,10 +570,17 @@ fn look_for_stalls(stalls: &mut Vec<FileStall>, replicas: &Replicas) -> bool {
 /// A disk that has no room for a log.
 #[derive(Debug, Default)]
 struct Shortage {
+    begun: Option<Instant>,
     noticed: Option<Instant>,
 }
 
 impl Shortage {
+    /// Returns whether it lasts longer than a checkpoint takes that makes the log short.
+    fn lasts(&self) -> bool {
+        self.begun
+            .is_some_and(|begun| begun.elapsed() >= LASTING_SHORTAGE)
+    }
+
     /// Looks for room again, and logs that there is none.
     fn look(&mut self, replicas: &Replicas) {
         let short = replicas
@@ -576,11 +588,13 @@ impl Shortage {
             .filter_map(|replica| replica.journal())
             .find(|journal| journal.check_room());
         let Some(journal) = short else {
+            self.begun = None;
             if self.noticed.take().is_some() {
                 info!("the disk of the log has room again: pushes are taken");
             }
             return;
         };
+        self.begun.get_or_insert_with(Instant::now);
         if self
             .noticed
             .is_some_and(|noticed| noticed.elapsed() < SHORTAGE_NOTICE_INTERVAL)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 use trainyard_cluster_client::Error;
@@ -14,7 +14,7 @@ use trainyard_parameter_server::ServerStatus;
 use trainyard_parameter_store::{Identity, Rejections, ShardPosition, State, Update, Version};
 use trainyard_trainer::{Outcome, into_diagnostic};
 
-use super::{Chief, Run};
+use super::{Chief, LEAVE_TIMEOUT, Run};
 use crate::telemetry::Telemetry;
 use trainyard_coordinator::{Dispatcher, Liveness};
 
@@ -195,6 +195,7 @@ pub(super) async fn watch(
     }
 }
 
+/// Takes the outcome of the chief's own loop, if it has ended. Returns its failure.
 async fn look_at_trainer(
     trainer: &mut Trainer,
     outcome: &mut Option<Outcome>,
@@ -202,7 +203,27 @@ async fn look_at_trainer(
     if !trainer.as_ref().is_some_and(JoinHandle::is_finished) {
         return None;
     }
-    match trainer.take()?.await {
+    taken(trainer.take()?.await, outcome)
+}
+
+/// Waits for the end of the chief's own loop, which has been told to end, and takes its outcome. Returns its failure. A loop that does not
+/// end in time stays.
+pub(super) async fn wait_for_trainer(
+    trainer: &mut Trainer,
+    outcome: &mut Option<Outcome>,
+) -> Option<Diagnostic> {
+    let handle = trainer.as_mut()?;
+    let joined = tokio::time::timeout(LEAVE_TIMEOUT, handle).await.ok()?;
+    // Its outcome is there once.
+    *trainer = None;
+    taken(joined, outcome)
+}
+
+fn taken(
+    joined: Result<Result<Outcome, Diagnostic>, JoinError>,
+    outcome: &mut Option<Outcome>,
+) -> Option<Diagnostic> {
+    match joined {
         Ok(Ok(trained)) => {
             *outcome = Some(trained);
             None
@@ -689,5 +710,23 @@ impl Chief {
             data,
             told.into_iter().map(|status| status.positions).collect(),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_outcome_of_a_loop_that_ended_before_the_stop_is_taken_once() {
+        let problem = || Diagnostic::error(Code::E3009, "no memory");
+        let mut trainer = Some(tokio::spawn(async move { Err(problem()) }));
+        let mut outcome = None;
+        let failed = wait_for_trainer(&mut trainer, &mut outcome).await;
+        assert_eq!(failed.map(|failed| failed.code), Some(Code::E3009));
+        // Whoever waits at the end finds none.
+        assert!(trainer.is_none());
+        assert!(wait_for_trainer(&mut trainer, &mut outcome).await.is_none());
+        assert!(outcome.is_none());
     }
 }

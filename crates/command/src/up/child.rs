@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{ENDS_WITH, LogFormat};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 
 use crate::arguments::JobArguments;
 use crate::program::Program;
@@ -242,7 +242,12 @@ impl Launch {
         command.process_group(0);
         let begun = Instant::now();
         let mut process = command.spawn().map_err(|error| {
-            Diagnostic::error(Code::E9002, format!("{task} cannot be started: {error}"))
+            let otherwise = (Code::E9002, "start the program by hand to see more");
+            system_problem(
+                &error,
+                format!("{task} cannot be started: {error}"),
+                otherwise,
+            )
         })?;
         let mut starts = self.starts.borrow_mut();
         let soon = starts.get(&task).map_or(0, |(last, soon)| {

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::warn;
 use trainyard_daemon::{bind_private, check_user};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 use trainyard_storage::open_lock;
 
 use crate::folder::Folder;
@@ -118,12 +118,13 @@ impl Control {
     /// # Errors
     /// Another `up` runs for the same model directory, or a file cannot be created.
     pub(super) fn open(model_dir: &Path) -> Result<Self, Diagnostic> {
-        let failed = |what: &Path, error: &dyn std::fmt::Display| {
-            Diagnostic::error(
+        let failed = |what: &Path, error: &std::io::Error| {
+            let otherwise = (
                 Code::E9002,
-                format!("{} cannot be made: {error}", what.display()),
-            )
-            .help("check the folder, or give another one with --model-dir")
+                "check the folder, or give another one with --model-dir",
+            );
+            let message = format!("{} cannot be made: {error}", what.display());
+            system_problem(error, message, otherwise)
         };
         let up = model_dir.join("up");
         std::fs::create_dir_all(&up).map_err(|error| failed(&up, &error))?;
@@ -152,9 +153,9 @@ impl Control {
             socket,
             process_id: std::process::id(),
         };
-        let text = serde_json::to_string(&address).map_err(|error| failed(&file, &error))? + "\n";
-        trainyard_model_dir::write_atomically(&file, text.as_bytes())
-            .map_err(|error| failed(&file, &error))?;
+        let text = serde_json::to_string(&address);
+        let text = text.map_err(|error| failed(&file, &error.into()))? + "\n";
+        trainyard_model_dir::write_atomically(&file, text.as_bytes())?;
         let (sender, requests) = mpsc::channel(1);
         let listening = tokio::spawn(listen(listener, sender));
         Ok(Self {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
 use trainyard_daemon::StopSource;
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 
 use super::child::{Child, Launch, SIGNALLED, TaskCommand, UNKNOWN_ARGUMENTS, cause_of};
 use super::control::Request;
@@ -68,11 +68,8 @@ impl Supervisor {
     ) -> Result<Self, Diagnostic> {
         let folder = local_dir.join("up");
         let written = |path: &Path, error: std::io::Error| {
-            Diagnostic::error(
-                Code::E9002,
-                format!("{} cannot be written: {error}", path.display()),
-            )
-            .help("check the folder model_dir")
+            let message = format!("{} cannot be written: {error}", path.display());
+            system_problem(&error, message, (Code::E9002, "check the folder model_dir"))
         };
         std::fs::create_dir_all(&folder).map_err(|error| written(&folder, error))?;
         let cluster_file = folder.join("cluster.toml");

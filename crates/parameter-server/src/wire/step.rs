@@ -117,7 +117,12 @@ pub fn step_from_wire(
     let push = match push {
         Some(push) => Some(push_from_wire(&push, payload)?),
         None => {
-            Payload::new(payload, Encoding::Float32)?;
+            let bytes = Payload::new(payload, Encoding::Float32)?.bytes();
+            if bytes > 0 {
+                let given = format!("{bytes} bytes without a push");
+                let (field, rule) = ("payload", "must be the gradients of a push");
+                return Err(convert::Invalid { field, rule, given }.into());
+            }
             None
         }
     };
