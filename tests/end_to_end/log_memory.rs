@@ -472,6 +472,7 @@ fn a_server_that_takes_no_push_because_its_disk_is_full_is_not_ready() {
     let mut chief = cluster.start("chief", 0, &settings);
     let worker = cluster.start("worker", 0, &settings);
     let admin = server.admin_address(LIMIT);
+    chief.wait_for("training step=", LIMIT);
     let begun = Instant::now();
     let ready = loop {
         disk.fill("ballast", 0);

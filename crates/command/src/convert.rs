@@ -255,9 +255,13 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         let mut rows = 0_u64;
         let mut told = None;
         let line = bar(None);
-        while reader.read(&mut row)? {
+        loop {
+            let read = reader.read(&mut row);
             if rows == 0 && from == Format::Csv {
                 check_divided(reader.columns(), style.delimiter)?;
+            }
+            if !read? {
+                break;
             }
             numbers.see(&row);
             numbers.make_plain(&mut row);

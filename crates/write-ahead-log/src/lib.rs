@@ -10,6 +10,7 @@ mod disk_room;
 mod durability;
 mod error;
 mod folder;
+mod item;
 mod log;
 mod mapped_file;
 mod memory;

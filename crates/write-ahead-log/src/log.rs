@@ -13,23 +13,12 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::disk_room::CheckpointRoom;
 use crate::folder::remove;
+use crate::item::Item;
 use crate::writer::{Retired, Writer};
 use crate::{CutMemory, EarlierSegments, Entry, Error, Folder, Origin, SegmentFile};
 
 /// Longest wait for a thread that writes to shared memory. One that waits longer waits for the disk.
 const MEMORY_WRITE_TIMEOUT: Duration = Duration::from_millis(20);
-
-/// An item that waits to be written.
-#[derive(Debug)]
-pub(crate) enum Item {
-    Record(Entry),
-    /// A new segment.
-    Segment {
-        origin: Origin,
-        number: u64,
-        earlier: EarlierSegments,
-    },
-}
 
 #[derive(Debug, Default)]
 struct Queue {

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::disk_room::{CheckpointRoom, DiskRoom};
 use crate::folder::{FREE, remove};
-use crate::log::Item;
+use crate::item::Item;
 use crate::mapped_file::{END_BYTES, MappedFile, give_back};
 use crate::segment::{SEGMENT_HEADER_BYTES, boot, salt};
 use crate::segment_file::file_name;
