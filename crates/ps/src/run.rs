@@ -37,7 +37,7 @@ const MEMORY_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between log lines while the disk of a log has no room.
 const SHORTAGE_NOTICE_INTERVAL: Duration = Duration::from_secs(30);
 /// Time without room for the log from which on the server is not ready.
-const LASTING_SHORTAGE: Duration = Duration::from_secs(5);
+const SHORTAGE_GRACE: Duration = Duration::from_secs(5);
 /// Longest time in which a server that ends gives back memory.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Most bytes of a log that a server which ends moves from shared memory to the folder of the log. A log whose updates are in
@@ -578,7 +578,7 @@ impl Shortage {
     /// Returns whether it lasts longer than a checkpoint takes that makes the log short.
     fn lasts(&self) -> bool {
         self.begun
-            .is_some_and(|begun| begun.elapsed() >= LASTING_SHORTAGE)
+            .is_some_and(|begun| begun.elapsed() >= SHORTAGE_GRACE)
     }
 
     /// Looks for room again, and logs that there is none.

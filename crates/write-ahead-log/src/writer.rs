@@ -79,7 +79,7 @@ pub(crate) struct Writer {
     checkpoint_room: Arc<CheckpointRoom>,
     /// The disk has no room for the log but what a checkpoint takes.
     is_short: bool,
-    /// It is short because the next checkpoint needs the room that is left.
+    /// The log is short because the next checkpoint needs the room that is left.
     leaves_room: bool,
     /// It has taken some of that room, and can give it back.
     may_give_way: bool,
@@ -218,8 +218,10 @@ impl Writer {
             self.leaves_room = is_long && room.is_some_and(is_taken);
             let lacks_room = lacks_files && room.is_some_and(|room| room.is_short_for(FILE_BYTES));
             self.is_short = lacks_room || self.leaves_room;
+            let has_taken =
+                |room: DiskRoom| room.is_taken_from_checkpoint(0, checkpoint, self.disk_bytes());
             self.may_give_way =
-                self.leaves_room && self.lacking_for_checkpoint(0) > 0 && self.has_to_give();
+                self.leaves_room && room.is_some_and(has_taken) && self.has_to_give();
         }
         self.is_short
     }
