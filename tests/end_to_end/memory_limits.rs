@@ -287,6 +287,14 @@ fn check_warns_of_limits_with_which_no_task_starts_and_up_ends_with_their_code()
         assert_eq!(ended.code, 73, "{limit}: {}", ended.output);
         assert!(ended.output.contains("E3010"), "{limit}: {}", ended.output);
     }
+    let absent = "export TMPDIR=/nowhere/at/all";
+    let ended = limited(absent, &["up", &job, "--cluster", "local:ps=1,worker=1"]);
+    assert_eq!(ended.code, 77, "{}", ended.output);
+    assert!(
+        ended.output.contains("let TMPDIR name a folder"),
+        "{}",
+        ended.output
+    );
 }
 
 /// A dense layer whose activations take a gigabyte for a batch of many rows.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use trainyard_checkpoint::Checkpoint;
-use trainyard_tests::{Ended, Program, TestCluster, Unreadable, get};
+use trainyard_tests::{Ended, Mount, Program, TestCluster, Unreadable, get, write_job};
 
 use crate::end_to_end::LIMIT;
 
@@ -269,5 +269,36 @@ fn a_server_whose_log_hangs_says_so_and_is_not_ready() {
     server.wait_for("the files of the log answer again", LIMIT);
     for program in [worker, chief, server] {
         end_well(program);
+    }
+}
+
+trial!(whoever_starts_a_job_whose_model_dir_hangs_says_so_and_goes_on, needs Mounts);
+fn whoever_starts_a_job_whose_model_dir_hangs_says_so_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 1000, "[train]\nmax_steps = 20\n");
+    let job = job.to_string_lossy();
+    let disk = Mount::disk(64 << 20);
+    for command in [
+        &["train"][..],
+        &["up", "--cluster", "local:ps=1,worker=1"],
+        &["run", "--role", "chief"],
+    ] {
+        let name = command.join("-").replace([',', ':', '='], "-");
+        let model_dir = disk.path().join(name);
+        let model_dir = model_dir.to_string_lossy();
+        let is_alone = command[0] != "run";
+        let cluster = TestCluster::new(1, 1, 1000, "[train]\nmax_steps = 20\n");
+        let frozen = disk.freeze();
+        let mut starting = if is_alone {
+            let arguments = [command, &[&job, "--model-dir", &model_dir]].concat();
+            Program::start("trainyard", &arguments, &[])
+        } else {
+            cluster.start(command[2], 0, &["--model-dir", &model_dir])
+        };
+        starting.wait_for("waiting for files", LIMIT);
+        drop(frozen);
+        if is_alone {
+            end_well(starting);
+        }
     }
 }

@@ -21,7 +21,7 @@ use trainyard_model_dir::{
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
 use trainyard_run_config::{Agreement, Job, Sharding, Update};
-use trainyard_runtime::blocking;
+use trainyard_runtime::{FileWork, blocking, tell_if_slow};
 use trainyard_trainer::{
     Mirror, OnStep, StatusCallback, check_cluster, plan, scale_learning_rates,
 };
@@ -47,12 +47,29 @@ const RETURN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Silence after which another process may take over a task.
 const TAKEOVER_AFTER: Duration = Duration::from_millis(1000);
 
+/// Works on the files of model_dir at the start of a chief. The log tells if they do not answer.
+///
+/// # Errors
+/// Those of the work.
+pub(crate) async fn at_start<T: Send + 'static>(
+    model_dir: &Path,
+    work: impl FnOnce(&Path) -> Result<T, trainyard_model_dir::Error> + Send + 'static,
+) -> Result<T, Diagnostic> {
+    let folder = model_dir.to_owned();
+    let done = tell_if_slow(FileWork::Start, model_dir, blocking(move || work(&folder)));
+    let done = done.await.map_err(|panic| {
+        let message = format!("work on model_dir has failed: {panic}");
+        Diagnostic::error(Code::E9001, message)
+    })?;
+    done.map_err(Diagnostic::from)
+}
+
 impl Chief {
     /// Creates a chief from its model, layout, servers and membership.
     ///
     /// # Errors
     /// The model directory or the input cannot be used, or no task or too few tasks train.
-    pub fn new(
+    pub async fn new(
         context: &Context,
         model: Box<AnyModel>,
         shards: Vec<Arc<dyn ServerClient>>,
@@ -74,8 +91,12 @@ impl Chief {
         } else {
             RunKind::Cluster
         };
-        let run_lock = RunLock::take(&job.model_dir, kind, &runner)?;
-        let id = cluster_id(&job.model_dir, uuid::Uuid::new_v4().as_u128())?;
+        let claim = move |model_dir: &Path| {
+            let run_lock = RunLock::take(model_dir, kind, &runner)?;
+            let id = cluster_id(model_dir, uuid::Uuid::new_v4().as_u128())?;
+            Ok((run_lock, id))
+        };
+        let (run_lock, id) = at_start(&job.model_dir, claim).await?;
         let trains = |task: &Task| match task.role {
             Role::Chief => job.strategy.chief_trains,
             Role::Worker => true,
@@ -278,9 +299,8 @@ const CLUSTER_ID_TIMEOUT: Duration = Duration::from_secs(1);
 /// likely, the directory is not mounted on this host. Nothing has been written when this is called, and no worker knows
 /// of this chief.
 async fn refuse_unmounted_model_dir(context: &Context) -> Result<(), Diagnostic> {
-    let model_dir = context.job.model_dir.clone();
-    let known = blocking(move || known_cluster_id(&model_dir)).await;
-    if !matches!(known, Ok(Ok(None))) {
+    let known = at_start(&context.job.model_dir, known_cluster_id).await;
+    if !matches!(known, Ok(None)) {
         // A problem with the directory is reported where the directory is used.
         return Ok(());
     }
@@ -351,7 +371,7 @@ async fn elect_and_lead(
             waiting_for: status.waiting_for,
         });
     });
-    let mut leading = Chief::new(&context, model, shards, set_status, Arc::new(|_| {}))?;
+    let mut leading = Chief::new(&context, model, shards, set_status, Arc::new(|_| {})).await?;
     leading.mirror = mirror;
     if context.job.is_replicated() && !servers.is_empty() {
         leading.pairs = Some(Failover::new(

@@ -268,7 +268,7 @@ fn check_model_dir(model_dir: &Path, identity: Identity) -> Result<(), Diagnosti
     };
     let message = format!("the model directory {folder} {what}: no checkpoint is written into it");
     Err(Diagnostic::error(Code::E3003, message)
-        .note("it was moved or cleared, or its mount is gone; training continues")
+        .note("it was moved or cleared, or its mount is gone")
         .help("bring it back: the chief tries again"))
 }
 
@@ -354,11 +354,7 @@ fn failed(error: &Error) -> Diagnostic {
             Code::E2003,
             format!("the checkpoint waits for a server: {error}"),
         )
-        .help(
-            "check that the server runs and can be reached; the chief retries the \
-                checkpoint, and training continues",
-        );
+        .help("check that the server runs and can be reached");
     }
-    Diagnostic::error(Code::E3003, error.to_string())
-        .help("check the disk of model_dir; training continues")
+    Diagnostic::error(Code::E3003, error.to_string()).help("check the disk of model_dir")
 }

@@ -14,6 +14,7 @@ use trainyard_model_dir::{FileState, Interval, JobPhase, JobRecord, JobState, Le
 use trainyard_run_config::Agreement;
 use trainyard_trainer::RemoteCoordinator;
 
+use crate::run::at_start;
 use trainyard_coordinator::{Candidate, ElectionStep, LeaderElection};
 
 /// Interval between polls of the model directory.
@@ -56,7 +57,8 @@ pub(crate) async fn wait_for_leadership(
         // A problem with listening is reported now, and not when this chief has to lead.
         drop(context.listener().await?);
     }
-    let id = cluster_id(folder, uuid::Uuid::new_v4().as_u128())?;
+    let fresh = uuid::Uuid::new_v4().as_u128();
+    let id = at_start(folder, move |folder| cluster_id(folder, fresh)).await?;
     let mut election = LeaderElection::new(Candidate {
         address: own.to_owned(),
         is_first: first,
@@ -67,11 +69,11 @@ pub(crate) async fn wait_for_leadership(
     let mut unreadable = None::<String>;
     let mut heard = false;
     loop {
-        let (leader, phase) = match leader_and_phase(folder) {
+        let (leader, phase) = match at_start(folder, leader_and_phase).await {
             Ok(found) => found,
             Err(problem) => {
                 // Another chief may lead.
-                let line = Diagnostic::from(problem).log_line();
+                let line = problem.log_line();
                 if unreadable.replace(line.clone()).as_ref() != Some(&line) {
                     warn!("this chief waits until it can read who leads: {line}");
                 }

@@ -44,11 +44,14 @@ impl Folder {
                 "the temporary folder {} cannot be made: {error}",
                 path.display()
             );
-            system_problem(
-                &error,
-                message,
-                (Code::E9002, "TMPDIR may name another place"),
-            )
+            let otherwise = match error.kind() {
+                // A restart finds the same setting.
+                ErrorKind::NotFound | ErrorKind::NotADirectory => {
+                    (Code::E1202, "let TMPDIR name a folder that exists")
+                }
+                _ => (Code::E9002, "TMPDIR may name another place"),
+            };
+            system_problem(&error, message, otherwise)
         })?;
         Ok(Self { path, _lock: lock })
     }

@@ -35,6 +35,7 @@ mod run;
 pub mod runtime;
 mod scale;
 mod serve;
+mod start_watch;
 mod stats;
 mod status;
 mod targets;

@@ -19,6 +19,7 @@ use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::output::{print, result_line, table};
 use crate::progress::{Show, progress_line};
+use crate::start_watch::StartWatch;
 use crate::targets::refuse_own_file;
 use crate::up::{read_evaluation, share_of_cores};
 
@@ -48,6 +49,7 @@ pub(crate) fn train(
     show: Show,
     stop: StopSource,
 ) -> Result<(), Vec<Diagnostic>> {
+    let watch = StartWatch::begin(&arguments.job.job);
     let mut job = arguments.job.load()?;
     if std::env::var("TF_CONFIG").is_ok_and(|text| !is_alone(Some(&text))) {
         let problem = Diagnostic::warning(
@@ -63,7 +65,10 @@ pub(crate) fn train(
     if let Some(path) = &arguments.report {
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
     }
+    let first = job.input.train.files.first();
+    watch.look_at(first.map_or(Path::new(""), Path::new));
     report_at_start(&job, arguments.job.log_format);
+    drop(watch);
     let mut context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);
     context.stop = stop;
     context.serves_admin = arguments.admin_listen.is_some();
@@ -218,7 +223,8 @@ pub(crate) async fn alone(
         vec![Arc::new(shard)],
         Arc::new(|_| {}),
         draw,
-    )?;
+    )
+    .await?;
     leading.mirror = own;
     // The other replicas. Under `mirrored`, each replica has its own copy of the parameters; otherwise all use the
     // chief's.

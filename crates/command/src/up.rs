@@ -32,6 +32,7 @@ use crate::log_memory::LogMemory;
 use crate::output::{print, result_line, table};
 use crate::program::Program;
 use crate::runtime::single_threaded;
+use crate::start_watch::StartWatch;
 use crate::targets::refuse_own_file;
 
 #[derive(Debug, Args)]
@@ -58,18 +59,23 @@ pub(crate) fn up(
     program: &Program,
     stop: &StopSource,
 ) -> Result<u8, Vec<Diagnostic>> {
+    let watch = StartWatch::begin(&arguments.job.job);
     let job = arguments.job.load()?;
+    watch.look_at(&job.model_dir);
     RunLock::refuse_if_taken(&job.model_dir).map_err(|problem| vec![problem.into()])?;
     if let Some(path) = &arguments.report {
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
     }
+    let first = job.input.train.files.first();
+    watch.look_at(first.map_or(Path::new(""), Path::new));
     report_at_start(&job, arguments.job.log_format);
+    watch.look_at(Path::new(&arguments.cluster));
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;
     let one = |problem: Diagnostic| vec![problem];
     check_cluster(&job, cluster.of_role(Role::Ps).count()).map_err(one)?;
     single_threaded()
         .map_err(one)?
-        .block_on(supervise(arguments, &job, cluster, program, stop))
+        .block_on(supervise(arguments, &job, cluster, program, stop, watch))
         .map_err(one)
 }
 
@@ -204,9 +210,11 @@ async fn supervise(
     cluster: ClusterSpec,
     program: &Program,
     stop: &StopSource,
+    watch: StartWatch,
 ) -> Result<u8, Diagnostic> {
     let tasks = tasks(&cluster, job);
     let threads = threads(job, tasks.len());
+    watch.look_at(&job.local_dir());
     let mut scaling = Scaling::open(job, &cluster)?;
     tell_page(&cluster, arguments.job.log_format)?;
     let command = TaskCommand {
@@ -215,6 +223,7 @@ async fn supervise(
         threads,
     };
     let mut supervisor = Supervisor::start(&command, &job.local_dir(), &cluster, &tasks)?;
+    drop(watch);
     for (task, address) in &cluster.admin {
         info!(%task, "metrics at http://{address}/metrics");
     }

@@ -155,6 +155,17 @@ pub fn recover(
     folder: &Folder,
     expected: Expected<'_>,
 ) -> Result<Option<Recovered>, Problem> {
+    shard.store().set_replaying(true);
+    let recovered = replay_log(shard, folder, expected);
+    shard.store().set_replaying(false);
+    recovered
+}
+
+fn replay_log(
+    shard: &LocalServer,
+    folder: &Folder,
+    expected: Expected<'_>,
+) -> Result<Option<Recovered>, Problem> {
     let started = Instant::now();
     let cut_folders = CutFolders::of_folder(folder)?;
     cut_folders.remove_unfinished().map_err(CutError::from)?;

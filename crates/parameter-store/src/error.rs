@@ -67,7 +67,7 @@ pub enum Error {
     },
     /// The request would exceed the memory budget.
     #[error(
-        "the ps may hold {max} bytes ({bound}) and holds {}: {held}; {asked} more are needed for {what}: {} times as many servers, or as much memory, would do",
+        "the ps may hold {max} bytes ({bound}) and holds {}: {held}; {asked} more are needed for {what}: at least {} times as many servers, or as much memory, would do",
         held.total(),
         held.total().saturating_add(*asked).div_ceil((*max).max(1))
     )]

@@ -135,6 +135,8 @@ pub struct Store {
     closed: AtomicBool,
     journal: RwLock<Option<Arc<dyn Journal>>>,
     memory_budget: MemoryBudget,
+    /// Changes that were acknowledged before are being made again.
+    is_replaying: AtomicBool,
     building: BuildStanding,
 }
 
@@ -162,6 +164,7 @@ impl Store {
             closed: AtomicBool::new(false),
             journal: RwLock::default(),
             memory_budget: MemoryBudget::default(),
+            is_replaying: AtomicBool::new(false),
             building: BuildStanding::default(),
         }
     }

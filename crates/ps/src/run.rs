@@ -19,7 +19,9 @@ use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_store::{State, Status};
 use trainyard_protocol::limits::SHIPPED_MESSAGE_BYTES_MAX;
 use trainyard_protocol::v1::replica_service_server::ReplicaServiceServer;
-use trainyard_runtime::{FileStall, FileWork, FoundFiles, blocking, has_threads, tell_file_wait};
+use trainyard_runtime::{
+    FileStall, FileWork, FoundFiles, blocking, has_threads, tell_file_wait, tell_if_slow,
+};
 use trainyard_write_ahead_log::Folder;
 
 use crate::durable::{Undecided, has_log, undecided};
@@ -248,7 +250,11 @@ async fn wait_for_model_dir(
     loop {
         let given = context.clone();
         let claims = *claimant.borrow_and_update();
-        let look = blocking(move || undecided(&given, claims));
+        let look = tell_if_slow(
+            FileWork::Start,
+            &context.job.model_dir,
+            blocking(move || undecided(&given, claims)),
+        );
         let found = look.await.map_err(|panic| {
             Diagnostic::error(
                 Code::E9001,

@@ -28,6 +28,8 @@ pub enum FileWork {
     PublishedCut,
     /// Writing the history of the run.
     History,
+    /// Reading and marking model_dir at the start.
+    Start,
 }
 
 impl FileWork {
@@ -37,6 +39,7 @@ impl FileWork {
             Self::Log => "log",
             Self::PublishedCut => "published_cut",
             Self::History => "history",
+            Self::Start => "start",
         }
     }
 }

@@ -149,6 +149,7 @@ impl MemoryUse {
             return Ok(None);
         }
         let bytes = match space_of(&folder) {
+            Ok(0) => return Ok(None),
             Ok(bytes) => Some(bytes),
             Err(error) if is_absence(&error) => return Ok(None),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
@@ -171,11 +172,15 @@ impl MemoryUse {
     }
 }
 
-/// Returns the bytes that the files of a folder take.
+/// Returns the bytes that the log and its cuts take in a folder in shared memory.
 fn space_of(folder: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(folder)? {
-        match entry?.metadata() {
+        let entry = entry?;
+        if [ORIGIN, LOCK].iter().any(|own| entry.file_name() == *own) {
+            continue;
+        }
+        match entry.metadata() {
             // A file may be longer than what it takes.
             Ok(file) => bytes += file.blocks().saturating_mul(512),
             Err(error) if is_absence(&error) => {}

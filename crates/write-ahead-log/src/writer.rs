@@ -37,6 +37,17 @@ enum Place {
     Disk,
 }
 
+/// Reason why a file of the log does not lie in shared memory.
+#[derive(Debug, thiserror::Error)]
+enum NotInMemory {
+    #[error("the log has all the shared memory that it may take")]
+    AllTaken,
+    #[error("the file system in memory has no room, a part of which is left to its other users")]
+    LeftToOthers,
+    #[error("shared memory takes no file of the log ({0})")]
+    Refused(Error),
+}
+
 /// A file of a segment.
 #[derive(Debug)]
 struct LogFile {
@@ -394,16 +405,23 @@ impl Writer {
         }
         self.next_free += 1;
         let name = format!("{FREE}{}", self.next_free);
+        // There may be less shared memory than the log may take. The disk takes what does not fit.
+        let mut why = None;
         if let Some(memory) = self.folder.memory() {
-            // There may be less shared memory than the log may take. The disk takes what does not fit.
-            if self.memory_bytes() + size <= memory.log_bytes_max()
-                && memory.has_room_for(size)
-                && let Ok(file) = MappedFile::create(&memory.path.join(&name), size)
-            {
-                return Ok((Place::SharedMemory, file));
+            if self.memory_bytes() + size > memory.log_bytes_max() {
+                why = Some(NotInMemory::AllTaken);
+            } else if !memory.has_room_for(size) {
+                why = Some(NotInMemory::LeftToOthers);
+            } else {
+                match MappedFile::create(&memory.path.join(&name), size) {
+                    Ok(file) => return Ok((Place::SharedMemory, file)),
+                    Err(error) => why = Some(NotInMemory::Refused(error)),
+                }
             }
         }
-        self.tell_of_disk(size);
+        if let Some(why) = why {
+            self.tell_of_disk(&why);
+        }
         // What is kept is for this time. A checkpoint needs the rest of the disk.
         if self.is_short
             && let Some(found) = find(&self.free, Place::Disk)
@@ -527,23 +545,16 @@ impl Writer {
     }
 
     /// Logs once that the log goes on on the disk.
-    fn tell_of_disk(&mut self, size: u64) {
+    fn tell_of_disk(&mut self, why: &NotInMemory) {
         let Some(memory) = self.folder.memory().filter(|_| !self.has_told_of_disk) else {
             return;
         };
-        let used = self.memory_bytes();
-        let may = memory.log_bytes_max();
-        let reason = if used + size > may {
-            "the log has all the shared memory that it may take"
-        } else {
-            "the file system in memory has no room, a part of which is left to its other users"
-        };
         warn!(
             memory = %memory.path.display(),
-            memory_bytes = used,
-            memory_bytes_max = may,
+            memory_bytes = self.memory_bytes(),
+            memory_bytes_max = memory.log_bytes_max(),
             disk = %self.folder.path().display(),
-            "{reason}: the rest of the log is written to the disk, until a checkpoint covers it"
+            "{why}: the rest of the log is written to the disk, until a checkpoint covers it"
         );
         self.has_told_of_disk = true;
     }

@@ -23,11 +23,12 @@ use trainyard_parameter_server::{Plan, Provenance, ServerStatus};
 use trainyard_parameter_store::{State, StepNumber, Update};
 use trainyard_protocol::Reason;
 use trainyard_run_config::{WarmStartConfig, resolve_path};
-use trainyard_runtime::{Backoff, blocking};
+use trainyard_runtime::{Backoff, FileWork, blocking, tell_if_slow};
 use trainyard_trainer::{GroupStart, LoopStatus, into_diagnostic};
 
 use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL};
 use super::{Chief, Run};
+use crate::run::at_start;
 
 /// Largest model whose initial values are saved before training opens. A larger one is saved right after, so that the
 /// first step does not wait for the disk.
@@ -613,7 +614,11 @@ async fn prepare(lead: &mut Chief, run: &mut Run, stores: Prepared) -> Result<()
     let mut reads = Reads::new(lead);
     loop {
         let of = lead.job.model_dir.clone();
-        let looked = blocking(move || latest(&of, &mut |warning| warn!("{}", warning.log_line())));
+        let looked = tell_if_slow(
+            FileWork::Start,
+            &lead.job.model_dir,
+            blocking(move || latest(&of, &mut |warning| warn!("{}", warning.log_line()))),
+        );
         let looked = looked.await.map_err(|panic| {
             Diagnostic::error(
                 Code::E9001,
@@ -630,7 +635,9 @@ async fn prepare(lead: &mut Chief, run: &mut Run, stores: Prepared) -> Result<()
         begin_from(lead, run, checkpoint.as_ref())?;
         if stores == Prepared::AllStores {
             // From now on, a log of earlier values does not belong to this job.
-            note_prepared(&lead.job.model_dir, run.epoch)?;
+            let epoch = run.epoch;
+            let note = move |folder: &Path| note_prepared(folder, epoch);
+            at_start(&lead.job.model_dir, note).await?;
         }
         let identity = lead.identity(run);
         let plan = &lead.plan;

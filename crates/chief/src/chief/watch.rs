@@ -161,6 +161,14 @@ pub(super) async fn watch(
             let saved = lead.save(run).await;
             save_failed = saved.is_err();
             if let Err(problem) = saved {
+                let problem = if draining {
+                    problem
+                } else {
+                    let seconds = SAVE_RETRY_INTERVAL.as_secs();
+                    problem.note(format!(
+                        "training continues, and the chief tries again in {seconds} s"
+                    ))
+                };
                 error!("{}", problem.log_line());
                 save_again = Some(Instant::now() + SAVE_RETRY_INTERVAL);
             }

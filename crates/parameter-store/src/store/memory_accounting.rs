@@ -85,9 +85,24 @@ impl Store {
 
     /// Sets what the process may use, as it was measured just now; absent = no limit.
     pub fn set_memory_room(&self, room: Option<MemoryRoom>) {
-        let reserve = self.tables.reading_bytes_max();
+        let reserve = self.checkpoint_reserve();
         self.memory_budget
             .set_room(room, self.held().total(), reserve);
+    }
+
+    /// Says that changes which were acknowledged before are being made again, until it is called with `false`. They may take
+    /// the memory that new ones leave to the next checkpoint: they had their room in the process that acknowledged them.
+    pub fn set_replaying(&self, is_replaying: bool) {
+        self.is_replaying.store(is_replaying, Ordering::Release);
+    }
+
+    /// Returns the bytes that pushes leave to the next checkpoint, without which the job cannot end, nor its log.
+    fn checkpoint_reserve(&self) -> u64 {
+        if self.is_replaying.load(Ordering::Acquire) {
+            0
+        } else {
+            self.tables.reading_bytes_max()
+        }
     }
 
     /// Returns the bytes that the store would hold if every row changed, and the most that it may hold, if the latter
@@ -140,11 +155,10 @@ impl Store {
         if is_clear && self.memory_budget.max().is_none() {
             return Ok(());
         }
-        // Without a checkpoint the job cannot end, nor its log. So what grows leaves a checkpoint the memory that it takes.
         let reserve = if is_saving {
             0
         } else {
-            self.tables.reading_bytes_max()
+            self.checkpoint_reserve()
         };
         if self.check_room(most + aside, "").is_ok()
             && self.check_measured_room(most + aside + reserve, "").is_ok()

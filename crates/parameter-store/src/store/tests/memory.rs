@@ -239,9 +239,16 @@ fn new_ids_leave_a_checkpoint_the_memory_that_it_takes_where_the_process_has_a_l
         "{refused}"
     );
     push_ids(&store, 2, &first).unwrap();
+    // What was acknowledged before is made again all the same.
+    store.set_replaying(true);
+    room(copies);
+    push_ids(&store, 3, &[9]).unwrap();
+    store.set_replaying(false);
+    room(copies);
+    assert!(push_ids(&store, 4, &[10]).is_err());
     drop(store.snapshot(&chief(1), Basis::Whole).unwrap());
     room(copies + store.held().total());
-    push_ids(&store, 3, &[8]).unwrap();
+    push_ids(&store, 4, &[8]).unwrap();
 }
 
 #[test]
