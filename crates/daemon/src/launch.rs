@@ -16,7 +16,7 @@ use crate::hosts::Hosts;
 use crate::memory_guard::guard_memory;
 use crate::port::bind;
 use crate::process::{
-    check_open_files, end_with_parent, raise_open_files, survive_file_size_limit,
+    check_open_files, check_threads, end_with_parent, raise_open_files, survive_file_size_limit,
 };
 use crate::report::report;
 use crate::stop_source::{StopRequests, StopSource};
@@ -185,6 +185,7 @@ fn supervise_boxed(supervision: Supervision, run: Run<'_>) -> Result<(), Diagnos
             let message = format!("the runtime cannot start: {error}");
             system_problem(&error, message, (Code::E9002, "start the program again"))
         })?;
+    check_threads(&supervision.task)?;
     let outcome = runtime.block_on(around(supervision, requests, run));
     // Only connections of peers that have gone may still run. The process does not wait for them.
     runtime.shutdown_timeout(Duration::from_millis(100));

@@ -1,11 +1,15 @@
 //! The limits of this process that it can lift itself, and its tie to the process that has started it.
 
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 
 /// Environment variable that holds the id of the process with which a task ends: the parent that supervises it.
 pub const ENDS_WITH: &str = "TRAINYARD_ENDS_WITH";
@@ -86,6 +90,54 @@ fn check_connections(task: &str, others: usize, open_files: u64) -> Result<(), D
         "raise the limit (`ulimit -Hn`, LimitNOFILE= of its unit) to {needed_files} or more, and start it again"
     );
     Err(Diagnostic::error(Code::E3010, message).help(help))
+}
+
+/// Threads that a task begins beside those of its runtime: for files, input, steps and checkpoints.
+const THREADS: usize = 8;
+/// Time within which a task must get them: others that start at the same time try them, too.
+const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Checks that this process may begin the threads that a task needs. Work that finds no thread would wait for one without end.
+///
+/// # Errors
+/// It may not.
+pub(crate) fn check_threads(task: &str) -> Result<(), Diagnostic> {
+    let begun = Instant::now();
+    loop {
+        let Err(error) = try_threads() else {
+            return Ok(());
+        };
+        if begun.elapsed() >= THREADS_TIMEOUT {
+            let message = format!(
+                "{task} needs {THREADS} threads beside those of its runtime, and the system does not give them: {error}"
+            );
+            let otherwise = (Code::E9002, "start the program again");
+            return Err(system_problem(&error, message, otherwise));
+        }
+        thread::sleep(THREADS_TIMEOUT / 20);
+    }
+}
+
+/// Begins the threads of a task, and ends them.
+fn try_threads() -> std::io::Result<()> {
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let ended = Arc::new(Mutex::new(ended));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let ended = Arc::clone(&ended);
+            let wait = move || drop(ended.lock().map(|ended| ended.recv()));
+            thread::Builder::new().spawn(wait)
+        })
+        .collect();
+    drop(end);
+    let mut outcome = Ok(());
+    for thread in threads {
+        match thread {
+            Ok(thread) => drop(thread.join()),
+            Err(error) => outcome = Err(error),
+        }
+    }
+    outcome
 }
 
 /// Keeps a write beyond the limit of a file's size from ending the process: it fails with an error instead, which names the

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 use trainyard_cluster_client::Error;
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 use trainyard_input::{Batch, Batches, Dataset, Position, Prefetch, ShardReader};
 use trainyard_model::{AnyModel, Own, Part, Shard, inline_options, input_options};
 use trainyard_parameter_store::MicroBatch;
@@ -267,10 +267,8 @@ fn read_ahead<T: Send + 'static, E: Send + 'static>(
         return Ok(Prefetch::spawn_task(source, depth, prepare));
     }
     Prefetch::spawn(source, depth, prepare).map_err(|error| {
-        Diagnostic::error(
-            Code::E9002,
-            format!("the input thread cannot start: {error}"),
-        )
+        let message = format!("the input thread cannot start: {error}");
+        system_problem(&error, message, (Code::E9002, "start the program again"))
     })
 }
 
