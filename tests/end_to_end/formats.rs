@@ -490,7 +490,11 @@ fn bad_rows_are_left_out_written_down_once_and_bounded() {
     // A batch that is handed out has fewer rows; who reads a share goes on until a batch is full.
     let mut arguments = solo.training("dynamic", &[&bad, skip]);
     arguments.extend(["--report".to_owned(), solo.argument("report.json")]);
-    trainyard(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), 0);
+    let told = trainyard(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), 0);
+    assert!(
+        told.contains("records are bad and left out, as input.bad_rows is \"skip\""),
+        "{told}"
+    );
     let report: serde_json::Value =
         serde_json::from_str(&solo.read("report.json")).expect("the report is JSON");
     assert_eq!(

@@ -282,10 +282,20 @@ fn check_warns_of_limits_with_which_no_task_starts_and_up_ends_with_their_code()
             checked.output
         );
     }
-    for limit in ["ulimit -n 14", "ulimit -n 20"] {
+    for limit in [
+        "ulimit -n 5",
+        "ulimit -n 14",
+        "ulimit -n 20",
+        "ulimit -v 500000",
+    ] {
         let ended = limited(limit, &["up", &job, "--cluster", "local:ps=1,worker=1"]);
         assert_eq!(ended.code, 73, "{limit}: {}", ended.output);
-        assert!(ended.output.contains("E3010"), "{limit}: {}", ended.output);
+        let code = if limit.contains("-v") {
+            "E3009"
+        } else {
+            "E3010"
+        };
+        assert!(ended.output.contains(code), "{limit}: {}", ended.output);
     }
     let absent = "export TMPDIR=/nowhere/at/all";
     let ended = limited(absent, &["up", &job, "--cluster", "local:ps=1,worker=1"]);

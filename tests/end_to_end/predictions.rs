@@ -158,6 +158,15 @@ fn where_no_row_may_be_bad_all_records_have_their_lines_and_the_command_fails() 
         "{}",
         ended.output
     );
+    let (ended, _) = predict(folder, &job, &["--keep", "word,user", "--keep", "word"]);
+    assert_eq!(ended.code, 64, "{}", ended.output);
+    assert!(
+        ended
+            .output
+            .contains("--keep names the column `word` twice"),
+        "{}",
+        ended.output
+    );
 }
 
 trial!(kept_columns_are_the_same_whatever_the_format_of_the_files);

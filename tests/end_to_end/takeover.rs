@@ -276,7 +276,7 @@ fn initial_values_that_are_not_finite_are_refused_with_their_file() {
         ("<f8", 1e300_f64.to_le_bytes().to_vec(), "inf"),
     ] {
         write_array(&path, kind, &value);
-        let refused = trainyard(&arguments, 74);
+        let refused = trainyard(&arguments, 65);
         let expected = format!(
             "the values of `bias` in {} must be finite float32 numbers, given {told} for row 0",
             path.display()

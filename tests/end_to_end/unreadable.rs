@@ -295,10 +295,61 @@ fn whoever_starts_a_job_whose_model_dir_hangs_says_so_and_goes_on() {
         } else {
             cluster.start(command[2], 0, &["--model-dir", &model_dir])
         };
-        starting.wait_for("waiting for files", LIMIT);
+        starting.wait_for_any(&["waiting for files", "waiting for a disk"], LIMIT);
         drop(frozen);
         if is_alone {
             end_well(starting);
         }
+    }
+}
+
+trial!(whoever_writes_to_a_disk_that_hangs_says_so_and_goes_on, needs Mounts);
+fn whoever_writes_to_a_disk_that_hangs_says_so_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 1000, "[train]\nmax_steps = 20\n");
+    let job = job.to_string_lossy();
+    end_well(Program::start("trainyard", &["train", &job], &[]));
+    let disk = Mount::disk(64 << 20);
+    let at = |name: &str| disk.path().join(name).to_string_lossy().into_owned();
+    let (text, table) = (folder.path().join("eval.csv"), at("table.parquet"));
+    let text = text.to_string_lossy();
+    for arguments in [
+        vec!["predict", &job, "--output", &at("predictions")],
+        vec!["export", &job, "--output", &at("export")],
+        vec!["convert", &text, &table],
+        vec!["train", &job, "--report", &at("report.json")],
+        vec!["up", &job, "--report", &at("of-up.json")],
+        vec!["datagen", "ctr", "--rows", "1000", "--out", &at("data")],
+    ] {
+        let frozen = disk.freeze();
+        let mut writing = Program::start("trainyard", &arguments, &[]);
+        writing.wait_for("waiting for a disk", LIMIT);
+        drop(frozen);
+        end_well(writing);
+    }
+}
+
+trial!(an_evaluator_whose_disk_hangs_says_so_and_its_metric_tells, needs Mounts);
+fn an_evaluator_whose_disk_hangs_says_so_and_its_metric_tells() {
+    let cluster = TestCluster::new(1, 1, 1000, "[train]\nmax_steps = 20\n");
+    let disk = Mount::disk(64 << 20);
+    std::fs::create_dir_all(cluster.model_dir()).expect("a folder");
+    let aside = disk.path().join("eval");
+    std::fs::create_dir(&aside).expect("a folder");
+    std::os::unix::fs::symlink(&aside, cluster.model_dir().join("eval")).expect("a link");
+    let mut evaluator = cluster.start("evaluator", 0, &[]);
+    let admin = evaluator.admin_address(LIMIT);
+    evaluator.wait_for("waiting for the first checkpoint", LIMIT);
+    let frozen = disk.freeze();
+    let tasks = ["ps", "chief", "worker"].map(|role| cluster.start(role, 0, &[]));
+    evaluator.wait_for("waiting for a disk", LIMIT);
+    let (_, metrics) = get(&admin, "/metrics", Duration::from_secs(3)).expect("it answers");
+    let told = metrics
+        .lines()
+        .find(|line| line.starts_with("trainyard_file_wait_seconds{work=\"any\"}"));
+    assert!(told.is_some_and(|line| !line.ends_with(" 0")), "{metrics}");
+    drop(frozen);
+    for program in tasks.into_iter().chain([evaluator]) {
+        end_well(program);
     }
 }

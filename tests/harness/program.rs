@@ -112,6 +112,26 @@ impl Program {
         self.wait_for_after(0, text, limit)
     }
 
+    /// Waits until a line holds one of `texts`.
+    ///
+    /// # Panics
+    /// No such line came in time.
+    pub fn wait_for_any(&mut self, texts: &[&str], limit: Duration) {
+        let until = Instant::now() + limit;
+        let holds = |line: &String| texts.iter().any(|text| line.contains(text));
+        while !self.seen.iter().any(holds) {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| {
+                let seen = self.seen.join("\n");
+                panic!(
+                    "{} said none of {texts:?} within {limit:?}:\n{seen}",
+                    self.name
+                )
+            });
+            self.seen.push(line);
+        }
+    }
+
     /// Waits until a line holds `text` that is not among the first `lines`, and returns the line. What happens once is waited
     /// for so: the lines are counted before that is done which brings it about.
     ///

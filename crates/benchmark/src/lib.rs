@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use trainyard_command::main_with_commands;
-use trainyard_daemon::{LogFormat, begin, finish};
+use trainyard_daemon::{DiskWatch, LogFormat, begin, finish};
 use trainyard_model::{Build, Error, Model, any_of};
 use trainyard_run_config::Job;
 
@@ -34,7 +34,10 @@ impl trainyard_command::Commands for Commands {
                 .and_then(|()| bench::bench(&arguments, build)),
             Self::BenchLoad(arguments) => bench::load(&arguments).map_err(|problem| vec![problem]),
             Self::Datagen(arguments) => {
-                datagen::datagen(&arguments).map_err(|problem| vec![problem])
+                let _watch = DiskWatch::begin();
+                begin(LogFormat::Text, "warn")
+                    .and_then(|()| datagen::datagen(&arguments))
+                    .map_err(|problem| vec![problem])
             }
         };
         finish(outcome, LogFormat::Text)

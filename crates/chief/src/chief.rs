@@ -9,6 +9,7 @@ mod saving;
 mod startup;
 mod watch;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ use rereads::Rereads;
 use crate::epoch_summary::EpochSummary;
 use crate::publish::{Publisher, PublisherState};
 use crate::report::examples_in;
+use crate::run::at_start;
 use crate::telemetry::Telemetry;
 use crate::{Failover, Report};
 use trainyard_coordinator::{
@@ -397,6 +399,13 @@ impl Chief {
         }
     }
 
+    /// Returns the step of the newest checkpoint in model_dir; `None` if there is none, or if the folder cannot be read.
+    async fn newest_checkpoint(&self) -> Option<u64> {
+        let look = |model_dir: &Path| Ok(trainyard_checkpoint::list(model_dir));
+        let found = at_start(&self.job.model_dir, look).await.ok()?.ok()?;
+        Some(found.last()?.step)
+    }
+
     /// Logs a summary of an epoch, once the records are counted.
     fn tell_epoch(&self) {
         let job = Arc::clone(&self.job);
@@ -559,20 +568,21 @@ impl Chief {
             Ending::Stopped => self.save(run).await,
         };
         if let Err(problem) = saved {
-            let kept = run
-                .saved
-                .step
-                .map_or_else(|| "no checkpoint".to_owned(), |step| format!("step {step}"));
+            let kept = match run.saved.step {
+                Some(step) => Some(step),
+                // A chief that has taken over a job has restored none.
+                None => self.newest_checkpoint().await,
+            };
+            let kept = kept.map_or_else(|| "none".to_owned(), |step| format!("step {step}"));
             let problem = Diagnostic {
                 help: None,
                 ..problem
             }
             .note(format!(
-                "the chief could not write the last checkpoint; the newest good checkpoint: {kept}"
+                "the chief could not write the last checkpoint; the newest one: {kept}"
             ))
             .help(
-                "correct this and start the job again: it continues from the newest good \
-                checkpoint",
+                "correct this and start the job again: it continues from the logs of its servers, or without them from the newest checkpoint",
             );
             match ending {
                 Ending::Done => self.fail(run, &problem).await,

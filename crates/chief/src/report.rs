@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 use trainyard_model_dir::{encode, write_atomically};
+use trainyard_storage::{ResultFile, is_remote};
 
 /// The results of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -52,17 +53,20 @@ impl Report {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Diagnostic> {
-        let written = encode(self, path).and_then(|mut text| {
-            text.push(b'\n');
-            write_atomically(path, &text)
-        });
-        written.map_err(|error| {
-            Diagnostic::error(
-                Code::E9002,
-                format!("the report cannot be written: {error}"),
-            )
-            .help("give --report another path")
-        })
+        const OTHER: &str = "give --report another path";
+        let failed = |error: &dyn std::fmt::Display| {
+            format!("the report {} cannot be written: {error}", path.display())
+        };
+        let of_model_dir = |error: trainyard_model_dir::Error| {
+            Diagnostic::error(Code::E9002, failed(&error)).help(OTHER)
+        };
+        let mut text = encode(self, path).map_err(of_model_dir)?;
+        text.push(b'\n');
+        if is_remote(path) {
+            return write_atomically(path, &text).map_err(of_model_dir);
+        }
+        ResultFile::write(path, &text)
+            .map_err(|error| system_problem(&error, failed(&error), (Code::E9002, OTHER)))
     }
 }
 

@@ -381,7 +381,7 @@ async fn elect_and_lead(
             context.job.model_dir.clone(),
         )?);
     }
-    let service = SessionServiceServer::new(Service::new(leading.coordinator.clone()))
+    let service = SessionServiceServer::new(Service::new(leading.coordinator.clone(), mirrors))
         .max_decoding_message_size(limits::CONTROL_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(limits::INLINE_RECORDS_MESSAGE_BYTES_MAX);
     let closing = CancellationToken::new();

@@ -14,6 +14,7 @@ use trainyard_parameter_server::{LocalServer, Plan, Provenance, Saved, SnapshotR
 use trainyard_parameter_store::{Identity, State, Update, Version};
 use trainyard_protocol::Reason;
 use trainyard_runtime::{FileWork, blocking, tell_if_slow};
+use trainyard_trainer::into_diagnostic;
 
 use crate::save_together::save_together;
 use crate::telemetry::Telemetry;
@@ -97,8 +98,15 @@ impl Saver<'_> {
     ) -> Result<Written, Diagnostic> {
         let mut saved = self.save_uncounted(request, bases).await;
         let lacks_room = |problem: &Diagnostic| problem.code == Code::E3006;
-        // Logs on the disk of the checkpoints keep files there for later, which a server gives back.
+        // Logs on the disk of the checkpoints keep files there for later, which a server gives back. Checkpoints that the rule does
+        // not keep are there where it was changed.
         if saved.as_ref().is_err_and(lacks_room) {
+            let model_dir = self.model_dir.to_owned();
+            let keep = self.keep;
+            let removed = self.on_files(move || Ok(retain(&model_dir, keep)?));
+            if let Err(problem) = removed.await {
+                tracing::debug!(problem = %problem.log_line(), "old checkpoints stay");
+            }
             let asked = self.shards.iter().map(|shard| async move {
                 drop(tokio::time::timeout(MAKE_ROOM_TIMEOUT, shard.make_room()).await);
             });
@@ -355,6 +363,9 @@ fn failed(error: &Error) -> Diagnostic {
             format!("the checkpoint waits for a server: {error}"),
         )
         .help("check that the server runs and can be reached");
+    }
+    if error.reason() == Some(Reason::Limit) {
+        return into_diagnostic(error);
     }
     Diagnostic::error(Code::E3003, error.to_string()).help("check the disk of model_dir")
 }

@@ -20,11 +20,16 @@ use trainyard_trainer::{
 #[derive(Debug)]
 pub(crate) struct Service {
     coordinator: LocalCoordinator,
+    /// Tasks of the job average their gradients in a process group.
+    has_group: bool,
 }
 
 impl Service {
-    pub(crate) fn new(coordinator: LocalCoordinator) -> Self {
-        Self { coordinator }
+    pub(crate) fn new(coordinator: LocalCoordinator, has_group: bool) -> Self {
+        Self {
+            coordinator,
+            has_group,
+        }
     }
 }
 
@@ -99,6 +104,10 @@ impl SessionService for Service {
         let caller = Caller::of(request.extensions());
         let form: JoinGroupRequest = parsed(request.into_inner())?;
         caller.speaks_as(form.heartbeat.task)?;
+        if !self.has_group {
+            let message = "the strategy of this job has no process group: the job files differ";
+            return Err(Refusal::new(Reason::BadRequest, message).into());
+        }
         let reply = self.coordinator.form_now(form).await?;
         Ok(Response::new(reply.into()))
     }

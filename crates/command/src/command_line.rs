@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use trainyard_daemon::{LogFormat, StopSource, begin};
+use trainyard_daemon::{DiskWatch, LogFormat, StopSource, begin};
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{Build, Error, ExportOnnx, Model, any_of, exportable_of};
 use trainyard_run_config::Job;
@@ -147,6 +147,11 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
             job.log_level.as_deref().unwrap_or(fallback),
         ))
     };
+    // Tasks, and the commands that start them, watch their disks themselves.
+    let _watch = match &command.action {
+        Action::Train(_) | Action::Up(_) | Action::Run(_) | Action::Further(_) => None,
+        _ => Some(DiskWatch::begin()),
+    };
     match command.action {
         Action::Train(train) => {
             let (show, level) = if std::io::stderr().is_terminal() {
@@ -171,7 +176,13 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
             with_log(&arguments.job, "warn").and_then(|()| scale::scale(&arguments)),
             arguments.job.log_format,
         ),
-        Action::Status(arguments) => Ended::reported(status::status(&arguments), LogFormat::Text),
+        Action::Status(arguments) => {
+            let outcome = one(begin(LogFormat::Text, "warn"));
+            Ended::reported(
+                outcome.and_then(|()| status::status(&arguments)),
+                LogFormat::Text,
+            )
+        }
         Action::Top(arguments) => Ended::reported(status::top(&arguments), LogFormat::Text),
         Action::Run(run) => run::run(&run, build, stop.clone()),
         Action::Check(check) => Ended::reported(
@@ -222,10 +233,18 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
             Ended::reported(outcome, arguments.job.log_format)
         }
         Action::Inspect(arguments) => {
-            Ended::reported(one(inspect::inspect(&arguments)), LogFormat::Text)
+            let outcome = begin(LogFormat::Text, "warn");
+            Ended::reported(
+                one(outcome.and_then(|()| inspect::inspect(&arguments))),
+                LogFormat::Text,
+            )
         }
         Action::ImportTf(arguments) => {
-            Ended::reported(import_tf::import_tf(&arguments, build), LogFormat::Text)
+            let outcome = one(begin(LogFormat::Text, "warn"));
+            Ended::reported(
+                outcome.and_then(|()| import_tf::import_tf(&arguments, build)),
+                LogFormat::Text,
+            )
         }
         Action::Further(command) => Ended::with(command.run(build)),
         Action::Pki(arguments) => Ended::reported(pki::pki(&arguments), LogFormat::Text),

@@ -35,7 +35,6 @@ mod run;
 pub mod runtime;
 mod scale;
 mod serve;
-mod start_watch;
 mod stats;
 mod status;
 mod targets;

@@ -1,14 +1,13 @@
 //! Output of commands: standard output, and files with one line per record.
 
-use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use trainyard_chief::Report;
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 use trainyard_model::Scores;
 use trainyard_run_config::{InputPart, Job, Sharding, expand_files};
-use trainyard_storage::is_remote;
+use trainyard_storage::{ResultFile, is_remote};
 
 use crate::targets::{refuse_own_file, refuse_own_input};
 use crate::text_table::width;
@@ -62,7 +61,7 @@ pub(crate) struct Sink {
     out: Box<dyn Write>,
     target: String,
     /// Absent for standard output, a pipe or a device, and once the file is finished.
-    partial: Option<Partial>,
+    file: Option<ResultFile>,
     /// The reader has closed the pipe, as `head` does.
     closed: bool,
 }
@@ -94,22 +93,20 @@ impl Sink {
         let target = path.map_or("standard output".to_owned(), |path| {
             path.display().to_string()
         });
-        let create = |path: &Path| File::create(path).map_err(|error| failed(&target, &error));
-        let mut partial = None;
+        let mut file = None;
         let out: Box<dyn Write> = match path {
-            Some(path) if is_stream(path) => Box::new(BufWriter::new(create(path)?)),
             Some(path) => {
-                let aside = Partial::of(path);
-                let file = create(&aside.aside)?;
-                partial = Some(aside);
-                Box::new(BufWriter::new(file))
+                let (result, out) =
+                    ResultFile::create(path).map_err(|error| failed(&target, &error))?;
+                file = Some(result);
+                Box::new(BufWriter::new(out))
             }
             None => Box::new(BufWriter::new(std::io::stdout().lock())),
         };
         Ok(Self {
             out,
             target,
-            partial,
+            file,
             closed: false,
         })
     }
@@ -135,10 +132,8 @@ impl Sink {
     pub(crate) fn finish(mut self) -> Result<(), Diagnostic> {
         let written = self.out.flush();
         self.note(written)?;
-        match self.partial.take() {
-            Some(partial) => partial
-                .publish()
-                .map_err(|error| failed(&self.target, &error)),
+        match self.file.take() {
+            Some(file) => file.publish().map_err(|error| failed(&self.target, &error)),
             None => Ok(()),
         }
     }
@@ -154,44 +149,10 @@ impl Sink {
     }
 }
 
-/// Returns whether a path is a pipe or a device, which cannot be replaced.
-fn is_stream(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| !found.is_file())
-}
-
-/// The temporary name of a file. A file of that name is removed on drop.
-struct Partial {
-    aside: PathBuf,
-    path: PathBuf,
-}
-
-impl Partial {
-    /// Returns the temporary name of a path. A link keeps its place: the file that it names is replaced.
-    fn of(path: &Path) -> Self {
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(format!(".partial-{}", std::process::id()));
-        Self {
-            aside: PathBuf::from(aside),
-            path,
-        }
-    }
-
-    fn publish(self) -> std::io::Result<()> {
-        File::open(&self.aside)?.sync_all()?;
-        std::fs::rename(&self.aside, &self.path)
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // A published file has another name, so there is nothing to remove.
-        let _ = std::fs::remove_file(&self.aside);
-    }
-}
-
 fn failed(target: &str, error: &std::io::Error) -> Diagnostic {
-    Diagnostic::error(Code::E9002, format!("{target} cannot be written: {error}"))
+    let message = format!("{target} cannot be written: {error}");
+    let otherwise = (Code::E9002, "free space there, or choose another file");
+    system_problem(error, message, otherwise)
 }
 
 /// Writes to standard output. A pipe that its reader has closed is no error.

@@ -1,6 +1,6 @@
 //! `trainyard predict`: one line per record, in order, with columns that identify the record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -68,6 +68,7 @@ pub(crate) fn predict(
     build: Build,
     stop: &StopSource,
 ) -> Result<(), Vec<Diagnostic>> {
+    refuse_repeated(&arguments.keep).map_err(|problem| vec![problem])?;
     let mut job = arguments.job.load()?;
     read_files(&mut job, &arguments.input);
     report_ambiguous_files(&job, arguments.job.log_format);
@@ -104,6 +105,18 @@ pub(crate) fn predict(
         seen.verdict(&job)
     };
     work().map_err(|problem| vec![problem])
+}
+
+/// Refuses a column that is to be kept twice: the output has each name once.
+fn refuse_repeated(keep: &[String]) -> Result<(), Diagnostic> {
+    let mut seen = BTreeSet::new();
+    match keep.iter().find(|column| !seen.insert(*column)) {
+        None => Ok(()),
+        Some(column) => {
+            let message = format!("--keep names the column `{column}` twice");
+            Err(Diagnostic::error(Code::E1000, message).help("name each column once"))
+        }
+    }
 }
 
 /// Counts of the records so far, and the first bad records.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use trainyard_chief::{Chief, Ending, Report, run_job};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
-use trainyard_daemon::{CancellationToken, Context, StopSource, report, supervise};
+use trainyard_daemon::{CancellationToken, Context, DiskWatch, StopSource, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::not_finite;
 use trainyard_model::{Build, Scores};
@@ -19,7 +19,6 @@ use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::output::{print, result_line, table};
 use crate::progress::{Show, progress_line};
-use crate::start_watch::StartWatch;
 use crate::targets::refuse_own_file;
 use crate::up::{read_evaluation, share_of_cores};
 
@@ -49,7 +48,7 @@ pub(crate) fn train(
     show: Show,
     stop: StopSource,
 ) -> Result<(), Vec<Diagnostic>> {
-    let watch = StartWatch::begin(&arguments.job.job);
+    let watch = DiskWatch::begin();
     let mut job = arguments.job.load()?;
     if std::env::var("TF_CONFIG").is_ok_and(|text| !is_alone(Some(&text))) {
         let problem = Diagnostic::warning(
@@ -65,9 +64,8 @@ pub(crate) fn train(
     if let Some(path) = &arguments.report {
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
     }
-    let first = job.input.train.files.first();
-    watch.look_at(first.map_or(Path::new(""), Path::new));
     report_at_start(&job, arguments.job.log_format);
+    // From now on, whoever works on files tells of them.
     drop(watch);
     let mut context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);
     context.stop = stop;
@@ -279,6 +277,7 @@ pub(crate) async fn alone(
         ..report
     };
     if let Some(path) = &context.report {
+        let _watch = DiskWatch::begin();
         report.write(path)?;
     }
     Ok(Trained {

@@ -6,6 +6,7 @@ mod scaling;
 mod supervisor;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
@@ -18,8 +19,8 @@ pub use supervisor::Supervisor;
 use tracing::{info, warn};
 use trainyard_chief::Report;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
-use trainyard_daemon::{LogFormat, StopSource};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_daemon::{DiskWatch, LogFormat, StopSource};
+use trainyard_diagnostic::{Code, Diagnostic, system_limit, system_problem};
 use trainyard_model::Scores;
 use trainyard_model_dir::RunLock;
 use trainyard_run_config::{Job, StrategyKind};
@@ -32,7 +33,6 @@ use crate::log_memory::LogMemory;
 use crate::output::{print, result_line, table};
 use crate::program::Program;
 use crate::runtime::single_threaded;
-use crate::start_watch::StartWatch;
 use crate::targets::refuse_own_file;
 
 #[derive(Debug, Args)]
@@ -59,23 +59,19 @@ pub(crate) fn up(
     program: &Program,
     stop: &StopSource,
 ) -> Result<u8, Vec<Diagnostic>> {
-    let watch = StartWatch::begin(&arguments.job.job);
+    let _watch = DiskWatch::begin();
     let job = arguments.job.load()?;
-    watch.look_at(&job.model_dir);
     RunLock::refuse_if_taken(&job.model_dir).map_err(|problem| vec![problem.into()])?;
     if let Some(path) = &arguments.report {
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
     }
-    let first = job.input.train.files.first();
-    watch.look_at(first.map_or(Path::new(""), Path::new));
     report_at_start(&job, arguments.job.log_format);
-    watch.look_at(Path::new(&arguments.cluster));
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;
     let one = |problem: Diagnostic| vec![problem];
     check_cluster(&job, cluster.of_role(Role::Ps).count()).map_err(one)?;
     single_threaded()
         .map_err(one)?
-        .block_on(supervise(arguments, &job, cluster, program, stop, watch))
+        .block_on(supervise(arguments, &job, cluster, program, stop))
         .map_err(one)
 }
 
@@ -89,11 +85,10 @@ pub fn resolve(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Folder>), V
         return ClusterSpec::load(Path::new(text)).map(|cluster| (cluster, None));
     };
     let counts = counts.map_err(|problem| vec![problem])?;
-    let ports = free_ports(2 * counts.ports() + counts.evaluators).ok_or_else(|| {
-        vec![
-            Diagnostic::error(Code::E2001, "this machine has too few free ports")
-                .help("give a cluster file"),
-        ]
+    let ports = free_ports(2 * counts.ports() + counts.evaluators).map_err(|error| {
+        let message = format!("this machine has too few free ports: {error}");
+        let otherwise = (Code::E2001, "give a cluster file");
+        vec![system_problem(&error, message, otherwise)]
     })?;
     let mut cluster = ClusterSpec::local(counts, &ports);
     let evaluators = (0..counts.evaluators).map(|index| Task {
@@ -125,7 +120,10 @@ pub fn resolve(text: &str, job: &Job) -> Result<(ClusterSpec, Option<Folder>), V
 }
 
 /// Finds free ports. All are bound during the search, so that no port is found twice.
-pub fn free_ports(count: usize) -> Option<Vec<u16>> {
+///
+/// # Errors
+/// There are too few; the error is that of the last port that could not be bound.
+pub fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
     free_ports_beside(count, &BTreeSet::new())
 }
 
@@ -138,19 +136,30 @@ fn first_port(process_id: u32) -> u16 {
 }
 
 /// As [`free_ports`], without the ports in `taken`, whose tasks may not listen yet.
-fn free_ports_beside(count: usize, taken: &BTreeSet<u16>) -> Option<Vec<u16>> {
+fn free_ports_beside(count: usize, taken: &BTreeSet<u16>) -> std::io::Result<Vec<u16>> {
     let start = first_port(std::process::id());
     let candidates = (start..PORTS.end).chain(PORTS.start..start);
-    let held: Vec<(u16, TcpListener)> = candidates
-        .filter(|port| !taken.contains(port))
-        .filter_map(|port| {
-            TcpListener::bind(("127.0.0.1", port))
-                .ok()
-                .map(|listener| (port, listener))
-        })
-        .take(count)
-        .collect();
-    (held.len() == count).then(|| held.iter().map(|(port, _)| *port).collect())
+    let mut held: Vec<(u16, TcpListener)> = Vec::new();
+    let mut refused = None;
+    for port in candidates.filter(|port| !taken.contains(port)) {
+        if held.len() == count {
+            break;
+        }
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(listener) => held.push((port, listener)),
+            Err(error) => {
+                let is_limit = system_limit(&error).is_some();
+                refused = Some(error);
+                if is_limit {
+                    break;
+                }
+            }
+        }
+    }
+    if held.len() == count {
+        return Ok(held.iter().map(|(port, _)| *port).collect());
+    }
+    Err(refused.unwrap_or_else(|| ErrorKind::AddrInUse.into()))
 }
 
 /// Returns the tasks in the order of their start and stop. Any order works; this one reads well in the log.
@@ -210,11 +219,9 @@ async fn supervise(
     cluster: ClusterSpec,
     program: &Program,
     stop: &StopSource,
-    watch: StartWatch,
 ) -> Result<u8, Diagnostic> {
     let tasks = tasks(&cluster, job);
     let threads = threads(job, tasks.len());
-    watch.look_at(&job.local_dir());
     let mut scaling = Scaling::open(job, &cluster)?;
     tell_page(&cluster, arguments.job.log_format)?;
     let command = TaskCommand {
@@ -223,7 +230,6 @@ async fn supervise(
         threads,
     };
     let mut supervisor = Supervisor::start(&command, &job.local_dir(), &cluster, &tasks)?;
-    drop(watch);
     for (task, address) in &cluster.admin {
         info!(%task, "metrics at http://{address}/metrics");
     }

@@ -31,6 +31,8 @@ pub struct Dispatcher {
     indexer: Mutex<Indexer>,
     shards: Mutex<DataShards>,
     fetcher: Option<Mutex<RecordFetcher>>,
+    /// Updates are synchronous, so each data shard is that of a lane.
+    is_by_lane: bool,
     /// The reason why no more data can be handed out.
     failure: Mutex<Option<Diagnostic>>,
 }
@@ -73,6 +75,7 @@ impl Dispatcher {
             indexer: Mutex::new(indexer),
             shards,
             fetcher,
+            is_by_lane: lanes > 0,
             failure: Mutex::new(None),
         })
     }
@@ -156,11 +159,26 @@ impl Dispatcher {
         }
     }
 
+    /// Checks that a request names a lane of the job, if the job has any.
+    fn check_lane(&self, lane: Option<u32>) -> Result<(), Refusal> {
+        let lanes = if self.is_by_lane { self.lanes() } else { 0 };
+        let what = match lane {
+            None if self.is_by_lane => "no lane".to_owned(),
+            Some(lane) if lane >= lanes => format!("lane {lane}"),
+            _ => return Ok(()),
+        };
+        let message = format!(
+            "a request for a data shard names {what}, and the job has {lanes} lanes: the job files differ"
+        );
+        Err(Refusal::new(Reason::BadRequest, message))
+    }
+
     /// Handles a request for a data shard.
     ///
     /// # Errors
-    /// A file cannot be read: the job cannot continue.
+    /// A file cannot be read: the job cannot continue. The request names a lane that the job does not have.
     pub fn answer(&self, ask: &NextShardRequest) -> Result<NextShardReply, Refusal> {
+        self.check_lane(ask.lane.map(|(lane, _)| lane))?;
         let until = Instant::now() + INDEX_TIMEOUT;
         let holder = (ask.heartbeat.task, ask.heartbeat.session);
         let mut reserve = Vec::new();

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
@@ -11,12 +12,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_cluster_spec::Role;
 use trainyard_diagnostic::{Code, Diagnostic, system_problem, thread_limit};
+use trainyard_runtime::{FileWork, tell_file_wait};
 
+use crate::disk_watch::DiskWatch;
 use crate::hosts::Hosts;
 use crate::memory_guard::guard_memory;
 use crate::port::bind;
 use crate::process::{
-    check_open_files, check_threads, end_with_parent, raise_open_files, survive_file_size_limit,
+    check_address_space, check_open_files, check_threads, end_with_parent, raise_open_files,
+    survive_file_size_limit, use_small_pages,
 };
 use crate::report::report;
 use crate::stop_source::{StopRequests, StopSource};
@@ -89,17 +93,33 @@ where
     if let Err(problem) = begin(arguments.log_format, &arguments.log_level) {
         return finish(Err(vec![problem]), arguments.log_format).into();
     }
+    let _watch = watch_disks(role);
     let outcome = Context::from_arguments(Some(role), arguments)
         .and_then(|context| supervise(context, run).map_err(|problem| vec![problem]));
     finish(outcome, arguments.log_format).into()
 }
 
-/// Starts the log of a program and the guard of its memory.
+/// Watches the disks of a task. Chiefs and servers tell of each work on files themselves.
+fn watch_disks(role: Role) -> Option<DiskWatch> {
+    let has_waited = AtomicBool::new(false);
+    let tell = move |age: Duration| {
+        if !age.is_zero() || has_waited.load(Ordering::Relaxed) {
+            has_waited.store(true, Ordering::Relaxed);
+            tell_file_wait(FileWork::Any, age);
+        }
+    };
+    matches!(role, Role::Worker | Role::Evaluator).then(|| DiskWatch::telling(tell))
+}
+
+/// Starts the log of a program and the guard of its memory, and sets what the kernel does to it.
 ///
 /// # Errors
-/// The level of the log is no level.
+/// The level of the log is no level. The program may have too little address space.
 pub fn begin(format: LogFormat, level: &str) -> Result<(), Diagnostic> {
     start_logging(format, level)?;
+    use_small_pages();
+    survive_file_size_limit();
+    check_address_space()?;
     guard_memory(format);
     Ok(())
 }
@@ -199,7 +219,6 @@ async fn around(
 ) -> Result<(), Diagnostic> {
     let stop = CancellationToken::new();
     let ended = CancellationToken::new();
-    survive_file_size_limit();
     if end_with_parent() {
         stop.cancel();
     }

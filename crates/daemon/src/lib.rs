@@ -14,6 +14,7 @@ mod authorization;
 mod connection_limit;
 mod context;
 mod disk;
+mod disk_watch;
 mod hosts;
 mod launch;
 mod listener;
@@ -41,6 +42,7 @@ pub use arguments::{Arguments, LogFormat, SHARED_MEMORY, SHARED_MEMORY_DIR, Serv
 pub use authorization::Caller;
 pub use context::Context;
 pub use disk::{are_on_one_disk, free_bytes};
+pub use disk_watch::DiskWatch;
 pub use hosts::Hosts;
 pub use launch::{begin, finish, launch, launch_service, supervise, supervise_service};
 pub use listener::{Listener, SocketFile, bind_private, check_user, listen};

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
 };
+use rustix::thread::disable_transparent_huge_pages;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 
 /// Environment variable that holds the id of the process with which a task ends: the parent that supervises it.
@@ -25,6 +27,14 @@ const LEFT_MIN: u64 = 48;
 const CONNECTIONS_MIN: usize = 4;
 /// Connections of each other task: one in use, and one that follows it before it is closed, or carries an allreduce.
 const CONNECTIONS_PER_TASK: usize = 2;
+
+/// Keeps the kernel from giving this process memory in pages of 2 MB, of which many tables of few rows would fill a small part. Where
+/// it cannot, the process takes more memory.
+pub(crate) fn use_small_pages() {
+    if let Err(problem) = disable_transparent_huge_pages(true) {
+        debug!(%problem, "the kernel may use huge pages");
+    }
+}
 
 /// Raises the soft limit of open files to the hard one: the usual soft limit of 1024 is for programs that use `select`.
 pub(crate) fn raise_open_files() {
@@ -141,13 +151,39 @@ fn try_threads() -> std::io::Result<()> {
 }
 
 /// Keeps a write beyond the limit of a file's size from ending the process: it fails with an error instead, which names the
-/// file. Must be called within a runtime.
+/// file.
 pub(crate) fn survive_file_size_limit() {
-    match signal(SignalKind::from_raw(SIGXFSZ)) {
-        Ok(_) => {}
-        Err(problem) => {
-            warn!(%problem, "a file that exceeds the limit of its size (ulimit -f) would end this process");
+    // The handler stays when its runtime ends.
+    let installed = Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .and_then(|runtime| {
+            let _within = runtime.enter();
+            signal(SignalKind::from_raw(SIGXFSZ))
+        });
+    if let Err(problem) = installed {
+        warn!(%problem, "a file that exceeds the limit of its size (ulimit -f) would end this process");
+    }
+}
+
+/// Least address space of a program, in bytes: its allocator reserves a GiB at a time, and takes what there is if it is less.
+const ADDRESS_SPACE_MIN: u64 = 2 << 30;
+
+/// Checks that this process may have the address space that its allocator, its threads and its mapped files take.
+///
+/// # Errors
+/// It may not: sooner or later it would abort without a word.
+pub(crate) fn check_address_space() -> Result<(), Diagnostic> {
+    match getrlimit(Resource::As).current {
+        Some(limit) if limit < ADDRESS_SPACE_MIN => {
+            let message = format!(
+                "this process may have {limit} bytes of address space (`ulimit -v`), and needs {ADDRESS_SPACE_MIN} at least"
+            );
+            Err(Diagnostic::error(Code::E3009, message).help(
+                "raise the limit: `ulimit -v`, LimitAS= of systemd; a limit of memory in use is that of a control group: MemoryMax=",
+            ))
         }
+        _ => Ok(()),
     }
 }
 

@@ -9,12 +9,28 @@ use trainyard_runtime::has_threads;
 /// the time of a thread that serves a step.
 const NICENESS: i32 = 10;
 
+/// Reason why work has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotRun {
+    /// The system gives no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] std::io::Error),
+    #[error("the work has panicked")]
+    Panicked,
+}
+
+impl From<NotRun> for String {
+    fn from(error: NotRun) -> Self {
+        error.to_string()
+    }
+}
+
 /// Runs `work` on a thread of its own, at a lower priority than the threads that serve calls. Where all tasks share
 /// one thread, `work` runs on that thread.
 ///
 /// # Errors
 /// No thread can be started, or `work` panicked.
-pub(crate) async fn in_background<T, W>(name: &str, work: W) -> Result<T, String>
+pub(crate) async fn in_background<T, W>(name: &str, work: W) -> Result<T, NotRun>
 where
     W: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
@@ -22,7 +38,7 @@ where
     if !has_threads() {
         return tokio::spawn(async move { work() })
             .await
-            .map_err(|panic| panic.to_string());
+            .map_err(|_| NotRun::Panicked);
     }
     let (sender, outcome) = oneshot::channel();
     let thread = Builder::new().name(name.to_owned()).spawn(move || {
@@ -31,10 +47,8 @@ where
         // The caller may have been dropped.
         let _ = sender.send(work());
     });
-    thread.map_err(|error| format!("cannot start a thread: {error}"))?;
-    outcome
-        .await
-        .map_err(|_| "the work has panicked".to_owned())
+    thread.map_err(NotRun::Thread)?;
+    outcome.await.map_err(|_| NotRun::Panicked)
 }
 
 #[cfg(test)]
@@ -67,16 +81,14 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn work_that_panics_is_an_error() {
-        let outcome: Result<(), String> = in_background("test", || panic!("on purpose")).await;
+        let outcome: Result<(), NotRun> = in_background("test", || panic!("on purpose")).await;
         assert!(outcome.is_err());
     }
 
     #[tokio::test]
     async fn where_tasks_share_a_thread_the_work_is_done_on_it() {
         let here = current().id();
-        assert_eq!(
-            in_background("test", move || current().id()).await,
-            Ok(here)
-        );
+        let there = in_background("test", move || current().id()).await;
+        assert_eq!(there.expect("it is done"), here);
     }
 }

@@ -10,7 +10,7 @@ use trainyard_runtime::blocking;
 use trainyard_variable::Slice;
 
 use crate::error::chain;
-use crate::restore::{FirstSource, InitialSource, Source};
+use crate::restore::{FirstSource, InitialSource, Source, is_final};
 use crate::{Error, LocalServer, Plan};
 
 impl LocalServer {
@@ -100,14 +100,22 @@ impl LocalServer {
         }
         let origin = match &plan.warm_start {
             Some(start) => Some(
-                Origin::open(&start.path, &mut |warning| warn!("{}", warning.log_line()))
-                    .map_err(|problem| self.refused(Reason::Storage, problem.message))?,
+                Origin::open(&start.path, &mut |warning| warn!("{}", warning.log_line())).map_err(
+                    |problem| {
+                        let reason = if is_final(&problem) {
+                            Reason::Unfit
+                        } else {
+                            Reason::Storage
+                        };
+                        self.refused(reason, problem.message)
+                    },
+                )?,
             ),
             None => None,
         };
         let path = plan.warm_start.as_ref().map(|start| start.path.clone());
         let first = origin.as_ref().zip(path.as_deref());
-        let first = first.map(|(origin, path)| FirstSource { origin, path });
+        let first = first.map(|(origin, path)| FirstSource::new(origin, path));
         let first_values = first
             .as_ref()
             .zip(plan.warm_start)
@@ -129,7 +137,13 @@ impl LocalServer {
             restore,
             first_values,
         };
-        self.check(self.store.prepare(identity, prepare))?;
+        let prepared = self.store.prepare(identity, prepare);
+        if let Err(error @ trainyard_parameter_store::Error::Restore(_)) = &prepared
+            && first.as_ref().is_some_and(FirstSource::is_unfit)
+        {
+            return Err(self.refused(Reason::Unfit, error.to_string()));
+        }
+        self.check(prepared)?;
         *self.prepared_with.lock() = (plan.settings, plan.provenance);
         *self.parts_read.lock() = source
             .map(|source| source.parts_read.into_inner())

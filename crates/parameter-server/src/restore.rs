@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use trainyard_checkpoint::{Checkpoint, Origin, PartRead, PositionRecord, ShardRecord};
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{Lots, Restore, ShardPosition, TensorSource, Update};
 use trainyard_variable::{DynamicRows, FirstRows, InitialRows};
 
@@ -76,16 +78,41 @@ fn reads_at_once(checkpoint: &Checkpoint) -> usize {
 /// The origin of initial values: another run, or files of tensors. Its values must be finite: training would spread one that is
 /// not, and would not name the file.
 pub(crate) struct FirstSource<'a> {
-    pub(crate) origin: &'a Origin,
-    pub(crate) path: &'a Path,
+    origin: &'a Origin,
+    path: &'a Path,
+    /// The values were read, and no model may begin with them.
+    is_unfit: AtomicBool,
 }
 
-impl FirstSource<'_> {
+impl<'a> FirstSource<'a> {
+    pub(crate) fn new(origin: &'a Origin, path: &'a Path) -> Self {
+        let is_unfit = AtomicBool::new(false);
+        Self {
+            origin,
+            path,
+            is_unfit,
+        }
+    }
+
+    /// Returns whether values were refused for what they are. The next attempt would find the same.
+    pub(crate) fn is_unfit(&self) -> bool {
+        self.is_unfit.load(Ordering::Relaxed)
+    }
+
     fn refuse(&self, variable: &str, row: impl Display, value: f32) -> String {
+        self.is_unfit.store(true, Ordering::Relaxed);
         format!(
             "the values of `{variable}` in {} must be finite float32 numbers, given {value} for {row}",
             self.path.display()
         )
+    }
+
+    /// Returns the message of a problem with the files.
+    fn failed(&self, problem: Diagnostic) -> String {
+        if is_final(&problem) {
+            self.is_unfit.store(true, Ordering::Relaxed);
+        }
+        problem.message
     }
 
     /// Checks the values of rows, which all have as many. `rows` gives their numbers.
@@ -116,6 +143,11 @@ impl FirstSource<'_> {
     }
 }
 
+/// Returns whether the next attempt to read values would have the same problem: what was read does not fit, or nothing is there.
+pub(crate) fn is_final(problem: &Diagnostic) -> bool {
+    [Code::E3002, Code::E3004].contains(&problem.code)
+}
+
 impl TensorSource for FirstSource<'_> {
     fn read(
         &self,
@@ -126,14 +158,14 @@ impl TensorSource for FirstSource<'_> {
     ) -> Result<(), String> {
         self.origin
             .read_rows(variable, rows.clone(), out)
-            .map_err(|problem| problem.message)?;
+            .map_err(|problem| self.failed(problem))?;
         self.check(variable, out, || Ok(vec![rows]))
     }
 
     fn held(&self, variable: &str, rows: Range<usize>) -> Result<Vec<Range<usize>>, String> {
         self.origin
             .held(variable, rows)
-            .map_err(|problem| problem.message)
+            .map_err(|problem| self.failed(problem))
     }
 
     fn read_held(
@@ -145,7 +177,7 @@ impl TensorSource for FirstSource<'_> {
     ) -> Result<(), String> {
         self.origin
             .read_held(variable, rows.clone(), out)
-            .map_err(|problem| problem.message)?;
+            .map_err(|problem| self.failed(problem))?;
         self.check(variable, out, || self.held(variable, rows))
     }
 
@@ -162,7 +194,7 @@ impl TensorSource for FirstSource<'_> {
         let lots = self
             .origin
             .lots(variable, ids)
-            .map_err(|problem| problem.message)?;
+            .map_err(|problem| self.failed(problem))?;
         Ok(Box::new(lots.map(|lot| {
             self.check_lot(variable, lot.map_err(|problem| chain(&problem))?)
         })))

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use trainyard_checkpoint::{
     SliceSource, SliceView, TableIncrement, TableSource, TableView, read_back, room_needed,
     write_shard,
 };
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{
     Basis, Identity, ShardPosition, SliceValues, Snapshot, SnapshotAt, SnapshotRows, SnapshotSlice,
     SnapshotTable, SnapshotTableRows, Store,
@@ -24,7 +26,7 @@ use trainyard_runtime::{FileWork, Progress, tell_if_stuck};
 use trainyard_variable::{FirstRows, StepNumber};
 use trainyard_write_ahead_log::FILE_BYTES;
 
-use crate::background::in_background;
+use crate::background::{NotRun, in_background};
 use crate::error::chain;
 use crate::{Error, LocalServer, Saved, SnapshotPurpose, SnapshotRequest};
 
@@ -129,8 +131,14 @@ impl LocalServer {
         purpose: SnapshotPurpose,
         progress: &Progress,
     ) -> Result<Saved, Error> {
-        let failed =
-            |error: trainyard_checkpoint::Error| self.refused(Reason::Storage, chain(&error));
+        let failed = |error: trainyard_checkpoint::Error| {
+            let message = chain(&error);
+            let reason = match Diagnostic::from(error).code {
+                Code::E1202 | Code::E3010 => Reason::Limit,
+                _ => Reason::Storage,
+            };
+            self.refused(reason, message)
+        };
         let global_step = snapshot.global_step;
         let started = Instant::now();
         let file_purpose = match purpose {
@@ -279,7 +287,13 @@ impl BegunSave {
         let written = in_background("save", work);
         tell_if_stuck(file_work, directory, &progress, written)
             .await
-            .map_err(|problem| server.refused(Reason::Storage, problem))?
+            .map_err(|problem| {
+                let reason = match &problem {
+                    NotRun::Thread(error) if error.kind() == ErrorKind::WouldBlock => Reason::Limit,
+                    _ => Reason::Storage,
+                };
+                server.refused(reason, problem.to_string())
+            })?
     }
 }
 

@@ -75,6 +75,10 @@ reasons! {
     GroupEnded "group_ended" Aborted;
     /// A file could not be read or written.
     Storage "storage" Internal;
+    /// A limit or a lacking right of the peer's process, which the next attempt meets again.
+    Limit "limit" FailedPrecondition;
+    /// The values to begin with were read, and do not fit the model.
+    Unfit "unfit" FailedPrecondition;
     /// The memory budget of the parameter server is exceeded.
     NoRoom "no_room" ResourceExhausted;
     /// A message is too large.

@@ -30,6 +30,8 @@ pub enum FileWork {
     History,
     /// Reading and marking model_dir at the start.
     Start,
+    /// Any work of a task that names none.
+    Any,
 }
 
 impl FileWork {
@@ -40,6 +42,7 @@ impl FileWork {
             Self::PublishedCut => "published_cut",
             Self::History => "history",
             Self::Start => "start",
+            Self::Any => "any",
         }
     }
 }

@@ -27,6 +27,7 @@ mod read_ahead;
 mod regular_file;
 #[cfg(feature = "object-stores")]
 mod remote;
+mod result_file;
 #[cfg(feature = "object-stores")]
 mod retry;
 mod scheme;
@@ -47,6 +48,7 @@ pub use file::File;
 pub use location::{Location, is_remote};
 pub use mapping::Mapping;
 pub use regular_file::{open_lock, open_regular, read_regular, read_regular_text};
+pub use result_file::ResultFile;
 pub use scheme::Scheme;
 pub use storage::Storage;
 

@@ -95,6 +95,15 @@ pub fn into_diagnostic(error: &Error) -> Diagnostic {
                         start the job again",
                 ),
                 Reason::Storage => (Code::E3003, "read the log of that task"),
+                Reason::Limit => (
+                    Code::E1202,
+                    "on the host of that task, raise the limit that the message names (`ulimit -f`, `ulimit -n`, `ulimit -u`; \
+                     LimitFSIZE=, LimitNOFILE=, TasksMax= of systemd), or give its user the right",
+                ),
+                Reason::Unfit => (
+                    Code::E3002,
+                    "correct train.warm_start, or the files that it names",
+                ),
                 Reason::NoRoom => (
                     Code::E3009,
                     "raise what bounds the server, as its message says: the memory limit of its container, unit or machine, or \
@@ -128,6 +137,8 @@ mod tests {
             (Reason::NotFinite, "E5001"),
             (Reason::Quarantined, "E5002"),
             (Reason::Storage, "E3003"),
+            (Reason::Limit, "E1202"),
+            (Reason::Unfit, "E3002"),
             (Reason::NoRoom, "E3009"),
             (Reason::BadRequest, "E9001"),
         ] {

@@ -16,6 +16,7 @@ use trainyard_daemon::{CancellationToken, Context, ReadinessState, ServerLimits,
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Build, PREMADE};
 use trainyard_runtime::apart;
+use trainyard_storage::ResultFile;
 use trainyard_trainer::{Mirror, RemoteCoordinator, check_cluster};
 
 /// Runs the daemon `trainyard-worker` with the premade estimators. Returns its exit code.
@@ -141,7 +142,7 @@ async fn work(context: Context, build: Build, stop: CancellationToken) -> Result
             "train_seconds": outcome.train_seconds, "first_step_seconds": outcome.first_step_seconds,
             "final_loss": outcome.loss,
         });
-        std::fs::write(path, format!("{report}\n")).map_err(|error| {
+        ResultFile::write(path, format!("{report}\n").as_bytes()).map_err(|error| {
             Diagnostic::error(
                 Code::E9002,
                 format!("the report {} cannot be written: {error}", path.display()),

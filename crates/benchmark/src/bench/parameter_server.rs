@@ -144,8 +144,7 @@ fn runtime_threads(arguments: &BenchPs) -> String {
 fn write_files(folder: &Path, arguments: &BenchPs) -> Result<Vec<String>, Diagnostic> {
     let servers = arguments.ps;
     // These ports lie outside the range from which the system assigns the servers' own admin ports.
-    let ports = free_ports(servers + 1)
-        .ok_or_else(|| broken("find free ports", "this machine has too few"))?;
+    let ports = free_ports(servers + 1).map_err(|error| broken("find free ports", error))?;
     let mut addresses: Vec<String> = ports
         .iter()
         .map(|port| format!("127.0.0.1:{port}"))

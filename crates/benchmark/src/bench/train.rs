@@ -186,6 +186,7 @@ impl Cluster {
                 let ports = free_ports(1);
                 let port = ports
                     .as_ref()
+                    .ok()
                     .and_then(|ports| ports.first())
                     .ok_or_else(|| {
                         Diagnostic::error(Code::E2001, "this machine has no free port for metrics")

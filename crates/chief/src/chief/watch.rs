@@ -24,6 +24,8 @@ pub(super) const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 pub(super) const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Wait before a failed checkpoint of a running job is retried. Each attempt stalls training for a moment.
 pub(super) const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Time after which a checkpoint is retried for which the disk had no room: there may be room again at any time.
+const ROOM_RETRY_INTERVAL: Duration = Duration::from_secs(3);
 /// Absence after which, at the end of the input, the chief stops waiting for a task that was present before.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Absence after which a missing task is logged.
@@ -83,6 +85,7 @@ pub(super) async fn watch(
     let mut servers_at = Instant::now();
     let mut save_again = None::<Instant>;
     let mut save_failed = false;
+    let mut save_told = None::<(Instant, Code)>;
     let mut told = Vec::new();
     let mut missing = Vec::new();
     loop {
@@ -161,16 +164,27 @@ pub(super) async fn watch(
             let saved = lead.save(run).await;
             save_failed = saved.is_err();
             if let Err(problem) = saved {
-                let problem = if draining {
-                    problem
+                let pause = if problem.code == Code::E3006 {
+                    ROOM_RETRY_INTERVAL
                 } else {
-                    let seconds = SAVE_RETRY_INTERVAL.as_secs();
-                    problem.note(format!(
-                        "training continues, and the chief tries again in {seconds} s"
-                    ))
+                    SAVE_RETRY_INTERVAL
                 };
-                error!("{}", problem.log_line());
-                save_again = Some(Instant::now() + SAVE_RETRY_INTERVAL);
+                save_again = Some(Instant::now() + pause);
+                let is_told = |(at, code): (Instant, Code)| {
+                    code == problem.code && at.elapsed() < SAVE_RETRY_INTERVAL
+                };
+                if !save_told.is_some_and(is_told) {
+                    save_told = Some((Instant::now(), problem.code));
+                    let problem = if draining {
+                        problem
+                    } else {
+                        let seconds = pause.as_secs();
+                        problem.note(format!(
+                            "training continues, and the chief tries again in {seconds} s"
+                        ))
+                    };
+                    error!("{}", problem.log_line());
+                }
             }
         }
         if let Some(problem) = run.callback_failure.take() {

@@ -241,7 +241,7 @@ impl Scaling {
             .filter_map(|address| port(address))
             .collect();
         let ports = free_ports_beside(2 * new.len(), &taken)
-            .ok_or("this machine has too few free ports")?;
+            .map_err(|error| format!("this machine has too few free ports: {error}"))?;
         let mut start = Vec::new();
         for (task, ports) in new.iter().zip(ports.chunks(2)) {
             let [address, admin] = [ports[0], ports[1]].map(|port| format!("127.0.0.1:{port}"));

@@ -31,6 +31,8 @@ const CHIEF_STOP_TIMEOUT: Duration = Duration::from_secs(75);
 const TERMINATED: i32 = 128 + 15;
 /// Time in which servers must end that wait for no checkpoint.
 const SERVERS_STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after which a line of the log names the tasks that have not stopped yet, and between two such lines.
+const STOP_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 /// Time between two polls of the processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Exit codes that make a restart pointless: command line, data, files, ports, versions, rights, configuration.
@@ -341,10 +343,24 @@ impl Supervisor {
                 child.terminate();
             }
         }
+        let mut notice = Instant::now() + STOP_NOTICE_INTERVAL;
         while self.children.keys().any(|task| roles.contains(&task.role)) && Instant::now() < until
         {
             tokio::time::sleep(POLL_INTERVAL).await;
             self.ended().await;
+            if Instant::now() >= notice {
+                notice = Instant::now() + STOP_NOTICE_INTERVAL;
+                let left = self
+                    .children
+                    .keys()
+                    .filter(|task| roles.contains(&task.role));
+                let left: Vec<String> = left.map(Task::to_string).collect();
+                let seconds = until.saturating_duration_since(Instant::now()).as_secs();
+                warn!(
+                    "waiting for the end of {}, which is killed in {seconds} s",
+                    left.join(", ")
+                );
+            }
         }
     }
 
@@ -370,7 +386,17 @@ impl Supervisor {
             child.kill();
         }
         for (task, mut child) in std::mem::take(&mut self.children) {
-            self.exits.insert(task, child.wait().await);
+            let mut ended = std::pin::pin!(child.wait());
+            let code = loop {
+                match tokio::time::timeout(STOP_NOTICE_INTERVAL, &mut ended).await {
+                    Ok(code) => break code,
+                    // A process that waits for a disk dies when the disk answers.
+                    Err(_) => {
+                        warn!(%task, "{task} was killed and has not ended: it waits for a disk")
+                    }
+                }
+            };
+            self.exits.insert(task, code);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Writer of tables in any format. It is atomic: the file appears when it is complete.
 
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+
+use trainyard_storage::ResultFile;
 
 use crate::formats;
 use crate::output::cannot_write;
@@ -12,7 +13,8 @@ use crate::{Cell, Error, Format, Layout};
 /// Writer of a file. The file has a temporary name until it is finished. An unfinished file is removed.
 pub struct TableWriter {
     path: PathBuf,
-    partial: PathBuf,
+    /// Absent once the file has its name.
+    file: Option<ResultFile>,
     /// Absent once the file is finished.
     rows: Option<Box<dyn RowWriter>>,
 }
@@ -36,15 +38,14 @@ impl TableWriter {
         delimiter: Option<u8>,
         layout: Layout,
     ) -> Result<Self, Error> {
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(format!(".partial-{}", std::process::id()));
         let mut writer = Self {
             path: path.to_owned(),
-            partial: PathBuf::from(partial),
+            file: None,
             rows: None,
         };
-        let file =
-            File::create(&writer.partial).map_err(|error| writer.failed(cannot_write(&error)))?;
+        let (result, file) =
+            ResultFile::create(path).map_err(|error| writer.failed(cannot_write(&error)))?;
+        writer.file = Some(result);
         writer.rows = Some(formats::format(format).writer(Target {
             path,
             file: BufWriter::new(file),
@@ -74,8 +75,8 @@ impl TableWriter {
         if let Some(rows) = self.rows.take() {
             rows.finish().map_err(|message| self.failed(message))?;
         }
-        std::fs::rename(&self.partial, &self.path)
-            .map_err(|error| self.failed(cannot_write(&error)))
+        let published = self.file.take().map_or(Ok(()), ResultFile::publish);
+        published.map_err(|error| self.failed(cannot_write(&error)))
     }
 
     fn failed(&self, message: String) -> Error {
@@ -89,12 +90,5 @@ impl TableWriter {
 impl std::fmt::Debug for TableWriter {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "TableWriter({})", self.path.display())
-    }
-}
-
-impl Drop for TableWriter {
-    fn drop(&mut self) {
-        // A finished file was renamed, so there is nothing to remove.
-        let _ = std::fs::remove_file(&self.partial);
     }
 }

@@ -348,6 +348,12 @@ impl ExampleParser {
                 }
             }
             let given = list.nth;
+            // TensorFlow refuses a list of another type also if it is empty.
+            if given == 0
+                && let Some(found) = other_list(held, field, &column.cells)
+            {
+                return Err(mismatch(&column.cells, found, target));
+            }
             let wanted = match kind {
                 FieldKind::Float { width, .. } => Some(*width),
                 kind if kind.is_ragged() => None,
@@ -402,6 +408,21 @@ fn held(mut feature: Wire<'_>) -> Result<u64, Malformed> {
         }
     }
     Ok(held)
+}
+
+/// Returns the name of the list that a feature holds, if its values are no values of the field.
+fn other_list(held: u64, field: &Field, cells: &Cells) -> Option<&'static str> {
+    match (held, cells) {
+        (1, Cells::Float(_) | Cells::Int(_)) => Some("bytes_list"),
+        (2, Cells::Bytes(_)) => Some("float_list"),
+        (2, Cells::Int(_)) if !drops_fraction(&field.kind) => Some("float_list"),
+        _ => None,
+    }
+}
+
+/// Returns whether a number with a fraction is a value of a whole number.
+fn drops_fraction(kind: &FieldKind) -> bool {
+    matches!(kind, FieldKind::Int { fraction, .. } if fraction.is_dropped())
 }
 
 fn hold(width: usize, given: usize) -> Result<(), String> {
@@ -514,10 +535,7 @@ impl Values<'_> {
     fn float(&mut self, bytes: [u8; 4], cells: &mut Cells, target: usize) -> Result<(), Flaw> {
         let refused = |reason| Flaw::Column(target, reason);
         let number = f32::from_le_bytes(bytes);
-        let kind = &self.field.kind;
-        let drops_fraction =
-            matches!(kind, FieldKind::Int { fraction, .. } if fraction.is_dropped());
-        if matches!(cells, Cells::Bytes(_)) || matches!(cells, Cells::Int(_)) && !drops_fraction {
+        if other_list(2, self.field, cells).is_some() {
             return Err(mismatch(cells, "float_list", target));
         }
         if number.is_nan() || self.missing.float(number.into()) {

@@ -97,6 +97,10 @@ fn whole_numbers_serve_as_floats_and_texts_but_nothing_else_is_taken_for_another
         ("f", feature(Kind::Floats(&[1.75]), true)),
         ("t", feature(Kind::Texts(&[b"x"]), true)),
     ]);
+    let empty = example(&[
+        ("f", feature(Kind::Floats(&[]), true)),
+        ("t", feature(Kind::Texts(&[]), true)),
+    ]);
     let truncated = FieldKind::Int {
         separator: None,
         fraction: Fraction::Dropped,
@@ -132,8 +136,11 @@ fn whole_numbers_serve_as_floats_and_texts_but_nothing_else_is_taken_for_another
             "must be an int64_list, given a bytes_list",
         ),
     ] {
-        let error = parse(&record, schema(&[(name, kind)])).expect_err("another kind");
-        assert!(error.contains(expected), "{error}");
+        // Also without a value, as in TensorFlow.
+        for record in [&record, &empty] {
+            let error = parse(record, schema(&[(name, kind.clone())])).expect_err("another kind");
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }
 
