@@ -557,6 +557,72 @@ fn a_server_whose_log_moves_from_memory_to_a_disk_that_hangs_answers_and_goes_on
     );
 }
 
+/// Arguments of a job in one process that saves a checkpoint every 50 steps into `model_dir`.
+fn saving_often<'a>(job: &'a str, model_dir: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let settings = [
+        "train",
+        job,
+        "--no-evaluation",
+        "--model-dir",
+        model_dir,
+        "--set",
+        "run.save_checkpoints_steps=50",
+        // Each checkpoint is whole, because all rows have changed.
+        "--set",
+        "input.train.batch_size=1000",
+    ];
+    [&settings[..], more].concat()
+}
+
+trial!(checkpoints_beyond_those_that_are_kept_give_way_to_one_that_finds_no_room, needs Mounts);
+fn checkpoints_beyond_those_that_are_kept_give_way_to_one_that_finds_no_room() {
+    let disk = Mount::of("300m");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let end = format!("[train]\nmax_steps = 200\n{}", TABLES.replace("16", "64"));
+    let job = write_job(folder.path(), 20_000, &end);
+    let (job, model_dir) = (job.to_string_lossy(), disk.path().join("model"));
+    let model_dir = model_dir.to_string_lossy();
+    let first = saving_often(&job, &model_dir, &[]);
+    drop(end_well([Program::start("trainyard", &first, &[])]));
+    disk.fill("ballast", 1 << 20);
+    let one = [
+        "--set",
+        "run.keep_checkpoint_max=1",
+        "--set",
+        "train.max_steps=300",
+    ];
+    let second = saving_often(&job, &model_dir, &one);
+    let output = end_well([Program::start("trainyard", &second, &[])]);
+    assert!(!output.contains("E3006"), "{output}");
+    let newest = disk.path().join("model/model.ckpt-300");
+    let newest = Checkpoint::open(&newest).expect("the last checkpoint");
+    newest.verify().expect("it is whole");
+}
+
+trial!(a_checkpoint_that_has_found_no_room_is_written_soon_after_there_is_some, needs Mounts);
+fn a_checkpoint_that_has_found_no_room_is_written_soon_after_there_is_some() {
+    let disk = Mount::of("300m");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let end = format!(
+        "[train]\nmax_steps = 10000000\n{}",
+        TABLES.replace("16", "64")
+    );
+    let job = write_job(folder.path(), 20_000, &end);
+    let (job, model_dir) = (job.to_string_lossy(), disk.path().join("model"));
+    let model_dir = model_dir.to_string_lossy();
+    let arguments = saving_often(&job, &model_dir, &["--set", "input.train.epochs=1000000"]);
+    let mut training = Program::start("trainyard", &arguments, &[]);
+    training.wait_for("checkpoint saved step=50", LIMIT);
+    disk.fill("ballast", 0);
+    training.wait_for("E3006", LIMIT);
+    let said = training.said();
+    std::fs::remove_file(disk.path().join("ballast")).expect("the ballast");
+    // Other failures are retried after 30 s.
+    training.wait_for_after(said, "checkpoint saved", Duration::from_secs(20));
+    training.signal(Signal::TERM);
+    drop(end_well([training]));
+}
+
 /// Time within which an admin port answers.
 const ANSWERS: Duration = Duration::from_secs(3);
 

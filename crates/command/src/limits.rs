@@ -147,7 +147,7 @@ pub(crate) fn limits(job: &Job, model: &AnyModel) -> Vec<(String, String)> {
         (
             Resource::As,
             "addresses",
-            "`ulimit -v`: dynamic tables reserve those of all rows that they may have, and a task that gets none aborts",
+            "`ulimit -v`: the allocator reserves a GiB at a time, and a task that gets none aborts",
         ),
     ];
     for (resource, what, why) in limited {

@@ -22,7 +22,7 @@ use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use trainyard_daemon::{DiskWatch, LogFormat, StopSource};
 use trainyard_diagnostic::{Code, Diagnostic, system_limit, system_problem};
 use trainyard_model::Scores;
-use trainyard_model_dir::RunLock;
+use trainyard_model_dir::{JobState, RunLock};
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::check_cluster;
 
@@ -251,6 +251,11 @@ async fn supervise(
     // A chief that stopped before it trained has written no report.
     let has_report = by_chief.is_some();
     let mut report = by_chief.unwrap_or_default();
+    if !has_report {
+        // It has marked how far the job was.
+        let state = JobState::read(&job.model_dir).map_err(|error| error.to_string());
+        report.global_step = told(state).map_or(0, |state| state.global_step);
+    }
     report.exit = supervisor
         .exits()
         .iter()
