@@ -66,7 +66,7 @@ fn daemons(folder: &str) -> &'static [&'static str] {
         "worker" => &["worker"],
         "trainer" => &["chief", "worker"],
         "serving" => &["serving"],
-        "runtime" => &["chief", "ps"],
+        "runtime" => &["chief", "worker", "ps", "evaluator"],
         "daemon" => &["chief", "worker", "ps", "evaluator", "serving"],
         other => panic!("say which daemons hold the crate {other}, which has metrics"),
     }

@@ -42,7 +42,7 @@ use rereads::Rereads;
 use crate::epoch_summary::EpochSummary;
 use crate::publish::{Publisher, PublisherState};
 use crate::report::examples_in;
-use crate::run::at_start;
+use crate::start_files::at_start;
 use crate::telemetry::Telemetry;
 use crate::{Failover, Report};
 use trainyard_coordinator::{

@@ -15,6 +15,7 @@ mod save;
 mod save_together;
 mod service;
 mod standby;
+mod start_files;
 mod telemetry;
 
 use std::process::ExitCode;

@@ -21,7 +21,7 @@ use trainyard_model_dir::{
 use trainyard_protocol::limits;
 use trainyard_protocol::v1::session_service_server::SessionServiceServer;
 use trainyard_run_config::{Agreement, Job, Sharding, Update};
-use trainyard_runtime::{FileWork, blocking, tell_if_slow};
+use trainyard_runtime::blocking;
 use trainyard_trainer::{
     Mirror, OnStep, StatusCallback, check_cluster, plan, scale_learning_rates,
 };
@@ -29,6 +29,7 @@ use trainyard_trainer::{
 use crate::chief::{Ending, Process, host};
 use crate::service::Service;
 use crate::standby;
+use crate::start_files::at_start;
 use crate::{Chief, Failover, run_job};
 use trainyard_coordinator::{
     Admission, Dispatcher, LocalCoordinator, Membership, MembershipConfig,
@@ -46,23 +47,6 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(400);
 const RETURN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Silence after which another process may take over a task.
 const TAKEOVER_AFTER: Duration = Duration::from_millis(1000);
-
-/// Works on the files of model_dir at the start of a chief. The log tells if they do not answer.
-///
-/// # Errors
-/// Those of the work.
-pub(crate) async fn at_start<T: Send + 'static>(
-    model_dir: &Path,
-    work: impl FnOnce(&Path) -> Result<T, trainyard_model_dir::Error> + Send + 'static,
-) -> Result<T, Diagnostic> {
-    let folder = model_dir.to_owned();
-    let done = tell_if_slow(FileWork::Start, model_dir, blocking(move || work(&folder)));
-    let done = done.await.map_err(|panic| {
-        let message = format!("work on model_dir has failed: {panic}");
-        Diagnostic::error(Code::E9001, message)
-    })?;
-    done.map_err(Diagnostic::from)
-}
 
 impl Chief {
     /// Creates a chief from its model, layout, servers and membership.

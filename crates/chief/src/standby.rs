@@ -14,7 +14,7 @@ use trainyard_model_dir::{FileState, Interval, JobPhase, JobRecord, JobState, Le
 use trainyard_run_config::Agreement;
 use trainyard_trainer::RemoteCoordinator;
 
-use crate::run::at_start;
+use crate::start_files::at_start;
 use trainyard_coordinator::{Candidate, ElectionStep, LeaderElection};
 
 /// Interval between polls of the model directory.

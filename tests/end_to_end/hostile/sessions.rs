@@ -149,6 +149,21 @@ fn a_job_whose_data_is_applied_ends_without_a_task_that_only_shows_that_it_lives
     let granted = runtime.block_on(chief.next_shard(ask));
     let granted = granted.expect("data").into_inner();
     assert_eq!(granted.outcome(), v1::ShardOutcome::Granted);
+    let of_lane = v1::NextShardRequest {
+        heartbeat: Some(heartbeat),
+        lane: Some(3),
+        ..v1::NextShardRequest::default()
+    };
+    let refused = runtime.block_on(chief.next_shard(of_lane));
+    let refused = refused.expect_err("an asynchronous job has no lanes");
+    assert!(refused.message().contains("names lane 3"), "{refused}");
+    let join = v1::JoinGroupRequest {
+        heartbeat: Some(heartbeat),
+        ..v1::JoinGroupRequest::default()
+    };
+    let refused = runtime.block_on(chief.join_group(join));
+    let refused = refused.expect_err("servers hold the parameters");
+    assert!(refused.message().contains("no process group"), "{refused}");
     let beats = runtime.spawn(async move {
         while chief.heartbeat(heartbeat).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(500)).await;

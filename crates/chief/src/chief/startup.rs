@@ -28,7 +28,7 @@ use trainyard_trainer::{GroupStart, LoopStatus, into_diagnostic};
 
 use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL};
 use super::{Chief, Run};
-use crate::run::at_start;
+use crate::start_files::at_start;
 
 /// Largest model whose initial values are saved before training opens. A larger one is saved right after, so that the
 /// first step does not wait for the disk.
