@@ -638,6 +638,76 @@ fn convert_takes_names_and_formats_that_the_files_do_not_tell() {
     assert!(!folder.path().join("new").exists() && !folder.path().join("new.csv").exists());
 }
 
+trial!(convert_refuses_what_the_result_would_hold_as_something_else);
+fn convert_refuses_what_the_result_would_hold_as_something_else() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let write = |name: &str, text: &[u8]| std::fs::write(path(name), text).expect("there is room");
+    let read = |name: &str| std::fs::read_to_string(path(name)).expect("it was written");
+    // Lists whose values hold the separator of lists.
+    write("lists.csv", b"id,tags\n1,a|b;c\n2,d\n");
+    let divided = ["convert", "--separator", ";"];
+    let packed = path("lists.parquet");
+    trainyard(&[&divided[..], &[&path("lists.csv"), &packed]].concat(), 0);
+    let told = trainyard(&["convert", &packed, &path("one.csv")], 65);
+    for part in ["row 1", "`tags`", "\"a|b\"", "--separator"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    trainyard(&[&divided[..], &[&packed, &path("back.csv")]].concat(), 0);
+    assert_eq!(read("back.csv"), "id,tags\n1,a|b;c\n2,d\n");
+    // A text that parquet cannot hold as one.
+    write("bytes.csv", b"id,city\n1,Ulm\n2,K\xf6ln\n");
+    let told = trainyard(&["convert", &path("bytes.csv"), &path("b.parquet")], 65);
+    for part in ["row 2", "`city`", "--encoding"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    // Files of which one lacks a column.
+    write("a.csv", b"a,b\n1,2\n");
+    write("b.csv", b"a\n3\n");
+    write("c.csv", b"b,a\n4,5\n");
+    let told = trainyard(
+        &["convert", &path("a.csv"), &path("b.csv"), &path("ab.csv")],
+        65,
+    );
+    assert!(
+        told.contains("E4003") && told.contains("column `b` of"),
+        "{told}"
+    );
+    trainyard(
+        &["convert", &path("a.csv"), &path("c.csv"), &path("ac.csv")],
+        0,
+    );
+    assert_eq!(read("ac.csv"), "a,b\n1,2\n5,4\n");
+    // Texts that are no numbers stay as they are.
+    let texts = "id,big,code\n1,1,-0\n2,123456789012345678901234567890,5\n";
+    write("texts.csv", texts.as_bytes());
+    for name in ["texts.parquet", "texts.tfrecord"] {
+        trainyard(&["convert", &path("texts.csv"), &path(name)], 0);
+        trainyard(
+            &["convert", "--force", &path(name), &path("texts_back.csv")],
+            0,
+        );
+        let mut back: Vec<String> = read("texts_back.csv").lines().map(str::to_owned).collect();
+        back.remove(0);
+        for text in ["-0", "123456789012345678901234567890"] {
+            assert!(
+                back.iter()
+                    .any(|line| line.split(',').any(|part| part == text)),
+                "{name}: {back:?}"
+            );
+        }
+    }
+    // A file that cannot be written is none that cannot be read.
+    let told = trainyard(&["convert", &path("a.csv"), &path("none/a.csv")], 74);
+    assert!(
+        told.contains("cannot be written") && !told.contains("input file"),
+        "{told}"
+    );
+    for name in ["one.csv", "b.parquet", "ab.csv"] {
+        assert!(!folder.path().join(name).exists(), "{name}");
+    }
+}
+
 /// Reads each line as a JSON object.
 fn objects(output: &str) -> Vec<Value> {
     let object = |line: &str| {

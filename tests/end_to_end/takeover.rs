@@ -284,3 +284,50 @@ fn initial_values_that_are_not_finite_are_refused_with_their_file() {
         assert!(refused.contains(&expected), "{refused}");
     }
 }
+
+trial!(a_warm_start_whose_rows_or_classes_mean_something_else_is_refused_by_check_and_train);
+fn a_warm_start_whose_rows_or_classes_mean_something_else_is_refused_by_check_and_train() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut rows = "x,c,y\n".to_owned();
+    for row in 0..200 {
+        let (word, label) = [("a", "yes"), ("b", "yes"), ("c", "no")][row % 3];
+        rows.push_str(&format!("0.{row},{word},{label}\n"));
+    }
+    std::fs::write(folder.path().join("rows.csv"), rows).expect("there is room");
+    let write = |name: &str, words: &str, classes: &str| {
+        let text = format!(
+            "model_dir = \"{}\"\n[input]\nlabel = {{ column = \"y\", vocabulary = [{classes}] }}\n\
+             [input.train]\nfiles = [\"rows.csv\"]\nbatch_size = 20\n\
+             [[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n\
+             [[feature]]\ncolumn = \"c\"\nkind = \"vocabulary\"\nvalues = [{words}]\nwide = true\ndeep = {{ embedding = 4 }}\n\
+             [model]\nkind = \"dnn_linear_combined_classifier\"\nhidden_units = [4]\n[train]\nmax_steps = 5\n",
+            folder.path().join(name).display()
+        );
+        let path = folder.path().join(format!("{name}.toml"));
+        std::fs::write(&path, text).expect("there is room");
+        path.to_string_lossy().into_owned()
+    };
+    let (words, classes) = ("\"a\",\"b\",\"c\"", "\"no\",\"yes\"");
+    trainyard(&["train", &write("first", words, classes)], 0);
+    let first = folder.path().join("first");
+    let first = first.display();
+    let from = &format!("train.warm_start={{ from = \"{first}\" }}");
+    let same = write("same", words, classes);
+    trainyard(&["train", &same, "--set", from], 0);
+    let reordered = write("reordered", "\"c\",\"b\",\"a\"", classes);
+    let reversed = write("reversed", words, "\"yes\",\"no\"");
+    for (job, what) in [
+        (&reordered, "`values` of feature `c`"),
+        (&reversed, "`input.label.vocabulary`"),
+    ] {
+        for command in ["check", "train"] {
+            let told = trainyard(&[command, job, "--set", from], 65);
+            assert!(told.contains("E3002") && told.contains(what), "{told}");
+        }
+    }
+    let others =
+        format!("train.warm_start={{ from = \"{first}\", variables = \"dnn/hiddenlayer.*\" }}");
+    trainyard(&["train", &reordered, "--set", &others], 0);
+    let absent = "train.warm_start={ from = \"nowhere\" }";
+    assert!(trainyard(&["check", &same, "--set", absent], 66).contains("E3004"));
+}

@@ -188,6 +188,42 @@ fn a_wrong_request_is_told_what_is_wrong_and_the_server_goes_on() {
             400,
             "the parameter sequence_id is of an extension",
         ),
+        (
+            infer,
+            r#"{"inputs":[],"inputs":[]}"#,
+            400,
+            "the key `inputs` of the request is given twice",
+        ),
+        (
+            infer,
+            r#"{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1],"data":[2]}]}"#,
+            400,
+            "the key `data` of an input is given twice",
+        ),
+        (
+            infer,
+            r#"{"inputs":[],"output":[{"name":"logistic"}]}"#,
+            400,
+            "unknown key `output` of the request; keys: id, model_name, parameters, inputs, outputs",
+        ),
+        (
+            infer,
+            r#"{"inputs":[{"name":"word","shape":[1],"datatype":"FP32","data":[7]}]}"#,
+            400,
+            "column `word`: expected a text or a whole number, given 7",
+        ),
+        (
+            infer,
+            r#"{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[16777217]}]}"#,
+            400,
+            "16777217 is no FP32: the nearest one is 16777216",
+        ),
+        (
+            predict,
+            r#"{"instances": [], "instances": []}"#,
+            400,
+            "the key `instances` of the body is given twice",
+        ),
     ];
     for (path, body, code, told) in cases {
         let (status, answer) = post(&address, path, body);

@@ -41,7 +41,8 @@ pub(crate) fn values(results: &[Value], metric: &str) -> Vec<Evaluation> {
     out
 }
 
-/// Judges the evaluations, as of the latest one.
+/// Judges the evaluations. The first one at which the rule holds ends the job, however many are there when they are looked at,
+/// as in TensorFlow.
 pub(crate) fn judge(config: &EarlyStoppingConfig, evaluations: &[Evaluation]) -> Verdict {
     let mut best: Option<Evaluation> = None;
     let mut since_best = 0;
@@ -53,17 +54,17 @@ pub(crate) fn judge(config: &EarlyStoppingConfig, evaluations: &[Evaluation]) ->
         } else {
             since_best += 1;
         }
-    }
-    let stop = match (best, evaluations.last()) {
-        (Some(best), Some(latest)) if latest.step >= config.min_steps => {
-            reason(config, best, *latest, since_best)
+        let stop = best
+            .filter(|_| evaluation.step >= config.min_steps)
+            .and_then(|best| reason(config, best, evaluation, since_best));
+        if stop.is_some() {
+            return Verdict { best, stop };
         }
-        _ => None,
-    };
-    Verdict { best, stop }
+    }
+    Verdict { best, stop: None }
 }
 
-/// Returns the reason why the job ends at the latest evaluation, if it does.
+/// Returns the reason why the job ends at an evaluation, if it does.
 fn reason(
     config: &EarlyStoppingConfig,
     best: Evaluation,
@@ -200,6 +201,21 @@ mod tests {
         let verdict = at(4);
         assert_eq!(verdict.best.map(|best| best.step), Some(2));
         assert!(verdict.stop.is_some());
+    }
+
+    #[test]
+    fn several_evaluations_at_once_end_it_where_one_after_the_other_would() {
+        let config = EarlyStoppingConfig {
+            max_steps_without_improvement: Some(200),
+            ..config()
+        };
+        let all = [0.5, 0.6, 0.59, 0.58, 0.57, 0.9];
+        let why = "auc has not risen above 0.6 (step 200) in 200 steps";
+        for count in 4..=all.len() {
+            let verdict = judge(&config, &evaluations(&all[..count]));
+            assert_eq!(verdict.stop.as_deref(), Some(why));
+            assert_eq!(verdict.best.map(|best| best.step), Some(200));
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod service;
 mod standby;
 mod start_files;
 mod telemetry;
+mod warm_start;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ pub use chief::{Chief, Ending, run_job};
 pub use failover_controller::Failover;
 pub use report::Report;
 pub use run::run;
+pub use warm_start::find_warm_start;
 
 /// Runs the daemon `trainyard-chief` with the premade estimators. Returns its exit code.
 pub fn main() -> ExitCode {

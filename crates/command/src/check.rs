@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, list, misfit};
+use trainyard_chief::find_warm_start;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic, Severity, system_problem};
 use trainyard_input::{Alike, BadRow, Checked};
@@ -96,6 +97,9 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
                 warnings.extend(small_limits());
                 warnings.extend(check_model_dir(job, &*model, &mut lines, &mut problems));
                 problems.extend(trainyard_evaluator::check_metrics(job, &*model).err());
+                if let Some(start) = &job.train.warm_start {
+                    problems.extend(find_warm_start(job, start, model.variables()).err());
+                }
             }
             Err(error) => problems.push(error.into()),
         }

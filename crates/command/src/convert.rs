@@ -1,5 +1,8 @@
 //! `trainyard convert`: records from one format to another.
 
+mod columns;
+mod fit;
+
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
@@ -9,19 +12,23 @@ use indicatif::{ProgressBar, ProgressStyle};
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    Cell, Decimal, Format, IndexBase, Layout, NumberStyle, TableReader, TableWriter, TextEncoding,
-    TextStyle, Value, format_of_extension, plain_number,
+    Cell, Decimal, Error, Format, IndexBase, Layout, NumberStyle, TableReader, TableWriter,
+    TextEncoding, TextStyle, Value, format_of_extension, plain_number,
 };
 use trainyard_run_config::expand_files;
 
+use self::columns::{TextColumns, Times, refuse_unreadable, same_columns};
+use self::fit::Fit;
 use crate::output::print;
 use crate::targets::{Existing, check_targets};
 
 pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfrecord (tf.train.Example) and parquet.
 
 Several files become one. The names of the files say their formats, and `.gz` that they are compressed; --from and --to say \
-otherwise. Columns are known by name. A column of texts that are all numbers becomes one of numbers. Lists are written to \
-text with `|` between their values. From libsvm come the columns label, qid, index and value; to libsvm go those, or \
+otherwise. Columns are known by name, and csv, tsv and parquet files must have the same. A column of texts that are all numbers \
+becomes one of numbers, unless one is written as no number is (`007`, `-0`) or is a whole number beyond 64 bits. Lists are \
+written to text with `|` or the character of --separator between their values. What the result could hold only as \
+something else is refused. From libsvm come the columns label, qid, index and value; to libsvm go those, or \
 `label` and all other columns, which must be numbers and are numbered from 1. The result appears when it is whole.";
 
 #[derive(Debug, Args)]
@@ -48,7 +55,8 @@ pub(crate) struct Convert {
     /// Texts that mean a missing value, as `input.missing` of a job: they are left out, so that a column of numbers is one.
     #[arg(long, value_name = "TEXT,TEXT", value_delimiter = ',')]
     pub(crate) missing: Vec<String>,
-    /// Divides texts of csv and tsv files at this character into lists, as `separator` of a feature.
+    /// Divides texts of csv and tsv files at this character into lists, as `separator` of a feature. In a csv or tsv file that is
+    /// written, it stands between the values of lists.
     #[arg(long, value_name = "CHARACTER", value_parser = separator)]
     pub(crate) separator: Option<u8>,
     /// Character between the fields of csv files, as `input.delimiter` of a job.
@@ -101,6 +109,20 @@ impl ValueEnum for TableFormat {
 }
 
 impl Convert {
+    /// Returns a reader of files as the arguments say.
+    fn reader(&self, files: Vec<PathBuf>, from: Format, style: TextStyle) -> TableReader {
+        let is_text = matches!(from, Format::Csv | Format::Tsv);
+        let reader = TableReader::new(files, from, None, self.columns.clone())
+            .without(&self.missing)
+            .divided(self.separator.filter(|_| is_text))
+            .in_style(style);
+        if self.keep_spaces {
+            reader
+        } else {
+            reader.trimmed()
+        }
+    }
+
     /// Returns how the input files write texts and numbers.
     ///
     /// # Errors
@@ -237,20 +259,20 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             &files,
             Existing::by_force(arguments.force),
         )?;
-        let reader = TableReader::new(files.clone(), from, None, arguments.columns.clone());
-        let is_text = matches!(from, Format::Csv | Format::Tsv);
         let style = arguments.style(from)?;
-        let reader = reader
-            .without(&arguments.missing)
-            .divided(arguments.separator.filter(|_| is_text))
-            .in_style(style.clone());
-        let mut reader = if arguments.keep_spaces {
-            reader
+        let is_text = matches!(from, Format::Csv | Format::Tsv);
+        let open = |files: Vec<PathBuf>| arguments.reader(files, from, style.clone());
+        let has_header = is_text && files.len() > 1;
+        let of_files = if has_header || from == Format::Parquet {
+            same_columns(&files, |file| open(vec![file.clone()]))?
         } else {
-            reader.trimmed()
+            Vec::new()
         };
+        let mut reader = open(files.clone());
         let mut layout = Layout::default();
-        let mut numbers = NumberColumns::new(style.numbers);
+        let mut numbers = NumberColumns::new(style.numbers.clone());
+        let mut texts = TextColumns::new(from, to);
+        let mut times = Times::default();
         let mut row = Vec::new();
         let mut rows = 0_u64;
         let mut told = None;
@@ -260,12 +282,15 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             if rows == 0 && from == Format::Csv {
                 check_divided(reader.columns(), style.delimiter)?;
             }
+            refuse_unreadable(reader.unreadable())?;
             if !read? {
                 break;
             }
+            times.see(&reader, &of_files)?;
             numbers.see(&row);
             numbers.make_plain(&mut row);
             layout.see(reader.columns(), &row);
+            texts.see(rows + 1, reader.columns(), &row)?;
             if told.is_none() && is_text && matches!(to, Format::TfRecord | Format::Parquet) {
                 told = undivided(reader.columns(), &row);
             }
@@ -289,11 +314,20 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
                 .help("where they are lists, give --separator '|'");
             report(&[problem], LogFormat::Text);
         }
+        report(&times.notes(to), LogFormat::Text);
+        texts.settle(&mut layout);
         let columns = layout.columns.len();
-        let mut writer = TableWriter::create(&arguments.output, to, layout)?;
+        let fit = Fit::new(to, arguments.separator, &layout)?;
+        let unwritten = |error| unwritten(&arguments.output, error);
+        let mut writer = TableWriter::create(&arguments.output, to, layout).map_err(unwritten)?;
         let line = bar(Some(rows));
-        write(&mut reader, &mut writer, &numbers, &mut row, &line)?;
-        writer.finish()?;
+        let of_row = |number, row: &mut Vec<Cell>| {
+            numbers.make_plain(row);
+            fit.make(number, row)?;
+            writer.write(row).map_err(unwritten)
+        };
+        write(&mut reader, &mut row, &line, of_row)?;
+        writer.finish().map_err(unwritten)?;
         line.finish_and_clear();
         Ok((rows, columns))
     };
@@ -322,24 +356,39 @@ fn separator(text: &str) -> Result<u8, String> {
     }
 }
 
+/// Reads the rows once more and writes each.
 fn write(
     reader: &mut TableReader,
-    writer: &mut TableWriter,
-    numbers: &NumberColumns,
     row: &mut Vec<Cell>,
     line: &ProgressBar,
+    mut of_row: impl FnMut(u64, &mut Vec<Cell>) -> Result<(), Diagnostic>,
 ) -> Result<(), Diagnostic> {
     reader.rewind();
     let mut written = 0_u64;
     while reader.read(row)? {
-        numbers.make_plain(row);
-        writer.write(row)?;
         written += 1;
+        of_row(written, row)?;
         if written.is_multiple_of(DRAW_ROWS) {
             line.set_position(written);
         }
     }
     Ok(())
+}
+
+/// Returns the message of a file that cannot be written. The writer's errors are those of files in general.
+fn unwritten(output: &Path, error: Error) -> Diagnostic {
+    let Error::File { message, .. } = error else {
+        return error.into();
+    };
+    let of_system = message.strip_prefix("it cannot be written: ");
+    let why = of_system.unwrap_or(&message);
+    let told = format!("{} cannot be written: {why}", output.display());
+    match of_system {
+        Some(_) => Diagnostic::error(Code::E9002, told)
+            .help("check the folder of the file, its permissions and its free space, or choose another file"),
+        None => Diagnostic::error(Code::E4005, told)
+            .help("change the value or the name in the input, or write another format: tfrecord and parquet hold any"),
+    }
 }
 
 /// Returns the progress line of the first pass, whose number of rows is unknown, or of the second pass, with `rows`.

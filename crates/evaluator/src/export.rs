@@ -77,7 +77,7 @@ impl Serialize for OfModel<'_> {
 }
 
 /// Writes an export into `folder/<unix seconds>`, whole or not at all, and returns its path. If there is an export of
-/// that second, the next free second is used.
+/// that second or of a later one, the second after the latest is used: the newest export has the highest number.
 ///
 /// # Errors
 /// The checkpoint cannot be read, the folder cannot be written, or the model cannot be expressed in a format.
@@ -129,14 +129,15 @@ fn export_remotely(
     Ok(target)
 }
 
-/// Returns the first second from `unix_secs` on that no export in the folder has.
+/// Returns the first second from `unix_secs` on that is later than those of all exports in the folder. Several exports may be
+/// written within a second, older ones are removed, and a clock may have been set back.
 fn free_second(folder: &Path, unix_secs: u64) -> Result<u64, Diagnostic> {
     let taken = names(folder)?;
-    let mut second = unix_secs;
-    while taken.contains(&second.to_string()) {
-        second += 1;
-    }
-    Ok(second)
+    let latest = taken
+        .iter()
+        .filter_map(|name| name.parse::<u64>().ok())
+        .max();
+    Ok(latest.map_or(unix_secs, |latest| unix_secs.max(latest.saturating_add(1))))
 }
 
 fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(), Diagnostic> {
@@ -241,4 +242,23 @@ fn write_graph(file: &trainyard_onnx::File, folder: &Path) -> Result<(), Diagnos
         write().map_err(|error| failed(&path, error))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_export_has_the_highest_number_whatever_was_removed_and_whatever_the_clock_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let make = |second: u64| {
+            std::fs::create_dir(folder.path().join(second.to_string())).expect("there is room");
+        };
+        let free = |now| free_second(folder.path(), now).expect("readable");
+        assert_eq!(free(100), 100);
+        make(101);
+        assert_eq!(free(100), 102, "100 was removed within its second");
+        assert_eq!(free(90), 102, "the clock was set back");
+        assert_eq!(free(110), 110);
+    }
 }

@@ -19,6 +19,7 @@ use trainyard_parameter_server::journal::LogJournal;
 use trainyard_parameter_store::{State, Status};
 use trainyard_protocol::limits::SHIPPED_MESSAGE_BYTES_MAX;
 use trainyard_protocol::v1::replica_service_server::ReplicaServiceServer;
+use trainyard_run_config::StrategyKind;
 use trainyard_runtime::{
     FileStall, FileWork, FoundFiles, blocking, has_threads, tell_file_wait, tell_if_slow,
 };
@@ -70,6 +71,15 @@ pub(crate) async fn serve_parameters(
         memory::check_limit()?;
     }
     let task = context.task;
+    let kind = context.job.strategy.kind;
+    if !matches!(kind, StrategyKind::ParameterServer | StrategyKind::Hybrid) {
+        let message = format!(
+            "strategy `{}` has no parameter servers, this is {task}",
+            kind.name()
+        );
+        return Err(Diagnostic::error(Code::E1006, message)
+            .help("start no ps, or use kind = \"parameter_server\""));
+    }
     let is_replicated = context.job.is_replicated();
     let replicas = replicas(&context)?;
     let listener = context.listener().await?;

@@ -104,6 +104,27 @@ impl Agreement {
         self.keeping(|key| is_below(key, names))
     }
 
+    /// Returns the value of a key, in JSON.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// Returns the value of a key of the feature with this name, in JSON, whatever place the feature has in the job.
+    pub fn of_feature(&self, name: &str, key: &str) -> Option<&str> {
+        let (name, end) = (cut(name, NAME_BYTES_MAX), format!(").{key}"));
+        let is_its = |found: &str| {
+            let element = found
+                .strip_prefix("feature.")
+                .and_then(|rest| rest.strip_suffix(end.as_str()));
+            let element = element.and_then(|element| element.split_once('('));
+            element.is_some_and(|(place, found)| {
+                found == name && place.bytes().all(|byte| byte.is_ascii_digit())
+            })
+        };
+        let mut keys = self.0.iter();
+        keys.find_map(|(key, value)| is_its(key).then_some(value.as_str()))
+    }
+
     fn keeping(&self, keeps: impl Fn(&str) -> bool) -> Self {
         let kept = self.0.iter().filter(|(key, _)| keeps(key));
         Self(

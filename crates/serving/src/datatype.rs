@@ -64,27 +64,83 @@ impl Datatype {
     /// # Errors
     /// The value is not of the datatype: the message has both.
     pub(crate) fn check(self, value: Given<'_>) -> Result<(), String> {
-        let whole = match value {
-            Given::Int(number) => Some(i128::from(number)),
-            Given::Decimal(text) => text.parse().ok(),
-            Given::Float(_) | Given::Double(_) | Given::Text(_) => None,
-        };
         let is_text = matches!(value, Given::Text(_));
         let is_value = match self.range() {
-            Some(range) => whole.is_some_and(|number| range.contains(&number)),
+            Some(range) => whole(value).is_some_and(|number| range.contains(&number)),
             None => is_text == (self.name == "BYTES"),
         };
         if is_value {
             return Ok(());
         }
-        let value = match value {
-            Given::Int(number) => number.to_string(),
-            Given::Decimal(text) => shown(text),
-            Given::Float(number) => number.to_string(),
-            Given::Double(number) => number.to_string(),
-            Given::Text(text) => format!("the text `{}`", shown(&String::from_utf8_lossy(text))),
+        Err(self.is_none(value))
+    }
+
+    /// Returns a number of JSON as a float of 32 bits. Decimals are rounded once.
+    ///
+    /// # Errors
+    /// No such float is the number.
+    pub(crate) fn float(self, value: Given<'_>) -> Result<f32, String> {
+        let float = match value {
+            Given::Int(number) => number as f32,
+            Given::Decimal(text) => text.parse().map_err(|_| self.is_none(value))?,
+            Given::Float(number) => number,
+            Given::Double(_) | Given::Text(_) => return Err(self.is_none(value)),
         };
-        Err(format!("{value} is no {}, which is {self}", self.name))
+        if !float.is_finite() {
+            return Err(self.is_beyond(value, f32::MAX));
+        }
+        let wide = f64::from(float);
+        match whole(value) {
+            // Clients write a float by the fewest digits that are enough for 32 bits, or for 64.
+            Some(number) if wide as i128 != number => {
+                let digits = number.to_string();
+                let is_written = [float.to_string(), wide.to_string()].contains(&digits);
+                is_written
+                    .then_some(float)
+                    .ok_or_else(|| self.is_near(number, float))
+            }
+            _ => Ok(float),
+        }
+    }
+
+    /// Returns a number of JSON as a float of 64 bits. Decimals are rounded once.
+    ///
+    /// # Errors
+    /// No such float is the number.
+    pub(crate) fn double(self, value: Given<'_>) -> Result<f64, String> {
+        let double = match value {
+            Given::Int(number) => number as f64,
+            Given::Decimal(text) => text.parse().map_err(|_| self.is_none(value))?,
+            Given::Float(number) => number.into(),
+            Given::Double(number) => number,
+            Given::Text(_) => return Err(self.is_none(value)),
+        };
+        if !double.is_finite() {
+            return Err(self.is_beyond(value, f64::MAX));
+        }
+        match whole(value) {
+            Some(number) if double as i128 != number => {
+                let is_written = double.to_string() == number.to_string();
+                is_written
+                    .then_some(double)
+                    .ok_or_else(|| self.is_near(number, double))
+            }
+            _ => Ok(double),
+        }
+    }
+
+    fn is_none(self, value: Given<'_>) -> String {
+        format!("{} is no {}, which is {self}", told(value), self.name)
+    }
+
+    fn is_beyond(self, value: Given<'_>, most: impl std::fmt::LowerExp) -> String {
+        let (value, name) = (told(value), self.name);
+        format!("{value} is no {name}, whose numbers are from -{most:e} to {most:e}")
+    }
+
+    fn is_near(self, number: i128, near: impl std::fmt::Display) -> String {
+        let name = self.name;
+        format!("{number} is no {name}: the nearest one is {near}")
     }
 
     /// Checks that `true` and `false` are values of the datatype.
@@ -97,6 +153,35 @@ impl Datatype {
         }
         Err(format!("{value} is no {}, which is {self}", self.name))
     }
+}
+
+/// Returns a number that is written without a fraction.
+fn whole(value: Given<'_>) -> Option<i128> {
+    match value {
+        Given::Int(number) => Some(number.into()),
+        Given::Decimal(text) => text.parse().ok(),
+        Given::Float(_) | Given::Double(_) | Given::Text(_) => None,
+    }
+}
+
+/// Returns a value for a message.
+fn told(value: Given<'_>) -> String {
+    match value {
+        Given::Int(number) => number.to_string(),
+        Given::Decimal(text) => shown(text),
+        Given::Float(number) => number.to_string(),
+        Given::Double(number) => number.to_string(),
+        Given::Text(text) => format!("the text `{}`", shown(&String::from_utf8_lossy(text))),
+    }
+}
+
+/// Returns the message that a value of UINT64 is larger than every number of a column.
+pub(crate) fn beyond_int64(number: &str) -> String {
+    let most = i64::MAX;
+    format!(
+        "{} is beyond the numbers of INT64, which are at most {most}: a column of texts takes its digits as BYTES",
+        shown(number)
+    )
 }
 
 impl std::fmt::Display for Datatype {

@@ -171,7 +171,8 @@ async fn infer(
     let began = Instant::now();
     let version = models.version(name, wanted)?;
     version.queue.check_room()?;
-    let read = || InferRequest::read(body, header_length, &version, intake.bounds);
+    let model = (&version.columns, &version.signature);
+    let read = || InferRequest::read(body, header_length, model, intake.bounds);
     let InferRequest { id, filled, wanted } = intake.parse(body.len(), read).await??;
     let rows = filled.batch.rows;
     let (predictions, room) = version.predict(filled, intake).await?;

@@ -23,6 +23,7 @@ mod inference;
 mod intake;
 mod job_difference;
 mod json;
+mod keys;
 mod loader;
 mod models;
 mod paced;

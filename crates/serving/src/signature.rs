@@ -190,6 +190,12 @@ fn inputs(columns: &NamedColumns) -> Vec<Tensor> {
             Some(number) => number,
             None => first,
         };
+        // Whole numbers are what every kind takes.
+        let is_float = kind == ValueKind::Float && columns.kinds(place).all(takes_floats);
+        let kind = match kind {
+            ValueKind::Float if !is_float => ValueKind::Int,
+            kind => kind,
+        };
         Tensor {
             name: name.clone(),
             kind,
@@ -197,6 +203,15 @@ fn inputs(columns: &NamedColumns) -> Vec<Tensor> {
         }
     };
     names.map(input).collect()
+}
+
+/// Returns whether a column of a kind takes floats: texts and ids do not.
+fn takes_floats(kind: &FieldKind) -> bool {
+    match kind {
+        FieldKind::Float { .. } | FieldKind::Floats { .. } => true,
+        FieldKind::Int { fraction, .. } => *fraction != Fraction::Refused,
+        FieldKind::Bytes { .. } => false,
+    }
 }
 
 fn outputs(row: &BTreeMap<String, Prediction>) -> Vec<Tensor> {
@@ -270,4 +285,34 @@ fn trial_row(predictor: &Predictor, columns: &NamedColumns, row: TrialRow) -> Ba
     }
     batch.rows = 1;
     batch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filling::fixtures::columns;
+
+    #[test]
+    fn the_type_of_a_column_is_one_that_all_its_kinds_take() {
+        let truncated = FieldKind::Int {
+            separator: None,
+            fraction: Fraction::Dropped,
+        };
+        for (kinds, expected) in [
+            (vec![FieldKind::FLOAT], ValueKind::Float),
+            (vec![FieldKind::BYTES], ValueKind::Text),
+            (vec![FieldKind::INT], ValueKind::Int),
+            (vec![FieldKind::BYTES, FieldKind::INT], ValueKind::Int),
+            (vec![FieldKind::BYTES, FieldKind::FLOAT], ValueKind::Int),
+            (vec![FieldKind::FLOAT, FieldKind::BYTES], ValueKind::Int),
+            (vec![FieldKind::FLOAT, FieldKind::INT], ValueKind::Int),
+            (vec![FieldKind::FLOAT, truncated], ValueKind::Float),
+        ] {
+            let fields: Vec<(&str, FieldKind)> =
+                kinds.iter().map(|kind| ("n", kind.clone())).collect();
+            let inputs = inputs(&columns(&fields));
+            let found: Vec<ValueKind> = inputs.iter().map(|input| input.kind).collect();
+            assert_eq!(found, [expected], "{kinds:?}");
+        }
+    }
 }

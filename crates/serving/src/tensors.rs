@@ -3,7 +3,7 @@
 use trainyard_input::{Given, NamedColumns};
 
 use crate::Error;
-use crate::datatype::Datatype;
+use crate::datatype::{Datatype, beyond_int64};
 use crate::filling::{CELL_VALUES_MAX, Filled, Filling, RequestBounds};
 use crate::json::{Fault, Kind, Reader};
 use crate::rest::{Value, append, missing, read_value, unknown};
@@ -206,7 +206,7 @@ impl Filler<'_, '_> {
         self.check_count(chunks.len())?;
         self.fill(chunks.map(|chunk| {
             let value = number(chunk, datatype.name)
-                .ok_or_else(|| format!("{chunk:?} is beyond the numbers of INT64"))?;
+                .ok_or_else(|| beyond_int64(&u64_of(chunk).to_string()))?;
             datatype.check(value).map(|()| value)
         }))
     }
@@ -258,11 +258,16 @@ struct JsonRows<'a> {
     count: usize,
 }
 
-/// Returns a number from its bytes, little-endian; nothing if 64 bits with a sign cannot hold it.
-fn number(bytes: &[u8], datatype: &str) -> Option<Given<'static>> {
+/// Returns up to 8 bytes, little-endian, as a whole number without a sign.
+fn u64_of(bytes: &[u8]) -> u64 {
     let mut wide = [0; 8];
     wide[..bytes.len()].copy_from_slice(bytes);
-    let unsigned = u64::from_le_bytes(wide);
+    u64::from_le_bytes(wide)
+}
+
+/// Returns a number from its bytes, little-endian; nothing if 64 bits with a sign cannot hold it.
+fn number(bytes: &[u8], datatype: &str) -> Option<Given<'static>> {
+    let unsigned = u64_of(bytes);
     let shift = 64 - 8 * bytes.len() as u32;
     let signed = ((unsigned << shift) as i64) >> shift;
     Some(match datatype {
@@ -273,25 +278,34 @@ fn number(bytes: &[u8], datatype: &str) -> Option<Given<'static>> {
     })
 }
 
+/// Returns a value of JSON as the value of the datatype, which gRPC would have: a column takes both alike.
+fn typed<'a>(value: Value<'a>, datatype: Datatype) -> Result<Value<'a>, String> {
+    datatype.check(value.given())?;
+    match (datatype.name, &value) {
+        ("FP32", _) => datatype.float(value.given()).map(Value::Float),
+        ("FP64", _) => datatype.double(value.given()).map(Value::Double),
+        // The others have texts, and numbers that 64 bits with a sign can hold.
+        (_, Value::Decimal(text)) => Err(beyond_int64(text)),
+        _ => Ok(value),
+    }
+}
+
 /// Hands out the values of arrays in arrays, in order. Each must be one of the datatype.
 fn flatten<'a>(
     reader: &mut Reader<'a>,
     datatype: Datatype,
     take: &mut impl FnMut(Value<'a>, &Reader<'a>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let (value, checked) = match reader.kind()? {
+    let value = match reader.kind()? {
         Kind::Array => return reader.array(|reader| flatten(reader, datatype, take)),
         Kind::Bool => {
             let value = reader.bool()?;
-            (Value::Int(value.into()), datatype.check_bool(value))
+            let checked = datatype.check_bool(value);
+            checked.map(|()| Value::Int(value.into()))
         }
-        _ => {
-            let value = read_value(reader)?;
-            let checked = datatype.check(value.given());
-            (value, checked)
-        }
+        _ => typed(read_value(reader)?, datatype),
     };
-    checked.map_err(|reason| reader.fault(reason))?;
+    let value = value.map_err(|reason| reader.fault(reason))?;
     take(value, reader)
 }
 
@@ -324,6 +338,10 @@ mod tests {
             ("n", "FP32", "\"1\"", "`1`"),
             ("n", "FP64", "false", "false"),
             ("t", "BYTES", "7", "7"),
+            ("n", "FP32", "16777217", "16777216"),
+            ("n", "FP64", "9007199254740993", "9007199254740992"),
+            ("n", "FP32", "1e39", "1e39"),
+            ("n", "FP64", "-1e309", "-1e309"),
         ] {
             let data = format!("[{data}]");
             let mut inputs = Inputs::new(&columns, BOUNDS);
@@ -339,7 +357,10 @@ mod tests {
             ("BOOL", "1"),
             ("UINT8", "255"),
             ("INT8", "-128"),
-            ("UINT64", "18446744073709551615"),
+            ("UINT64", "9223372036854775807"),
+            ("FP32", "16777216"),
+            ("FP64", "16777217"),
+            ("FP32", "3e38"),
             ("INT64", "-7"),
             ("FP32", "1"),
             ("FP64", "1.5"),

@@ -11,8 +11,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, Manifest, Origin, PartRead, WarmStart, latest, list, misfit, set_aside,
-    sweep_before,
+    Checkpoint, Manifest, PartRead, WarmStart, latest, list, misfit, set_aside, sweep_before,
 };
 use trainyard_cluster_client::{Error, ServerClient, backoff, prepare as prepare_server, retry};
 use trainyard_coordinator::{ShardMap, TablePositions};
@@ -22,13 +21,14 @@ use trainyard_model_dir::{JobPhase, JobState, absolute, note_prepared, prepared_
 use trainyard_parameter_server::{Plan, Provenance, ServerStatus};
 use trainyard_parameter_store::{State, StepNumber, Update};
 use trainyard_protocol::Reason;
-use trainyard_run_config::{WarmStartConfig, resolve_path};
+use trainyard_run_config::WarmStartConfig;
 use trainyard_runtime::{Backoff, FileWork, blocking, tell_if_slow};
 use trainyard_trainer::{GroupStart, LoopStatus, into_diagnostic};
 
 use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL};
 use super::{Chief, Run};
 use crate::start_files::at_start;
+use crate::warm_start::find_warm_start;
 
 /// Largest model whose initial values are saved before training opens. A larger one is saved right after, so that the
 /// first step does not wait for the disk.
@@ -549,13 +549,9 @@ fn settings(plan: &Plan) -> u64 {
 
 /// Finds the variables that start from another run's checkpoint.
 fn warm_start(lead: &Chief, start: &WarmStartConfig) -> Result<WarmStart, Diagnostic> {
-    let path = resolve_path(&lead.job, &start.from);
-    let path = absolute(&path);
-    let origin = Origin::open(&path, &mut |warning| warn!("{}", warning.log_line()))?;
     let variables = &lead.plan.variables;
-    let (found, absent) =
-        WarmStart::find(&path, &origin, &start.variables, &start.rename, variables)?;
-    let from = path.display();
+    let (found, absent) = find_warm_start(&lead.job, start, variables)?;
+    let from = found.path.display();
     let count = found.names.len();
     info!(%from, variables = count, of = variables.len(), "warm start: the initial values come from another checkpoint");
     for name in absent {

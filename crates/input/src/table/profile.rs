@@ -3,6 +3,7 @@
 
 mod distinct;
 mod sample;
+mod times;
 
 use std::collections::HashMap;
 

@@ -168,6 +168,41 @@ fn files_with_other_columns_are_joined_by_name() {
     assert_eq!(seen, [vec![1, 1], vec![1, 0, 1]]);
 }
 
+/// Bytes that are no text are not declared as one, and a row tells which of its columns are times.
+#[cfg(feature = "parquet")]
+#[test]
+fn bytes_and_times_of_parquet_are_known_as_such() {
+    let files = Files::new();
+    let path = files.path("a.parquet");
+    let column = |name: &str, kind| ColumnLayout {
+        name: name.to_owned(),
+        kind,
+        list: false,
+    };
+    let layout = Layout {
+        columns: vec![
+            column("bytes", None),
+            column("text", Some(ColumnKind::Text)),
+        ],
+    };
+    let cell = |bytes: &[u8]| Cell {
+        values: vec![Value::Text(bytes.to_vec())],
+        list: false,
+    };
+    let mut writer = TableWriter::create(&path, Format::Parquet, layout).expect("it begins");
+    writer.write(&[cell(b"\xff"), cell(b"a")]).expect("a row");
+    writer.finish().expect("it is written");
+    let written = std::fs::read(&path).expect("the file");
+    assert!(!written.is_empty());
+    let (_, rows) = rows(&path, Format::Parquet);
+    assert_eq!(rows[0][0].values, [Value::Text(b"\xff".to_vec())]);
+
+    let mut reader = TableReader::new(vec![path], Format::Parquet, None, None);
+    let mut row = Vec::new();
+    assert!(reader.read(&mut row).expect("it is read"));
+    reader.times(|_, field, _| panic!("column {field} holds no times"));
+}
+
 /// Examples that TensorFlow wrote survive the conversion to Parquet and back.
 #[test]
 fn golden_examples_come_through_parquet() {

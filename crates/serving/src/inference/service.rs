@@ -9,7 +9,7 @@ use trainyard_input::{Given, NamedColumns};
 
 use crate::Error;
 use crate::admitted::with_room;
-use crate::datatype::Datatype;
+use crate::datatype::{Datatype, beyond_int64};
 use crate::filling::{Filled, RequestBounds};
 use crate::inference::answer::write_bytes;
 use crate::inference::check_parameter;
@@ -223,7 +223,7 @@ fn contents(input: &InferInputTensor) -> Result<Vec<Given<'_>>, Error> {
             let value = |value: &u64| {
                 i64::try_from(*value)
                     .map(Given::Int)
-                    .map_err(|_| refuse(format!("{value} is beyond the numbers of INT64")))
+                    .map_err(|_| refuse(beyond_int64(&value.to_string())))
             };
             return contents.uint64_contents.iter().map(value).collect();
         }
@@ -329,11 +329,13 @@ impl GrpcInferenceService for Service {
 
 #[cfg(test)]
 mod tests {
-    use trainyard_input::FieldKind;
+    use trainyard_input::{Batch, FieldKind, Fraction};
 
     use super::generated::InferTensorContents;
     use super::*;
     use crate::filling::fixtures::{BOUNDS, columns};
+    use crate::inference::request::InferRequest;
+    use crate::signature::Signature;
 
     #[test]
     fn typed_contents_of_another_datatype_are_refused_with_value_datatype_and_input() {
@@ -389,5 +391,168 @@ mod tests {
             .expect_err("both")
             .to_string();
         assert!(both.contains("give one of them"), "{both}");
+    }
+
+    /// Reads a value of a datatype for the column `n`, over HTTP and over gRPC.
+    fn read_by_both(
+        kind: &FieldKind,
+        datatype: &str,
+        json: &str,
+        contents: InferTensorContents,
+    ) -> [Result<Filled, String>; 2] {
+        let columns = columns(&[("n", kind.clone())]);
+        let signature = Signature {
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            row_bytes: 0,
+        };
+        let body = format!(
+            r#"{{"inputs":[{{"name":"n","shape":[1],"datatype":"{datatype}","data":[{json}]}}]}}"#
+        );
+        let model = (&columns, &signature);
+        let http = InferRequest::read(body.as_bytes(), None, model, BOUNDS);
+        let input = InferInputTensor {
+            name: "n".to_owned(),
+            datatype: datatype.to_owned(),
+            shape: vec![1],
+            contents: Some(contents),
+            ..InferInputTensor::default()
+        };
+        let request = ModelInferRequest {
+            inputs: vec![input],
+            ..ModelInferRequest::default()
+        };
+        let grpc = read_inputs(&request, &columns, BOUNDS);
+        [http.map(|request| request.filled), grpc]
+            .map(|outcome| outcome.map_err(|error| error.to_string()))
+    }
+
+    #[test]
+    fn http_and_grpc_take_and_refuse_the_same_values() {
+        let float = |value| InferTensorContents {
+            fp32_contents: vec![value],
+            ..InferTensorContents::default()
+        };
+        let double = |value| InferTensorContents {
+            fp64_contents: vec![value],
+            ..InferTensorContents::default()
+        };
+        let int = |value| InferTensorContents {
+            int64_contents: vec![value],
+            ..InferTensorContents::default()
+        };
+        let uint = |value| InferTensorContents {
+            uint64_contents: vec![value],
+            ..InferTensorContents::default()
+        };
+        let text = |value: &str| InferTensorContents {
+            bytes_contents: vec![value.as_bytes().to_vec()],
+            ..InferTensorContents::default()
+        };
+        let truncated = FieldKind::Int {
+            separator: None,
+            fraction: Fraction::Dropped,
+        };
+        let refused = [
+            (
+                FieldKind::INT,
+                "FP32",
+                "7",
+                float(7.0),
+                "expected a whole number, given 7",
+            ),
+            (
+                FieldKind::INT,
+                "FP64",
+                "7",
+                double(7.0),
+                "expected a whole number, given 7",
+            ),
+            (
+                FieldKind::INT,
+                "FP32",
+                "16777216",
+                float(16_777_216.0),
+                "expected a whole number",
+            ),
+            (
+                FieldKind::BYTES,
+                "FP32",
+                "7",
+                float(7.0),
+                "expected a text or a whole number",
+            ),
+            (
+                FieldKind::BYTES,
+                "FP64",
+                "7",
+                double(7.0),
+                "expected a text or a whole number",
+            ),
+            (
+                FieldKind::FLOAT,
+                "FP64",
+                "1e99",
+                double(1e99),
+                "is not a finite number",
+            ),
+            (
+                FieldKind::FLOAT,
+                "BYTES",
+                "\"a\"",
+                text("a"),
+                "expected a number",
+            ),
+            (
+                FieldKind::INT,
+                "BYTES",
+                "\"a\"",
+                text("a"),
+                "expected a whole number",
+            ),
+            (
+                FieldKind::BYTES,
+                "UINT64",
+                "9223372036854775808",
+                uint(1 << 63),
+                "beyond the numbers of INT64",
+            ),
+            (
+                FieldKind::FLOAT,
+                "UINT64",
+                "9223372036854775808",
+                uint(1 << 63),
+                "beyond the numbers of INT64",
+            ),
+        ];
+        for (kind, datatype, json, contents, told) in refused {
+            for outcome in read_by_both(&kind, datatype, json, contents) {
+                let reason = outcome.expect_err(told);
+                assert!(
+                    reason.contains(told) && reason.contains("input `n`"),
+                    "{kind:?} {datatype} {json}: {reason}"
+                );
+            }
+        }
+        let taken = [
+            (FieldKind::FLOAT, "FP32", "0.1", float(0.1)),
+            (FieldKind::FLOAT, "FP32", "7", float(7.0)),
+            (FieldKind::FLOAT, "FP64", "0.1", double(0.1)),
+            // The float 123456792 with the fewest digits, and the one that 64 bits need.
+            (FieldKind::FLOAT, "FP32", "123456790", float(123_456_792.0)),
+            (FieldKind::FLOAT, "FP32", "123456792", float(123_456_792.0)),
+            (FieldKind::FLOAT, "INT64", "7", int(7)),
+            (FieldKind::INT, "INT64", "7", int(7)),
+            (FieldKind::BYTES, "INT64", "7", int(7)),
+            (FieldKind::BYTES, "BYTES", "\"7\"", text("7")),
+            (truncated.clone(), "FP32", "7.5", float(7.5)),
+            (truncated, "FP64", "1700000001", double(1_700_000_001.0)),
+        ];
+        for (kind, datatype, json, contents) in taken {
+            let outcomes = read_by_both(&kind, datatype, json, contents);
+            let [http, grpc] = outcomes.map(|outcome| outcome.expect(json).batch);
+            let columns = |batch: Batch| format!("{:?}", batch.columns);
+            assert_eq!(columns(http), columns(grpc), "{kind:?} {datatype} {json}");
+        }
     }
 }

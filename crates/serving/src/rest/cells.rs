@@ -9,12 +9,17 @@ use trainyard_input::{Given, NamedColumns};
 
 use crate::filling::Filling;
 use crate::json::{Fault, Kind, Number, Reader};
+use crate::keys::KnownKeys;
 
 /// A value, whose text may be decoded.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
     Int(i64),
     Decimal(&'a str),
+    /// A number of a tensor of floats of 32 bits.
+    Float(f32),
+    /// A number of a tensor of floats of 64 bits.
+    Double(f64),
     Text(Cow<'a, [u8]>),
 }
 
@@ -23,6 +28,8 @@ impl Value<'_> {
         match self {
             Self::Int(number) => Given::Int(*number),
             Self::Decimal(text) => Given::Decimal(text),
+            Self::Float(number) => Given::Float(*number),
+            Self::Double(number) => Given::Double(*number),
             Self::Text(text) => Given::Text(text),
         }
     }
@@ -74,6 +81,7 @@ pub(crate) fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, Fault
 
 fn read_base64<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, Fault> {
     let mut bytes = None;
+    let mut keys = KnownKeys::new("bytes", &["b64"]);
     reader.object(|reader, key| {
         if key != "b64" {
             return Err(reader.fault(format!(
@@ -81,6 +89,7 @@ fn read_base64<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, Fault> {
                 crate::text::shown(&key)
             )));
         }
+        keys.take(reader, &key)?;
         let text = reader.string()?;
         let decoded = STANDARD.decode(text.as_bytes());
         bytes = Some(decoded.map_err(|error| reader.fault(format!("no base64: {error}")))?);

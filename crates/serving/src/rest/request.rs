@@ -7,6 +7,7 @@ use trainyard_input::NamedColumns;
 use crate::Error;
 use crate::filling::{Filled, Filling, RequestBounds};
 use crate::json::{Fault, Kind, Reader};
+use crate::keys::KnownKeys;
 use crate::rest::cells::{append, missing, read_cell, unknown};
 use crate::signature::Method;
 
@@ -18,6 +19,13 @@ pub(crate) enum Layout {
     /// One array per column.
     Columns,
 }
+
+/// Keys of the body of `:predict`.
+const PREDICT_KEYS: [&str; 3] = ["signature_name", "instances", "inputs"];
+/// Keys of the body of `:classify` and `:regress`.
+const EXAMPLES_KEYS: [&str; 3] = ["signature_name", "context", "examples"];
+/// What has these keys, for messages.
+const BODY: &str = "the body";
 
 /// A request for predictions.
 #[derive(Debug)]
@@ -53,18 +61,13 @@ impl PredictRequest {
         let mut reader = Reader::new(text(body)?);
         let mut rows = Rows::new(columns, bounds);
         let mut layout = None;
+        let mut keys = KnownKeys::new(BODY, &PREDICT_KEYS);
         let outcome = reader.object(|reader, key| {
+            keys.take(reader, &key)?;
             let given = match &*key {
                 "signature_name" => return check_signature(reader, Method::Predict),
                 "instances" => Layout::Rows,
-                "inputs" => Layout::Columns,
-                key => {
-                    return Err(unknown_key(
-                        reader,
-                        key,
-                        "signature_name, instances, inputs",
-                    ));
-                }
+                _ => Layout::Columns,
             };
             if layout.replace(given).is_some() {
                 return Err(reader.fault("give either instances or inputs, once"));
@@ -98,22 +101,21 @@ pub(crate) fn read_examples(
     let mut reader = Reader::new(text(body)?);
     let mut rows = Rows::new(columns, bounds);
     let mut examples = None;
-    let outcome = reader.object(|reader, key| match &*key {
-        "signature_name" => check_signature(reader, method),
-        "context" => {
-            rows.context = Some(reader.clone());
-            reader.skip()
+    let mut keys = KnownKeys::new(BODY, &EXAMPLES_KEYS);
+    let outcome = reader.object(|reader, key| {
+        keys.take(reader, &key)?;
+        match &*key {
+            "signature_name" => check_signature(reader, method),
+            "context" => {
+                rows.context = Some(reader.clone());
+                reader.skip()
+            }
+            _ => {
+                // The context may come after the examples.
+                examples = Some(reader.clone());
+                reader.skip()
+            }
         }
-        "examples" => {
-            // The context may come after the examples.
-            examples = Some(reader.clone());
-            reader.skip()
-        }
-        key => Err(unknown_key(
-            reader,
-            key,
-            "signature_name, context, examples",
-        )),
     });
     let outcome = outcome.and_then(|()| reader.end());
     let outcome = outcome.and_then(|()| match &mut examples {
@@ -135,11 +137,6 @@ fn check_signature(reader: &mut Reader<'_>, method: Method) -> Result<(), Fault>
         "this method has no signature `{name}`; signatures: {}",
         known.join(", ")
     )))
-}
-
-fn unknown_key(reader: &Reader<'_>, key: &str, known: &str) -> Fault {
-    let key = crate::text::shown(key);
-    reader.fault(format!("unknown key `{key}`; keys: {known}"))
 }
 
 /// The rows that were read.
@@ -291,4 +288,51 @@ fn is_object_of_columns(reader: &mut Reader<'_>) -> Result<bool, Fault> {
         reader.skip()
     })?;
     Ok(!is_base64)
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_input::FieldKind;
+
+    use super::*;
+    use crate::filling::fixtures::{BOUNDS, columns};
+
+    #[test]
+    fn a_key_that_is_given_twice_is_refused_by_every_method() {
+        let columns = columns(&[("t", FieldKind::BYTES)]);
+        for (body, key) in [
+            (r#"{"instances": ["a"], "instances": ["b"]}"#, "instances"),
+            (
+                r#"{"signature_name": "", "signature_name": "", "instances": ["a"]}"#,
+                "signature_name",
+            ),
+            (r#"{"instances": [{"b64": "YQ==", "b64": "Yg=="}]}"#, "b64"),
+        ] {
+            let told = PredictRequest::read(body.as_bytes(), &columns, BOUNDS);
+            let told = told.expect_err(body).to_string();
+            let expected = format!("`{key}` of ");
+            assert!(
+                told.contains(&expected) && told.contains("given twice"),
+                "{told}"
+            );
+        }
+        for (body, key) in [
+            (
+                r#"{"examples": [{"t": "a"}], "examples": [{"t": "b"}]}"#,
+                "examples",
+            ),
+            (
+                r#"{"context": {"t": "a"}, "context": {"t": "b"}, "examples": [{}]}"#,
+                "context",
+            ),
+        ] {
+            let told = read_examples(body.as_bytes(), &columns, BOUNDS, Method::Classify);
+            let told = told.expect_err(body).to_string();
+            let expected = format!("the key `{key}` of the body is given twice");
+            assert!(told.contains(&expected), "{told}");
+        }
+        let good = br#"{"context": {"t": "a"}, "examples": [{}, {}]}"#;
+        let filled = read_examples(good, &columns, BOUNDS, Method::Classify).expect("it is right");
+        assert_eq!(filled.batch.rows, 2);
+    }
 }

@@ -202,7 +202,9 @@ fn field(column: &ColumnLayout) -> Outcome<TypePtr> {
         let (physical, converted) = match column.kind {
             Some(ColumnKind::Int) => (Physical::INT64, ConvertedType::NONE),
             Some(ColumnKind::Float) => (Physical::DOUBLE, ConvertedType::NONE),
-            Some(ColumnKind::Text) | None => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
+            Some(ColumnKind::Text) => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
+            // Bytes of no known type: readers refuse a text that is no UTF-8.
+            None => (Physical::BYTE_ARRAY, ConvertedType::NONE),
         };
         let builder = Type::primitive_type_builder(name, physical).with_repetition(repetition);
         builder.with_converted_type(converted).build().map(Arc::new)

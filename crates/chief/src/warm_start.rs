@@ -1,0 +1,179 @@
+//! Whether the rows of a warm start mean the same in both jobs (`tf.estimator.VocabInfo` maps them; here they must be equal).
+
+use tracing::warn;
+use trainyard_checkpoint::{Origin, WarmStart};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::absolute;
+use trainyard_run_config::{Agreement, Job, WarmStartConfig, resolve_path};
+use trainyard_variable::VariableSpec;
+
+/// Keys of a feature that say which value a row stands for.
+const OF_ROWS: [&str; 8] = [
+    "kind",
+    "values",
+    "integers",
+    "boundaries",
+    "numbers.normalizer",
+    "buckets",
+    "oov_buckets",
+    "hash_key",
+];
+/// Keys of the label that say which class an output stands for.
+const OF_CLASSES: [&str; 2] = ["input.label.vocabulary", "input.label.positive"];
+/// Parts of the names of variables with a value for each class.
+const OF_OUTPUTS: [&str; 2] = ["logits", "linear_model"];
+
+/// Finds the initial values of a job's variables in another checkpoint. Returns also the variables that are not there.
+///
+/// # Errors
+/// There is no such checkpoint, or its values do not fit the variables.
+pub fn find_warm_start(
+    job: &Job,
+    start: &WarmStartConfig,
+    variables: &[VariableSpec],
+) -> Result<(WarmStart, Vec<String>), Diagnostic> {
+    let path = absolute(&resolve_path(job, &start.from));
+    let origin = Origin::open(&path, &mut |warning| warn!("{}", warning.log_line()))?;
+    let found = WarmStart::find(&path, &origin, &start.variables, &start.rename, variables)?;
+    let trained = origin.job();
+    // Earlier releases and other programs have not recorded the job.
+    if !trained.is_empty() {
+        let names: Vec<&str> = found.0.names.keys().map(String::as_str).collect();
+        let features = job.features.iter().map(|feature| feature.name.as_str());
+        let own = Agreement::of(job);
+        check_meaning(&Agreement::recorded(trained), &own, features, &names)?;
+    }
+    Ok(found)
+}
+
+/// Returns whether a variable holds rows of a feature: `.../NAME_embedding/embedding_weights`, `.../NAME/weights`.
+fn is_of(variable: &str, feature: &str) -> bool {
+    variable.split('/').any(|part| {
+        let rest = part.strip_prefix(feature);
+        rest.is_some_and(|rest| rest.is_empty() || rest == "_embedding")
+    })
+}
+
+/// Checks that the variables of a warm start, by their names in this job, mean the same to the job that trained them.
+/// `trained` is its record, `own` that of this job with these features.
+///
+/// # Errors
+/// A variable has rows of a feature whose values are others, or classes that are others.
+pub(crate) fn check_meaning<'a>(
+    trained: &Agreement,
+    own: &Agreement,
+    features: impl Iterator<Item = &'a str>,
+    variables: &[&str],
+) -> Result<(), Diagnostic> {
+    let differs = |there: Option<&str>, here: Option<&str>| there != here;
+    let shown = |value: Option<&str>| value.unwrap_or("not set").to_owned();
+    for feature in features {
+        let Some(variable) = variables.iter().find(|variable| is_of(variable, feature)) else {
+            continue;
+        };
+        for key in OF_ROWS {
+            let there = trained.of_feature(feature, key);
+            let here = own.of_feature(feature, key);
+            let is_known = trained.of_feature(feature, "kind").is_some();
+            if is_known && differs(there, here) {
+                return Err(other(
+                    variable,
+                    &format!("`{key}` of feature `{feature}`"),
+                    &shown(there),
+                    &shown(here),
+                ));
+            }
+        }
+    }
+    let of_outputs = |variable: &&&str| OF_OUTPUTS.iter().any(|part| variable.contains(part));
+    let Some(variable) = variables.iter().find(of_outputs) else {
+        return Ok(());
+    };
+    for key in OF_CLASSES {
+        let (there, here) = (trained.get(key), own.get(key));
+        if differs(there, here) {
+            return Err(other(
+                variable,
+                &format!("`{key}`"),
+                &shown(there),
+                &shown(here),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn other(variable: &str, what: &str, there: &str, here: &str) -> Diagnostic {
+    let message = format!(
+        "a warm start would give rows of `{variable}` another meaning: {what} is {there} in the job that trained it, and {here} in this one"
+    );
+    Diagnostic::error(Code::E3002, message).help(
+        "give this job the same values in the same order, or leave the variable out by `variables` of train.warm_start",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agreement(lines: &[&str]) -> Agreement {
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        Agreement::recorded(&lines)
+    }
+
+    const TRAINED: [&str; 3] = [
+        "feature.3(city).kind=\"vocabulary\"",
+        "feature.3(city).values=[\"a\",\"b\"]",
+        "input.label.vocabulary=[\"no\",\"yes\"]",
+    ];
+
+    fn check(own: &[&str], variables: &[&str]) -> Result<(), Diagnostic> {
+        let features = ["city", "age"].into_iter();
+        check_meaning(&agreement(&TRAINED), &agreement(own), features, variables)
+    }
+
+    #[test]
+    fn rows_of_a_vocabulary_in_another_order_are_refused_wherever_the_feature_stands() {
+        let same = [
+            "feature.0(city).kind=\"vocabulary\"",
+            "feature.0(city).values=[\"a\",\"b\"]",
+            TRAINED[2],
+        ];
+        let all = [
+            "dnn/input_layer/city_embedding/embedding_weights",
+            "dnn/logits/kernel",
+        ];
+        check(&same, &all).expect("the same words");
+        let reversed = [same[0], "feature.0(city).values=[\"b\",\"a\"]", TRAINED[2]];
+        let refused = check(&reversed, &all).expect_err("another order");
+        assert_eq!(refused.code, Code::E3002);
+        assert!(
+            refused.message.contains("`values` of feature `city`"),
+            "{refused}"
+        );
+        check(&reversed, &all[1..]).expect("the embedding is left out");
+        let wide = ["linear/linear_model/city/weights"];
+        assert!(check(&reversed, &wide).is_err());
+    }
+
+    #[test]
+    fn classes_in_another_order_are_refused_where_outputs_are_taken() {
+        let own = [
+            TRAINED[0],
+            TRAINED[1],
+            "input.label.vocabulary=[\"yes\",\"no\"]",
+        ];
+        let refused = check(&own, &["dnn/logits/bias"]).expect_err("another order");
+        assert!(
+            refused.message.contains("`input.label.vocabulary`"),
+            "{refused}"
+        );
+        check(&own, &["dnn/hiddenlayer_0/kernel"]).expect("no outputs");
+    }
+
+    #[test]
+    fn a_feature_that_the_other_job_did_not_have_is_not_compared() {
+        let own = ["feature.1(age).kind=\"bucketized\"", TRAINED[2]];
+        check(&own, &["linear/linear_model/age/weights"]).expect("nothing is known of it");
+    }
+}

@@ -1,0 +1,350 @@
+//! What the columns of the input hold beyond the types of their values.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_input::{Cell, ColumnKind, Format, Layout, TableReader, TimeUnit, Value};
+
+use super::fit::shown;
+
+/// Refuses files of which one has a column that another has not: its values would be missing in the rows of the other. Returns
+/// the columns of each file in its order; none for a file that cannot be read, which is told when its rows are.
+///
+/// # Errors
+/// The columns of two files differ.
+pub(super) fn same_columns(
+    files: &[PathBuf],
+    open: impl Fn(&PathBuf) -> TableReader,
+) -> Result<Vec<Vec<String>>, Diagnostic> {
+    let mut columns: Vec<Vec<String>> = Vec::with_capacity(files.len());
+    for (place, file) in files.iter().enumerate() {
+        let mut reader = open(file);
+        // A bad row is told when the rows are read. The columns are known before the first.
+        let read = reader.read(&mut Vec::new());
+        let here = reader.columns().to_vec();
+        if place > 0 && (read.is_ok() || !here.is_empty()) {
+            let first = (&files[0], columns[0].as_slice());
+            compare(first, (file, &here))?;
+        }
+        columns.push(here);
+    }
+    Ok(columns)
+}
+
+/// Checks that two files have the same columns.
+fn compare(
+    (first, first_columns): (&PathBuf, &[String]),
+    (other, other_columns): (&PathBuf, &[String]),
+) -> Result<(), Diagnostic> {
+    if first_columns.is_empty() {
+        return Ok(());
+    }
+    let lacks = |columns: &[String], of: &[String]| {
+        let lacking = of.iter().find(|name| !columns.contains(name));
+        lacking.cloned()
+    };
+    let (column, without, with, known) = match (
+        lacks(other_columns, first_columns),
+        lacks(first_columns, other_columns),
+    ) {
+        (Some(column), _) => (column, other, first, other_columns),
+        (None, Some(column)) => (column, first, other, first_columns),
+        (None, None) => return Ok(()),
+    };
+    let message = format!(
+        "column `{column}` of {} is not in {}: files that become one must have the same columns, in any order",
+        with.display(),
+        without.display()
+    );
+    Err(Diagnostic::error(Code::E4003, message)
+        .note(format!("columns: {}", known.join(", ")))
+        .help("correct the file, or convert files with other columns on their own"))
+}
+
+/// Refuses columns whose values the result could not have.
+///
+/// # Errors
+/// There is such a column.
+pub(super) fn refuse_unreadable(unreadable: &[(String, String)]) -> Result<(), Diagnostic> {
+    if unreadable.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<String> = unreadable
+        .iter()
+        .map(|(name, kind)| format!("`{name}` ({kind})"))
+        .collect();
+    let message = format!(
+        "the input has columns of types that cannot be converted: {}",
+        told.join(", ")
+    );
+    Err(Diagnostic::error(Code::E4003, message).help(
+        "write the files without these columns, or with lists of single values in their place: lists in lists, maps and lists of \
+         structures have no place in the result",
+    ))
+}
+
+/// The columns of times of the input, with the unit of each file's numbers. A time without a unit is in days.
+#[derive(Debug, Default)]
+pub(super) struct Times(BTreeMap<String, Option<TimeUnit>>);
+
+impl Times {
+    /// Looks at the latest row of the reader. `columns` are those of each file.
+    ///
+    /// # Errors
+    /// Two files have times of other units in a column.
+    pub(super) fn see(
+        &mut self,
+        reader: &TableReader,
+        columns: &[Vec<String>],
+    ) -> Result<(), Diagnostic> {
+        let mut outcome = Ok(());
+        reader.times(|file, field, unit| {
+            let Some(name) = columns.get(file).and_then(|names| names.get(field)) else {
+                return;
+            };
+            match self.0.get(name) {
+                None => {
+                    self.0.insert(name.clone(), unit);
+                }
+                Some(known) if *known == unit => {}
+                Some(known) if outcome.is_ok() => outcome = Err(two_units(name, *known, unit)),
+                Some(_) => {}
+            }
+        });
+        outcome
+    }
+
+    /// Returns a note for each column: its numbers lose their unit.
+    pub(super) fn notes(&self, to: Format) -> Vec<Diagnostic> {
+        let note = |(name, unit): (&String, &Option<TimeUnit>)| {
+            let message = format!(
+                "the column `{name}` holds times in {}, and is written to {} as plain whole numbers in that unit",
+                name_of(*unit),
+                to.name()
+            );
+            let help = match unit {
+                Some(unit) => format!(
+                    "where a feature or label takes it with `time`, give it time_unit = {:?}; without, a job takes the numbers for seconds",
+                    name_of(Some(*unit))
+                ),
+                None => "no time_unit of a job is days: read the input itself where a feature takes the column with `time`"
+                    .to_owned(),
+            };
+            Diagnostic::warning(Code::E4005, message).help(help)
+        };
+        self.0.iter().map(note).collect()
+    }
+}
+
+fn two_units(name: &str, left: Option<TimeUnit>, right: Option<TimeUnit>) -> Diagnostic {
+    let message = format!(
+        "the column `{name}` holds times in {} in one file and in {} in another",
+        name_of(left),
+        name_of(right)
+    );
+    Diagnostic::error(Code::E4003, message)
+        .help("write the files with one unit, or convert those of each unit on their own")
+}
+
+/// Returns the name of a unit in a job, or that of days.
+fn name_of(unit: Option<TimeUnit>) -> &'static str {
+    let mut names = TimeUnit::NAMES.into_iter();
+    let found = names.find(|(_, known)| Some(*known) == unit);
+    found.map_or("days", |(name, _)| name)
+}
+
+/// What the texts of a column are.
+#[derive(Debug, Clone, Copy, Default)]
+struct Texts {
+    /// One is a whole number that is written otherwise than numbers are, as `-0`: written as a number, it would become another
+    /// text.
+    is_other_text: bool,
+    /// One is a whole number beyond 64 bits.
+    is_beyond: bool,
+    /// A value is no whole number.
+    has_fraction: bool,
+    /// One is no UTF-8.
+    has_bytes: bool,
+}
+
+/// The columns of a format with types that stay texts, or are bytes.
+#[derive(Debug)]
+pub(super) struct TextColumns {
+    from: Format,
+    to: Format,
+    columns: Vec<Texts>,
+}
+
+impl TextColumns {
+    pub(super) fn new(from: Format, to: Format) -> Self {
+        Self {
+            from,
+            to,
+            columns: Vec::new(),
+        }
+    }
+
+    /// Looks at a row of the first pass. `number` is its number in the input, from 1.
+    ///
+    /// # Errors
+    /// A text is no UTF-8, and the output cannot say that it is none.
+    pub(super) fn see(
+        &mut self,
+        number: u64,
+        names: &[String],
+        row: &[Cell],
+    ) -> Result<(), Diagnostic> {
+        if !matches!(self.to, Format::Parquet | Format::TfRecord) {
+            return Ok(());
+        }
+        self.columns
+            .resize_with(row.len().max(self.columns.len()), Texts::default);
+        // The texts of tfrecord and the binary columns of Parquet are any bytes.
+        let may_be_bytes = matches!(self.from, Format::Parquet | Format::TfRecord);
+        for ((column, cell), name) in self.columns.iter_mut().zip(row).zip(names) {
+            for value in &cell.values {
+                column.see(value);
+                if let Value::Text(text) = value
+                    && self.to == Format::Parquet
+                    && std::str::from_utf8(text).is_err()
+                {
+                    if !may_be_bytes {
+                        return Err(no_utf8(number, name, text));
+                    }
+                    column.has_bytes = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the columns the types that the output has for them.
+    pub(super) fn settle(&self, layout: &mut Layout) {
+        for (column, texts) in layout.columns.iter_mut().zip(&self.columns) {
+            let stays = match column.kind {
+                Some(ColumnKind::Int) => texts.is_other_text,
+                Some(ColumnKind::Float) => texts.is_beyond && !texts.has_fraction,
+                Some(ColumnKind::Text) | None => true,
+            };
+            if stays {
+                column.kind = Some(ColumnKind::Text);
+            }
+            // The writer of Parquet takes a column of no known type for one of bytes.
+            if texts.has_bytes {
+                column.kind = None;
+            }
+        }
+    }
+}
+
+impl Texts {
+    fn see(&mut self, value: &Value) {
+        let text = match value {
+            Value::Int(_) => return,
+            Value::Float(_) => return self.has_fraction = true,
+            Value::Text(text) => text,
+        };
+        let digits = text.strip_prefix(b"-").unwrap_or(text);
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            self.has_fraction = true;
+            return;
+        }
+        let has_zero = digits[0] == b'0' && text.len() > 1;
+        let number = std::str::from_utf8(text).map(str::parse::<i64>);
+        self.is_other_text |= has_zero;
+        self.is_beyond |= !matches!(number, Ok(Ok(_)));
+    }
+}
+
+fn no_utf8(row: u64, column: &str, text: &[u8]) -> Diagnostic {
+    let message = format!(
+        "row {row} of the input, column `{column}`: {} is no UTF-8, which the texts of parquet are",
+        shown(text)
+    );
+    Diagnostic::error(Code::E4005, message).help(
+        "say with --encoding how the files are written, as latin1; or correct the text, or write csv, tsv or tfrecord",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the type of a column of these texts.
+    fn kind(to: Format, texts: &[&[u8]]) -> Option<ColumnKind> {
+        let names = ["x".to_owned()];
+        let mut layout = Layout::default();
+        let mut columns = TextColumns::new(Format::TfRecord, to);
+        for text in texts {
+            let row = [Cell {
+                values: vec![Value::Text(text.to_vec())],
+                list: false,
+            }];
+            layout.see(&names, &row);
+            columns.see(1, &names, &row).expect("it may be bytes");
+        }
+        columns.settle(&mut layout);
+        layout.columns[0].kind
+    }
+
+    #[test]
+    fn whole_numbers_that_would_become_others_stay_texts() {
+        let (int, float, text) = (
+            Some(ColumnKind::Int),
+            Some(ColumnKind::Float),
+            Some(ColumnKind::Text),
+        );
+        for (texts, expected) in [
+            (&[&b"1"[..], b"-20", b"0"][..], int),
+            (&[b"1", b"-0"], text),
+            (&[b"1", b"+5"], text),
+            (&[b"1", b"007"], text),
+            (&[b"-007"], text),
+            (&[b"1", b"9223372036854775808"], text),
+            (&[b"1", b"-9223372036854775809"], text),
+            (&[b"1", b"123456789012345678901234567890"], text),
+            (&[b"9223372036854775807", b"-9223372036854775808"], int),
+            (&[b"1.5", b"-0"], float),
+            (&[b"1", b"2.5"], float),
+        ] {
+            for to in [Format::Parquet, Format::TfRecord] {
+                assert_eq!(kind(to, texts), expected, "{texts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_are_no_texts_of_parquet() {
+        assert_eq!(kind(Format::Parquet, &[b"a", b"\xff"]), None);
+        assert_eq!(
+            kind(Format::TfRecord, &[b"a", b"\xff"]),
+            Some(ColumnKind::Text)
+        );
+        let row = [Cell {
+            values: vec![Value::Text(b"\xff".to_vec())],
+            list: false,
+        }];
+        let mut columns = TextColumns::new(Format::Csv, Format::Parquet);
+        let told = columns.see(3, &["x".to_owned()], &row);
+        let told = told.expect_err("no text").render();
+        for part in ["row 3", "`x`", "\\xff", "--encoding"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+
+    #[test]
+    fn columns_that_one_file_lacks_are_refused() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let told = |left: &[&str], right: &[&str]| {
+            let (left, right): (Vec<String>, Vec<String>) = (names(left), names(right));
+            let (first, other) = (PathBuf::from("a.csv"), PathBuf::from("b.csv"));
+            compare((&first, &left), (&other, &right)).map_err(|problem| problem.render())
+        };
+        assert_eq!(told(&["a", "b"], &["b", "a"]), Ok(()));
+        let lacks = told(&["a", "b"], &["a"]).expect_err("no b");
+        assert!(lacks.contains("`b` of a.csv is not in b.csv"), "{lacks}");
+        let lacks = told(&["a"], &["a", "b"]).expect_err("no b");
+        assert!(lacks.contains("`b` of b.csv is not in a.csv"), "{lacks}");
+    }
+}
