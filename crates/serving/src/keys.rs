@@ -1,7 +1,6 @@
 //! Keys of the objects of a body of JSON. A key that is given twice, or that nobody reads, is refused: it would be left out
 //! without a word.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::json::{Fault, Reader};
@@ -53,14 +52,14 @@ impl KnownKeys {
 
 /// The names of parameters, which are free.
 #[derive(Debug, Default)]
-pub(crate) struct ParameterNames<'a>(BTreeSet<Cow<'a, str>>);
+pub(crate) struct ParameterNames(BTreeSet<String>);
 
-impl<'a> ParameterNames<'a> {
+impl ParameterNames {
     /// Takes the name of a parameter, whose value comes next.
     ///
     /// # Errors
     /// It was given before, or there are too many.
-    pub(crate) fn take(&mut self, reader: &Reader<'_>, name: &Cow<'a, str>) -> Result<(), Fault> {
+    pub(crate) fn take(&mut self, reader: &Reader<'_>, name: &str) -> Result<(), Fault> {
         if self.0.contains(name) {
             return Err(given_twice(reader, name, "`parameters`"));
         }
@@ -69,7 +68,7 @@ impl<'a> ParameterNames<'a> {
                 "`parameters` may have at most {PARAMETERS_MAX} parameters, given more"
             )));
         }
-        self.0.insert(name.clone());
+        self.0.insert(name.to_owned());
         Ok(())
     }
 }
@@ -102,11 +101,11 @@ mod tests {
         let reader = Reader::new("{}");
         let mut names = ParameterNames::default();
         for nth in 0..PARAMETERS_MAX {
-            names.take(&reader, &format!("p{nth}").into()).expect("new");
+            names.take(&reader, &format!("p{nth}")).expect("new");
         }
-        let told = names.take(&reader, &"p7".into()).expect_err("twice");
+        let told = names.take(&reader, "p7").expect_err("twice");
         assert_eq!(told.message, "the key `p7` of `parameters` is given twice");
-        let told = names.take(&reader, &"one more".into()).expect_err("many");
+        let told = names.take(&reader, "one more").expect_err("many");
         assert!(told.message.contains("at most 256"), "{told}");
     }
 }
