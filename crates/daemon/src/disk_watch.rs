@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::warn;
+
+use crate::stop_signals::spawn_without_signals;
 
 /// Time between two looks at the threads.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -109,8 +110,7 @@ impl DiskWatch {
             }
         };
         // Without a thread for it, nothing is told.
-        let thread = thread::Builder::new().name("disk-watch".to_owned());
-        drop(thread.spawn(watch));
+        drop(spawn_without_signals("disk-watch", watch));
         Self {
             _is_watching: is_watching,
         }

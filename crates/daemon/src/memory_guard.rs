@@ -13,6 +13,7 @@ use trainyard_runtime::MemoryLimit;
 
 use crate::LogFormat;
 use crate::report::report;
+use crate::stop_signals::spawn_without_signals;
 
 /// One in so many bytes of the limit are kept free, at most [`KEPT_BYTES_MAX`]. Threads that touch new pages take megabytes
 /// between two looks.
@@ -112,9 +113,7 @@ pub(crate) fn guard_memory(format: LogFormat) {
     }) else {
         return;
     };
-    let started = std::thread::Builder::new()
-        .name("memory guard".to_owned())
-        .spawn(move || guard(&limit, &group, format));
+    let started = spawn_without_signals("memory guard", move || guard(&limit, &group, format));
     if let Err(error) = started {
         warn!(%error, "the memory of this process is not guarded");
     }

@@ -3,6 +3,24 @@
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// Starts a thread that no signal of the process goes to: one that arrived there while [`StopSignals::catch`] holds signals back
+/// would have no effect.
+///
+/// # Errors
+/// The system gives no thread, or does not let this process hold signals back.
+pub(crate) fn spawn_without_signals(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> std::io::Result<()> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    // A thread begins with the mask of the one that starts it.
+    let thread = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work);
+    before.thread_set_mask()?;
+    thread.map(drop)
+}
+
 /// Streams of SIGTERM and SIGINT, which no longer end the process.
 #[derive(Debug)]
 pub struct StopSignals {
