@@ -141,7 +141,10 @@ impl Operator {
                 self.start_again(tasks, told);
                 return Ok(());
             }
-            tasks.start(task);
+            // It died before the job was started again.
+            if !tasks.runs(task) {
+                tasks.start(task);
+            }
         }
         if self.moved.elapsed() > STANDSTILL_MAX {
             self.end_standstill(tasks, told);
