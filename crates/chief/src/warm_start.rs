@@ -65,17 +65,18 @@ pub(crate) fn check_meaning<'a>(
     features: impl Iterator<Item = &'a str>,
     variables: &[&str],
 ) -> Result<(), Diagnostic> {
-    let differs = |there: Option<&str>, here: Option<&str>| there != here;
     let shown = |value: Option<&str>| value.unwrap_or("not set").to_owned();
     for feature in features {
         let Some(variable) = variables.iter().find(|variable| is_of(variable, feature)) else {
             continue;
         };
+        if trained.of_feature(feature, "kind").is_none() {
+            continue;
+        }
         for key in OF_ROWS {
             let there = trained.of_feature(feature, key);
             let here = own.of_feature(feature, key);
-            let is_known = trained.of_feature(feature, "kind").is_some();
-            if is_known && differs(there, here) {
+            if there != here {
                 return Err(other(
                     variable,
                     &format!("`{key}` of feature `{feature}`"),
@@ -91,7 +92,7 @@ pub(crate) fn check_meaning<'a>(
     };
     for key in OF_CLASSES {
         let (there, here) = (trained.get(key), own.get(key));
-        if differs(there, here) {
+        if there != here {
             return Err(other(
                 variable,
                 &format!("`{key}`"),

@@ -252,7 +252,7 @@ async fn supervise(
     let has_report = by_chief.is_some();
     let mut report = by_chief.unwrap_or_default();
     if !has_report {
-        // It has marked how far the job was.
+        // The chief has marked in model_dir how far the job was.
         let state = JobState::read(&job.model_dir).map_err(|error| error.to_string());
         report.global_step = told(state).map_or(0, |state| state.global_step);
     }

@@ -8,15 +8,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::warn;
+use trainyard_runtime::{FILE_NOTICE_AFTER, FILE_NOTICE_INTERVAL};
 
 use crate::stop_signals::spawn_without_signals;
 
 /// Time between two looks at the threads.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Age from which on a wait is told.
-const FIRST_NOTICE_AFTER: Duration = Duration::from_secs(2);
-/// Time between two notices.
-const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A wait of a thread that nothing interrupts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,10 +60,12 @@ impl Waits {
         }
         let longest = self.since.iter().min_by_key(|(_, since)| **since);
         let (thread, age) = longest.map(|(wait, since)| (&wait.thread, now - *since))?;
-        if age < FIRST_NOTICE_AFTER {
+        if age < FILE_NOTICE_AFTER {
             return None;
         }
-        let is_notice_due = self.told.is_none_or(|told| now - told >= NOTICE_INTERVAL);
+        let is_notice_due = self
+            .told
+            .is_none_or(|told| now - told >= FILE_NOTICE_INTERVAL);
         if is_notice_due {
             self.told = Some(now);
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Time for which a part of the work may take before it is worth a notice.
-const FIRST_NOTICE_AFTER: Duration = Duration::from_secs(2);
+pub const FILE_NOTICE_AFTER: Duration = Duration::from_secs(2);
 /// Time between two notices.
-const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
+pub const FILE_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A part of the work that has not ended.
 #[derive(Debug, Clone, Copy)]
@@ -45,23 +45,23 @@ impl FileStall {
             && Some(part.number) == number
         {
             let age = now.duration_since(part.since);
-            if age < FIRST_NOTICE_AFTER {
+            if age < FILE_NOTICE_AFTER {
                 return FoundFiles::Working;
             }
             let is_notice_due = now >= part.next_notice;
             if is_notice_due {
-                part.next_notice = now + NOTICE_INTERVAL;
+                part.next_notice = now + FILE_NOTICE_INTERVAL;
             }
             return FoundFiles::Stalled { age, is_notice_due };
         }
         let next = number.map(|number| Part {
             number,
             since: now,
-            next_notice: now + FIRST_NOTICE_AFTER,
+            next_notice: now + FILE_NOTICE_AFTER,
         });
         let before = std::mem::replace(&mut self.0, next);
         let age = before.map(|part| now.duration_since(part.since));
-        age.filter(|age| *age >= FIRST_NOTICE_AFTER)
+        age.filter(|age| *age >= FILE_NOTICE_AFTER)
             .map_or(FoundFiles::Working, FoundFiles::WorkingAgain)
     }
 }

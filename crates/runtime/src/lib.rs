@@ -12,7 +12,7 @@ mod network;
 mod work;
 
 pub use backoff::Backoff;
-pub use file_stall::{FileStall, FoundFiles};
+pub use file_stall::{FILE_NOTICE_AFTER, FILE_NOTICE_INTERVAL, FileStall, FoundFiles};
 pub use file_work::{FileWork, Progress, tell_file_wait, tell_if_slow, tell_if_stuck};
 pub use memory_limit::MemoryLimit;
 pub use network::{Answer, Arrivals, Connection, Network, Stream, Transport};
