@@ -387,6 +387,21 @@ fn a_closed_log_leaves_shared_memory_if_it_is_short_and_goes_on_from_its_own_fol
     log.commit(log.end()).expect("it is written");
     drop(log);
     assert_eq!(all_bodies(&path), ["head", "a change", "another"]);
+    assert_eq!(
+        MemoryUse::of_logs(&logs).expect("readable"),
+        [],
+        "a log without files there takes none of it"
+    );
+    let folder = open();
+    let segments = folder.segments().expect("readable");
+    let log = Log::open(folder, segments.last()).expect("it opens");
+    log.begin(
+        ORIGIN,
+        [entry(0, 3, b"head again")],
+        EarlierSegments::Obsolete,
+    );
+    log.commit(log.end()).expect("it is written");
+    drop(log);
     // A copy of the folders names the memory of the originals.
     let copy = scratch.path().join("copy/ps-0");
     std::fs::create_dir_all(&copy).expect("made");
