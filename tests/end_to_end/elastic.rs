@@ -381,6 +381,48 @@ fn up_that_is_told_to_stop_while_its_chief_is_down_waits_for_no_checkpoint() {
     );
 }
 
+trial!(up_whose_task_fails_for_good_leaves_the_job_as_failed_and_names_the_task);
+fn up_whose_task_fails_for_good_leaves_the_job_as_failed_and_names_the_task() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = ledger(folder.path());
+    let path = job.to_string_lossy();
+    let arguments = ["up", &path, "--cluster", "local:ps=1,worker=1"];
+    let mut up = Program::start("trainyard", &arguments, &[]);
+    up.wait_for("training step=", LIMIT);
+    // From now on, no server can start.
+    let logs = folder.path().join("model/wal");
+    let pid = pid_in(&up.wait_for("listens task=ps:0", LIMIT));
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    std::fs::rename(&logs, folder.path().join("aside")).expect("moved");
+    std::fs::write(&logs, "no folder").expect("written");
+    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+    let ended = up.wait(LIMIT);
+    assert_ne!(ended.code, 0, "{}", ended.output);
+    let state = std::fs::read(folder.path().join("model/job_state.json")).expect("the state");
+    let state: serde_json::Value = serde_json::from_slice(&state).expect("JSON");
+    let reason = state["reason"].as_str().expect("a reason");
+    assert_eq!(state["phase"], "failed", "{state}");
+    assert!(reason.starts_with("ps:0 has failed permanently"), "{state}");
+}
+
+trial!(up_whose_model_dir_is_removed_says_that_and_not_that_its_own_cluster_file_is_wrong);
+fn up_whose_model_dir_is_removed_says_that_and_not_that_its_own_cluster_file_is_wrong() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = ledger(folder.path());
+    let path = job.to_string_lossy();
+    let arguments = ["up", &path, "--cluster", "local:ps=1,worker=1"];
+    let mut up = Program::start("trainyard", &arguments, &[]);
+    up.wait_for("training step=", LIMIT);
+    let pid = pid_in(&up.wait_for("listens task=worker:0", LIMIT));
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    std::fs::rename(folder.path().join("model"), folder.path().join("gone")).expect("moved");
+    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+    let ended = up.wait(LIMIT);
+    assert_ne!(ended.code, 0, "{}", ended.output);
+    let told = "model_dir was removed while the job ran";
+    assert!(ended.output.contains(told), "{}", ended.output);
+}
+
 trial!(a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger);
 fn a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -307,6 +307,36 @@ fn check_warns_of_limits_with_which_no_task_starts_and_up_ends_with_their_code()
     );
 }
 
+trial!(a_folder_for_logs_in_memory_that_is_empty_text_or_lies_on_a_disk_is_told);
+fn a_folder_for_logs_in_memory_that_is_empty_text_or_lies_on_a_disk_is_told() {
+    let cluster = TestCluster::new(1, 1, 100, "[train]\nmax_steps = 1\n");
+    let job = cluster.job.to_string_lossy();
+    let run = |arguments: &[&str], folder: &str| {
+        let environment = [("TRAINYARD_SHARED_MEMORY_DIR", folder)];
+        let ended = Program::start("trainyard", arguments, &environment).wait(LIMIT);
+        (ended.code, ended.output)
+    };
+    let model_dir = cluster.model_dir();
+    let on_disk = model_dir.parent().expect("a folder");
+    let on_disk = on_disk.to_string_lossy();
+    let (code, checked) = run(&["check", &job], "");
+    assert_eq!(code, 0, "{checked}");
+    assert!(
+        checked.contains("TRAINYARD_SHARED_MEMORY_DIR is empty"),
+        "{checked}"
+    );
+    let up = ["up", &job, "--cluster", "local:ps=1,worker=1"];
+    let (code, told) = run(&up, "");
+    assert_eq!(code, 64, "{told}");
+    assert!(told.contains("unset TRAINYARD_SHARED_MEMORY_DIR"), "{told}");
+    let (code, checked) = run(&["check", &job], &on_disk);
+    assert_eq!(code, 0, "{checked}");
+    assert!(checked.contains("lies on a disk"), "{checked}");
+    let (code, told) = run(&up, &on_disk);
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("lies on a disk"), "{told}");
+}
+
 /// A dense layer whose activations take a gigabyte for a batch of many rows.
 const WIDE: &[&str] = &[
     "--set",

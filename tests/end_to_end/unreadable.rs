@@ -329,8 +329,8 @@ fn whoever_writes_to_a_disk_that_hangs_says_so_and_goes_on() {
     }
 }
 
-trial!(an_evaluator_whose_disk_hangs_says_so_and_its_metric_tells, needs Mounts);
-fn an_evaluator_whose_disk_hangs_says_so_and_its_metric_tells() {
+trial!(an_evaluator_whose_disk_hangs_says_so_is_not_ready_and_its_metric_tells, needs Mounts);
+fn an_evaluator_whose_disk_hangs_says_so_is_not_ready_and_its_metric_tells() {
     let cluster = TestCluster::new(1, 1, 1000, "[train]\nmax_steps = 20\n");
     let disk = Mount::disk(64 << 20);
     std::fs::create_dir_all(cluster.model_dir()).expect("a folder");
@@ -343,11 +343,17 @@ fn an_evaluator_whose_disk_hangs_says_so_and_its_metric_tells() {
     let frozen = disk.freeze();
     let tasks = ["ps", "chief", "worker"].map(|role| cluster.start(role, 0, &[]));
     evaluator.wait_for("waiting for a disk", LIMIT);
-    let (_, metrics) = get(&admin, "/metrics", Duration::from_secs(3)).expect("it answers");
+    let page = |page| get(&admin, page, Duration::from_secs(3)).expect("it answers");
+    let (_, metrics) = page("/metrics");
     let told = metrics
         .lines()
         .find(|line| line.starts_with("trainyard_file_wait_seconds{work=\"any\"}"));
     assert!(told.is_some_and(|line| !line.ends_with(" 0")), "{metrics}");
+    let (head, ready) = page("/readyz");
+    assert!(
+        head.contains(" 503 ") && ready.contains("a disk"),
+        "{head}{ready}"
+    );
     drop(frozen);
     for program in tasks.into_iter().chain([evaluator]) {
         end_well(program);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit};
-use trainyard_daemon::{SHARED_MEMORY, SHARED_MEMORY_DIR, free_bytes};
+use trainyard_daemon::{SHARED_MEMORY, SHARED_MEMORY_DIR, free_bytes, is_in_memory};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
 use trainyard_run_config::{FeatureKind, Job};
@@ -28,6 +28,11 @@ const OPEN_FILES_MIN: u64 = 64;
 const LOG_FILE_BYTES: u64 = 8 << 20;
 /// Threads with which every task of a small cluster starts.
 const THREADS_MIN: u64 = 256;
+
+/// Returns the folder in which parameter servers keep their logs in memory.
+fn shared_memory() -> PathBuf {
+    std::env::var_os(SHARED_MEMORY_DIR).map_or_else(|| SHARED_MEMORY.into(), PathBuf::from)
+}
 
 /// Returns warnings of limits with which tasks of a job do not start on this machine.
 pub(crate) fn small_limits() -> Vec<Diagnostic> {
@@ -59,6 +64,20 @@ pub(crate) fn small_limits() -> Vec<Diagnostic> {
             message,
             "raise the limit: `ulimit -n`, LimitNOFILE= of systemd",
         );
+    }
+    let memory = shared_memory();
+    if memory.as_os_str().is_empty() {
+        let message = format!("{SHARED_MEMORY_DIR} is empty, and every task refuses that");
+        warn(Code::E1001, message, "name a folder, or unset it");
+    } else if is_in_memory(&memory) == Some(false) {
+        let message = format!(
+            "{} lies on a disk: the logs of parameter servers are written to that disk",
+            memory.display()
+        );
+        let help = format!(
+            "let {SHARED_MEMORY_DIR} name a folder of a file system in memory, or unset it"
+        );
+        warn(Code::E1202, message, &help);
     }
     let files = getrlimit(Resource::Fsize).current;
     if let Some(most) = files.filter(|most| *most < LOG_FILE_BYTES) {
@@ -95,8 +114,7 @@ pub(crate) fn limits(job: &Job, model: &AnyModel) -> Vec<(String, String)> {
         say("memory", format!("{limit}{used}"));
     }
     let servers = &job.parameter_servers;
-    let folder = std::env::var_os(SHARED_MEMORY_DIR)
-        .map_or_else(|| PathBuf::from(SHARED_MEMORY), PathBuf::from);
+    let folder = shared_memory();
     let most = servers.shared_memory_bytes_max;
     let what = most.map_or_else(
         || "1 GiB or an eighth of the limit".to_owned(),

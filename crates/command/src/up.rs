@@ -22,7 +22,7 @@ use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
 use trainyard_daemon::{DiskWatch, LogFormat, StopSource};
 use trainyard_diagnostic::{Code, Diagnostic, system_limit, system_problem};
 use trainyard_model::Scores;
-use trainyard_model_dir::{JobState, RunLock};
+use trainyard_model_dir::{JobPhase, JobState, RunLock};
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::check_cluster;
 
@@ -247,6 +247,9 @@ async fn supervise(
     scaling.end();
     LogMemory::of(&job.logs_dir()).warn_of_rest();
     let code = watched?;
+    if let Some(failure) = supervisor.failure() {
+        mark_failed(&job.model_dir, failure);
+    }
     let by_chief = told(read_report(supervisor.report_file()));
     // A chief that stopped before it trained has written no report.
     let has_report = by_chief.is_some();
@@ -270,6 +273,24 @@ async fn supervise(
         print(&summary(&report, job))?;
     }
     Ok(code)
+}
+
+/// Marks in a model directory that its job has failed. The chief knows only that it was told to stop, or has died itself.
+fn mark_failed(model_dir: &Path, reason: &str) {
+    let marked = JobState::read(model_dir).and_then(|found| {
+        let open = |state: &JobState| matches!(state.phase, JobPhase::Stopped | JobPhase::Running);
+        found.filter(open).map_or(Ok(()), |state| {
+            let failed = JobState {
+                phase: JobPhase::Failed,
+                reason: reason.to_owned(),
+                ..state
+            };
+            failed.write(model_dir)
+        })
+    });
+    if let Err(error) = marked {
+        warn!(%error, "job_state.json does not say that the job has failed");
+    }
 }
 
 /// Returns the value that was read. A value that cannot be read is logged, and missing from the report.

@@ -2,12 +2,30 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 /// Folder of a file system in memory, by default.
 pub const SHARED_MEMORY: &str = "/dev/shm";
 /// Environment variable that names another folder of a file system in memory.
 pub const SHARED_MEMORY_DIR: &str = "TRAINYARD_SHARED_MEMORY_DIR";
+/// Environment variable that names the folder of a certificate.
+pub const TLS_DIR: &str = "TRAINYARD_TLS_DIR";
+/// Environment variable that names the file of the tokens.
+pub const TOKEN_FILE: &str = "TRAINYARD_TOKEN_FILE";
+
+/// Returns the parser of a path that an environment variable also gives. It names the variable that is set and empty.
+pub fn path_by(variable: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(move |text| {
+        if text.is_empty() {
+            Err(format!(
+                "it is empty: give a value, or unset {variable}, which also sets it"
+            ))
+        } else {
+            Ok(PathBuf::from(text))
+        }
+    })
+}
 
 /// Form of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -61,18 +79,19 @@ pub struct Arguments {
     pub log_level: String,
     /// Folder of this task's certificate: ca.crt, tls.crt, tls.key. The task then uses TLS, and other tasks must prove
     /// their identity. By default the cluster file's security.tls_dir.
-    #[arg(long, value_name = "DIR", env = "TRAINYARD_TLS_DIR")]
+    #[arg(long, value_name = "DIR", env = TLS_DIR, value_parser = path_by(TLS_DIR))]
     pub tls_dir: Option<PathBuf>,
     /// File of the roles' tokens, for tasks of one host or behind a mesh. By default the cluster file's
     /// security.token_file.
-    #[arg(long, value_name = "FILE", env = "TRAINYARD_TOKEN_FILE")]
+    #[arg(long, value_name = "FILE", env = TOKEN_FILE, value_parser = path_by(TOKEN_FILE))]
     pub token_file: Option<PathBuf>,
     /// Listens at addresses that other hosts can reach, without any protection.
     #[arg(long, env = "TRAINYARD_INSECURE_NO_AUTH")]
     pub insecure_no_auth: bool,
     /// Folder of a file system in memory, for the write-ahead log of a ps. What does not fit there lies in the state
     /// folder.
-    #[arg(long, value_name = "DIR", env = SHARED_MEMORY_DIR, default_value = SHARED_MEMORY)]
+    #[arg(long, value_name = "DIR", env = SHARED_MEMORY_DIR, default_value = SHARED_MEMORY,
+        value_parser = path_by(SHARED_MEMORY_DIR))]
     pub shared_memory_dir: PathBuf,
     /// Local folder for the write-ahead log of a ps. By default STATE_DIRECTORY, which systemd sets, else `wal` in the
     /// model_dir.

@@ -9,6 +9,18 @@ pub fn free_bytes(folder: &Path) -> Option<u64> {
     Some(space.f_bavail.saturating_mul(space.f_frsize))
 }
 
+/// Returns whether a folder lies on a file system that the kernel keeps in memory; nothing if it cannot be looked at.
+pub fn is_in_memory(folder: &Path) -> Option<bool> {
+    // statfs(2).
+    const IN_MEMORY: [u32; 3] = [TMPFS, RAMFS, HUGETLBFS];
+    const TMPFS: u32 = 0x0102_1994;
+    const RAMFS: u32 = 0x8584_58f6;
+    const HUGETLBFS: u32 = 0x9584_58f6;
+    let found = rustix::fs::statfs(folder).ok()?;
+    // The width of the number differs between architectures; the marks have 32 bits.
+    Some(IN_MEMORY.contains(&(found.f_type as u32)))
+}
+
 /// Returns whether two folders lie on one disk, as far as both can be seen.
 pub fn are_on_one_disk(one: &Path, other: &Path) -> bool {
     let disk = |folder: &Path| std::fs::metadata(folder).ok().map(|found| found.dev());
@@ -18,6 +30,15 @@ pub fn are_on_one_disk(one: &Path, other: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_system_in_memory_is_known_from_a_disk() {
+        assert_eq!(is_in_memory(Path::new("/proc")), Some(false));
+        assert_eq!(is_in_memory(Path::new("/nowhere")), None);
+        if Path::new("/dev/shm").exists() {
+            assert_eq!(is_in_memory(Path::new("/dev/shm")), Some(true));
+        }
+    }
 
     #[test]
     fn a_folder_that_is_there_has_room_and_one_that_is_not_says_nothing() {

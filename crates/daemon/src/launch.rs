@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
@@ -26,8 +26,8 @@ use crate::report::report;
 use crate::stop_source::{StopRequests, StopSource};
 use crate::supervision::Supervision;
 use crate::{
-    Arguments, Context, LogFormat, ServiceArguments, Telemetry, Watchdog, admin, service_manager,
-    start_logging,
+    Arguments, Context, LogFormat, Readiness, ServiceArguments, Telemetry, Watchdog, admin,
+    service_manager, start_logging,
 };
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
@@ -93,19 +93,26 @@ where
     if let Err(problem) = begin(arguments.log_format, &arguments.log_level) {
         return finish(Err(vec![problem]), arguments.log_format).into();
     }
-    let _watch = watch_disks(role);
-    let outcome = Context::from_arguments(Some(role), arguments)
-        .and_then(|context| supervise(context, run).map_err(|problem| vec![problem]));
+    let readiness = Arc::new(OnceLock::new());
+    let _watch = watch_disks(role, Arc::clone(&readiness));
+    let outcome = Context::from_arguments(Some(role), arguments).and_then(|context| {
+        readiness.get_or_init(|| context.readiness.clone());
+        supervise(context, run).map_err(|problem| vec![problem])
+    });
     finish(outcome, arguments.log_format).into()
 }
 
-/// Watches the disks of a task. Chiefs and servers tell of each work on files themselves.
-fn watch_disks(role: Role) -> Option<DiskWatch> {
+/// Watches the disks of a task, which is not ready while it waits for one. `readiness` is that of the task once its job is
+/// read. Chiefs and servers tell of each work on files themselves.
+fn watch_disks(role: Role, readiness: Arc<OnceLock<Readiness>>) -> Option<DiskWatch> {
     let has_waited = AtomicBool::new(false);
     let tell = move |age: Duration| {
         if !age.is_zero() || has_waited.load(Ordering::Relaxed) {
             has_waited.store(true, Ordering::Relaxed);
             tell_file_wait(FileWork::Any, age);
+        }
+        if let Some(readiness) = readiness.get() {
+            readiness.waits_for_disk(!age.is_zero());
         }
     };
     matches!(role, Role::Worker | Role::Evaluator).then(|| DiskWatch::telling(tell))

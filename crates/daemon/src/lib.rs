@@ -38,10 +38,13 @@ mod telemetry;
 mod version;
 mod watchdog;
 
-pub use arguments::{Arguments, LogFormat, SHARED_MEMORY, SHARED_MEMORY_DIR, ServiceArguments};
+pub use arguments::{
+    Arguments, LogFormat, SHARED_MEMORY, SHARED_MEMORY_DIR, ServiceArguments, TLS_DIR, TOKEN_FILE,
+    path_by,
+};
 pub use authorization::Caller;
 pub use context::Context;
-pub use disk::{are_on_one_disk, free_bytes};
+pub use disk::{are_on_one_disk, free_bytes, is_in_memory};
 pub use disk_watch::DiskWatch;
 pub use hosts::Hosts;
 pub use launch::{begin, finish, launch, launch_service, supervise, supervise_service};

@@ -57,6 +57,12 @@ fn one_line(event: &str) -> String {
 /// # Errors
 /// `level` is neither a level nor a filter.
 pub(crate) fn start_logging(format: LogFormat, level: &str) -> Result<(), Diagnostic> {
+    if level.trim().is_empty() {
+        let message = "the log level is empty: it is error, warn, info, debug, trace or a filter";
+        return Err(Diagnostic::error(Code::E1000, message)
+            .at(Place::Named("flag --log-level".to_owned()))
+            .help("give one, or unset TRAINYARD_LOG, which also sets it"));
+    }
     let filter = EnvFilter::try_new(format!("{QUIET},{level}")).map_err(|error| {
         let message = format!(
             "log level `{level}` is not error, warn, info, debug, trace or a filter: {error}"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::{error, info, warn};
 use trainyard_cluster_spec::Task;
-use trainyard_daemon::Context;
+use trainyard_daemon::{Context, SHARED_MEMORY_DIR, is_in_memory};
 use trainyard_diagnostic::{Code, Diagnostic, system_limit};
 use trainyard_model_dir::{known_cluster_id, prepared_epoch};
 use trainyard_parameter_server::LocalServer;
@@ -130,6 +130,13 @@ pub(crate) fn open_folder(context: &Context, path: &Path) -> Result<Folder, Erro
         folder: context.shared_memory_dir.clone(),
         bytes_max: log_bytes_max(context),
     };
+    if memory.bytes_max > 0 && is_in_memory(&memory.folder) == Some(false) {
+        warn!(
+            folder = %memory.folder.display(),
+            "the folder for logs in memory lies on a disk (--shared-memory-dir, {SHARED_MEMORY_DIR}): the log of this \
+            parameter server is written to that disk"
+        );
+    }
     if memory.bytes_max > 0
         && let Err(problem) = folder.use_memory(&memory)
     {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use tracing::warn;
+use trainyard_daemon::{TLS_DIR, TOKEN_FILE, path_by};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_security::{CredentialSources, Protection, Security};
 
@@ -37,10 +38,10 @@ pub struct ServingArguments {
     pub listen_grpc: Option<String>,
     /// Folder of the server's certificate: tls.crt, tls.key and ca.crt. The server then uses TLS. Without tokens, its
     /// clients need a certificate that an authority of ca.crt has signed. By default the configuration file's.
-    #[arg(long, value_name = "DIR", env = "TRAINYARD_TLS_DIR")]
+    #[arg(long, value_name = "DIR", env = TLS_DIR, value_parser = path_by(TLS_DIR))]
     pub tls_dir: Option<PathBuf>,
     /// File of the tokens of clients. Each request then needs one of them. By default the configuration file's.
-    #[arg(long, value_name = "FILE", env = "TRAINYARD_TOKEN_FILE")]
+    #[arg(long, value_name = "FILE", env = TOKEN_FILE, value_parser = path_by(TOKEN_FILE))]
     pub token_file: Option<PathBuf>,
     /// Listens at addresses that other hosts can reach, without any protection.
     #[arg(long, env = "TRAINYARD_INSECURE_NO_AUTH")]

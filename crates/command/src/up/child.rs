@@ -137,6 +137,11 @@ impl Launch {
         &self.report
     }
 
+    /// Returns the path of the cluster file.
+    pub(super) fn cluster(&self) -> &Path {
+        &self.cluster
+    }
+
     /// Records the arguments of an added worker, for its start and for restarts.
     pub(super) fn add(&mut self, task: Task, added: Added) {
         self.starts.borrow_mut().remove(&task);

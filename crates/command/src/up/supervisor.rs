@@ -55,6 +55,8 @@ pub struct Supervisor {
     exits: BTreeMap<Task, i32>,
     /// Tasks that have died, with the time of their restart.
     due: BTreeMap<Task, Instant>,
+    /// Why the job was stopped, if a task has failed for good.
+    failure: Option<String>,
 }
 
 impl Supervisor {
@@ -90,6 +92,7 @@ impl Supervisor {
             children,
             exits: BTreeMap::new(),
             due: BTreeMap::new(),
+            failure: None,
         })
     }
 
@@ -115,12 +118,18 @@ impl Supervisor {
             children,
             exits: BTreeMap::new(),
             due: BTreeMap::new(),
+            failure: None,
         })
     }
 
     /// Returns the path of the chief's report.
     pub(crate) fn report_file(&self) -> &Path {
         self.launch.report()
+    }
+
+    /// Returns why the job was stopped, if a task has failed for good.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
     /// Returns the exit codes of the tasks that have ended.
@@ -187,12 +196,16 @@ impl Supervisor {
                 if PERMANENT.contains(&code) {
                     let cause = cause_of(code);
                     warn!(%task, code, "{task} has failed permanently: {cause}. Stopping the job");
+                    self.failure = Some(format!("{task} has failed permanently: {cause}"));
                     self.stop_all().await;
                     return Ok(u8::try_from(code).unwrap_or(1));
                 }
                 if self.launch.died(task, code) {
                     let cause = cause_of(code);
                     warn!(%task, code, "{task} dies again and again, soon after its start: {cause}. Stopping the job");
+                    self.failure = Some(format!(
+                        "{task} died again and again, soon after its start: {cause}"
+                    ));
                     self.stop_all().await;
                     let is_killed = code == SIGNALLED + 9;
                     return Ok(if is_killed { Code::E3009 } else { Code::E9001 }.exit);
@@ -229,6 +242,16 @@ impl Supervisor {
             .filter(|(_, at)| **at <= now)
             .map(|(task, _)| *task)
             .collect();
+        if !due.is_empty() && !self.launch.cluster().exists() {
+            // What is left of the job writes into a folder that nobody sees.
+            let message = format!(
+                "{} is gone: model_dir was removed while the job ran",
+                self.launch.cluster().display()
+            );
+            return Err(Diagnostic::error(Code::E9002, message).help(
+                "its checkpoints and logs are gone with it: start the job anew, or bring the folder back first",
+            ));
+        }
         for task in due {
             self.due.remove(&task);
             self.children.insert(task, self.launch.start(task)?);
