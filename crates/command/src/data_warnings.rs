@@ -17,6 +17,9 @@ use crate::data_sample::{Extent, profile};
 /// Fewest records that allow conclusions about the others.
 const RECORDS_MIN: u64 = 50;
 
+/// Fewest labels of which none is the positive class that are no coincidence.
+const LABELS_MIN: u64 = 10;
+
 /// Values of a column that a message shows.
 const SHOWN_MAX: usize = 5;
 
@@ -38,10 +41,18 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     look_at_files(job, &mut findings);
     look_for_files_in_both_inputs(job, &mut findings);
     look_for_label_among_features(job, &mut findings);
+    let label = profile.column(&job.input.label.column);
     if profile.rows < RECORDS_MIN {
+        // Of few records, only what holds for all of them is told.
+        if let (Some(positive), Some(column)) = (&job.input.label.positive, label)
+            && column.values >= LABELS_MIN
+        {
+            look_at_positive(positive, column, &mut findings);
+            findings.lines.clear();
+        }
         return findings;
     }
-    if let Some(column) = profile.column(&job.input.label.column) {
+    if let Some(column) = label {
         look_at_label(job, column, profile.rows, &mut findings);
     }
     look_at_weight(job, profile, &mut findings);
@@ -404,6 +415,18 @@ fn look_at_feature(
         && format != InputFormat::Parquet
     {
         look_at_times(time.unit, column, findings);
+    }
+    if matches!(
+        feature.kind,
+        FeatureKind::Numeric(_) | FeatureKind::Bucketized { .. }
+    ) && column.infinite > 0
+    {
+        let message = format!(
+            "`{name}` holds {} infinite numbers among {} of the sample: no record that has one can be trained",
+            column.infinite, column.values
+        );
+        let help = "input.missing = [\"inf\", \"-inf\"] takes them for missing ones";
+        findings.warnings.push(warning(message, help));
     }
     match &feature.kind {
         FeatureKind::Bucketized {

@@ -169,13 +169,24 @@ pub fn print(text: &str) -> Result<(), Diagnostic> {
     }
 }
 
+/// How the summary of a run begins that was stopped before its end.
+pub(crate) const STOPPED: &str = "stopped at";
+
 /// Summarizes a run in one line, for example `trained to step 6000 in 3.5 s (1714 steps/s, ...)`.
-pub(crate) fn result_line(verb: &str, report: &Report) -> String {
+pub(crate) fn result_line(verb: &str, report: &Report, max_steps: Option<u64>) -> String {
     let step = report.global_step;
     if report.examples == 0 && report.steps_per_second == 0.0 {
-        return format!(
-            "{verb} step {step}: this run added no step. A larger train.max_steps continues it, another --model-dir starts from the beginning\n"
-        );
+        let why = match (&report.ended_early, max_steps) {
+            (Some(why), _) => format!(": {why}"),
+            (None, Some(most)) if most <= step => {
+                ". A larger train.max_steps continues it, another --model-dir starts from the beginning".to_owned()
+            }
+            (None, _) if verb == STOPPED => String::new(),
+            (None, _) => ". All passes were trained before, or parameter_servers.guard has rejected each batch, as the log \
+                says: a larger input.train.epochs continues it, another --model-dir starts from the beginning"
+                .to_owned(),
+        };
+        return format!("{verb} step {step}: this run added no step{why}\n");
     }
     let Report {
         train_seconds,
@@ -256,7 +267,7 @@ mod tests {
             global_step: 1000,
             ..Report::default()
         };
-        let text = result_line("trained to", &report);
+        let text = result_line("trained to", &report, Some(1000));
         assert!(
             text.starts_with("trained to step 1000: this run added no step."),
             "{text}"
@@ -265,6 +276,10 @@ mod tests {
             text.contains("train.max_steps") && text.contains("--model-dir"),
             "{text}"
         );
+        let text = result_line("trained to", &report, Some(2000));
+        assert!(text.contains("input.train.epochs"), "{text}");
+        let text = result_line(STOPPED, &report, None);
+        assert_eq!(text, "stopped at step 1000: this run added no step\n");
         let rates = Report {
             examples: 640,
             steps_per_second: 2.0,
@@ -276,6 +291,6 @@ mod tests {
             ..rates
         };
         let text = "trained to step 1000 in 2.5 s (2 steps/s, 256 examples/s)\n";
-        assert_eq!(result_line("trained to", &rates), text);
+        assert_eq!(result_line("trained to", &rates, None), text);
     }
 }

@@ -220,6 +220,7 @@ impl Writer {
         if let Ok(prediction) = &predicted.outcome {
             self.tell_apart(prediction)?;
         }
+        self.refuse_bytes(predicted)?;
         match self.format {
             Lines::Jsonl => Ok(self.jsonl(predicted)),
             Lines::Csv => self.csv(predicted),
@@ -232,6 +233,22 @@ impl Writer {
             Lines::Csv if self.columns.is_none() => self.csv_from(Vec::new()),
             Lines::Csv | Lines::Jsonl => String::new(),
         }
+    }
+
+    /// Refuses a kept cell whose bytes are no text: lines are UTF-8.
+    fn refuse_bytes(&self, predicted: &Predicted) -> Result<(), Diagnostic> {
+        for (name, cell) in self.kept.iter().zip(&predicted.kept) {
+            let is_bytes = |value: &Kept| matches!(value, Kept::Text(text) if std::str::from_utf8(text).is_err());
+            if cell.values.iter().any(is_bytes) {
+                let message = format!(
+                    "--keep {name}: a record holds bytes that are not UTF-8 there, and predictions are written as UTF-8"
+                );
+                return Err(Diagnostic::error(Code::E4005, message).help(
+                    "keep another column that names the record; for texts in another encoding, set input.encoding",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a kept column whose name is a key of the prediction.

@@ -122,6 +122,7 @@ fn column_json(column: &ColumnProfile) -> Value {
     if column.is_numeric() {
         let numbers = &column.numbers;
         let quantiles = SHARE_NAMES.into_iter().zip(column.quantiles(&SHARES));
+        out["infinite"] = json!(column.infinite);
         out["min"] = json!(numbers.min);
         out["max"] = json!(numbers.max);
         out["mean"] = json!(numbers.mean);
@@ -196,7 +197,10 @@ fn cells(column: &ColumnProfile, rows: u64) -> Vec<String> {
             numbers.stddev(),
         ];
         cells.extend(figures.map(short));
-        cells.push(String::new());
+        cells.push(match column.infinite {
+            0 => String::new(),
+            count => format!("{count} infinite, in no figure"),
+        });
     } else {
         cells.extend(std::iter::repeat_n(String::new(), 5));
         let counts = column.counts();

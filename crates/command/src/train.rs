@@ -1,6 +1,6 @@
 //! `trainyard train`: chief, parameter store and evaluator in one process, without sockets.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
-use crate::output::{print, result_line, table};
+use crate::output::{STOPPED, print, result_line, table};
 use crate::progress::{Show, progress_line};
 use crate::targets::refuse_own_file;
 use crate::up::{read_evaluation, share_of_cores};
@@ -65,6 +65,14 @@ pub(crate) fn train(
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
+    if job.is_replicated() {
+        let problem = Diagnostic::warning(
+            Code::E1006,
+            "parameter_servers.durability = \"replica\" does nothing in one process, which has no parameter servers: what its last checkpoint lacks is lost with it",
+        )
+        .help("`trainyard up --cluster local:ps=2,worker=1` trains with servers");
+        report(&[problem], arguments.job.log_format);
+    }
     // From now on, whoever works on files tells of them.
     drop(watch);
     let mut context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);
@@ -73,7 +81,7 @@ pub(crate) fn train(
     context.admin_listen.clone_from(&arguments.admin_listen);
     let job = Arc::clone(&context.job);
     let trained = in_one_process(context, build, show).map_err(|problem| vec![problem])?;
-    let told = print(&trained.text(&job.model_dir));
+    let told = print(&trained.text(&job));
     if let Some(problem) = no_better_than_a_constant(&job, &trained.report.eval) {
         report(&[problem], arguments.job.log_format);
     }
@@ -90,13 +98,13 @@ pub(crate) struct Trained {
 }
 
 impl Trained {
-    fn text(&self, model_dir: &Path) -> String {
+    fn text(&self, job: &Job) -> String {
         let verb = if self.ending == Ending::Done {
             "trained to"
         } else {
-            "stopped at"
+            STOPPED
         };
-        let mut text = result_line(verb, &self.report);
+        let mut text = result_line(verb, &self.report, job.train.max_steps);
         if !self.report.eval.is_empty() {
             text.push_str(&format!(
                 "evaluation at step {}:\n{}",
@@ -104,7 +112,7 @@ impl Trained {
                 table(&self.report.eval)
             ));
         }
-        text.push_str(&format!("model: {}\n", model_dir.display()));
+        text.push_str(&format!("model: {}\n", job.model_dir.display()));
         text
     }
 }

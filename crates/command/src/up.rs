@@ -336,7 +336,7 @@ fn parsed<T>(
 }
 
 fn summary(report: &Report, job: &Job) -> String {
-    let mut text = result_line("trained to", report);
+    let mut text = result_line("trained to", report, job.train.max_steps);
     if !report.eval.is_empty() {
         text.push_str(&format!("last evaluation:\n{}", table(&report.eval)));
     }

@@ -51,7 +51,8 @@ impl Missing {
 
     /// Returns the whole numbers of 64 bits that are missing where a value of this kind is wanted, ascending.
     pub fn integers(&self, kind: &FieldKind) -> Vec<i64> {
-        let written = self.numbers.iter().map(|number| *number as i128);
+        let finite = self.numbers.iter().filter(|number| number.is_finite());
+        let written = finite.map(|number| *number as i128);
         let known = self.integers.iter().copied().chain(written);
         let mut known: Vec<i64> = known
             .filter(|number| self.integer(*number, kind))
@@ -62,10 +63,11 @@ impl Missing {
         known
     }
 
-    /// Returns the floats of 32 bits that are missing, finite.
+    /// Returns the floats of 32 bits that are missing. A number that is beyond them is none.
     pub fn floats(&self) -> Vec<f32> {
-        let narrow = self.numbers.iter().map(|number| *number as f32);
-        narrow.filter(|number| number.is_finite()).collect()
+        let narrow = self.numbers.iter().map(|number| (*number as f32, *number));
+        let narrow = narrow.filter(|(narrow, number)| narrow.is_finite() || number.is_infinite());
+        narrow.map(|(narrow, _)| narrow).collect()
     }
 
     /// Returns whether a text is missing, as a text.
@@ -117,7 +119,7 @@ impl Missing {
     #[inline]
     pub(crate) fn float(&self, number: f64) -> bool {
         let narrow = number as f32;
-        let is_narrow = f64::from(narrow) == number;
+        let is_narrow = f64::from(narrow) == number && narrow.is_finite();
         self.numbers
             .iter()
             .any(|missing| *missing == number || is_narrow && *missing as f32 == narrow)
@@ -134,9 +136,11 @@ impl Missing {
     }
 }
 
+/// Returns the number that a text is: `inf` and `-Infinity` are numbers, and digits beyond 64 bits are not.
 fn number(text: &[u8]) -> Option<f64> {
-    let number = fast_float2::parse::<f64, _>(text).ok();
-    number.filter(|number| number.is_finite())
+    let number = fast_float2::parse::<f64, _>(text).ok()?;
+    let is_written_out = !text.iter().any(u8::is_ascii_digit);
+    (number.is_finite() || number.is_infinite() && is_written_out).then_some(number)
 }
 
 fn is_number(kind: &FieldKind) -> bool {
@@ -166,6 +170,27 @@ mod tests {
             let found = missing.written_in(Some(&style), text.as_bytes(), &FieldKind::FLOAT);
             assert_eq!(found, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn infinities_are_missing_if_they_are_named_however_they_are_written() {
+        let infinities = ["inf", "+Inf", "Infinity", "INF"];
+        let missing = Missing::new(&["inf".to_owned()]);
+        for text in infinities {
+            assert!(
+                missing.written(text.as_bytes(), &FieldKind::FLOAT),
+                "{text}"
+            );
+            let negative = format!("-{}", text.trim_start_matches('+'));
+            assert!(!missing.written(negative.as_bytes(), &FieldKind::FLOAT));
+        }
+        assert!(missing.float(f64::INFINITY) && !missing.float(f64::NEG_INFINITY));
+        assert!(!missing.written(b"1e999", &FieldKind::FLOAT) && !missing.float(1e300));
+        assert!(!Missing::new(&["1e300".to_owned()]).float(f64::INFINITY));
+        let both = Missing::new(&["-inf", "inf", "7"].map(str::to_owned));
+        assert_eq!(both.floats(), [f32::NEG_INFINITY, f32::INFINITY, 7.0]);
+        assert_eq!(both.integers(&FieldKind::INT), [7]);
+        assert!(!both.integer(i128::MAX, &FieldKind::INT));
     }
 
     #[test]

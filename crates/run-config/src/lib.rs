@@ -21,6 +21,7 @@ mod params;
 mod reader;
 mod schema;
 mod section;
+mod without_effect;
 
 pub use agreement::Agreement;
 pub use feature::*;

@@ -38,6 +38,11 @@ fn of_name(name: &str) -> Option<Direction> {
     found.map(|(_, direction)| *direction)
 }
 
+/// Returns whether a metric is from 0 to 1: those for which higher is better are shares of what is right.
+pub(crate) fn is_share(metric: &str) -> bool {
+    higher_is_better(metric) == Some(true)
+}
+
 /// Returns whether a higher value of a metric is better; `None` if its name does not tell. The metric of a further evaluation
 /// begins with the evaluation's name and `/`.
 fn higher_is_better(metric: &str) -> Option<bool> {

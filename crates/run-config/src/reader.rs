@@ -7,6 +7,7 @@ use trainyard_storage::read_regular_text;
 
 use crate::job::{Warnings, Written};
 use crate::keys::TopKeys;
+use crate::without_effect::{warn_by_head, warn_by_input, warn_by_strategy};
 use crate::{HeadKind, Job, foreign_names, section};
 
 /// Longest job file, in bytes.
@@ -142,6 +143,15 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         root.problems().push(
             Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"),
         );
+    }
+    if let Some(strategy) = &strategy {
+        warn_by_strategy(&root, strategy);
+    }
+    if let Some(model) = &model {
+        warn_by_head(&root, model);
+        if let Some(input) = &input {
+            warn_by_input(&root, input, model.head);
+        }
     }
     root.finish();
     Some(Job {

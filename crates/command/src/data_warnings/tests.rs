@@ -285,4 +285,44 @@ fn a_handful_of_records_says_nothing() {
         }],
     );
     assert!(look(&job, &few).warnings.is_empty());
+    let cell = |text: &str| Cell {
+        values: vec![Value::Text(text.into())],
+        list: false,
+    };
+    for number in 0..12 {
+        few.see(
+            &["y".to_owned(), "x".to_owned()],
+            &[cell("b"), cell(&number.to_string())],
+        );
+    }
+    let told = look(&job, &few).warnings;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].message.starts_with("none of 13 labels"), "{told:?}");
+}
+
+#[test]
+fn infinite_numbers_of_a_feature_are_warned_of_unless_they_are_missing_ones() {
+    let plain = job("{ column = \"y\" }", "linear_classifier", &[NUMBER]);
+    let mut found = Profile::default();
+    for number in 0..100 {
+        let value = if number == 7 {
+            f64::INFINITY
+        } else {
+            f64::from(number)
+        };
+        let row = [Value::Float(value), Value::Int(i64::from(number % 2))];
+        let row = row.map(|value| Cell {
+            values: vec![value],
+            list: false,
+        });
+        found.see(&["x".to_owned(), "y".to_owned()], &row);
+    }
+    let told = look(&plain, &found).warnings;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0]
+            .message
+            .starts_with("`x` holds 1 infinite numbers among 100"),
+        "{told:?}"
+    );
 }

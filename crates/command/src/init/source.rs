@@ -157,7 +157,12 @@ impl Source {
     /// columns must be profiled again.
     pub(super) fn learn(&mut self, found: &Profile) -> bool {
         if !self.is_text() {
-            return false;
+            let is_new =
+                self.missing.is_empty() && found.columns.iter().any(|one| one.infinite > 0);
+            if is_new {
+                self.missing = ["inf", "-inf"].map(str::to_owned).to_vec();
+            }
+            return is_new;
         }
         let before = (self.style.clone(), self.missing.clone());
         if self.style.encoding == TextEncoding::Utf8

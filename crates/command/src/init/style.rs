@@ -14,10 +14,39 @@ const ALIKE_SHARE_MIN: f64 = 0.9;
 /// Units of numbers that are known.
 const UNITS: [&str; 8] = ["%", "$", "€", "£", "¥", "₹", "₩", "₽"];
 
-/// Words that stand for a missing number, those of pandas and a few of databases.
-const MISSING_WORDS: [&str; 22] = [
-    "NaN", "nan", "-NaN", "-nan", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NULL", "Null",
-    "null", "None", "none", "nil", "\\N", "?", "-", ".", "missing", "#DIV/0!",
+/// Words that stand for a missing number: those of pandas, a few of databases, and infinities, which no model can use.
+const MISSING_WORDS: [&str; 31] = [
+    "NaN",
+    "nan",
+    "-NaN",
+    "-nan",
+    "NA",
+    "N/A",
+    "n/a",
+    "#N/A",
+    "#NA",
+    "<NA>",
+    "NULL",
+    "Null",
+    "null",
+    "None",
+    "none",
+    "nil",
+    "\\N",
+    "?",
+    "-",
+    ".",
+    "missing",
+    "#DIV/0!",
+    "inf",
+    "-inf",
+    "Inf",
+    "-Inf",
+    "INF",
+    "-INF",
+    "Infinity",
+    "-Infinity",
+    "+inf",
 ];
 
 /// Division of lines into fields.
@@ -426,6 +455,8 @@ mod tests {
             b',',
         );
         assert_eq!(found.missing, ["NaN", "null"]);
+        let infinite = writing(&profile(&[&["1.5", "-inf", "2"], &["Inf", "a", "b"]]), b',');
+        assert_eq!(infinite.missing, ["-inf"]);
         let mixed = writing(&profile(&[&["12.5%", "0.5"]]), b',');
         assert_eq!(mixed.mixed, ["0"]);
     }

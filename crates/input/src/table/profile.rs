@@ -45,6 +45,8 @@ pub struct ColumnProfile {
     pub kind: Option<ColumnKind>,
     /// Statistics of the values that are numbers.
     pub numbers: Numbers,
+    /// Number of values that are infinite floats of the format. Such a text, as `inf`, is a text.
+    pub infinite: u64,
     /// Number of values that are texts of another encoding than UTF-8.
     pub not_utf8: u64,
     /// A value is a float of the format, and no text.
@@ -110,6 +112,7 @@ impl ColumnProfile {
             lengths: (0, 0),
             kind: None,
             numbers: Numbers::default(),
+            infinite: 0,
             not_utf8: 0,
             is_typed_float: false,
             style: style.clone(),
@@ -151,6 +154,7 @@ impl ColumnProfile {
             self.not_utf8 += u64::from(std::str::from_utf8(text).is_err());
         }
         self.is_typed_float |= matches!(value, Value::Float(_));
+        self.infinite += u64::from(matches!(value, Value::Float(number) if number.is_infinite()));
         let (kind, number) = self.typed(value);
         self.kind = self.kind.max(Some(kind));
         if kind != ColumnKind::Text

@@ -5,6 +5,7 @@ use trainyard_diagnostic::{Code, Section, Takes, Value, section, suggest};
 
 use super::input::duplicate;
 use crate::metric_direction::direction;
+use crate::without_effect::warn_by_trigger;
 
 section! {
     /// Keys of `[[exporter]]`.
@@ -139,6 +140,9 @@ fn read(section: &Section<'_>) -> Option<ExporterConfig> {
     } else {
         false
     };
+    if let Some(kind) = keys.kind {
+        warn_by_trigger(section, kind);
+    }
     let formats = keys.format?;
     if keys.hashed_as_ids && !formats.contains(&ExportFormat::Onnx) {
         section.fail(

@@ -9,6 +9,7 @@ use super::optimizer::{
 };
 use super::regularizer::{read_regularizer, takes_regularizer};
 use crate::limit::{Limit, OfSome, of_some, required_by};
+use crate::without_effect::warn_of_key;
 use crate::{
     Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossConfig, LossReduction,
     ModelConfig, ModelKind, OptimizerSection, Params, Regularizer,
@@ -320,7 +321,7 @@ fn loss(section: &Section<'_>, keys: &ModelKeys) -> Option<LossConfig> {
         if !has_meaning(loss) && section.node(key).is_some() {
             // A job that names no loss may mean the one of the key.
             if section.node("loss").is_some() {
-                warn_of_unused(section, key, "without loss = \"focal\"");
+                warn_of_key(section, key, "without loss = \"focal\"");
             } else {
                 let message = format!("{key} has no meaning without loss = \"focal\"");
                 section.fail(Code::E1006, key, message);
@@ -345,6 +346,11 @@ fn read_class_weights(section: &Section<'_>, key: &'static str) -> Option<Vec<f3
             key,
             format!("class_weights must be >= 0, given {bad}"),
         );
+        return None;
+    }
+    if !weights.is_empty() && weights.iter().all(|weight| *weight == 0.0) {
+        let message = "class_weights are all 0: no record would count";
+        section.fail(Code::E1002, key, message);
         return None;
     }
     Some(weights)
@@ -461,17 +467,8 @@ fn check_keys(section: &Section<'_>, kind: ModelKind) {
         }
     }
     for (key, _) in unused(section, kind) {
-        warn_of_unused(section, key, &format!("in a {}", kind.name()));
+        warn_of_key(section, key, &format!("in a {}", kind.name()));
     }
-}
-
-fn warn_of_unused(section: &Section<'_>, key: &str, place: &str) {
-    let message = format!("`{key}` of [model] does nothing {place}");
-    let warning = Diagnostic::warning(Code::E1006, message);
-    section.problems().warn(match section.place(key) {
-        Some(place) => warning.at(place),
-        None => warning,
-    });
 }
 
 /// Returns the given keys that a kind of model does not use.

@@ -6,6 +6,7 @@ use trainyard_diagnostic::{Bound, Code, Section, Takes, Value, section};
 use super::optimizer::{read_clipping, takes_clipping};
 use crate::OptimizerSection;
 use crate::metric_direction::direction;
+use crate::without_effect::warn_by_bounds;
 
 section! {
     /// End of training (`tf.estimator.TrainSpec`).
@@ -163,6 +164,7 @@ fn read_early_stopping(section: &Section<'_>, key: &'static str) -> Option<Early
     if bounds.iter().all(|key| section.node(key).is_none()) {
         section.missing("max_evaluations_without_improvement", "3");
     }
+    warn_by_bounds(&section, &keys.metric, keys.stop_at);
     let higher_is_better = direction(&section, &keys.metric, keys.higher_is_better);
     section.finish();
     Some(EarlyStoppingConfig {

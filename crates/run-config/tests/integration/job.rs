@@ -1326,6 +1326,101 @@ fn a_job_keeps_what_another_kind_of_model_uses_and_is_warned_of_it_by_name() {
 }
 
 #[test]
+fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
+    let stop = "train.early_stopping={ max_evaluations_without_improvement = 3, min_delta = 0.1 }";
+    let eval = "input.eval.files=[\"eval.csv\"]";
+    let halts = "training ends at the first gradient that is no number";
+    let guard = "parameter_servers.guard={ max_norm = 1.0 }";
+    let none = "which has no parameter servers";
+    let cases: &[(&[&str], &[String])] = &[
+        (&[guard, "strategy.payload=\"bfloat16\""], &[]),
+        (&["parameter_servers.durability=\"none\""], &[]),
+        (&["strategy.kind=\"one_device\"", guard], &[]),
+        (
+            &["strategy.kind=\"hybrid\"", guard],
+            &[format!(
+                "`guard` of [parameter_servers] does nothing under strategy.kind = \"hybrid\": {halts}"
+            )],
+        ),
+        (
+            &["strategy.kind=\"mirrored\"", "strategy.payload=\"float16\""],
+            &["`payload` of [strategy] does nothing under strategy.kind = \"mirrored\", which has no network".to_owned()],
+        ),
+        (
+            &[
+                "strategy.kind=\"multi_worker_mirrored\"",
+                "strategy.payload=\"float16\"",
+                "strategy.placement=\"round_robin\"",
+                "parameter_servers.log_bytes_max=1048576",
+            ],
+            &[
+                format!("`placement` of [strategy] does nothing under strategy.kind = \"multi_worker_mirrored\", {none}"),
+                format!("`log_bytes_max` of [parameter_servers] does nothing under strategy.kind = \"multi_worker_mirrored\", {none}"),
+            ],
+        ),
+        (
+            &["input.bad_rows_max=3"],
+            &["`bad_rows_max` of [input] does nothing with bad_rows = \"fail\"".to_owned()],
+        ),
+        (&["input.bad_rows_max=3", "input.bad_rows=\"skip\""], &[]),
+        (
+            &["input.label.separator=\";\""],
+            &["`separator` of [input.label] does nothing without several labels in a field".to_owned()],
+        ),
+        (&["model.thresholds=[0.3]"], &[]),
+        (
+            &["model.thresholds=[0.3]", "model.n_classes=3"],
+            &["`thresholds` of [model] does nothing for a multi_class head".to_owned()],
+        ),
+        (
+            &["exporter=[{ kind = \"latest\", metric = \"auc\" }]"],
+            &["`metric` of [[exporter]] does nothing without kind = \"best\"".to_owned()],
+        ),
+        (&["exporter=[{ kind = \"best\", metric = \"auc\" }]"], &[]),
+        (&[eval, stop], &[]),
+        (
+            &[eval, "train.early_stopping={ stop_at = 0.9, metric = \"auc\", min_delta = 0.1 }"],
+            &["`min_delta` of [train.early_stopping] does nothing without max_evaluations_without_improvement or \
+               max_steps_without_improvement"
+                .to_owned()],
+        ),
+        (&[eval, "train.early_stopping={ stop_at = 90.0 }"], &[]),
+        (
+            &[eval, "train.early_stopping={ stop_at = 90.0, metric = \"accuracy\" }"],
+            &["`stop_at` of [train.early_stopping] does nothing at 90: `accuracy` is from 0 to 1".to_owned()],
+        ),
+    ];
+    for (changes, warnings) in cases {
+        let job = parse(OF_ALL_PARTS, changes);
+        let job = job.unwrap_or_else(|problems| panic!("{changes:?}: {}", render_all(&problems)));
+        let told: Vec<&str> = job
+            .warnings()
+            .iter()
+            .map(|warning| warning.message.as_str())
+            .collect();
+        assert_eq!(told, *warnings, "{changes:?}");
+    }
+    for (changes, told) in [
+        (
+            &["model.n_classes=2", "model.class_weights=[0.0, 0.0]"][..],
+            "class_weights are all 0",
+        ),
+        (
+            &[
+                "feature.0.normalizer=\"standardize\"",
+                "feature.0.mean=0.0",
+                "feature.0.stddev=-1.0",
+            ],
+            "stddev must be > 0, given -1",
+        ),
+    ] {
+        let problems = parse(OF_ALL_PARTS, changes).expect_err("it is refused");
+        let text = render_all(&problems);
+        assert!(text.contains(told), "{changes:?}: {text}");
+    }
+}
+
+#[test]
 fn what_a_kind_of_model_would_misunderstand_is_still_refused() {
     for (change, told) in [
         // Which part the feature should feed is not said.

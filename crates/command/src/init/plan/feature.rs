@@ -396,8 +396,10 @@ fn category(
         // Two values with one embedding cost more than the file.
         (Coverage::Whole, Shape::Factorized) => u64::MAX,
     };
-    // A vocabulary is a text file with one value per line.
-    let fits = column.are_all_counted() && values.iter().all(|value| !value.contains(['\n', '\r']));
+    // A vocabulary is a text file with one value per line, of UTF-8.
+    let fits = column.are_all_counted()
+        && column.not_utf8 == 0
+        && values.iter().all(|value| !value.contains(['\n', '\r']));
     if distinct <= most && fits {
         let dimension = (distinct > INDICATOR_VALUES_MAX).then_some(dimension);
         return Kind::Vocabulary {

@@ -169,6 +169,14 @@ fn task(
         let message = format!("`{name}` holds no label in the sample");
         return Err(Diagnostic::error(Code::E4003, message).help("name another column by --label"));
     }
+    if column.not_utf8 > 0 {
+        let message = format!(
+            "`{name}` holds bytes that are not UTF-8, {} of {}: a job names the classes of a label as texts",
+            column.not_utf8, column.values
+        );
+        return Err(Diagnostic::error(Code::E4003, message)
+            .help("write the label as text or numbers, or name another column by --label"));
+    }
     if column.distinct() == 1 {
         let message = format!(
             "`{name}` has one value in the whole sample: a model can learn nothing from it"

@@ -186,11 +186,11 @@ impl NumberKeys {
             NormalizerName::Log => Some(Normalizer::Log),
             NormalizerName::Standardize => {
                 let [mean, stddev] = moments?;
-                if !stddev.is_normal() {
+                if !(stddev.is_normal() && stddev > 0.0) {
                     section.fail(
                         Code::E1002,
                         "stddev",
-                        format!("stddev must not be 0, given {stddev}"),
+                        format!("stddev must be > 0, given {stddev}"),
                     );
                     return None;
                 }
