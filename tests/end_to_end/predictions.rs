@@ -224,14 +224,14 @@ fn kept_columns_are_the_same_whatever_the_format_of_the_files() {
         |lines: &[[Value; 4]]| lines.iter().map(|line| line[3].clone()).collect::<Vec<_>>();
     assert_eq!(logits(&csv), logits(&parquet));
     let mut records = std::fs::read(folder.join("records.csv")).expect("readable");
-    records.extend_from_slice(b"0.1,0.2,w1,0,\xff\n");
+    records.extend_from_slice(b"0.1,0.2,w1,0,19,\xff\n");
     std::fs::write(folder.join("records.csv"), records).expect("it is written");
     for format in ["jsonl", "csv"] {
         let skip = "input.bad_rows=\"skip\"";
-        let arguments = ["--keep", "user", "--format", format, "--set", skip];
+        let arguments = ["--keep", "note", "--format", format, "--set", skip];
         let (ended, _) = predict(folder, &job, &arguments);
         assert_eq!(ended.code, 65, "{}", ended.output);
-        let told = "--keep user: a record holds bytes that are not UTF-8";
+        let told = "--keep note: a record holds bytes that are not UTF-8";
         assert!(ended.output.contains(told), "{}", ended.output);
     }
 }

@@ -332,6 +332,7 @@ fn of_layers() -> Vec<Row> {
         row("model.dropout").to("0.5"),
         row("model.batch_norm").to("true"),
         over(row("model.cross_layers"), &dcn).to("3"),
+        over(row("model.cross_projection_dim"), &dcn).to("2"),
     ]);
     rows
 }

@@ -336,6 +336,12 @@ pub(crate) fn cases() -> Vec<Case> {
             "cross_layers = 3\nhidden_units = [5]\n",
             false,
         ),
+        (
+            "cross layers of low rank",
+            "dcn",
+            "cross_projection_dim = 4\n",
+            false,
+        ),
         ("no hashing", "dnn_linear_combined", "", false),
     ];
     for (name, family, model, hashed) in more {

@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
 use futures_util::future::LocalBoxFuture;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_cluster_spec::Role;
@@ -93,10 +94,10 @@ where
     if let Err(problem) = begin(arguments.log_format, &arguments.log_level) {
         return finish(Err(vec![problem]), arguments.log_format).into();
     }
-    let readiness = Arc::new(OnceLock::new());
+    let readiness = Arc::new(Mutex::new(None));
     let _watch = watch_disks(role, Arc::clone(&readiness));
     let outcome = Context::from_arguments(Some(role), arguments).and_then(|context| {
-        readiness.get_or_init(|| context.readiness.clone());
+        *readiness.lock() = Some(context.readiness.clone());
         supervise(context, run).map_err(|problem| vec![problem])
     });
     finish(outcome, arguments.log_format).into()
@@ -104,14 +105,14 @@ where
 
 /// Watches the disks of a task, which is not ready while it waits for one. `readiness` is that of the task once its job is
 /// read. Chiefs and servers tell of each work on files themselves.
-fn watch_disks(role: Role, readiness: Arc<OnceLock<Readiness>>) -> Option<DiskWatch> {
+fn watch_disks(role: Role, readiness: Arc<Mutex<Option<Readiness>>>) -> Option<DiskWatch> {
     let has_waited = AtomicBool::new(false);
     let tell = move |age: Duration| {
         if !age.is_zero() || has_waited.load(Ordering::Relaxed) {
             has_waited.store(true, Ordering::Relaxed);
             tell_file_wait(FileWork::Any, age);
         }
-        if let Some(readiness) = readiness.get() {
+        if let Some(readiness) = &*readiness.lock() {
             readiness.waits_for_disk(!age.is_zero());
         }
     };

@@ -126,7 +126,8 @@ impl Canned {
             let cross = deep
                 .cross
                 .iter()
-                .flat_map(|cross| cross.layers.iter().map(|(kernel, _)| *kernel));
+                .flat_map(|cross| cross.layers.iter())
+                .flat_map(|layer| layer.projection.into_iter().chain([layer.kernel]));
             tower.chain(cross).collect::<Vec<usize>>()
         };
         let kernels = deep.as_ref().map(kernels).unwrap_or_default();
@@ -343,8 +344,10 @@ fn deep(
         Family::Fm | Family::DeepFm => Some(factorization(&input, head)?),
         _ => None,
     };
-    let cross = (model.cross_layers > 0)
-        .then(|| CrossLayers::new(model.cross_layers, input.width(), DNN, variables));
+    let cross = (model.cross_layers > 0).then(|| {
+        let rank = model.cross_projection_dim;
+        CrossLayers::new(model.cross_layers, input.width(), rank, DNN, variables)
+    });
     let tower = model
         .kind
         .has_dnn()

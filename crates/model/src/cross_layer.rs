@@ -1,26 +1,42 @@
-//! Cross layers: `xₗ₊₁ = x₀ ⊙ (xₗ W + b) + xₗ` (DCN-v2; Wang et al. 2021).
+//! Cross layers: `xₗ₊₁ = x₀ ⊙ (xₗ W + b) + xₗ`, where `W` may be a product `U V` of low rank (DCN-v2; Wang et al. 2021,
+//! equations 1 and 2; `tfrs.layers.dcn.Cross`, whose `projection_dim` is the rank).
 
 use trainyard_tensor::{
-    add_bias, add_column_sums, join, multiply_first_transposed, multiply_second_transposed_columns,
+    add_bias, add_column_sums, join, multiply_first_transposed, multiply_second_transposed,
+    multiply_second_transposed_columns,
 };
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
 /// A product `out[m,n] = a[m,k] b[k,n]`.
 pub(crate) type Multiply = fn(a: &[f32], b: &[f32], out: &mut [f32], [usize; 3]);
 
-/// Kernel and bias of each layer.
-#[derive(Debug, Clone)]
-pub(crate) struct CrossLayers {
-    pub(crate) layers: Vec<(usize, usize)>,
-    width: usize,
+/// Variables of a layer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CrossLayer {
+    /// `U`, of `width x rank`, if the kernel is of low rank.
+    pub(crate) projection: Option<usize>,
+    /// `W`, of `width x width`, or `V`, of `rank x width`.
+    pub(crate) kernel: usize,
+    pub(crate) bias: usize,
 }
 
-/// `xₗ` and `xₗ W + b` of each layer.
+/// Layers over an input of `width` numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct CrossLayers {
+    pub(crate) layers: Vec<CrossLayer>,
+    width: usize,
+    /// Columns of `U`.
+    rank: usize,
+}
+
+/// `xₗ`, `xₗ U` and `xₗ W + b` of each layer.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
     inputs: Vec<Vec<f32>>,
+    projected: Vec<Vec<f32>>,
     products: Vec<Vec<f32>>,
     inner: Vec<f32>,
+    of_projected: Vec<f32>,
     through: Vec<f32>,
     of_first: Vec<f32>,
     transposed: Vec<f32>,
@@ -34,9 +50,11 @@ impl Workspace {
 }
 
 impl CrossLayers {
+    /// Returns `count` layers; `projection_dim` is the rank of their kernels, absent = full.
     pub(crate) fn new(
         count: usize,
         width: usize,
+        projection_dim: Option<usize>,
         group: &str,
         variables: &mut Vec<VariableSpec>,
     ) -> Self {
@@ -52,24 +70,26 @@ impl CrossLayers {
             });
             variables.len() - 1
         };
-        let layers = (0..count)
-            .map(|layer| {
-                let kernel = add(
-                    format!("dcn/cross_{layer}/kernel"),
-                    vec![width, width],
+        let layers = (0..count).map(|layer| {
+            let mut of = |part: &str, shape: Vec<usize>, initializer: Initializer| {
+                add(format!("dcn/cross_{layer}/{part}"), shape, initializer)
+            };
+            CrossLayer {
+                projection: projection_dim
+                    .map(|rank| of("projection", vec![width, rank], Initializer::GlorotUniform)),
+                kernel: of(
+                    "kernel",
+                    vec![projection_dim.unwrap_or(width), width],
                     Initializer::GlorotUniform,
-                );
-                (
-                    kernel,
-                    add(
-                        format!("dcn/cross_{layer}/bias"),
-                        vec![width],
-                        Initializer::Zeros,
-                    ),
-                )
-            })
-            .collect();
-        Self { layers, width }
+                ),
+                bias: of("bias", vec![width], Initializer::Zeros),
+            }
+        });
+        Self {
+            layers: layers.collect(),
+            width,
+            rank: projection_dim.unwrap_or(width),
+        }
     }
 
     fn rows(&self, matrix: &[f32]) -> usize {
@@ -87,21 +107,28 @@ impl CrossLayers {
         let rows = self.rows(first);
         work.inputs.resize_with(self.layers.len() + 1, Vec::new);
         work.products.resize_with(self.layers.len(), Vec::new);
+        work.projected.resize_with(self.layers.len(), Vec::new);
         work.inputs[0].clear();
         work.inputs[0].extend_from_slice(first);
-        for (index, (kernel, bias)) in self.layers.iter().enumerate() {
+        for (index, layer) in self.layers.iter().enumerate() {
             let (below, above) = work.inputs.split_at_mut(index + 1);
             let input = &below[index];
             let output = &mut above[0];
+            let projected = match layer.projection {
+                Some(projection) => {
+                    let projected = &mut work.projected[index];
+                    projected.resize(rows * self.rank, 0.0);
+                    let sizes = [rows, self.width, self.rank];
+                    multiply(input, &values[projection], projected, sizes);
+                    &*projected
+                }
+                None => input,
+            };
             let product = &mut work.products[index];
             product.resize(input.len(), 0.0);
-            multiply(
-                input,
-                &values[*kernel],
-                product,
-                [rows, self.width, self.width],
-            );
-            add_bias(product, &values[*bias]);
+            let sizes = [rows, self.rank, self.width];
+            multiply(projected, &values[layer.kernel], product, sizes);
+            add_bias(product, &values[layer.bias]);
             output.clear();
             output.extend(
                 first
@@ -124,17 +151,20 @@ impl CrossLayers {
     ) {
         let Workspace {
             inputs,
+            projected,
             products,
             inner,
+            of_projected,
             through,
             of_first,
             transposed,
         } = work;
         let first = &inputs[0];
         let rows = self.rows(delta);
+        let (width, rank) = (self.width, self.rank);
         of_first.clear();
         of_first.resize(delta.len(), 0.0);
-        for (index, (kernel, bias)) in self.layers.iter().enumerate().rev() {
+        for (index, layer) in self.layers.iter().enumerate().rev() {
             inner.clear();
             inner.extend(delta.iter().zip(first).map(|(delta, x0)| delta * x0));
             for ((of_first, delta), u) in
@@ -143,32 +173,42 @@ impl CrossLayers {
                 *of_first += delta * u;
             }
             through.resize(delta.len(), 0.0);
-            let width = self.width;
-            let mut of_kernel = std::mem::take(&mut gradients[*kernel]);
-            let of_bias = &mut gradients[*bias];
+            let mut of_kernel = std::mem::take(&mut gradients[layer.kernel]);
+            let of_bias = &mut gradients[layer.bias];
+            // What the kernel multiplies, and where the gradient through it goes.
+            let (multiplied, behind) = match layer.projection {
+                Some(_) => {
+                    of_projected.resize(rows * rank, 0.0);
+                    (&projected[index], &mut *of_projected)
+                }
+                None => (&inputs[index], &mut *through),
+            };
             join(
                 || {
-                    multiply_first_transposed(
-                        &inputs[index],
-                        inner,
-                        &mut of_kernel,
-                        [width, rows, width],
-                    );
+                    let sizes = [rank, rows, width];
+                    multiply_first_transposed(multiplied, inner, &mut of_kernel, sizes);
                     add_column_sums(inner, of_bias);
                 },
                 || {
-                    let sizes = [rows, width, width];
+                    let sizes = [rows, width, rank];
                     multiply_second_transposed_columns(
                         inner,
-                        &values[*kernel],
-                        through,
+                        &values[layer.kernel],
+                        behind,
                         sizes,
-                        0..width,
+                        0..rank,
                         transposed,
                     );
                 },
             );
-            gradients[*kernel] = of_kernel;
+            gradients[layer.kernel] = of_kernel;
+            if let Some(projection) = layer.projection {
+                let sizes = [width, rows, rank];
+                let of_projection = &mut gradients[projection];
+                multiply_first_transposed(&inputs[index], of_projected, of_projection, sizes);
+                let sizes = [rows, rank, width];
+                multiply_second_transposed(of_projected, &values[projection], through, sizes);
+            }
             delta
                 .iter_mut()
                 .zip(through.iter())

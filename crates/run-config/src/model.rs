@@ -379,6 +379,9 @@ pub struct ModelConfig {
     pub batch_norm: bool,
     /// Number of cross layers of a `dcn` model, at least 1; 2 by default, 0 in other models.
     pub cross_layers: usize,
+    /// Rank of the kernels of the cross layers of a `dcn` model; absent = full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cross_projection_dim: Option<usize>,
     /// Initial values of embeddings whose feature names none; absent = a truncated normal distribution of deviation
     /// 1/√dimension.
     #[serde(skip_serializing_if = "Option::is_none")]

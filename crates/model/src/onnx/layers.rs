@@ -93,9 +93,15 @@ impl Builder<'_> {
     /// Returns the output of the last cross layer.
     pub(super) fn crossed(&mut self, cross: &CrossLayers, first: &Name) -> Name {
         let mut value = first.clone();
-        for (index, (kernel, bias)) in cross.layers.iter().enumerate() {
+        for (index, layer) in cross.layers.iter().enumerate() {
             let scope = format!("dcn/cross_{index}");
-            let product = self.dense(&scope, &value, *kernel, *bias);
+            let projected = layer.projection.map(|projection| {
+                let projection = self.table(projection, None);
+                let name = format!("{scope}/projected");
+                self.graph.node("MatMul", &name, &[&value, &projection], [])
+            });
+            let multiplied = projected.as_ref().unwrap_or(&value);
+            let product = self.dense(&scope, multiplied, layer.kernel, layer.bias);
             let product =
                 self.graph
                     .node("Mul", &format!("{scope}/product"), &[first, &product], []);

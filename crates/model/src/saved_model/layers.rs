@@ -78,9 +78,15 @@ impl Builder<'_> {
     /// Returns the output of the last cross layer.
     pub(super) fn cross_layers(&mut self, cross: &CrossLayers, first: &Edge) -> Edge {
         let mut value = first.clone();
-        for (index, (kernel, bias)) in cross.layers.iter().enumerate() {
+        for (index, layer) in cross.layers.iter().enumerate() {
             let scope = self.name(&format!("dcn/cross_{index}"));
-            let product = self.dense_layer(&scope, &value, [*kernel, *bias]);
+            let projected = layer.projection.map(|projection| {
+                let projection = self.variable(projection);
+                let name = format!("{scope}/projected");
+                self.graph.matrix_product(&name, &value, &projection)
+            });
+            let multiplied = projected.as_ref().unwrap_or(&value);
+            let product = self.dense_layer(&scope, multiplied, [layer.kernel, layer.bias]);
             let graph = &mut *self.graph;
             let product = graph.binary(
                 Binary::Multiply,

@@ -96,6 +96,13 @@ fn job(kind: &str, label: &str) -> String {
     if kind.starts_with("fm") {
         text = text.replace("hidden_units = [6, 4]\nactivation = \"tanh\"\n", "");
     }
+    let kind = match kind.strip_suffix(" of low rank") {
+        Some(kind) => {
+            text.push_str("cross_projection_dim = 3\n");
+            kind
+        }
+        None => kind,
+    };
     let kind = match kind.strip_suffix(" normalised") {
         Some(kind) => {
             text.push_str("batch_norm = true\n");
@@ -163,6 +170,7 @@ fn gradients_agree_with_finite_differences() {
         ("fm_classifier", ""),
         ("deepfm_classifier", ""),
         ("dcn_classifier", ""),
+        ("dcn_classifier of low rank", ""),
         (
             "baseline_classifier",
             ", vocabulary = [\"0\", \"1\", \"2\"]",
@@ -177,6 +185,62 @@ fn gradients_agree_with_finite_differences() {
             gradients::agree_with_finite_differences(&what, &model, &features, &mut values);
         }
     }
+}
+
+#[test]
+fn cross_layers_of_low_rank_compute_what_their_products_compute_as_whole_kernels() {
+    let seed = Seed::of_environment(1);
+    let low = canned(&job("dcn_classifier of low rank", ""));
+    let full = canned(&job("dcn_classifier", ""));
+    let features = low.features(&batch(&low, ROWS)).unwrap();
+    let values = random_values(&low, &features, seed.get());
+    let place = |model: &Canned, name: &str| {
+        let mut names = model.variables().iter();
+        names.position(|spec| spec.name == name)
+    };
+    let whole: Values = full
+        .variables()
+        .iter()
+        .map(|spec| {
+            let own = &values[place(&low, &spec.name).unwrap()];
+            let projection = spec
+                .name
+                .strip_suffix("/kernel")
+                .map(|scope| format!("{scope}/projection"));
+            let Some(projection) = projection.and_then(|name| place(&low, &name)) else {
+                return own.clone();
+            };
+            let [rows, rank] = low.variables()[projection].shape[..] else {
+                panic!("a projection is a matrix")
+            };
+            assert_eq!(rank, 3);
+            let columns = own.len() / rank;
+            let mut product = vec![0.0; rows * columns];
+            for row in 0..rows {
+                for column in 0..columns {
+                    product[row * columns + column] = (0..rank)
+                        .map(|k| values[projection][row * rank + k] * own[k * columns + column])
+                        .sum();
+                }
+            }
+            product
+        })
+        .collect();
+    let logits = |model: &Canned, values: &Values| {
+        let mut gradients = Vec::new();
+        let done = model.train(&features, values, &mut gradients, &mut Default::default());
+        done.unwrap().loss
+    };
+    let (of_low, of_full) = (logits(&low, &values), logits(&full, &whole));
+    assert!(
+        (of_low - of_full).abs() < 1e-6 * of_full.abs(),
+        "{of_low} {of_full}, {seed}"
+    );
+    assert_eq!(
+        low.variables().len(),
+        full.variables().len() + 2,
+        "a projection a layer"
+    );
 }
 
 #[test]

@@ -86,6 +86,9 @@ section! {
         batch_norm: bool = flag().or(false);
         /// `dcn_*`: number of cross layers below the dense layers
         cross_layers: usize = integer(1..=CROSS_LAYERS_MAX).or(2);
+        /// `dcn_*`: rank of the kernels of the cross layers, which are then products of two matrices of this many columns and
+        /// rows (`projection_dim` of `tfrs.layers.dcn.Cross`). A fourth of the input's width or less saves work
+        cross_projection_dim: Option<usize> = integer(1..=UNITS_MAX).optional("full rank");
         /// initial values of the embeddings whose feature names none, `{ kind = "normal", stddev = 0.01 }`:
         /// see below
         embedding_initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
@@ -218,6 +221,9 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
             Family::Dcn => keys.cross_layers,
             _ => 0,
         },
+        cross_projection_dim: keys
+            .cross_projection_dim
+            .filter(|_| is_used("cross_projection_dim")),
         embedding_initializer: keys
             .embedding_initializer
             .filter(|_| is_used("embedding_initializer")),
@@ -377,12 +383,13 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
 }
 
 /// Keys that some kinds of models do not use. A job that names such a kind may have them, so that one job compares kinds.
-const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 12] = [
+const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 13] = [
     ("hidden_units", ModelKind::has_dnn),
     ("activation", ModelKind::has_dnn),
     ("dropout", ModelKind::has_dnn),
     ("batch_norm", ModelKind::has_dnn),
     ("cross_layers", |kind| kind.family == Family::Dcn),
+    ("cross_projection_dim", |kind| kind.family == Family::Dcn),
     ("embedding_initializer", ModelKind::has_deep),
     ("embedding_regularizer", ModelKind::has_deep),
     ("linear_regularizer", ModelKind::has_linear),
