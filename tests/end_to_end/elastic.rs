@@ -423,6 +423,54 @@ fn up_whose_model_dir_is_removed_says_that_and_not_that_its_own_cluster_file_is_
     assert!(ended.output.contains(told), "{}", ended.output);
 }
 
+trial!(up_whose_model_dir_is_replaced_by_that_of_another_job_writes_nothing_into_it);
+fn up_whose_model_dir_is_replaced_by_that_of_another_job_writes_nothing_into_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let text = |name: &str| at(name).to_string_lossy().into_owned();
+    let job = write_job(folder.path(), 4_000, "[train]\nmax_steps = 40\n");
+    let job = job.to_string_lossy();
+    let other = text("other");
+    let arguments = ["train", &job, "--model-dir", &other];
+    let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    // What a job says of itself, and its evaluations.
+    let files = |name: &str| {
+        let told = [
+            "job_state.json",
+            "job.json",
+            "history.json",
+            "leader.json",
+            "cluster_epoch",
+        ];
+        let told = told.map(|file| std::fs::read(at(name).join(file)).ok());
+        let results = std::fs::read(at(name).join("eval/metrics.jsonl")).ok();
+        (told, results)
+    };
+    let before = files("other");
+    let arguments = [
+        "up",
+        &job,
+        "--cluster",
+        "local:ps=1,worker=1",
+        "--set",
+        "train.max_steps=10000000",
+        "--set",
+        "input.train.epochs=1000000",
+        "--set",
+        "run.save_checkpoints_secs=1",
+    ];
+    let mut up = Program::start("trainyard", &arguments, &[]);
+    up.wait_for("training step=", LIMIT);
+    std::fs::rename(at("model"), at("aside")).expect("moved");
+    std::fs::rename(at("other"), at("model")).expect("moved");
+    up.wait_for("is that of another cluster", LIMIT);
+    up.signal(Signal::TERM);
+    let ended = up.wait(LIMIT);
+    assert_ne!(ended.code, 0, "{}", ended.output);
+    assert_eq!(files("model"), before, "{}", ended.output);
+}
+
 trial!(a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger);
 fn a_job_whose_rows_are_divided_is_not_scaled_and_takes_no_stranger() {
     let folder = tempfile::tempdir().expect("a temporary folder");

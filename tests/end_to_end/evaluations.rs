@@ -349,11 +349,144 @@ fn weights_that_are_all_0_are_told_whatever_the_label_is() {
         let told = "all weights of the evaluation are 0, in 90 records";
         let trained = run(&["train", &job]);
         assert!(!trained.output.contains(told), "{head}: {}", trained.output);
-        let evaluated = run(&["evaluate", &job, "--set", "input.weight_column=\"none\""]);
+        let arguments = ["evaluate", &job, "--set", "input.weight_column=\"none\""];
+        let evaluated = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+        assert!(
+            evaluated.output.contains(told),
+            "{head}: {}",
+            evaluated.output
+        );
+        assert_ne!(evaluated.code, 0, "{head}: {}", evaluated.output);
+        let told = "no metric of the evaluation is a number";
         assert!(
             evaluated.output.contains(told),
             "{head}: {}",
             evaluated.output
         );
     }
+}
+
+trial!(an_evaluation_of_no_record_is_never_the_best_and_fails_the_run);
+fn an_evaluation_of_no_record_is_never_the_best_and_fails_the_run() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let job = write_job(folder, 400, "[train]\nmax_steps = 40\n");
+    let job = job.to_string_lossy();
+    let header = std::fs::read_to_string(folder.join("eval.csv")).expect("readable");
+    let header = header.lines().next().expect("a header").to_owned();
+    let bad = header.split(',').map(|_| "?").collect::<Vec<_>>().join(",");
+    std::fs::write(folder.join("bad.csv"), format!("{header}\n{bad}\n{bad}\n")).expect("room");
+    let arguments = [
+        "train",
+        &job,
+        "--set",
+        "input.eval.files=[\"bad.csv\"]",
+        "--set",
+        "input.bad_rows=\"skip\"",
+        "--set",
+        "run.save_checkpoints_steps=10",
+        "--set",
+        "exporter=[{ kind = \"best\" }]",
+        "--set",
+        "train.early_stopping={ stop_at = 0.01 }",
+    ];
+    let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+    assert_ne!(ended.code, 0, "{}", ended.output);
+    for told in [
+        "no record of the evaluation can be used",
+        "trained to step 40",
+    ] {
+        assert!(ended.output.contains(told), "no `{told}`: {}", ended.output);
+    }
+    for lie in ["best so far", "ended early", "all labels"] {
+        assert!(!ended.output.contains(lie), "`{lie}`: {}", ended.output);
+    }
+    assert!(
+        !folder.join("model/export/best").exists(),
+        "{}",
+        ended.output
+    );
+}
+
+trial!(a_metric_that_the_model_does_not_report_ends_train_before_its_first_step);
+fn a_metric_that_the_model_does_not_report_ends_train_before_its_first_step() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 400, "[train]\nmax_steps = 40\n");
+    let job = job.to_string_lossy();
+    for metric in ["precision_at_k/5", "auc_group"] {
+        let exporter = format!("exporter=[{{ kind = \"best\", metric = \"{metric}\" }}]");
+        for command in ["train", "check"] {
+            let arguments = [command, &*job, "--set", &exporter];
+            let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+            assert_eq!(ended.code, 78, "{command} {metric}: {}", ended.output);
+            assert!(ended.output.contains("E1101"), "{}", ended.output);
+        }
+    }
+    assert!(!folder.path().join("model/checkpoint").exists());
+    let output = folder.path().join("model").to_string_lossy().into_owned();
+    run(&["train", &job]);
+    let ended =
+        Program::start("trainyard", &["export", &job, "--output", &output], &[]).wait(LIMIT);
+    assert_eq!(ended.code, 64, "{}", ended.output);
+    assert!(
+        ended.output.contains("holds checkpoints"),
+        "{}",
+        ended.output
+    );
+}
+
+trial!(files_whose_columns_have_another_order_are_read_by_name_and_files_that_lack_one_are_refused);
+fn files_whose_columns_have_another_order_are_read_by_name_and_files_that_lack_one_are_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let value = |row: usize| (row % 10) as f64 / 10.0;
+    let name = |row: usize| ["a", "b", "c"][row % 3];
+    let rows = |line: &dyn Fn(usize) -> String| (0..300).map(line).collect::<String>();
+    let write = |file: &str, header: &str, line: &dyn Fn(usize) -> String| {
+        std::fs::write(at(file), format!("{header}\n{}", rows(line))).expect("room");
+    };
+    write("one.csv", "x,c,y", &|row| {
+        format!("{},{},{}\n", value(row), name(row), row % 2)
+    });
+    write("two.csv", "y,c,x", &|row| {
+        format!("{},{},{}\n", row % 2, name(row), value(row))
+    });
+    write("few.csv", "x,y", &|row| {
+        format!("{},{}\n", value(row), row % 2)
+    });
+    let (one, two, few, out) = (at("one.csv"), at("two.csv"), at("few.csv"), at("job"));
+    let init = [
+        "init",
+        &one,
+        &two,
+        "--out",
+        &out,
+        "--label",
+        "y",
+        "--seconds",
+        "0",
+    ];
+    let told = run(&init).output;
+    assert!(told.contains("0 or 1"), "{told}");
+    let job = format!("{out}/job.toml");
+    let text = std::fs::read_to_string(&job).expect("a job");
+    assert!(text.contains("\"a\", \"b\", \"c\""), "{text}");
+    for files in [[&one, &few], [&few, &one]] {
+        let arguments = ["init", files[0], files[1], "--out", &out, "--force"];
+        let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+        assert_eq!(ended.code, 65, "{}", ended.output);
+        assert!(ended.output.contains("`c` of"), "{}", ended.output);
+    }
+    let arguments = [
+        "init", &one, "--eval", &few, "--out", &out, "--force", "--label", "y",
+    ];
+    let ended = Program::start("trainyard", &arguments, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 65, "{}", ended.output);
+    assert!(
+        ended
+            .output
+            .contains("`c` of the data is not in the files of --eval"),
+        "{}",
+        ended.output
+    );
 }

@@ -315,7 +315,7 @@ pub(crate) fn cases() -> Vec<Case> {
             true,
         ));
     }
-    let more: [(&str, &'static str, &str, bool); 6] = [
+    let more: [(&str, &'static str, &str, bool); 7] = [
         (
             "batch_norm and dropout",
             "dnn",

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use trainyard_command::{Existing, check_targets, print};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DataKind {
@@ -67,19 +67,21 @@ pub(crate) fn datagen(arguments: &Datagen) -> Result<(), Diagnostic> {
         std::fs::create_dir_all(folder)?;
         for (part, path) in parts.iter().zip(&files) {
             let Part { rows, seed, .. } = part;
-            match arguments.kind {
-                DataKind::Census => census::write(path, rows.end, *seed, &bar)?,
-                DataKind::Ctr => ctr::write(path, rows.clone(), *seed, &bar)?,
+            let written = match arguments.kind {
+                DataKind::Census => census::write(path, rows.end, *seed, &bar),
+                DataKind::Ctr => ctr::write(path, rows.clone(), *seed, &bar),
+            };
+            if written.is_err() {
+                // A file that was cut looks like a whole one.
+                drop(std::fs::remove_file(path));
             }
+            written?;
         }
         Ok(())
     };
     write().map_err(|error: std::io::Error| {
-        Diagnostic::error(
-            Code::E9002,
-            format!("data cannot be written to {}: {error}", folder.display()),
-        )
-        .help("give --out another folder")
+        let message = format!("data cannot be written to {}: {error}", folder.display());
+        system_problem(&error, message, (Code::E9002, "give --out another folder"))
     })?;
     bar.finish_and_clear();
     print(&format!(

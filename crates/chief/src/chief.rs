@@ -40,6 +40,7 @@ use evaluated::Evaluated;
 use rereads::Rereads;
 
 use crate::epoch_summary::EpochSummary;
+use crate::own_folder::OwnFolder;
 use crate::publish::{Publisher, PublisherState};
 use crate::report::examples_in;
 use crate::start_files::at_start;
@@ -96,6 +97,8 @@ pub struct Chief {
     pub(crate) process: Process,
     /// Random number, drawn once for each model directory.
     pub(crate) cluster_id: u128,
+    /// The model directory, which the folder of another job may replace.
+    pub(crate) folder: OwnFolder,
     /// The chief and the parameter servers of the cluster.
     pub(crate) servers: Servers,
     /// Lock on the use of the model directory.
@@ -716,12 +719,25 @@ impl Chief {
     async fn dismiss_pairs(&self) {
         if let Some(pairs) = &self.pairs {
             pairs.dismiss().await;
+            self.clear_shard_map();
+        }
+    }
+
+    /// Removes the shard map, unless it is that of another cluster.
+    fn clear_shard_map(&self) {
+        if self.folder.is_own() {
             ShardMap::clear(&self.job.model_dir);
         }
     }
 
     /// Claims the next term, and records this chief as the leader.
+    ///
+    /// # Errors
+    /// The model directory cannot be used, or is that of another cluster, whose chief would be deposed.
     fn claim_epoch(&self) -> Result<u64, Diagnostic> {
+        self.folder
+            .check("no epoch is claimed in it")
+            .map_err(|problem| problem.help("bring it back, and start the job again"))?;
         let leader = Leader {
             cluster_epoch: 0,
             address: self.process.address.clone(),
@@ -808,6 +824,9 @@ impl Chief {
             },
             _ => own,
         };
+        if !self.folder.is_own() {
+            return;
+        }
         if let Err(error) = marker.write(&self.job.model_dir) {
             warn!(%error, "job_state.json cannot be written: an evaluator does not see the state of the job");
         }
@@ -815,6 +834,9 @@ impl Chief {
 
     /// Records the job of this chief in the model directory.
     fn record_job(&self, run: &Run) {
+        if !self.folder.is_own() {
+            return;
+        }
         let keys = Agreement::of(&self.job).lines();
         let record = JobRecord {
             cluster_epoch: run.epoch,
@@ -829,9 +851,10 @@ impl Chief {
     /// Writes the job file of this run, with its defaults, beside the first checkpoint that the run has written. The file
     /// is for people; no task reads it.
     fn record_job_as_run(&self, run: &mut Run) {
-        if std::mem::replace(&mut run.is_job_recorded, true) {
+        if run.is_job_recorded || !self.folder.is_own() {
             return;
         }
+        run.is_job_recorded = true;
         let written = self.job.as_run().and_then(|text| {
             let path = self.job.model_dir.join(JOB_AS_RUN);
             let found = read(&path).map_err(|error| error.to_string())?;

@@ -17,6 +17,7 @@ use trainyard_protocol::v1::replica_service_client::ReplicaServiceClient;
 use trainyard_protocol::{convert, limits, root_cause, v1};
 use trainyard_runtime::Network;
 
+use crate::own_folder::OwnFolder;
 use trainyard_coordinator::decide;
 use trainyard_coordinator::{
     Decision, PairReport, ReplicaReport, ReplicaState, ShardEntry, ShardMap,
@@ -116,6 +117,7 @@ impl Failover {
         let keeper = FailoverController {
             servers: servers_kept,
             cluster,
+            folder: OwnFolder::new(&model_dir, cluster),
             model_dir,
             statuses,
             epochs,
@@ -214,6 +216,7 @@ struct FailoverController {
     servers: Vec<Server>,
     cluster: u128,
     model_dir: PathBuf,
+    folder: OwnFolder,
     statuses: Arc<watch::Sender<Statuses>>,
     epochs: watch::Receiver<u64>,
     told: watch::Sender<Option<ShardMap>>,
@@ -285,6 +288,9 @@ impl FailoverController {
             },
             None => ShardMap::new(epoch, self.servers.len()),
         };
+        if !self.folder.is_own() {
+            return None;
+        }
         match map.write(&self.model_dir) {
             Ok(()) => Some(map),
             Err(problem) => {
@@ -392,6 +398,9 @@ impl FailoverController {
                 next.shards[shard] = entry;
                 next
             });
+        if !self.folder.is_own() {
+            return None;
+        }
         if let Err(problem) = next.write(&self.model_dir) {
             warn!(%problem, "the shard map cannot be written: the servers keep their roles");
             return None;

@@ -8,6 +8,7 @@ mod chief;
 mod early_stopping;
 mod epoch_summary;
 mod failover_controller;
+mod own_folder;
 mod publish;
 mod report;
 mod run;

@@ -20,6 +20,7 @@ use trainyard_parameter_server::{Plan, Saved, SnapshotPurpose, SnapshotRequest};
 use trainyard_parameter_store::{Identity, Version};
 use trainyard_runtime::{FileWork, blocking, tell_if_slow};
 
+use crate::own_folder::refuse_other_cluster;
 use crate::save::Cut;
 use crate::save_together::save_together;
 use crate::telemetry::Telemetry;
@@ -102,7 +103,11 @@ impl Publisher {
     /// Removes the cuts of later steps than the one with which the job ends.
     pub(crate) async fn go_back_to(self, step: u64) {
         let model_dir = self.model_dir.clone();
-        let removed = in_background(&model_dir, move || remove_cuts_after(&self.model_dir, step));
+        let removed = async {
+            self.check_folder().await?;
+            let folder = self.model_dir.clone();
+            in_background(&model_dir, move || Ok(remove_cuts_after(&folder, step)?)).await
+        };
         let removed = removed.await;
         if let Err(problem) = removed {
             warn!(
@@ -134,12 +139,13 @@ impl Publisher {
     /// Publishes the changes since the latest cut. If a base is due, it comes first and stands for that cut, so readers of the
     /// latest cut go on with the changes. If there is no latest cut, or a server does not know it, a base is published alone.
     async fn publish_changes(&mut self) -> Result<(), Diagnostic> {
+        self.check_folder().await?;
         let mut publication = match self.state.publication.take() {
             Some(publication) => publication,
             None => {
                 let model_dir = self.model_dir.clone();
                 let epoch = self.identity.epoch;
-                let open = move || Publication::open(&model_dir, epoch);
+                let open = move || Ok(Publication::open(&model_dir, epoch)?);
                 in_background(&self.model_dir, open).await?
             }
         };
@@ -230,13 +236,24 @@ impl Publisher {
             manifest,
             began,
         } = cut;
+        // It may have been replaced while the servers wrote.
+        self.check_folder().await?;
         let commit = move || {
-            let committed = publication.commit(&folder, &manifest);
-            committed.map(|_| (publication, manifest))
+            publication.commit(&folder, &manifest)?;
+            Ok((publication, manifest))
         };
         let (publication, manifest) = in_background(&self.model_dir, commit).await?;
         self.observe(&manifest, began.elapsed());
         Ok((publication, manifest))
+    }
+
+    /// Checks that the model directory is not that of another cluster.
+    async fn check_folder(&self) -> Result<(), Diagnostic> {
+        let model_dir = self.model_dir.clone();
+        let own = self.identity.cluster_id;
+        let omitted = "no cut is published into it";
+        let check = move || refuse_other_cluster(&model_dir, own, omitted);
+        in_background(&self.model_dir, check).await
     }
 
     /// Lets every server write its part of a cut. Returns the manifest.
@@ -298,14 +315,13 @@ impl Publisher {
 
 async fn in_background<T: Send + 'static>(
     model_dir: &Path,
-    work: impl FnOnce() -> Result<T, trainyard_checkpoint::Error> + Send + 'static,
+    work: impl FnOnce() -> Result<T, Diagnostic> + Send + 'static,
 ) -> Result<T, Diagnostic> {
     let done = tell_if_slow(FileWork::PublishedCut, model_dir, blocking(work)).await;
-    let done = done.map_err(|panic| {
+    done.map_err(|panic| {
         let message = format!("the cut could not be committed: {panic}");
         Diagnostic::error(Code::E9001, message)
-    })?;
-    Ok(done?)
+    })?
 }
 
 /// Removes the files of a cut that is not committed.

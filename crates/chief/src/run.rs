@@ -27,6 +27,7 @@ use trainyard_trainer::{
 };
 
 use crate::chief::{Ending, Process, host};
+use crate::own_folder::OwnFolder;
 use crate::service::Service;
 use crate::standby;
 use crate::start_files::at_start;
@@ -153,6 +154,7 @@ impl Chief {
                     .to_owned(),
             },
             cluster_id: id,
+            folder: OwnFolder::new(&job.model_dir, id),
             servers: Servers::of(&context.cluster),
             _run_lock: run_lock,
             connect_deadline: context.connect_deadline,

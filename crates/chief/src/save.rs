@@ -16,6 +16,7 @@ use trainyard_protocol::Reason;
 use trainyard_runtime::{FileWork, blocking, tell_if_slow};
 use trainyard_trainer::into_diagnostic;
 
+use crate::own_folder::{of_other_cluster, refuse_other_cluster};
 use crate::save_together::save_together;
 use crate::telemetry::Telemetry;
 
@@ -25,6 +26,9 @@ const SAVE_RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 const SAVE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for the servers to give room on the disk back to a checkpoint.
 const MAKE_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the chief does not do in a model directory that is not its own.
+const NOT_WRITTEN: &str = "no checkpoint is written into it";
 
 /// A checkpoint that has been written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +107,11 @@ impl Saver<'_> {
         if saved.as_ref().is_err_and(lacks_room) {
             let model_dir = self.model_dir.to_owned();
             let keep = self.keep;
-            let removed = self.on_files(move || Ok(retain(&model_dir, keep)?));
+            let cluster = request.identity.cluster_id;
+            let removed = self.on_files(move || {
+                refuse_other_cluster(&model_dir, cluster, "its old checkpoints stay")?;
+                Ok(retain(&model_dir, keep)?)
+            });
             if let Err(problem) = removed.await {
                 tracing::debug!(problem = %problem.log_line(), "old checkpoints stay");
             }
@@ -235,6 +243,8 @@ impl Saver<'_> {
         let folder = folder.to_owned();
         let keep = self.keep;
         let work = move || -> Result<(Manifest, PathBuf), Diagnostic> {
+            // It may have been replaced while the servers wrote.
+            refuse_other_cluster(&model_dir, identity.cluster_id, NOT_WRITTEN)?;
             let path = commit(&model_dir, &folder, &manifest)?.path().to_owned();
             match retain(&model_dir, keep) {
                 Ok(removed) if !removed.is_empty() => {
@@ -269,12 +279,12 @@ fn check_model_dir(model_dir: &Path, identity: Identity) -> Result<(), Diagnosti
     if found == Some(identity.cluster_id) {
         return Ok(());
     }
+    let own = identity.cluster_id;
+    if let Some(found) = found {
+        return Err(of_other_cluster(model_dir, own, found, NOT_WRITTEN));
+    }
     let folder = model_dir.display();
-    let what = match found {
-        Some(_) => "is that of another cluster",
-        None => "has no cluster_id any more",
-    };
-    let message = format!("the model directory {folder} {what}: no checkpoint is written into it");
+    let message = format!("the model directory {folder} has no cluster_id any more: {NOT_WRITTEN}");
     Err(Diagnostic::error(Code::E3003, message)
         .note("it was moved or cleared, or its mount is gone")
         .help("bring it back: the chief tries again"))

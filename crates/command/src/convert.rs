@@ -17,7 +17,8 @@ use trainyard_input::{
 };
 use trainyard_run_config::expand_files;
 
-use self::columns::{TextColumns, Times, refuse_unreadable, same_columns};
+pub(crate) use self::columns::same_columns;
+use self::columns::{TextColumns, Times, refuse_unreadable};
 use self::fit::Fit;
 use crate::output::print;
 use crate::targets::{Existing, check_targets};

@@ -159,6 +159,11 @@ fn look_for_files_in_both_inputs(job: &Job, findings: &mut Findings) {
 /// Warns about features that read the label: such a model predicts its input, and learns nothing.
 fn look_for_label_among_features(job: &Job, findings: &mut Findings) {
     let label = &job.input.label.column;
+    if job.input.weight_column.as_ref() == Some(label) {
+        let message = format!("input.weight_column is the label column `{label}`");
+        let help = "name another column, or leave it out: records whose label is 0 count nowhere";
+        findings.warnings.push(warning(message, help));
+    }
     let reads_label = |feature: &&FeatureConfig| match &feature.kind {
         FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
             &numbers.column == label

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
-use trainyard_diagnostic::Diagnostic;
+use trainyard_checkpoint::list;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{ScoredModel, export as write_export};
 use trainyard_model::{Build, Scores};
 use trainyard_run_config::{ExportForm, ExportFormat};
+use trainyard_storage::is_remote;
 
 use crate::arguments::JobArguments;
 use crate::output::print;
@@ -61,6 +63,14 @@ pub(crate) fn export(arguments: &Export, build: Build) -> Result<(), Vec<Diagnos
             .output
             .clone()
             .unwrap_or_else(|| job.model_dir.join("export/manual"));
+        if !is_remote(&folder) && !list(&folder)?.is_empty() {
+            let message = format!(
+                "--output {}: the folder holds checkpoints, and who reads it would take the export for the newest of them",
+                folder.display()
+            );
+            return Err(Diagnostic::error(Code::E1000, message)
+                .help("name a folder for exports alone, such as one below it"));
+        }
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());

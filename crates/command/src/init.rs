@@ -31,7 +31,7 @@ use trainyard_model_dir::write_atomically;
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
-use crate::convert::TableFormat;
+use crate::convert::{TableFormat, same_columns};
 use crate::data_sample::{Extent, profile};
 use crate::output::print;
 use crate::targets::{Existing, check_targets};
@@ -171,6 +171,10 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     } else {
         Extent::OfAll(arguments.rows)
     };
+    if source.names_columns() {
+        let reader = |file: &PathBuf| source.reader_of(file.clone());
+        same_columns(&source.train, reader)?;
+    }
     let mut found = profile(&source.options(), extent)?;
     while source.learn(&found) {
         found = profile(&source.options(), extent)?;
@@ -201,6 +205,9 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
         shape: None,
     };
     let plan = Plan::make(&found, evaluated.as_ref(), &wishes)?;
+    if let Some(evaluated) = evaluated.as_ref().filter(|found| found.rows > 0) {
+        plan.refuse_lacking(evaluated)?;
+    }
     let vocabularies = |plan: &Plan| -> Result<Vec<(PathBuf, String)>, Diagnostic> {
         let files: Vec<(PathBuf, String)> = job_file::vocabularies(plan)
             .into_iter()

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit};
-use trainyard_daemon::{SHARED_MEMORY, SHARED_MEMORY_DIR, free_bytes, is_in_memory};
+use trainyard_daemon::{
+    INSECURE_NO_AUTH, SHARED_MEMORY, SHARED_MEMORY_DIR, TLS_DIR, TOKEN_FILE, free_bytes,
+    is_in_memory,
+};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::AnyModel;
 use trainyard_run_config::{FeatureKind, Job};
@@ -31,7 +34,9 @@ const THREADS_MIN: u64 = 256;
 
 /// Returns the folder in which parameter servers keep their logs in memory.
 fn shared_memory() -> PathBuf {
-    std::env::var_os(SHARED_MEMORY_DIR).map_or_else(|| SHARED_MEMORY.into(), PathBuf::from)
+    let folder =
+        std::env::var_os(SHARED_MEMORY_DIR).map_or_else(|| SHARED_MEMORY.into(), PathBuf::from);
+    std::path::absolute(&folder).unwrap_or(folder)
 }
 
 /// Returns warnings of limits with which tasks of a job do not start on this machine.
@@ -65,11 +70,14 @@ pub(crate) fn small_limits() -> Vec<Diagnostic> {
             "raise the limit: `ulimit -n`, LimitNOFILE= of systemd",
         );
     }
+    for variable in [SHARED_MEMORY_DIR, TLS_DIR, TOKEN_FILE, INSECURE_NO_AUTH] {
+        if std::env::var_os(variable).is_some_and(|value| value.is_empty()) {
+            let message = format!("{variable} is empty, and every task refuses that");
+            warn(Code::E1001, message, "give it a value, or unset it");
+        }
+    }
     let memory = shared_memory();
-    if memory.as_os_str().is_empty() {
-        let message = format!("{SHARED_MEMORY_DIR} is empty, and every task refuses that");
-        warn(Code::E1001, message, "name a folder, or unset it");
-    } else if is_in_memory(&memory) == Some(false) {
+    if is_in_memory(&memory) == Some(false) {
         let message = format!(
             "{} lies on a disk: the logs of parameter servers are written to that disk",
             memory.display()

@@ -9,7 +9,7 @@ use trainyard_chief::{Chief, Ending, Report, run_job};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_daemon::{CancellationToken, Context, DiskWatch, StopSource, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_evaluator::not_finite;
+use trainyard_evaluator::{check_metrics, not_finite};
 use trainyard_model::{Build, Scores};
 use trainyard_parameter_server::LocalServer;
 use trainyard_run_config::{Family, HeadKind, Job, LossConfig, StrategyKind};
@@ -204,6 +204,9 @@ pub(crate) async fn alone(
         ));
     }
     let model = build(&job)?;
+    if job.input.eval.is_some() {
+        check_metrics(&job, &*model)?;
+    }
     let store = || LocalServer::new(0, 1, context.incarnation, context.cluster.fingerprint());
     let shard = store();
     let kind = job.strategy.kind;

@@ -14,6 +14,9 @@ pub const TLS_DIR: &str = "TRAINYARD_TLS_DIR";
 /// Environment variable that names the file of the tokens.
 pub const TOKEN_FILE: &str = "TRAINYARD_TOKEN_FILE";
 
+/// Environment variable that lets a task listen without protection.
+pub const INSECURE_NO_AUTH: &str = "TRAINYARD_INSECURE_NO_AUTH";
+
 /// Returns the parser of a path that an environment variable also gives. It names the variable that is set and empty.
 pub fn path_by(variable: &'static str) -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(move |text| {
@@ -86,7 +89,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", env = TOKEN_FILE, value_parser = path_by(TOKEN_FILE))]
     pub token_file: Option<PathBuf>,
     /// Listens at addresses that other hosts can reach, without any protection.
-    #[arg(long, env = "TRAINYARD_INSECURE_NO_AUTH")]
+    #[arg(long, env = INSECURE_NO_AUTH)]
     pub insecure_no_auth: bool,
     /// Folder of a file system in memory, for the write-ahead log of a ps. What does not fit there lies in the state
     /// folder.

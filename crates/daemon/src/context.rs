@@ -151,6 +151,9 @@ impl Context {
             job.model_dir = folder.into();
         }
         let security = security(arguments, &cluster, task).map_err(|problem| vec![problem])?;
+        // The log names its folder there, and is found again from any working folder.
+        let folder = &arguments.shared_memory_dir;
+        let shared_memory_dir = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
         let network = if security.asks_who() {
             Network::Other(Arc::new(Caller(Arc::clone(&security))))
         } else {
@@ -170,7 +173,7 @@ impl Context {
             listen: arguments.listen.clone(),
             report: arguments.report.clone(),
             state_dir: arguments.state_dir.clone().or_else(state_directory),
-            shared_memory_dir: arguments.shared_memory_dir.clone(),
+            shared_memory_dir,
             readiness: Readiness::default(),
             watchdog: Watchdog::default(),
             page: Page::default(),

@@ -9,14 +9,16 @@ pub fn free_bytes(folder: &Path) -> Option<u64> {
     Some(space.f_bavail.saturating_mul(space.f_frsize))
 }
 
-/// Returns whether a folder lies on a file system that the kernel keeps in memory; nothing if it cannot be looked at.
+/// Returns whether a folder lies on a file system that the kernel keeps in memory, or would lie there once it is made; nothing
+/// if that cannot be seen.
 pub fn is_in_memory(folder: &Path) -> Option<bool> {
     // statfs(2).
     const IN_MEMORY: [u32; 3] = [TMPFS, RAMFS, HUGETLBFS];
     const TMPFS: u32 = 0x0102_1994;
     const RAMFS: u32 = 0x8584_58f6;
     const HUGETLBFS: u32 = 0x9584_58f6;
-    let found = rustix::fs::statfs(folder).ok()?;
+    let above = folder.ancestors().find(|above| above.exists())?;
+    let found = rustix::fs::statfs(above).ok()?;
     // The width of the number differs between architectures; the marks have 32 bits.
     Some(IN_MEMORY.contains(&(found.f_type as u32)))
 }
@@ -34,7 +36,7 @@ mod tests {
     #[test]
     fn a_file_system_in_memory_is_known_from_a_disk() {
         assert_eq!(is_in_memory(Path::new("/proc")), Some(false));
-        assert_eq!(is_in_memory(Path::new("/nowhere")), None);
+        assert_eq!(is_in_memory(Path::new("/proc/nowhere/at/all")), Some(false));
         if Path::new("/dev/shm").exists() {
             assert_eq!(is_in_memory(Path::new("/dev/shm")), Some(true));
         }

@@ -39,8 +39,8 @@ mod version;
 mod watchdog;
 
 pub use arguments::{
-    Arguments, LogFormat, SHARED_MEMORY, SHARED_MEMORY_DIR, ServiceArguments, TLS_DIR, TOKEN_FILE,
-    path_by,
+    Arguments, INSECURE_NO_AUTH, LogFormat, SHARED_MEMORY, SHARED_MEMORY_DIR, ServiceArguments,
+    TLS_DIR, TOKEN_FILE, path_by,
 };
 pub use authorization::Caller;
 pub use context::Context;

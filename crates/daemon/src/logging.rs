@@ -21,8 +21,9 @@ struct Lines<W>(W);
 
 impl<W: Write> Write for Lines<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        self.0
-            .write_all(one_line(&String::from_utf8_lossy(event)).as_bytes())?;
+        let line = one_line(&String::from_utf8_lossy(event));
+        // A log that cannot be written, as on a full disk, ends no job.
+        drop(self.0.write_all(line.as_bytes()));
         Ok(event.len())
     }
 
@@ -87,6 +88,22 @@ pub(crate) fn start_logging(format: LogFormat, level: &str) -> Result<(), Diagno
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_that_cannot_be_written_is_no_error() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _event: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut lines = Lines(Full);
+        assert_eq!(lines.write(b"an event\n").expect("taken"), 9);
+    }
 
     #[test]
     fn an_event_is_one_line_of_bounded_length_whatever_it_holds() {

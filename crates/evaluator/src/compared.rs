@@ -4,8 +4,10 @@ use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::AnyModel;
 use trainyard_run_config::{ExporterKind, Job};
 
-/// Metrics that a model reports only if the data has both classes, or groups.
-const CONDITIONAL: [&str; 2] = ["auc_exact", "auc_group"];
+/// A metric that a model reports only if the data has both classes.
+const OF_BOTH_CLASSES: &str = "auc_exact";
+/// A metric that a model reports only of groups of records.
+const OF_GROUPS: &str = "auc_group";
 
 /// Checks the metrics of exporters and of early stopping against those of an empty evaluation, so that a misspelt metric is found before
 /// training, not after. A model in Python reports none before its first batch: the export after its first evaluation finds a
@@ -44,10 +46,16 @@ pub fn check_metrics(job: &Job, model: &AnyModel) -> Result<(), Diagnostic> {
     });
     for (what, key, metric) in exporters.chain(early_stopping) {
         let metric = metric.as_str();
-        if known.contains(&metric)
-            || CONDITIONAL.contains(&metric.rsplit('/').next().unwrap_or(metric))
-        {
+        let last = metric.rsplit('/').next().unwrap_or(metric);
+        let has_groups = job.eval.group_auc_column.is_some();
+        if known.contains(&metric) || last == OF_BOTH_CLASSES || last == OF_GROUPS && has_groups {
             continue;
+        }
+        if last == OF_GROUPS {
+            let message =
+                format!("{what} compares the metric `{metric}`, and the job names no groups");
+            return Err(Diagnostic::error(Code::E1101, message)
+                .help("set eval.group_auc_column, for example to the user's column"));
         }
         let message =
             format!("{what} compares the metric `{metric}`, which the model does not report");

@@ -26,8 +26,10 @@ pub fn evaluate(
     let mut scratch = None;
     let mut gathered = Gathered::default();
     let mut weights = weight_column.and_then(|column| WeightsSeen::of(column, model.schema()));
+    let mut records = 0;
     for batch in dataset.take(steps.map_or(usize::MAX, |steps| steps as usize)) {
         let batch = batch?;
+        records += batch.rows;
         if let Some(weights) = &mut weights {
             weights.see(&batch);
         }
@@ -38,10 +40,18 @@ pub fn evaluate(
             return Ok(None);
         }
     }
-    if let Some(message) = weights.and_then(|weights| weights.says_nothing()) {
+    let mut scores = model.scores(&metrics);
+    let of_nothing = if records == 0 {
+        Some("no record of the evaluation can be used: its metrics say nothing".to_owned())
+    } else {
+        weights.and_then(|weights| weights.says_nothing())
+    };
+    if let Some(message) = of_nothing {
         warn!("{message}");
+        // As 0, the loss would be the best.
+        scores.values_mut().for_each(|value| *value = f64::NAN);
     }
-    Ok(Some(model.scores(&metrics)))
+    Ok(Some(scores))
 }
 
 /// The weights of the examples of an evaluation. If all are 0, each metric is 0 or a mean of nothing, which looks like a result

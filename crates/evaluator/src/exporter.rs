@@ -45,6 +45,12 @@ pub fn not_finite(scores: &Scores) -> Option<Diagnostic> {
     let (name, value) = scores
         .iter()
         .find(|(name, value)| is_loss(name) && !value.is_finite())?;
+    if scores.values().all(|value| value.is_nan()) {
+        let message = "no metric of the evaluation is a number: no record of it counts, or no prediction is finite";
+        return Some(Diagnostic::error(Code::E5001, message).help(
+            "look at the warnings of the evaluation, at its files and at input.weight_column; else train again with a smaller learning rate",
+        ));
+    }
     let message = format!("the predictions of the model are not finite: `{name}` is {value}");
     Some(Diagnostic::error(Code::E5001, message).help(
         "take an earlier checkpoint, and train again with a smaller learning rate or with clip_gradients",

@@ -9,6 +9,7 @@ mod events;
 mod export;
 mod exported;
 mod exporter;
+mod own_cluster;
 mod run;
 mod saved_model;
 mod telemetry;

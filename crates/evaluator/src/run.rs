@@ -28,6 +28,7 @@ use crate::evaluation::evaluate;
 use crate::events::Events;
 use crate::export::ScoredModel;
 use crate::exporter::{self, Turn};
+use crate::own_cluster::OwnCluster;
 use crate::telemetry::Telemetry;
 
 /// Interval between log lines that say what the evaluator waits for.
@@ -109,7 +110,7 @@ fn idle(waiting_for: &str) -> ReadinessState {
 ///
 /// # Errors
 /// The job has no evaluation input, the input cannot be read, a checkpoint does not fit the model, or the job has
-/// failed.
+/// failed, or the model directory has become that of another cluster.
 pub fn run(
     config: Config,
     build: Build,
@@ -125,8 +126,14 @@ async fn watch(
     stop: CancellationToken,
 ) -> Result<Report, Diagnostic> {
     let model_dir = config.job.model_dir.clone();
+    let mut cluster = OwnCluster::default();
+    cluster.look(&model_dir)?;
     leave_mark(&model_dir);
-    let watched = watch_checkpoints(config, build, stop).await;
+    let watched = watch_checkpoints(config, build, stop, &mut cluster).await;
+    if cluster.check(&model_dir).is_err() {
+        // The mark in it is that of the other job's evaluator.
+        return watched;
+    }
     if let Err(error) = EvaluatorMark::remove(&model_dir) {
         warn!(%error, "the mark of this evaluator stays: a chief will take it for one that runs");
     }
@@ -155,6 +162,7 @@ async fn watch_checkpoints(
     config: Config,
     build: Build,
     stop: CancellationToken,
+    cluster: &mut OwnCluster,
 ) -> Result<Report, Diagnostic> {
     let model: Arc<AnyModel> = Arc::from(build(&config.job)?);
     // The options of all inputs are read once now, so that a missing input fails before hours of waiting.
@@ -191,6 +199,8 @@ async fn watch_checkpoints(
             _ => false,
         });
         let checkpoints = list(model_dir)?;
+        // Both were read from the folder that is there now.
+        cluster.look(model_dir)?;
         let newest = checkpoints.last().cloned();
         // Checkpoints after the last evaluated one, oldest first. With `eval.every_checkpoint`, the chief keeps them
         // until they are evaluated.
@@ -231,6 +241,7 @@ async fn watch_checkpoints(
                 events: Arc::clone(&events),
                 watched_loop: config.watchdog.watch_loop(),
                 stop: stop.clone(),
+                cluster: *cluster,
             };
             match evaluate_blocking(work, found.step, &telemetry).await? {
                 Some(scores) => {
@@ -366,6 +377,8 @@ struct Evaluation {
     events: Arc<Events>,
     watched_loop: WatchedLoop,
     stop: CancellationToken,
+    /// The cluster of the checkpoint.
+    cluster: OwnCluster,
 }
 
 impl Evaluation {
@@ -382,6 +395,8 @@ impl Evaluation {
             ..
         } = self;
         let model: &AnyModel = &**model;
+        // The folder may be replaced while its checkpoint is evaluated.
+        let check_folder = || self.cluster.check(&job.model_dir);
         let _pin = match pin(path, &pin_owner()) {
             Ok(pin) => pin,
             Err(_) if !is_committed(path)? => return Ok(None),
@@ -434,6 +449,7 @@ impl Evaluation {
                 "on the training data, global step {step}: {}",
                 shown(&training)
             );
+            check_folder()?;
             events.tell(job, "eval_train", &checkpoint, &training);
             write_result(&job.model_dir.join("eval_train"), &checkpoint, &training)?;
             call_back(model, step, "eval_train", &training)?;
@@ -445,6 +461,7 @@ impl Evaluation {
                 return Ok(None);
             };
             info!("{name}: evaluated global step {step}: {}", shown(&further));
+            check_folder()?;
             events.tell(job, &folder, &checkpoint, &further);
             write_result(&job.model_dir.join(&folder), &checkpoint, &further)?;
             call_back(model, step, &folder, &further)?;
@@ -464,17 +481,20 @@ impl Evaluation {
             scores: &scores,
         };
         for config in &job.exporters {
+            check_folder()?;
             exports += usize::from(
                 exporter::run(config, &scored, &job.model_dir, now, self.turn)?.is_some(),
             );
             watched_loop.beat();
         }
+        check_folder()?;
         events.tell(job, "eval", &checkpoint, &scores);
         // The result is written last: if the evaluator dies before, the checkpoint counts as not evaluated.
         write_result(&job.model_dir.join("eval"), &checkpoint, &scores)?;
         call_back(model, step, "eval", &scores)?;
         if let Some(reason) = model.callbacks().and_then(|callbacks| callbacks.end()) {
             info!("callbacks ask the chief to end the job: {reason}");
+            check_folder()?;
             let request = EndRequest {
                 cluster_epoch: checkpoint.manifest().cluster_epoch,
                 global_step: step,

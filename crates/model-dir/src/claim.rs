@@ -139,6 +139,17 @@ pub fn known_cluster_id(model_dir: &Path) -> Result<Option<u128>, Error> {
         .transpose()
 }
 
+/// Returns the cluster id of the model directory if it is another one than `own`: the folder of another job has replaced
+/// that of this one. A folder without an id, or with an id that cannot be read now, is not known to be another. Nor is a
+/// bucket: nobody can put another one in its place, and each look would be a request to the store.
+pub fn other_cluster_id(model_dir: &Path, own: u128) -> Option<u128> {
+    if ModelDir::is_bucket(model_dir) {
+        return None;
+    }
+    let found = known_cluster_id(model_dir).ok().flatten();
+    found.filter(|found| *found != own)
+}
+
 /// Reads a small file; nothing if there is none.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
     Ok(files::read(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
@@ -307,6 +318,26 @@ mod tests {
             process_id,
             started_unix_secs: 9,
         }
+    }
+
+    #[test]
+    fn only_an_id_that_is_read_and_differs_is_that_of_another_cluster() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let model_dir = folder.path().join("m");
+        let other = |own| other_cluster_id(&model_dir, own);
+        assert_eq!(other(7), None, "there is no folder");
+        assert_eq!(cluster_id(&model_dir, 7).expect("an id"), 7);
+        assert_eq!(other(7), None);
+        assert_eq!(other(8), Some(7));
+        assert_eq!(cluster_id(&model_dir, 9).expect("the same id"), 7);
+        let path = model_dir.join("cluster_id");
+        std::fs::write(&path, "").expect("there is room");
+        assert_eq!(other(8), None, "it holds no id");
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(other(8), None, "it has no id any more");
+        std::fs::create_dir(&path).expect("there is room");
+        assert_eq!(other(8), None, "it cannot be read");
+        assert_eq!(other_cluster_id(Path::new("s3://bucket/m"), 8), None);
     }
 
     #[test]

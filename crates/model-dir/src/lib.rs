@@ -21,7 +21,9 @@ mod records;
 mod run_lock;
 
 pub use bucket::{Bucket, FILE_BYTES_MAX};
-pub use claim::{Leader, claim_above, cluster_id, known_cluster_id, refuse_if_deposed};
+pub use claim::{
+    Leader, claim_above, cluster_id, known_cluster_id, other_cluster_id, refuse_if_deposed,
+};
 pub use end_request::EndRequest;
 pub use error::{Error, FileState};
 pub use evaluator_mark::{Evaluated, EvaluatorMark};

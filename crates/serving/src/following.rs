@@ -1,11 +1,12 @@
 //! The state of a loader: which values answer, and which ones may follow them. Answers do not go back while a job trains.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use trainyard_checkpoint::{Found, Origin};
+use trainyard_diagnostic::{Code, Diagnostic};
 
 use crate::built_job::FollowedJob;
 use crate::cuts::Cuts;
@@ -31,6 +32,8 @@ pub(crate) struct Following {
     pub(crate) unverified: Option<Unverified>,
     /// Training has gone back behind the version that answers, which was logged.
     pub(crate) is_ahead: bool,
+    /// The last look has found no version where there was one.
+    pub(crate) is_lost: bool,
     /// The last problem that was logged.
     pub(crate) told: Option<String>,
 }
@@ -98,7 +101,67 @@ pub(crate) enum Training {
     HasEnded,
 }
 
+/// What a look has seen in the folder of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sight {
+    NoFolder,
+    /// The folder is there, and holds no version.
+    NoVersion,
+    Versions,
+}
+
+/// What is not there any more of a model of which a version was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    Folder,
+    Versions,
+}
+
+impl Loss {
+    /// Returns the problem that the look reports.
+    pub(crate) fn problem(self, folder: &Path) -> Diagnostic {
+        let shown = folder.display();
+        let problem = match self {
+            Self::Folder => {
+                Diagnostic::error(Code::E1201, format!("{shown} does not exist any more"))
+            }
+            Self::Versions => {
+                let message =
+                    format!("{shown} holds no checkpoint, published cut or export any more");
+                Diagnostic::error(Code::E3004, message)
+            }
+        };
+        problem.help("mount its volume again or restore the folder: the server goes on looking")
+    }
+}
+
 impl Following {
+    /// Returns what of the model is not there any more. Before the first version was loaded, the server waits for it, and
+    /// `see` is not called.
+    ///
+    /// # Errors
+    /// Those of `see`.
+    pub(crate) fn loss<E>(
+        &mut self,
+        see: impl FnOnce() -> Result<Sight, E>,
+    ) -> Result<Option<Loss>, E> {
+        if self.current.is_none() && self.export.is_none() {
+            return Ok(None);
+        }
+        let loss = match see()? {
+            Sight::NoFolder => Loss::Folder,
+            Sight::NoVersion => Loss::Versions,
+            Sight::Versions => return Ok(None),
+        };
+        self.is_lost = true;
+        Ok(Some(loss))
+    }
+
+    /// Returns whether versions that were lost are there again, after a look that has lost none. It is told once.
+    pub(crate) fn found_again(&mut self) -> bool {
+        std::mem::take(&mut self.is_lost)
+    }
+
     /// Returns whether a cut answers instead of the present values. Servers that were restored from a checkpoint publish
     /// lower steps in a later term, and answers do not go back.
     pub(crate) fn takes_cut(&self, step: u64) -> bool {
@@ -157,6 +220,37 @@ mod tests {
         assert!(turns.has_come(after(14), || 1.0));
         turns.read(Duration::from_secs(1));
         assert!(turns.has_come(after(20), || 0.0));
+    }
+
+    #[test]
+    fn a_folder_is_lost_only_after_a_version_was_loaded_and_is_found_once() {
+        let see = |following: &mut Following, sight| {
+            let loss = following.loss(|| Ok::<_, Diagnostic>(sight));
+            loss.expect("it is seen")
+        };
+        let mut waiting = Following::default();
+        for sight in [Sight::NoFolder, Sight::NoVersion, Sight::Versions] {
+            assert_eq!(see(&mut waiting, sight), None, "it waits for a version");
+        }
+        assert!(!waiting.found_again());
+        let exports = Following {
+            export: Some(PathBuf::from("export/1")),
+            ..Following::default()
+        };
+        for mut following in [answering(1, 500, Source::Checkpoint), exports] {
+            assert_eq!(see(&mut following, Sight::Versions), None);
+            assert!(!following.found_again(), "it was never lost");
+            for _ in 0..2 {
+                let folder = see(&mut following, Sight::NoFolder);
+                assert_eq!(folder, Some(Loss::Folder));
+                let versions = see(&mut following, Sight::NoVersion);
+                assert_eq!(versions, Some(Loss::Versions), "each look fails");
+            }
+            assert!(following.loss(|| Err("away")).is_err());
+            assert_eq!(see(&mut following, Sight::Versions), None);
+            assert!(following.found_again());
+            assert!(!following.found_again(), "it is told once");
+        }
     }
 
     #[test]

@@ -13,12 +13,14 @@ use std::time::{Duration, SystemTime};
 use metrics::{counter, gauge};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
-use trainyard_checkpoint::{Checkpoint, Found, Manifest, Origin, is_committed, list, pin};
+use trainyard_checkpoint::{
+    Checkpoint, Found, Manifest, Origin, is_committed, list, pin, published_cuts,
+};
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::NamedColumns;
 use trainyard_model::{Build, inline_options};
-use trainyard_model_dir::{Interval, JobState};
+use trainyard_model_dir::{Interval, JobState, ModelDir};
 use trainyard_predictor::Predictor;
 use trainyard_run_config::Job;
 use trainyard_runtime::blocking;
@@ -27,7 +29,7 @@ use crate::batching::{BatchLimits, Pool, Queue};
 use crate::config::ModelConfig;
 use crate::cuts::{Cut, Cuts, JobOf};
 use crate::exports::{self, Export};
-use crate::following::{Current, Following, Source, Training, Unverified};
+use crate::following::{Current, Following, Sight, Source, Training, Unverified};
 use crate::models::{RefusedVersion, ServedModel, Version};
 use crate::signature::Signature;
 use crate::telemetry::VersionTelemetry;
@@ -99,6 +101,11 @@ impl Loader {
                 return;
             };
             following = returned;
+            if outcome.is_ok() && following.found_again() {
+                // The next loss is told again.
+                following.told = None;
+                info!(model = %name, "the versions of the model are there again");
+            }
             match outcome {
                 Ok(Some(loaded)) => {
                     // A version removes those above it, so the newest is the last.
@@ -270,6 +277,7 @@ fn look(
         return look_at_export(&export, (config, build), served, following);
     }
     let Some(built) = following.job.get(config, build)? else {
+        refuse_loss(&config.path, following)?;
         return Ok(None);
     };
     let model_dir = &built.job.model_dir;
@@ -285,8 +293,13 @@ fn look(
         None => Ok(None),
     });
     // Cuts come more often than checkpoints.
-    if matches!(cut, Ok(Some(_))) || following.cuts.are_fresh() {
+    if matches!(cut, Ok(Some(_))) {
         return Ok(cut?);
+    }
+    if following.cuts.are_fresh() {
+        let cut = cut?;
+        refuse_loss(model_dir, following)?;
+        return Ok(cut);
     }
     let loaded = look_at_checkpoints((config, build), model_dir, following, Training::GoesOn)?;
     match (loaded, cut) {
@@ -299,6 +312,32 @@ fn look(
     }
 }
 
+/// Refuses a folder in which no version is left, after one of them was loaded.
+///
+/// # Errors
+/// The folder or its versions are not there any more, or it cannot be read.
+fn refuse_loss(folder: &Path, following: &mut Following) -> Result<(), Diagnostic> {
+    match following.loss(|| sight(folder))? {
+        Some(loss) => Err(loss.problem(folder)),
+        None => Ok(()),
+    }
+}
+
+/// Looks for the versions in a folder in which no whole export was found.
+fn sight(folder: &Path) -> Result<Sight, Diagnostic> {
+    // A bucket that is away answers with an error, and a prefix without objects is no folder that could be lost.
+    if ModelDir::is_bucket(folder)
+        || !published_cuts(folder, 0)?.is_empty()
+        || !list(folder)?.is_empty()
+    {
+        return Ok(Sight::Versions);
+    }
+    match folder.try_exists() {
+        Ok(false) => Ok(Sight::NoFolder),
+        _ => Ok(Sight::NoVersion),
+    }
+}
+
 /// Looks for a newer checkpoint, and loads it.
 fn look_at_checkpoints(
     (config, build): (&ModelConfig, Build),
@@ -308,6 +347,7 @@ fn look_at_checkpoints(
 ) -> Result<Option<Loaded>, Refusal> {
     let found = list(model_dir).map_err(Diagnostic::from)?;
     let Some(newest) = found.into_iter().next_back() else {
+        refuse_loss(model_dir, following)?;
         return Ok(None);
     };
     let is_refused = following.refused.as_ref() == Some(&newest.path);

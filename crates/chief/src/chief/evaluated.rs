@@ -141,6 +141,9 @@ impl Chief {
     /// the removal failed.
     pub(super) async fn go_back_to_best(&self, run: &Run) -> Option<u64> {
         let best = run.evaluated.as_ref()?.verdict.best?;
+        if !self.folder.is_own() {
+            return None;
+        }
         let model_dir = self.job.model_dir.clone();
         match blocking(move || remove_after(&model_dir, best.step)).await {
             Ok(Ok(Some(removed))) => {

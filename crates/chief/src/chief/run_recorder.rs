@@ -17,6 +17,7 @@ use trainyard_runtime::{FileWork, blocking, tell_if_slow};
 use trainyard_trainer::{JobState, LoopStatus};
 
 use super::{Chief, LEAVE_TIMEOUT, Run};
+use crate::own_folder::OwnFolder;
 use crate::save::Written;
 use trainyard_dashboard::history_file;
 use trainyard_dashboard::missing;
@@ -84,6 +85,7 @@ impl Chief {
         let coordinator = self.coordinator.clone();
         let observation = self.observation.clone();
         let model_dir = self.job.model_dir.clone();
+        let own = self.folder.clone();
         let server = self.shards.first().cloned();
         let gauge = run.telemetry.global_steps_per_second.clone();
         tokio::spawn(async move {
@@ -95,7 +97,7 @@ impl Chief {
                 // The model directory may not answer for long, and the step of the run must not wait for it.
                 let is_idle = keeping.as_ref().is_none_or(AbortOnDropHandle::is_finished);
                 if is_idle && kept_at.elapsed() >= HISTORY_WRITE_INTERVAL {
-                    let keep = blocking(keep(&observation, &model_dir));
+                    let keep = blocking(keep(&observation, &model_dir, &own));
                     let folder = model_dir.clone();
                     keeping = Some(AbortOnDropHandle::new(tokio::spawn(async move {
                         let _ = tell_if_slow(FileWork::History, &folder, keep).await;
@@ -128,7 +130,7 @@ impl Chief {
 
     /// Writes the curves for the next chief, within a limited time.
     pub(super) async fn keep_curves(&self) {
-        let keeping = blocking(keep(&self.observation, &self.job.model_dir));
+        let keeping = blocking(keep(&self.observation, &self.job.model_dir, &self.folder));
         let _ = tokio::time::timeout(LEAVE_TIMEOUT, keeping).await;
     }
 
@@ -209,11 +211,19 @@ impl Chief {
     }
 }
 
-/// Returns a closure that writes the present curves.
-fn keep(observation: &RunHistory, model_dir: &Path) -> impl FnOnce() + Send + 'static {
+/// Returns a closure that writes the present curves, unless the folder is that of another cluster.
+fn keep(
+    observation: &RunHistory,
+    model_dir: &Path,
+    own: &OwnFolder,
+) -> impl FnOnce() + Send + 'static {
     let curves = observation.curves();
     let model_dir = model_dir.to_owned();
+    let own = own.clone();
     move || {
+        if !own.is_own() {
+            return;
+        }
         if let Err(error) = history_file::keep(&model_dir, &curves) {
             warn!(%error, "the chief could not write the curves of the run: the next chief \
                 starts without them");

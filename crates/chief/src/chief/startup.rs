@@ -372,7 +372,7 @@ async fn open(
     }
     if lead.pairs.is_none() {
         // Whoever keeps replicas again begins with each shard on its own server, which has the newest log.
-        ShardMap::clear(&lead.job.model_dir);
+        lead.clear_shard_map();
     }
     if let Some(mirror) = &lead.mirror {
         let tables = if running {
@@ -632,6 +632,9 @@ async fn prepare(lead: &mut Chief, run: &mut Run, stores: Prepared) -> Result<()
         if stores == Prepared::AllStores {
             // From now on, a log of earlier values does not belong to this job.
             let epoch = run.epoch;
+            lead.folder
+                .check("no server is prepared from it")
+                .map_err(|problem| problem.help("bring it back, and start the job again"))?;
             let note = move |folder: &Path| note_prepared(folder, epoch);
             at_start(&lead.job.model_dir, note).await?;
         }
@@ -708,7 +711,14 @@ fn begin_from(
     }
     lead.plan.warm_start = match &lead.job.train.warm_start {
         Some(start) if checkpoint.is_none() => Some(warm_start(lead, start)?),
-        _ => None,
+        Some(start) => {
+            info!(
+                from = start.from,
+                "train.warm_start is not used: the job goes on from a checkpoint of its own"
+            );
+            None
+        }
+        None => None,
     };
     Ok(())
 }

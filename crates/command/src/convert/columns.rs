@@ -13,7 +13,7 @@ use super::fit::shown;
 ///
 /// # Errors
 /// The columns of two files differ.
-pub(super) fn same_columns(
+pub(crate) fn same_columns(
     files: &[PathBuf],
     open: impl Fn(&PathBuf) -> TableReader,
 ) -> Result<Vec<Vec<String>>, Diagnostic> {
@@ -59,7 +59,7 @@ fn compare(
     );
     Err(Diagnostic::error(Code::E4003, message)
         .note(format!("columns: {}", known.join(", ")))
-        .help("correct the file, or convert files with other columns on their own"))
+        .help("correct the file, or take files with other columns on their own"))
 }
 
 /// Refuses columns whose values the result could not have.
@@ -162,6 +162,8 @@ struct Texts {
     is_other_text: bool,
     /// One is a whole number beyond 64 bits.
     is_beyond: bool,
+    /// One has whole digits that a float of 64 bits rounds.
+    is_rounded: bool,
     /// A value is no whole number.
     has_fraction: bool,
     /// One is no UTF-8.
@@ -224,7 +226,9 @@ impl TextColumns {
         for (column, texts) in layout.columns.iter_mut().zip(&self.columns) {
             let stays = match column.kind {
                 Some(ColumnKind::Int) => texts.is_other_text,
-                Some(ColumnKind::Float) => texts.is_beyond && !texts.has_fraction,
+                Some(ColumnKind::Float) => {
+                    texts.is_beyond && !texts.has_fraction || texts.is_rounded
+                }
                 Some(ColumnKind::Text) | None => true,
             };
             if stays {
@@ -246,6 +250,7 @@ impl Texts {
             Value::Text(text) => text,
         };
         let digits = text.strip_prefix(b"-").unwrap_or(text);
+        self.is_rounded |= is_rounded(digits);
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
             self.has_fraction = true;
             return;
@@ -254,6 +259,24 @@ impl Texts {
         let number = std::str::from_utf8(text).map(str::parse::<i64>);
         self.is_other_text |= has_zero;
         self.is_beyond |= !matches!(number, Ok(Ok(_)));
+    }
+}
+
+/// Returns whether a number has whole digits that a float of 64 bits would replace by others: an identifier, or an amount that
+/// the result could not have. A number with an exponent says itself that it is rounded.
+fn is_rounded(digits: &[u8]) -> bool {
+    let (whole, rest) = match digits.iter().position(|byte| *byte == b'.') {
+        Some(point) => (&digits[..point], &digits[point + 1..]),
+        None => (digits, &digits[digits.len()..]),
+    };
+    let are_digits = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
+    if whole.is_empty() || !are_digits(whole) || !are_digits(rest) {
+        return false;
+    }
+    let text = std::str::from_utf8(whole).unwrap_or_default();
+    match (text.parse::<u128>(), text.parse::<f64>()) {
+        (Ok(number), Ok(float)) => float as u128 != number,
+        _ => true,
     }
 }
 
@@ -297,6 +320,10 @@ mod tests {
         );
         for (texts, expected) in [
             (&[&b"1"[..], b"-20", b"0"][..], int),
+            (&[b"0.5", b"9007199254740992"], float),
+            (&[b"0.5", b"9007199254740993"], text),
+            (&[b"12345678901234567890.5"], text),
+            (&[b"0.12345678901234567890", b"1e30"], float),
             (&[b"1", b"-0"], text),
             (&[b"1", b"+5"], text),
             (&[b"1", b"007"], text),

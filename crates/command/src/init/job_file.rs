@@ -11,7 +11,7 @@ use trainyard_storage::is_remote;
 
 use super::beside;
 use super::design::{Design, Family, LEARNING_RATE};
-use super::plan::{FeaturePlan, Kind, Plan, SMALL_ROWS, Scale, Shape, Task, rounded};
+use super::plan::{FeaturePlan, Kind, Plan, SMALL_ROWS, Scale, Shape, Task, mean, rounded};
 use super::source::Source;
 use super::split::Parts;
 
@@ -487,7 +487,7 @@ impl JobFile<'_> {
             let _ = writeln!(
                 text,
                 "label_mean = {}                # the model learns (label - label_mean) / label_stddev\nlabel_stddev = {}",
-                float(rounded(label.numbers.mean)),
+                float(mean(&label.numbers)),
                 float(rounded(label.numbers.stddev()))
             );
         }

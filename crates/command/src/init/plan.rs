@@ -4,9 +4,9 @@ mod feature;
 mod label;
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_input::Profile;
+use trainyard_input::{ColumnProfile, Profile};
 
-pub(super) use feature::{FeaturePlan, Kind, Reading, Scale, rounded};
+pub(super) use feature::{FeaturePlan, Kind, Reading, Scale, mean, rounded};
 pub(super) use label::{LabelPlan, Task};
 
 /// Part of the data that was profiled.
@@ -66,7 +66,7 @@ impl Plan {
     ) -> Result<Self, Diagnostic> {
         let label = LabelPlan::make(found, evaluated, wishes)?;
         let time = match &wishes.time {
-            Some(name) => Some(column_named(found, "--time", name)?),
+            Some(name) => Some(time_named(found, name)?),
             None => found
                 .columns
                 .iter()
@@ -97,6 +97,10 @@ impl Plan {
                 continue;
             }
             match FeaturePlan::make(column, found, wishes.coverage, shape) {
+                Ok(_) if column.name.is_empty() => left_out.push((
+                    column.name.clone(),
+                    "it has no name, by which a feature could read it".to_owned(),
+                )),
                 Ok(feature) => features.push(feature),
                 Err(why) => left_out.push((column.name.clone(), why)),
             }
@@ -184,6 +188,50 @@ impl Plan {
 }
 
 /// Returns the column that an option names, which must exist.
+impl Plan {
+    /// Checks that files for evaluation have the columns that the job reads.
+    ///
+    /// # Errors
+    /// One is missing.
+    pub(super) fn refuse_lacking(&self, evaluated: &Profile) -> Result<(), Diagnostic> {
+        let is_named = |feature: &&FeaturePlan| !matches!(feature.kind, Kind::Pairs { .. });
+        let features = self.features.iter().filter(is_named);
+        let mut read = features
+            .map(|feature| &feature.column)
+            .chain([&self.label.column]);
+        let Some(name) = read.find(|name| evaluated.column(name).is_none()) else {
+            return Ok(());
+        };
+        let known: Vec<&str> = evaluated
+            .columns
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect();
+        let message = format!("column `{name}` of the data is not in the files of --eval");
+        Err(Diagnostic::error(Code::E4003, message)
+            .note(format!("columns: {}", known.join(", ")))
+            .help("give files with the columns of the data"))
+    }
+}
+
+/// Returns the column of times of this name.
+///
+/// # Errors
+/// The data has no such column, or it holds no numbers.
+fn time_named(found: &Profile, name: &str) -> Result<String, Diagnostic> {
+    let name = column_named(found, "--time", name)?;
+    let is_time = |column: &ColumnProfile| column.is_numeric() && !column.list;
+    if found.column(&name).is_some_and(is_time) {
+        return Ok(name);
+    }
+    let message = format!(
+        "--time {name}: the column holds no numbers, by which records could be put in order"
+    );
+    Err(Diagnostic::error(Code::E4005, message).help(
+        "name a column of numbers, such as seconds since 1970, and write dates as such numbers; or give the latest records as files by --eval",
+    ))
+}
+
 fn column_named(found: &Profile, option: &str, name: &str) -> Result<String, Diagnostic> {
     if let Some(column) = found.column(name) {
         return Ok(column.name.clone());

@@ -266,6 +266,16 @@ impl Source {
             .trimmed()
     }
 
+    /// Returns whether each file names its columns.
+    pub(super) fn names_columns(&self) -> bool {
+        self.format == Format::Parquet || self.is_text() && self.columns.is_none()
+    }
+
+    /// Returns a reader of a file of the data.
+    pub(super) fn reader_of(&self, file: PathBuf) -> TableReader {
+        self.reader(vec![file], self.columns.clone(), &self.style)
+    }
+
     /// Returns how files are written that `init` writes.
     pub(super) fn written_style(&self) -> TextStyle {
         TextStyle {

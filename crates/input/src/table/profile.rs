@@ -5,7 +5,7 @@ mod distinct;
 mod sample;
 mod times;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use distinct::Distinct;
 use sample::Sample;
@@ -268,6 +268,9 @@ pub struct Profile {
     pub unreadable: Vec<(String, String)>,
     missing: Missing,
     style: NumberStyle,
+    /// Names of the columns of the latest row, and the place of each column in such a row.
+    names: Vec<String>,
+    places: Vec<Option<usize>>,
 }
 
 /// Returns whether the only value of a cell stands for a missing one. A text of a number counts as a number.
@@ -299,17 +302,39 @@ impl Profile {
         self
     }
 
-    /// Adds a row whose columns have these names.
+    /// Adds a row whose columns have these names, in any order. Of several columns of a name, the first is the first.
     pub fn see(&mut self, names: &[String], row: &[Cell]) {
-        for name in names.iter().skip(self.columns.len()) {
-            self.columns
-                .push(ColumnProfile::new(name, self.rows, &self.style));
+        if self.names != names {
+            self.place(names);
         }
         let none = Cell::default();
-        for (place, column) in self.columns.iter_mut().enumerate() {
-            column.see(row.get(place).unwrap_or(&none), &self.missing);
+        for (column, place) in self.columns.iter_mut().zip(&self.places) {
+            let cell = place.and_then(|place| row.get(place));
+            column.see(cell.unwrap_or(&none), &self.missing);
         }
         self.rows += 1;
+    }
+
+    /// Finds the columns of rows with these names, and adds those that are new.
+    fn place(&mut self, names: &[String]) {
+        let mut free: HashMap<&str, VecDeque<usize>> = HashMap::new();
+        for (place, name) in names.iter().enumerate() {
+            free.entry(name).or_default().push_back(place);
+        }
+        let mut next = |name: &str| free.get_mut(name).and_then(VecDeque::pop_front);
+        self.places = self
+            .columns
+            .iter()
+            .map(|column| next(&column.name))
+            .collect();
+        for name in names {
+            if let Some(place) = next(name) {
+                let column = ColumnProfile::new(name, self.rows, &self.style);
+                self.columns.push(column);
+                self.places.push(Some(place));
+            }
+        }
+        self.names = names.to_vec();
     }
 
     /// Returns the profile of the column with this name.
@@ -398,6 +423,44 @@ mod tests {
             !typed.columns[0].is_whole(),
             "a format of floats has no names"
         );
+    }
+
+    #[test]
+    fn rows_of_other_files_are_seen_by_the_names_of_their_columns() {
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let row = |texts: &[&str]| {
+            let cell = |text: &&str| Cell {
+                values: vec![Value::Text((*text).into())],
+                list: false,
+            };
+            texts.iter().map(cell).collect::<Vec<_>>()
+        };
+        let mut profile = Profile::default();
+        profile.see(&names(&["x", "c", "y"]), &row(&["0.5", "a", "1"]));
+        profile.see(&names(&["y", "c", "x"]), &row(&["0", "b", "1.5"]));
+        profile.see(&names(&["z", "y"]), &row(&["7", "1"]));
+        profile.see(&names(&["y", "y"]), &row(&["1", "8"]));
+        let found = profile.columns.iter().map(|column| {
+            let values: Vec<&[u8]> = column
+                .counts()
+                .into_iter()
+                .map(|(value, _)| value)
+                .collect();
+            (column.name.as_str(), column.missing, values)
+        });
+        let expected: [(&str, u64, Vec<&[u8]>); 5] = [
+            ("x", 2, vec![b"0.5", b"1.5"]),
+            ("c", 2, vec![b"a", b"b"]),
+            ("y", 0, vec![b"1", b"0"]),
+            ("z", 3, vec![b"7"]),
+            ("y", 3, vec![b"8"]),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
     #[test]

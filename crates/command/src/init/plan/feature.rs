@@ -1,6 +1,6 @@
 //! Choice of a feature for a column.
 
-use trainyard_input::{ColumnKind, ColumnProfile, Profile};
+use trainyard_input::{ColumnKind, ColumnProfile, Numbers, Profile};
 
 use super::{Coverage, Shape, bare};
 
@@ -48,6 +48,9 @@ const EPOCH_SECONDS_MIN: f64 = 1e8;
 
 /// Separators of several texts in one field that are tried.
 const SEPARATORS: [char; 2] = ['|', ';'];
+
+/// Fewest numbers of a model, of 32 bits, between the least and the greatest number of a column.
+const STEPS_MIN: f64 = 32.0;
 
 /// What a column of whole numbers may be read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,6 +200,17 @@ impl FeaturePlan {
             return Err(format!(
                 "it holds {largest:e}, and numbers of a model go to {:e}: divide them",
                 f32::MAX
+            ));
+        }
+        let step = step_at(largest);
+        let is_exact = numbers.fractions == 0 && step <= 1.0;
+        if !is_exact && numbers.max > numbers.min && numbers.max - numbers.min < STEPS_MIN * step {
+            return Err(format!(
+                "its numbers are from {} to {}, and a model tells numbers there apart that differ by {}: subtract a number from \
+                 them",
+                numbers.min,
+                numbers.max,
+                rounded(step)
             ));
         }
         let note = format!(
@@ -429,6 +443,22 @@ fn buckets(distinct: u64, coverage: Coverage, shape: Shape) -> u64 {
     (room * distinct).next_power_of_two().min(BUCKETS_MAX)
 }
 
+/// Returns the distance from a number to the next one of 32 bits.
+fn step_at(number: f64) -> f64 {
+    let near = (number as f32).abs();
+    f64::from(near.next_up()) - f64::from(near)
+}
+
+/// Returns the mean, rounded unless that would move it by more than a hundredth of the deviation.
+pub(crate) fn mean(numbers: &Numbers) -> f64 {
+    let short = rounded(numbers.mean);
+    if (short - numbers.mean).abs() <= 0.01 * numbers.stddev() {
+        short
+    } else {
+        f64::from(numbers.mean as f32)
+    }
+}
+
 fn number(column: &ColumnProfile, coverage: Coverage, shape: Shape) -> Kind {
     let numbers = &column.numbers;
     let quantiles = column.quantiles(&[0.5, 0.99]);
@@ -445,23 +475,17 @@ fn number(column: &ColumnProfile, coverage: Coverage, shape: Shape) -> Kind {
     // A few large numbers would make all others look alike.
     let is_skewed = numbers.min >= 0.0
         && (high > 10.0 * median.max(1.0) || numbers.mean > 2.0 * median && numbers.max > 100.0);
-    let scale = if is_flag {
+    let scale = if is_flag || numbers.min >= numbers.max {
         Scale::None
     } else if is_skewed {
         Scale::Log1p
     } else {
         Scale::Standardize {
-            mean: rounded(numbers.mean),
+            mean: mean(numbers),
             stddev: rounded(numbers.stddev()),
         }
     };
-    let default = (column.missing > 0).then(|| {
-        if is_skewed {
-            0.0
-        } else {
-            rounded(numbers.mean)
-        }
-    });
+    let default = (column.missing > 0).then(|| if is_skewed { 0.0 } else { mean(numbers) });
     let (mut boundaries, ids) = match shape {
         Shape::WideAndDeep => (column.quantiles(&DECILES), None),
         Shape::Factorized => (boundaries(column), ids(column, coverage)),

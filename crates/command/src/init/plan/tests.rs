@@ -427,6 +427,63 @@ fn a_number_beyond_32_bits_is_left_out_with_the_reason() {
 }
 
 #[test]
+fn a_number_whose_differences_32_bits_do_not_hold_is_left_out_and_no_other() {
+    let wishes = Wishes::default();
+    let why =
+        |value: &dyn Fn(usize) -> String| made_of("x", value, &wishes).expect_err("no feature");
+    let milliseconds = |row: usize| format!("{}.5", 1_700_000_000_000_u64 + 60 * row as u64);
+    assert!(
+        why(&milliseconds).contains("subtract a number"),
+        "{}",
+        why(&milliseconds)
+    );
+    assert!(why(&|row| format!("16777216.{}", row % 3)).contains("subtract a number"));
+    let values: [&dyn Fn(usize) -> String; 3] = [
+        &|row: usize| format!("{}", 1_700_000_000 + 3600 * row),
+        &|row: usize| format!("{}", 12_345_640 + row % 40),
+        &|row: usize| format!("{}", row % 2),
+    ];
+    for value in values {
+        made_of("x", value, &wishes).expect("a feature");
+    }
+    let kind = made_of("x", &|row| format!("{}", 12_345_640 + row % 40), &wishes);
+    let Ok(Kind::Numeric {
+        scale: Scale::Standardize { mean, .. },
+        ..
+    }) = kind
+    else {
+        panic!("{kind:?}")
+    };
+    assert!((mean - 12_345_659.5).abs() < 1.0, "{mean}");
+}
+
+#[test]
+fn a_number_beside_missing_ones_is_not_divided_by_its_deviation_and_a_column_without_a_name_is_none()
+ {
+    let wishes = Wishes::default();
+    let seven = |row: usize| {
+        if row % 3 == 0 {
+            String::new()
+        } else {
+            "7".to_owned()
+        }
+    };
+    let kind = made_of("x", &seven, &wishes).expect("a feature");
+    assert!(
+        matches!(
+            kind,
+            Kind::Numeric {
+                scale: Scale::None,
+                ..
+            }
+        ),
+        "{kind:?}"
+    );
+    let why = made_of("", &|row| (row % 7).to_string(), &wishes).expect_err("no feature");
+    assert!(why.contains("no name"), "{why}");
+}
+
+#[test]
 fn boundaries_ascend_in_32_bits() {
     let names = ["label", "x"].map(str::to_owned);
     let mut profile = Profile::default();
