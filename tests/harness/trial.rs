@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Conclusion, Failed};
@@ -21,6 +22,8 @@ const ONE: &str = "TRAINYARD_TRIAL";
 const REQUIRE: &str = "TRAINYARD_REQUIRE";
 /// Longest run of a test. A test that hangs fails by name, with what it has said.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(600);
+/// Slowest tests that are named at the end.
+const SLOWEST_TOLD: usize = 20;
 /// Time between looks whether a test has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -74,7 +77,28 @@ impl Trial {
     }
 }
 
-/// Runs the suite as libtest would, and says at the end what was skipped and why.
+/// How long each test took, by its name.
+#[derive(Debug, Clone, Default)]
+struct Times(Arc<Mutex<Vec<(Duration, String)>>>);
+
+impl Times {
+    fn add(&self, name: &str, took: Duration) {
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        times.push((took, name.to_owned()));
+    }
+
+    /// Names the slowest tests, the slowest first.
+    fn tell(&self) {
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        times.sort_unstable_by(|one, other| other.cmp(one));
+        println!("the slowest tests, in seconds:");
+        for (took, name) in times.iter().take(SLOWEST_TOLD) {
+            println!("{:7.1} {name}", took.as_secs_f64());
+        }
+    }
+}
+
+/// Runs the suite as libtest would, and says at the end what was skipped and why, and which tests were slowest.
 pub fn run_suite() -> ExitCode {
     let mut trials: Vec<&'static Trial> = inventory::iter::<Trial>.into_iter().collect();
     trials.sort_by_key(|trial| trial.name());
@@ -92,16 +116,18 @@ pub fn run_suite() -> ExitCode {
     // Most of what tests of clusters do is to wait.
     let threads = arguments.test_threads.unwrap_or_else(|| 2 * cores());
     let mut failed = false;
+    let times = Times::default();
     for (trials, threads) in [(beside, threads), (alone, 1)] {
         if trials.iter().any(|trial| is_chosen(trial, &arguments)) {
             let arguments = Arguments {
                 test_threads: Some(threads),
                 ..arguments.clone()
             };
-            failed |= run_all(&trials, &arguments, &missing, &required).has_failed();
+            failed |= run_all(&trials, &arguments, &missing, &required, &times).has_failed();
         }
     }
     if !arguments.list {
+        times.tell();
         tell_skipped(&trials, &arguments, &missing, &required);
     }
     if failed {
@@ -120,15 +146,22 @@ fn run_all(
     arguments: &Arguments,
     missing: &BTreeMap<Need, String>,
     required: &str,
+    times: &Times,
 ) -> Conclusion {
     let nocapture = arguments.nocapture;
     let trials = trials.iter().map(|trial| {
         let name = trial.name();
         let verdict = Verdict::of(trial, missing, required);
         let skipped = matches!(verdict, Verdict::Skipped(_));
+        let times = times.clone();
         libtest_mimic::Trial::test(name.clone(), move || match verdict {
             Verdict::Refused(problem) => Err(problem.into()),
-            Verdict::Runs | Verdict::Skipped(_) => run_apart(&name, nocapture),
+            Verdict::Runs | Verdict::Skipped(_) => {
+                let begun = Instant::now();
+                let outcome = run_apart(&name, nocapture);
+                times.add(&name, begun.elapsed());
+                outcome
+            }
         })
         .with_ignored_flag(skipped)
     });

@@ -462,7 +462,7 @@ fn a_number_beside_missing_ones_is_not_divided_by_its_deviation_and_a_column_wit
  {
     let wishes = Wishes::default();
     let seven = |row: usize| {
-        if row % 3 == 0 {
+        if row.is_multiple_of(3) {
             String::new()
         } else {
             "7".to_owned()
