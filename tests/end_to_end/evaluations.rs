@@ -423,6 +423,20 @@ fn a_metric_that_the_model_does_not_report_ends_train_before_its_first_step() {
         }
     }
     assert!(!folder.path().join("model/checkpoint").exists());
+    for (metric, setting) in [
+        (
+            "precision/positive_threshold_0.25",
+            "model.thresholds=[0.25]",
+        ),
+        ("calibration/0_to_0.25/share", "model.calibration_buckets=4"),
+        ("auc_group", "eval.group_auc_column=\"word\""),
+        ("auc_exact", "eval.steps=1"),
+    ] {
+        let exporter = format!(
+            "exporter=[{{ kind = \"best\", metric = \"{metric}\", higher_is_better = true }}]"
+        );
+        run(&["check", &job, "--set", &exporter, "--set", setting]);
+    }
     let output = folder.path().join("model").to_string_lossy().into_owned();
     run(&["train", &job]);
     let ended =

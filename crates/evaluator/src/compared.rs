@@ -2,12 +2,37 @@
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::AnyModel;
-use trainyard_run_config::{ExporterKind, Job};
+use trainyard_run_config::{ExporterKind, HeadKind, Job};
 
 /// A metric that a model reports only if the data has both classes.
 const OF_BOTH_CLASSES: &str = "auc_exact";
 /// A metric that a model reports only of groups of records.
 const OF_GROUPS: &str = "auc_group";
+
+/// Returns the name of a metric without that of a further evaluation before it.
+fn without_evaluation<'a>(job: &Job, metric: &'a str) -> &'a str {
+    match metric.split_once('/') {
+        Some((name, own)) if job.evaluations.iter().any(|one| one.name == name) => own,
+        _ => metric,
+    }
+}
+
+/// Returns whether a model reports a metric from its first record on: those of classes, of thresholds and of calibration.
+fn is_of_records(job: &Job, metric: &str) -> bool {
+    const OF_CLASSES: [&str; 3] = ["auc", "auc_precision_recall", "probability_mean"];
+    const OF_THRESHOLDS: [&str; 4] = ["accuracy", "f1_score", "precision", "recall"];
+    let model = &job.model;
+    let Some((first, rest)) = metric.split_once('/') else {
+        return false;
+    };
+    let is_threshold = |text: &str| model.thresholds.iter().any(|one| one.to_string() == text);
+    model.head == HeadKind::MultiLabel && OF_CLASSES.contains(&first)
+        || OF_THRESHOLDS.contains(&first)
+            && rest
+                .strip_prefix("positive_threshold_")
+                .is_some_and(is_threshold)
+        || first == "calibration" && model.calibration_buckets > 0
+}
 
 /// Checks the metrics of exporters and of early stopping against those of an empty evaluation, so that a misspelt metric is found before
 /// training, not after. A model in Python reports none before its first batch: the export after its first evaluation finds a
@@ -46,12 +71,16 @@ pub fn check_metrics(job: &Job, model: &AnyModel) -> Result<(), Diagnostic> {
     });
     for (what, key, metric) in exporters.chain(early_stopping) {
         let metric = metric.as_str();
-        let last = metric.rsplit('/').next().unwrap_or(metric);
+        let own = without_evaluation(job, metric);
         let has_groups = job.eval.group_auc_column.is_some();
-        if known.contains(&metric) || last == OF_BOTH_CLASSES || last == OF_GROUPS && has_groups {
+        if known.contains(&metric)
+            || own == OF_BOTH_CLASSES
+            || own == OF_GROUPS && has_groups
+            || is_of_records(job, own)
+        {
             continue;
         }
-        if last == OF_GROUPS {
+        if own == OF_GROUPS {
             let message =
                 format!("{what} compares the metric `{metric}`, and the job names no groups");
             return Err(Diagnostic::error(Code::E1101, message)

@@ -92,7 +92,12 @@ pub(crate) fn warn_by_trigger(section: &Section<'_>, kind: ExporterKind) {
 }
 
 /// Warns about bounds of early stopping that no evaluation reaches, and about keys for bounds that are not there.
-pub(crate) fn warn_by_bounds(section: &Section<'_>, metric: &str, stop_at: Option<f64>) {
+pub(crate) fn warn_by_bounds(
+    section: &Section<'_>,
+    metric: &str,
+    is_higher_better: bool,
+    stop_at: Option<f64>,
+) {
     let of_improvement = [
         "max_evaluations_without_improvement",
         "max_steps_without_improvement",
@@ -101,7 +106,15 @@ pub(crate) fn warn_by_bounds(section: &Section<'_>, metric: &str, stop_at: Optio
         let why = format!("without {}", of_improvement.join(" or "));
         warn_of(section, &["min_delta"], &why);
     }
-    if let Some(bound) = stop_at.filter(|bound| is_share(metric) && !(0.0..=1.0).contains(bound)) {
+    // On the other side of its range, a bound ends training at the first evaluation.
+    let is_beyond = |bound: &f64| {
+        if is_higher_better {
+            *bound > 1.0
+        } else {
+            *bound < 0.0
+        }
+    };
+    if let Some(bound) = stop_at.filter(is_beyond).filter(|_| is_share(metric)) {
         let why = format!("at {bound}: `{metric}` is from 0 to 1");
         warn_of(section, &["stop_at"], &why);
     }

@@ -164,8 +164,10 @@ fn read_early_stopping(section: &Section<'_>, key: &'static str) -> Option<Early
     if bounds.iter().all(|key| section.node(key).is_none()) {
         section.missing("max_evaluations_without_improvement", "3");
     }
-    warn_by_bounds(&section, &keys.metric, keys.stop_at);
     let higher_is_better = direction(&section, &keys.metric, keys.higher_is_better);
+    if let Some(higher_is_better) = higher_is_better {
+        warn_by_bounds(&section, &keys.metric, higher_is_better, keys.stop_at);
+    }
     section.finish();
     Some(EarlyStoppingConfig {
         metric: keys.metric,

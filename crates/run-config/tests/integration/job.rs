@@ -1386,6 +1386,10 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
         ),
         (&[eval, "train.early_stopping={ stop_at = 90.0 }"], &[]),
         (
+            &[eval, "train.early_stopping={ stop_at = 2.0, metric = \"auc\", higher_is_better = false }"],
+            &[],
+        ),
+        (
             &[eval, "train.early_stopping={ stop_at = 90.0, metric = \"accuracy\" }"],
             &["`stop_at` of [train.early_stopping] does nothing at 90: `accuracy` is from 0 to 1".to_owned()],
         ),
