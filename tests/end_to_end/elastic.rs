@@ -381,21 +381,32 @@ fn up_that_is_told_to_stop_while_its_chief_is_down_waits_for_no_checkpoint() {
     );
 }
 
-trial!(up_whose_task_fails_for_good_leaves_the_job_as_failed_and_names_the_task);
-fn up_whose_task_fails_for_good_leaves_the_job_as_failed_and_names_the_task() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = ledger(folder.path());
+/// Ends a task of an `up`, as the kernel does.
+fn kill_task(up: &mut Program, task: &str) {
+    let line = up.wait_for(&format!("listens task={task}"), LIMIT);
+    let pid = rustix::process::Pid::from_raw(pid_in(&line)).expect("a process");
+    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+}
+
+/// Starts a ledger's job on a server and a worker, and waits until it trains.
+fn training_ledger(folder: &Path) -> Program {
+    let job = ledger(folder);
     let path = job.to_string_lossy();
     let arguments = ["up", &path, "--cluster", "local:ps=1,worker=1"];
     let mut up = Program::start("trainyard", &arguments, &[]);
     up.wait_for("training step=", LIMIT);
+    up
+}
+
+trial!(up_whose_task_fails_for_good_leaves_the_job_as_failed_and_names_the_task);
+fn up_whose_task_fails_for_good_leaves_the_job_as_failed_and_names_the_task() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut up = training_ledger(folder.path());
     // From now on, no server can start.
     let logs = folder.path().join("model/wal");
-    let pid = pid_in(&up.wait_for("listens task=ps:0", LIMIT));
-    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
     std::fs::rename(&logs, folder.path().join("aside")).expect("moved");
     std::fs::write(&logs, "no folder").expect("written");
-    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+    kill_task(&mut up, "ps:0");
     let ended = up.wait(LIMIT);
     assert_ne!(ended.code, 0, "{}", ended.output);
     let state = std::fs::read(folder.path().join("model/job_state.json")).expect("the state");
@@ -408,15 +419,9 @@ fn up_whose_task_fails_for_good_leaves_the_job_as_failed_and_names_the_task() {
 trial!(up_whose_model_dir_is_removed_says_that_and_not_that_its_own_cluster_file_is_wrong);
 fn up_whose_model_dir_is_removed_says_that_and_not_that_its_own_cluster_file_is_wrong() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = ledger(folder.path());
-    let path = job.to_string_lossy();
-    let arguments = ["up", &path, "--cluster", "local:ps=1,worker=1"];
-    let mut up = Program::start("trainyard", &arguments, &[]);
-    up.wait_for("training step=", LIMIT);
-    let pid = pid_in(&up.wait_for("listens task=worker:0", LIMIT));
-    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    let mut up = training_ledger(folder.path());
     std::fs::rename(folder.path().join("model"), folder.path().join("gone")).expect("moved");
-    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+    kill_task(&mut up, "worker:0");
     let ended = up.wait(LIMIT);
     assert_ne!(ended.code, 0, "{}", ended.output);
     let told = "model_dir was removed while the job ran";
@@ -447,12 +452,20 @@ fn up_whose_model_dir_is_replaced_by_that_of_another_job_writes_nothing_into_it(
         let results = std::fs::read(at(name).join("eval/metrics.jsonl")).ok();
         (told, results)
     };
+    // Its state says that it runs, as that of a job on another machine.
+    let state = std::fs::read_to_string(at("other/job_state.json")).expect("the state");
+    assert!(state.contains("\"done\""), "{state}");
+    std::fs::write(
+        at("other/job_state.json"),
+        state.replace("\"done\"", "\"running\""),
+    )
+    .expect("room");
     let before = files("other");
     let arguments = [
         "up",
         &job,
         "--cluster",
-        "local:ps=1,worker=1",
+        "local:ps=1,worker=1,evaluator=1",
         "--set",
         "train.max_steps=10000000",
         "--set",

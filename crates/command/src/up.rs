@@ -247,7 +247,9 @@ async fn supervise(
     scaling.end();
     LogMemory::of(&job.logs_dir()).warn_of_rest();
     let code = watched?;
-    if let Some(failure) = supervisor.failure() {
+    if let Some(failure) = supervisor.failure()
+        && supervisor.check_folder().is_ok()
+    {
         mark_failed(&job.model_dir, failure);
     }
     let by_chief = told(read_report(supervisor.report_file()));

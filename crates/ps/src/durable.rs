@@ -130,16 +130,17 @@ pub(crate) fn open_folder(context: &Context, path: &Path) -> Result<Folder, Erro
         folder: context.shared_memory_dir.clone(),
         bytes_max: log_bytes_max(context),
     };
-    if memory.bytes_max > 0 && is_in_memory(&memory.folder) == Some(false) {
+    if memory.bytes_max == 0 {
+        return Ok(folder);
+    }
+    if is_in_memory(&memory.folder) == Some(false) {
         warn!(
             folder = %memory.folder.display(),
             "the folder for logs in memory lies on a disk (--shared-memory-dir, {SHARED_MEMORY_DIR}): the log of this \
             parameter server is written to that disk"
         );
     }
-    if memory.bytes_max > 0
-        && let Err(problem) = folder.use_memory(&memory)
-    {
+    if let Err(problem) = folder.use_memory(&memory) {
         warn!(
             folder = %memory.folder.display(),
             %problem,

@@ -187,7 +187,6 @@ impl Plan {
     }
 }
 
-/// Returns the column that an option names, which must exist.
 impl Plan {
     /// Checks that files for evaluation have the columns that the job reads.
     ///
@@ -232,6 +231,7 @@ fn time_named(found: &Profile, name: &str) -> Result<String, Diagnostic> {
     ))
 }
 
+/// Returns the column that an option names, which must exist.
 fn column_named(found: &Profile, option: &str, name: &str) -> Result<String, Diagnostic> {
     if let Some(column) = found.column(name) {
         return Ok(column.name.clone());

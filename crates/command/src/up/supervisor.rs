@@ -1,6 +1,7 @@
 //! Supervisor of a cluster's processes: starts them together, restarts them, and stops them in order.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub struct Supervisor {
     due: BTreeMap<Task, Instant>,
     /// Why the job was stopped, if a task has failed for good.
     failure: Option<String>,
+    /// Content of the cluster file.
+    cluster: String,
 }
 
 impl Supervisor {
@@ -77,8 +80,8 @@ impl Supervisor {
         };
         std::fs::create_dir_all(&folder).map_err(|error| written(&folder, error))?;
         let cluster_file = folder.join("cluster.toml");
-        std::fs::write(&cluster_file, cluster.to_toml())
-            .map_err(|error| written(&cluster_file, error))?;
+        let cluster = cluster.to_toml();
+        std::fs::write(&cluster_file, &cluster).map_err(|error| written(&cluster_file, error))?;
         let report_file = folder.join("chief-report.json");
         let _ = std::fs::remove_file(&report_file);
         let runtime_threads = share_of_cores(tasks.len());
@@ -93,6 +96,7 @@ impl Supervisor {
             exits: BTreeMap::new(),
             due: BTreeMap::new(),
             failure: None,
+            cluster,
         })
     }
 
@@ -119,6 +123,7 @@ impl Supervisor {
             exits: BTreeMap::new(),
             due: BTreeMap::new(),
             failure: None,
+            cluster: String::new(),
         })
     }
 
@@ -233,6 +238,28 @@ impl Supervisor {
         }
     }
 
+    /// Checks that the folder of the job is the one in which it was started. A cluster file that cannot be read now is neither
+    /// gone nor another one.
+    ///
+    /// # Errors
+    /// The folder was removed, or that of another run is in its place.
+    pub(crate) fn check_folder(&self) -> Result<(), Diagnostic> {
+        let path = self.launch.cluster();
+        let what = match std::fs::read_to_string(path) {
+            Ok(found) if found != self.cluster => "is that of another run: model_dir was replaced",
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                "is gone: model_dir was removed"
+            }
+            Ok(_) | Err(_) => return Ok(()),
+        };
+        let message = format!("{} {what} while the job ran", path.display());
+        Err(Diagnostic::error(Code::E9002, message).help(
+            "its checkpoints and logs are gone with it: start the job anew, or bring the folder back first",
+        ))
+    }
+
     /// Restarts the tasks whose restart is due.
     fn start_due(&mut self) -> Result<(), Diagnostic> {
         let now = Instant::now();
@@ -242,15 +269,8 @@ impl Supervisor {
             .filter(|(_, at)| **at <= now)
             .map(|(task, _)| *task)
             .collect();
-        if !due.is_empty() && !self.launch.cluster().exists() {
-            // What is left of the job writes into a folder that nobody sees.
-            let message = format!(
-                "{} is gone: model_dir was removed while the job ran",
-                self.launch.cluster().display()
-            );
-            return Err(Diagnostic::error(Code::E9002, message).help(
-                "its checkpoints and logs are gone with it: start the job anew, or bring the folder back first",
-            ));
+        if !due.is_empty() {
+            self.check_folder()?;
         }
         for task in due {
             self.due.remove(&task);
