@@ -12,8 +12,10 @@ use trainyard_diagnostic::{Code, Diagnostic, Severity, system_problem};
 use trainyard_input::{Alike, BadRow, Checked};
 use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
 use trainyard_model_dir::{JobPhase, JobState};
-use trainyard_run_config::{Job, LabelConfig};
+use trainyard_optimizer::OptimizerConfig;
+use trainyard_run_config::{Job, LabelConfig, LossReduction};
 use trainyard_storage::is_remote;
+use trainyard_variable::{Access, FROZEN, MOVING_AVERAGE, VariableSpec};
 
 use crate::arguments::{Format, JobArguments};
 use crate::data_sample::{Extent, profile};
@@ -97,9 +99,9 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
                 warnings.extend(small_limits());
                 warnings.extend(check_model_dir(job, &*model, &mut lines, &mut problems));
                 problems.extend(trainyard_evaluator::check_metrics(job, &*model).err());
-                if let Some(start) = &job.train.warm_start {
-                    problems.extend(find_warm_start(job, start, model.variables()).err());
-                }
+                lines.push(("defaults".to_owned(), defaults_told(job, &*model)));
+                warnings.extend(slow_rows(job, &*model));
+                check_warm_start(job, &*model, &mut lines, &mut problems);
             }
             Err(error) => problems.push(error.into()),
         }
@@ -411,6 +413,99 @@ fn check_model_dir(
         Err(problem) => problems.push(problem),
     }
     warning
+}
+
+/// Says whose defaults a job has, and which optimizers it came to.
+fn defaults_told(job: &Job, model: &AnyModel) -> String {
+    let optimizers = model.optimizers();
+    let told = optimizers
+        .iter()
+        .filter(|(group, _)| !RULES_OF_THE_MODEL.contains(&group.as_str()))
+        .map(|(group, config)| {
+            let config = serde_json::to_value(config).expect("JSON can express every optimizer");
+            let rate = &config["learning_rate"];
+            let rate = if rate.is_number() {
+                format!(" {rate}")
+            } else {
+                " with a schedule".to_owned()
+            };
+            let kind = config["kind"].as_str().unwrap_or_default();
+            format!("{group} {kind}{rate}")
+        });
+    let told: Vec<String> = told.collect();
+    format!(
+        "{}: {}, the {} loss of a batch",
+        job.model.defaults.name(),
+        told.join(", "),
+        match job.model.loss_reduction {
+            LossReduction::Sum => "summed",
+            LossReduction::SumOverBatchSize => "mean",
+        }
+    )
+}
+
+/// Groups of variables that no optimizer of the job updates.
+const RULES_OF_THE_MODEL: [&str; 2] = [FROZEN, MOVING_AVERAGE];
+
+/// Least part of its learning rate by which the row of an id should move that one record of a batch has.
+const SHARE_OF_RATE_MIN: f64 = 0.01;
+
+/// Warns of tables whose rare rows stay where they began. With a mean loss, a row that one record of a batch has gets a gradient of
+/// about 0.5 / batch, and its first step is `rate * gradient / sqrt(accumulator + gradient^2)`.
+fn slow_rows(job: &Job, model: &AnyModel) -> Vec<Diagnostic> {
+    if job.model.loss_reduction == LossReduction::Sum {
+        return Vec::new();
+    }
+    let batch = job.input.train.batch_size;
+    let gradient = 0.5 / batch.max(1) as f64;
+    let optimizers = model.optimizers();
+    let slow = optimizers.iter().filter_map(|(group, config)| {
+        let accumulator = match config {
+            OptimizerConfig::Adagrad(rule) => rule.initial_accumulator_value,
+            OptimizerConfig::ProximalAdagrad(rule) => rule.initial_accumulator_value,
+            OptimizerConfig::Ftrl(rule) => rule.initial_accumulator_value,
+            OptimizerConfig::AdagradDa(rule) => rule.initial_gradient_squared_accumulator_value,
+            _ => return None,
+        };
+        let is_table = |spec: &&VariableSpec| {
+            spec.optimizer_group == *group && spec.access != Access::Whole
+        };
+        let table = model.variables().iter().find(is_table)?;
+        let share = gradient / (f64::from(accumulator) + gradient * gradient).sqrt();
+        (share < SHARE_OF_RATE_MIN).then(|| {
+            let message = format!(
+                "a row of `{}` that one record of a batch of {batch} has moves by {:.1} % of its learning rate at first: the loss is \
+                 a mean, and the accumulators begin at {accumulator}",
+                table.name,
+                100.0 * share
+            );
+            Diagnostic::warning(Code::E4005, message).help(format!(
+                "set initial_accumulator_value = 1e-4 in the optimizer of the {group} part, or model.loss_reduction = \"sum\" as in \
+                 TensorFlow 1; without an optimizer in the job, the defaults fit"
+            ))
+        })
+    });
+    slow.collect()
+}
+
+/// Checks that the values exist from which training would start. A run whose model directory has a checkpoint goes on from that.
+fn check_warm_start(
+    job: &Job,
+    model: &AnyModel,
+    lines: &mut Vec<(String, String)>,
+    problems: &mut Vec<Diagnostic>,
+) {
+    let Some(start) = &job.train.warm_start else {
+        return;
+    };
+    // A model directory that cannot be read is told by its own check.
+    let is_begun = list(&job.model_dir).is_ok_and(|found| !found.is_empty());
+    if is_begun {
+        let found = "not read: training continues from the checkpoint of model_dir";
+        lines.push(("train.warm_start".to_owned(), found.to_owned()));
+    } else {
+        problems.extend(find_warm_start(job, start, model.variables()).err());
+    }
 }
 
 /// Checks that the ports of this machine are free.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_input::{ColumnProfile, Format as InputFormat, Profile, TimeUnit};
+use trainyard_input::{Absent, ColumnProfile, Format as InputFormat, Profile, TimeUnit};
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{
     Ambiguous, BadRows, CrossKey, FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig,
@@ -41,6 +41,7 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     look_at_files(job, &mut findings);
     look_for_files_in_both_inputs(job, &mut findings);
     look_for_label_among_features(job, &mut findings);
+    look_at_groups(job, profile, &mut findings);
     let label = profile.column(&job.input.label.column);
     if profile.rows < RECORDS_MIN {
         // Of few records, only what holds for all of them is told.
@@ -56,6 +57,7 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
         look_at_label(job, column, profile.rows, &mut findings);
     }
     look_at_weight(job, profile, &mut findings);
+    look_for_absent(job, profile, &mut findings);
     for feature in &job.features {
         look_at_feature(feature, job.input.format, profile, &mut findings);
     }
@@ -93,6 +95,7 @@ pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Find
         look_at_label(job, column, profile.rows, &mut findings);
     }
     look_at_weight(job, profile, &mut findings);
+    look_for_absent(job, profile, &mut findings);
     for (name, _) in &mut findings.lines {
         *name = format!("evaluation {name}");
     }
@@ -165,16 +168,10 @@ fn look_for_label_among_features(job: &Job, findings: &mut Findings) {
         findings.warnings.push(warning(message, help));
     }
     let reads_label = |feature: &&FeatureConfig| match &feature.kind {
-        FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
-            &numbers.column == label
-        }
-        FeatureKind::Hashed { column, .. }
-        | FeatureKind::Vocabulary { column, .. }
-        | FeatureKind::Identity { column, .. }
-        | FeatureKind::Dynamic { column, .. } => column == label,
         FeatureKind::Crossed { keys, .. } => keys.iter().any(
             |key| matches!(key, CrossKey::Text(column) | CrossKey::Int(column) if column == label),
         ),
+        _ => column_of(feature) == Some(label),
     };
     for feature in job.features.iter().filter(reads_label) {
         let message = format!(
@@ -251,6 +248,70 @@ fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Fi
             "look whether the files are sorted by it, or input.label.column is another column: of one value nothing is learned",
         ));
     }
+}
+
+/// Returns the column that a feature reads; none for a cross, whose columns are those of other features, or keys of its own.
+fn column_of(feature: &FeatureConfig) -> Option<&String> {
+    match &feature.kind {
+        FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
+            Some(&numbers.column)
+        }
+        FeatureKind::Hashed { column, .. }
+        | FeatureKind::Vocabulary { column, .. }
+        | FeatureKind::Identity { column, .. }
+        | FeatureKind::Dynamic { column, .. } => Some(column),
+        FeatureKind::Crossed { .. } => None,
+    }
+}
+
+/// Warns about files without any value of a column that the others have.
+fn look_for_absent(job: &Job, profile: &Profile, findings: &mut Findings) {
+    let is_read = |name: &String| {
+        let input = &job.input;
+        let mut features = job.features.iter().filter_map(column_of);
+        *name == input.label.column
+            || input.weight_column.as_ref() == Some(name)
+            || features.any(|column| column == name)
+    };
+    for absent in profile.absent.iter().filter(|one| is_read(&one.column)) {
+        let message = absent_told(absent);
+        let help = "look whether the file has the column under another name: all its records train without the value";
+        findings.warnings.push(warning(message, help));
+    }
+}
+
+/// Says that a file has no value of a column.
+pub(crate) fn absent_told(absent: &Absent) -> String {
+    let Absent { column, file, rows } = absent;
+    format!(
+        "`{column}` has no value in the {rows} records that were read of {}, and has some in most of the other files' records",
+        file.display()
+    )
+}
+
+/// Warns about groups of `auc_group` and of `top_k` that cannot have records of both classes.
+fn look_at_groups(job: &Job, profile: &Profile, findings: &mut Findings) {
+    let Some(name) = &job.eval.group_auc_column else {
+        return;
+    };
+    let label = &job.input.label.column;
+    let message = if name == label {
+        format!(
+            "eval.group_auc_column is the label column `{name}`: no group has records of both classes"
+        )
+    } else if let Some(column) = profile.column(name)
+        && profile.rows >= RECORDS_MIN
+        && column.are_all_counted()
+        && column.distinct() == profile.rows
+    {
+        format!(
+            "eval.group_auc_column is `{name}`, of which each record of the sample has another value: no group has two"
+        )
+    } else {
+        return;
+    };
+    let help = "name the column of the user, session or query: without groups of both classes, evaluations report no auc_group";
+    findings.warnings.push(warning(message, help));
 }
 
 /// Warns about weights that are all 0: no record counts in a loss or a metric then.
@@ -384,14 +445,8 @@ fn look_at_feature(
     profile: &Profile,
     findings: &mut Findings,
 ) {
-    let name = match &feature.kind {
-        FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => &numbers.column,
-        FeatureKind::Hashed { column, .. }
-        | FeatureKind::Vocabulary { column, .. }
-        | FeatureKind::Identity { column, .. }
-        | FeatureKind::Dynamic { column, .. } => column,
-        // A cross reads columns or features. They are checked where they are features of their own.
-        FeatureKind::Crossed { .. } => return,
+    let Some(name) = column_of(feature) else {
+        return;
     };
     let Some(column) = profile.column(name) else {
         return;

@@ -33,6 +33,7 @@ use trainyard_storage::is_remote;
 
 use crate::convert::{TableFormat, same_columns};
 use crate::data_sample::{Extent, profile};
+use crate::data_warnings::absent_told;
 use crate::output::print;
 use crate::targets::{Existing, check_targets};
 
@@ -158,6 +159,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     let existing = Existing::by_force(arguments.force);
     let mut source = Source::find(arguments)?;
     let mut written = split::targets(&source, &folder, arguments);
+    let divides = !written.is_empty();
     written.push(path.clone());
     let read: Vec<PathBuf> = source
         .train
@@ -185,8 +187,13 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
             arguments.data.join(", "),
             source.format_name()
         );
-        return Err(Diagnostic::error(Code::E4001, message)
-            .help("give --format csv, tsv, libsvm, tfrecord or parquet"));
+        let problem = Diagnostic::error(Code::E4001, message);
+        return Err(match &found.first_bad {
+            Some(first) => problem
+                .note(format!("the first: {first}"))
+                .help("correct --columns, --delimiter or --format, or the file"),
+            None => problem.help("give --format csv, tsv, libsvm, tfrecord or parquet"),
+        });
     }
     let evaluated = match &source.eval {
         Some(_) => Some(profile(&source.eval_options(), extent)?),
@@ -196,6 +203,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
         label: arguments.label.clone(),
         positive: arguments.positive.clone(),
         time: arguments.time.clone(),
+        eval_share: if divides { arguments.eval_share } else { 0.0 },
         coverage: if !arguments.all && found.rows >= arguments.rows {
             Coverage::Sample
         } else {
@@ -322,6 +330,15 @@ fn told(
         found.rows,
         found.columns.len()
     );
+    if let Some(first) = &found.first_bad {
+        text += &format!(
+            "           {} more cannot be read, the first: {first}\n",
+            found.bad_rows
+        );
+    }
+    for absent in &found.absent {
+        text += &format!("           {}\n", absent_told(absent));
+    }
     for (number, line) in source.told().iter().enumerate() {
         let caption = if number == 0 { "read as" } else { "" };
         text += &format!("{caption:<10} {line}\n");
@@ -366,6 +383,7 @@ fn beside(folder: &Path, path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use trainyard_input::{Cell, Layout, TableWriter, Value};
 
     use super::*;
 
@@ -442,6 +460,68 @@ mod tests {
         assert!(!folder.path().join("train.csv").exists());
         run(&[&out[..], &[Path::new("--force")]].concat()).expect("a job");
         assert!(content(&eval).starts_with("x,label\n"));
+    }
+
+    #[test]
+    fn numbers_as_texts_of_a_format_with_types_are_numbers_with_words_for_missing_ones() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("all.tfrecord");
+        let names = ["y", "x"].map(str::to_owned);
+        let text = |text: String| Cell {
+            values: vec![Value::Text(text.into_bytes())],
+            list: false,
+        };
+        let rows: Vec<[Cell; 2]> = (0..200)
+            .map(|row| {
+                let x = match row % 10 {
+                    3 => "1e999".to_owned(),
+                    7 => "NULL".to_owned(),
+                    _ => format!("{row}.5"),
+                };
+                [text((row % 2).to_string()), text(x)]
+            })
+            .collect();
+        let mut layout = Layout::default();
+        for row in &rows {
+            layout.see(&names, row);
+        }
+        let mut writer = TableWriter::create(&data, Format::TfRecord, layout).expect("created");
+        for row in &rows {
+            writer.write(row).expect("written");
+        }
+        writer.finish().expect("finished");
+        let out = folder.path().join("job");
+        run(&[&data, Path::new("--out"), &out]).expect("a job");
+        let job = Job::load(&out.join("job.toml"), &[]).expect("a job");
+        assert_eq!(job.input.missing, ["1e999", "NULL"]);
+        assert!(content(&out.join("job.toml")).contains("kind = \"numeric\""));
+    }
+
+    #[test]
+    fn files_that_are_no_lines_of_as_many_fields_are_refused_with_the_first_bad_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("all.csv");
+        let out = folder.path().join("job");
+        let text = records(&data);
+        let told = |more: &[&str]| {
+            let more: Vec<&Path> = more.iter().map(Path::new).collect();
+            let arguments = [&[&data, Path::new("--out"), out.as_path()], more.as_slice()];
+            run(&arguments.concat()).expect_err("refused").render()
+        };
+        for columns in ["x", "x,label,z"] {
+            let told = told(&["--columns", columns]);
+            assert!(
+                told.contains("all.csv:1: ") && told.contains("--columns"),
+                "{told}"
+            );
+        }
+        std::fs::write(&data, text.replace('\n', "\r")).expect("written");
+        let told = told(&[]);
+        assert!(
+            told.contains("carriage returns") && told.len() < 1000,
+            "{told}"
+        );
+        assert!(!out.join("job.toml").exists());
     }
 
     #[test]

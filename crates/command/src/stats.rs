@@ -74,14 +74,15 @@ pub(crate) fn stats(arguments: &Stats) -> Result<(), Vec<Diagnostic>> {
             return Err(Diagnostic::error(Code::E4001, message)
                 .help("`trainyard check` says what is wrong with them"));
         }
-        let warnings = look(&job, &found).warnings;
+        let mut warnings = look(&job, &found).warnings;
+        warnings.splice(0..0, unreadable(&found));
         match arguments.format {
             Format::Json => {
                 let columns: Vec<Value> = found.columns.iter().map(column_json).collect();
                 let warnings: Vec<Value> = warnings.iter().map(Diagnostic::to_json).collect();
                 print(&format!(
                     "{}\n",
-                    json!({"rows": found.rows, "columns": columns, "warnings": warnings})
+                    json!({"rows": found.rows, "unreadable_records": found.bad_rows, "columns": columns, "warnings": warnings})
                 ))
             }
             Format::Text => {
@@ -92,6 +93,17 @@ pub(crate) fn stats(arguments: &Stats) -> Result<(), Vec<Diagnostic>> {
         }
     };
     work().map_err(|problem| vec![problem])
+}
+
+/// Returns the warning that records are in no figure, if there are such.
+fn unreadable(found: &Profile) -> Option<Diagnostic> {
+    let first = found.first_bad.as_ref()?;
+    let message = format!(
+        "{} of {} records cannot be read, and are in no figure. The first: {first}",
+        found.bad_rows,
+        found.bad_rows + found.rows
+    );
+    Some(Diagnostic::warning(Code::E4004, message).help(first.help()))
 }
 
 fn kind_name(column: &ColumnProfile) -> String {

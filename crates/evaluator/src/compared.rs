@@ -1,6 +1,6 @@
 //! The check that exporters and early stopping compare metrics that the model reports.
 
-use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_diagnostic::{Code, Diagnostic, listed, suggest};
 use trainyard_model::AnyModel;
 use trainyard_run_config::{ExporterKind, HeadKind, Job};
 
@@ -32,6 +32,20 @@ fn is_of_records(job: &Job, metric: &str) -> bool {
                 .strip_prefix("positive_threshold_")
                 .is_some_and(is_threshold)
         || first == "calibration" && model.calibration_buckets > 0
+}
+
+/// Returns what the evaluated records lack, without which an evaluation does not report a metric that the model has.
+pub(crate) fn why_absent(job: &Job, metric: &str) -> Option<String> {
+    match (without_evaluation(job, metric), &job.eval.group_auc_column) {
+        (OF_GROUPS, Some(column)) => Some(format!(
+            "no evaluation has here: no group of `{column}` (eval.group_auc_column) has records of both classes"
+        )),
+        (OF_BOTH_CLASSES, _) => Some(
+            "no evaluation has here: all records are of one class, or there are more than 20 million"
+                .to_owned(),
+        ),
+        _ => None,
+    }
 }
 
 /// Checks the metrics of exporters and of early stopping against those of an empty evaluation, so that a misspelt metric is found before
@@ -89,7 +103,7 @@ pub fn check_metrics(job: &Job, model: &AnyModel) -> Result<(), Diagnostic> {
         let message =
             format!("{what} compares the metric `{metric}`, which the model does not report");
         let problem =
-            Diagnostic::error(Code::E1101, message).note(format!("metrics: {}", known.join(", ")));
+            Diagnostic::error(Code::E1101, message).note(format!("metrics: {}", listed(known)));
         return Err(match suggest(metric, known.iter().copied()) {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
             None => problem.help(format!("set {key} to one of them")),

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::{info, warn};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, listed};
 use trainyard_model::Scores;
 use trainyard_model_dir::{encode, names, read, read_json, remove, write_atomically};
 use trainyard_run_config::{ExporterConfig, ExporterKind};
 
+use crate::compared::why_absent;
 use crate::export::{DESCRIPTION, ScoredModel, export};
 
 /// Name of the file that records the best evaluation.
@@ -89,14 +90,17 @@ pub(crate) fn run(
         ExporterKind::Best => {
             let value = *scored.scores.get(&config.metric).ok_or_else(|| {
                 let known: Vec<&str> = scored.scores.keys().map(String::as_str).collect();
+                let why = why_absent(scored.job, &config.metric);
                 Diagnostic::error(
                     Code::E1101,
                     format!(
-                        "exporter `{}` compares the metric `{}`, which the model does not report",
-                        config.name, config.metric
+                        "exporter `{}` compares the metric `{}`, which {}",
+                        config.name,
+                        config.metric,
+                        why.unwrap_or_else(|| "the model does not report".to_owned())
                     ),
                 )
-                .note(format!("metrics: {}", known.join(", ")))
+                .note(format!("metrics: {}", listed(known)))
                 .help("set exporter.metric to one of them")
             })?;
             let before = best_so_far(config, &folder)?;

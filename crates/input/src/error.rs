@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_diagnostic::{Code, Diagnostic, listed, suggest};
 
 use crate::RecordUnit;
 
@@ -110,6 +110,12 @@ pub enum Error {
         file: PathBuf,
         /// The message of the system.
         message: String,
+    },
+    /// The first line of a text file holds carriage returns.
+    #[error("{}: carriage returns stand within the first line: with lines that end with them alone, all of the file is one line", file.display())]
+    CarriageReturns {
+        /// The file.
+        file: PathBuf,
     },
     /// A remote file cannot be read.
     #[error("{0}")]
@@ -236,6 +242,8 @@ impl From<Error> for Diagnostic {
             Error::File { message, .. } if message.contains(" content is ") => Self::error(Code::E4002, text)
                 .help("copy the file again from where it was made; `gzip -t` says whether one is whole"),
             Error::File { .. } => Self::error(Code::E4002, text).help("check the path and its permissions"),
+            Error::CarriageReturns { .. } => Self::error(Code::E4002, text)
+                .help("write it with line feeds: `tr '\\r' '\\n' < IN > OUT`"),
             Error::Remote(error) => Self::from(*error),
             Error::NotBuilt { feature, .. } => {
                 Self::error(Code::E1002, text).help(trainyard_diagnostic::not_built_help(feature))
@@ -255,12 +263,12 @@ impl From<Error> for Diagnostic {
                 }
             }
             Error::ColumnTwice { known, .. } => Self::error(Code::E4003, text)
-                .note(format!("columns: {}", known.join(", ")))
+                .note(format!("columns: {}", listed(known)))
                 .help("give each column a name of its own; where the first line is a record, name the columns with input.columns, or --columns"),
             // A header of numbers is a record.
             Error::Column { known, .. } if known.iter().any(|name| name.parse::<f64>().is_ok()) => {
                 Self::error(Code::E4003, text)
-                    .note(format!("the first line of the file is `{}`", known.join(",")))
+                    .note(format!("the first line of the file holds {}", listed(known)))
                     .help("that line is no header: name the columns of the file with input.columns")
             }
             Error::Column { columns, known, .. } => {
@@ -273,7 +281,7 @@ impl From<Error> for Diagnostic {
                         (!pairs.is_empty()).then(|| format!("did you mean {}?", pairs.join(", ")))
                     }
                 };
-                let problem = Self::error(Code::E4003, text).note(format!("columns: {}", known.join(", ")));
+                let problem = Self::error(Code::E4003, text).note(format!("columns: {}", listed(known)));
                 problem.help(suggested.unwrap_or_else(|| {
                     "correct the job's column; if the file has no header line, name its columns with input.columns".to_owned()
                 }))

@@ -79,7 +79,7 @@ pub use scan::{Scan, Scanned};
 pub use schema::{Field, FieldKind, Fraction, Gaps, Schema};
 pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};
 pub use shard_reader::{Direction, ShardReader};
-pub use table::{ColumnProfile, Numbers, Profile, TableReader, TableWriter};
+pub use table::{Absent, ColumnProfile, Numbers, Profile, TableReader, TableWriter};
 pub use trainyard_input_options::{
     BadRows, Compression, Decimal, Format, IndexBase, NumberStyle, Sharding, TextEncoding,
     TextStyle, TimeUnit,

@@ -68,7 +68,12 @@ impl RecordReader {
         let file = &options.files[self.place.file];
         if self.next(file, Want::Content)? {
             let record = self.records.content().bytes();
-            Ok(formats::format(options.format).header(&record, options))
+            let names = formats::format(options.format).header(&record, options);
+            // Such a line would be the whole file.
+            if names.iter().any(|name| name.contains('\r')) {
+                return Err(Error::CarriageReturns { file: file.clone() });
+            }
+            Ok(names)
         } else {
             Err(Error::Empty {
                 files: vec![file.clone()],

@@ -16,7 +16,7 @@ use crate::record_reader::RecordReader;
 use crate::{BadRow, Cell, Compression, Error, Format, Options, Schema, TextStyle, Value};
 
 use profile::is_missing;
-pub use profile::{ColumnProfile, Numbers, Profile};
+pub use profile::{Absent, ColumnProfile, Numbers, Profile};
 pub use writer::TableWriter;
 
 /// Reader of rows, file after file. Columns are identified by name: files may have different columns, in any order.

@@ -317,9 +317,15 @@ fn linear(
     } else {
         return Ok(None);
     };
+    let usual = match (model.defaults, model.kind.family) {
+        // Its bias has the gradient of the whole batch.
+        (Defaults::Trainyard, Family::Baseline) => Usual::tensorflow("ftrl"),
+        (Defaults::Trainyard, _) => Usual::of_linear(),
+        _ => Usual::tensorflow("ftrl"),
+    };
     let rule = optimizer(
         model.linear_optimizer.as_ref(),
-        "ftrl",
+        &usual,
         rate,
         model.defaults,
     )?;
@@ -360,7 +366,7 @@ fn deep(
     };
     let rule = optimizer(
         model.dnn_optimizer.as_ref(),
-        "adagrad",
+        &Usual::of_deep(model.defaults),
         rate,
         model.defaults,
     )?;
@@ -533,28 +539,66 @@ impl Model for Canned {
     }
 }
 
-/// Returns the optimizer of `[model.optimizer]`, completed with TensorFlow's defaults. Without that section, it is
-/// Adagrad with a learning rate of 0.05.
+/// The optimizer of a job that names none.
+struct Usual {
+    kind: &'static str,
+    /// Hyper-parameters that are not the usual ones of the kind.
+    values: serde_json::Value,
+}
+
+impl Usual {
+    /// Returns an optimizer with the hyper-parameters of TensorFlow.
+    fn tensorflow(kind: &'static str) -> Self {
+        Self {
+            kind,
+            values: json!({}),
+        }
+    }
+
+    /// Returns that of a linear part. A weight of an id that occurs once in a batch has a gradient of about 1/batch, as the loss
+    /// is a mean: beside TensorFlow's accumulator of 0.1, which is for a summed loss, its steps would be a hundredth of the rate.
+    fn of_linear() -> Self {
+        Self {
+            kind: "adagrad",
+            values: json!({"learning_rate": 0.1, "initial_accumulator_value": 1e-4}),
+        }
+    }
+
+    /// Returns that of dense layers and embeddings, with the rate of the field's benchmarks (Zhu et al. 2022, BARS). The rows
+    /// that a batch does not read stay as they are.
+    fn of_deep(defaults: Defaults) -> Self {
+        match defaults {
+            Defaults::Trainyard => Self {
+                kind: "adam",
+                values: json!({"learning_rate": 0.001, "lazy": true}),
+            },
+            Defaults::Tensorflow1 | Defaults::Tensorflow2 => Self::tensorflow("adagrad"),
+        }
+    }
+}
+
+/// Returns the optimizer of `[model.optimizer]`, completed with TensorFlow's defaults. Without that section, it is lazy Adam with
+/// a learning rate of 0.001; with `model.defaults` of TensorFlow, Adagrad with one of 0.05.
 ///
 /// # Errors
 /// A hyper-parameter is out of range.
 pub fn custom_optimizer(job: &Job) -> Result<OptimizerConfig, Error> {
     optimizer(
         job.model.optimizer.as_ref(),
-        "adagrad",
+        &Usual::of_deep(job.model.defaults),
         0.05,
         job.model.defaults,
     )
 }
 
-/// Completes an optimizer section, or the default optimizer, with TensorFlow's defaults.
+/// Completes an optimizer section with TensorFlow's defaults, or returns the usual optimizer.
 fn optimizer(
     section: Option<&OptimizerSection>,
-    usual: &str,
+    usual: &Usual,
     learning_rate: f64,
     defaults: Defaults,
 ) -> Result<OptimizerConfig, Error> {
-    let kind = section.map_or(usual, |section| &section.kind);
+    let kind = section.map_or(usual.kind, |section| &section.kind);
     let mut fields = serde_json::Map::new();
     let own_rate = ["adam", "adadelta", "rmsprop", "keras_rmsprop"].contains(&kind);
     if !own_rate {
@@ -563,11 +607,10 @@ fn optimizer(
     if defaults == Defaults::Tensorflow2 && ["adagrad", "adam"].contains(&kind) {
         fields.insert("epsilon".to_owned(), json!(1e-7));
     }
-    fields.extend(
-        section
-            .map(|section| section.values.clone())
-            .unwrap_or_default(),
-    );
+    match section {
+        Some(section) => fields.extend(section.values.clone()),
+        None => fields.extend(usual.values.as_object().cloned().unwrap_or_default()),
+    }
     fields.insert("kind".to_owned(), json!(kind));
     let config: OptimizerConfig = serde_json::from_value(fields.into())
         .map_err(|error| Error::Invalid(format!("optimizer `{kind}`: {error}")))?;

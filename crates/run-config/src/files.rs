@@ -73,8 +73,8 @@ pub fn expand_files(names: &[String]) -> Result<Vec<PathBuf>, Diagnostic> {
     expand(names, Path::new(""))
 }
 
-/// Returns the name by which a file can be compared with others: its path without links. A file that does not exist has
-/// the path of its folder. A URL is its own name.
+/// Returns the name by which a file can be compared with others: its path without links. What does not exist has the path of the
+/// nearest folder that does. A URL is its own name.
 pub fn identity(path: &Path) -> PathBuf {
     if is_remote(path) {
         return path.to_owned();
@@ -82,15 +82,12 @@ pub fn identity(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;
     }
-    let folder = match path.parent() {
-        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
-        Some(folder) => folder,
-        None => return path.to_owned(),
-    };
-    match (folder.canonicalize(), path.file_name()) {
-        (Ok(folder), Some(name)) => folder.join(name),
-        _ => path.to_owned(),
-    }
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let resolved = absolute.ancestors().skip(1).find_map(|folder| {
+        let rest = absolute.strip_prefix(folder).ok()?;
+        Some(folder.canonicalize().ok()?.join(rest))
+    });
+    resolved.unwrap_or(absolute)
 }
 
 pub(crate) fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Diagnostic> {

@@ -248,7 +248,7 @@ impl LossConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Defaults {
-    /// Mean loss; the deep part's Adagrad has learning rate 0.05.
+    /// Mean loss, lazy Adam for the deep part, Adagrad with small accumulators for the linear part, small embeddings.
     Trainyard,
     /// Summed loss; the deep part's Adagrad has learning rate 0.05, in combined models 0.001
     /// (`tf.compat.v1.estimator`).
@@ -264,6 +264,15 @@ impl Defaults {
         ("tensorflow1", Self::Tensorflow1),
         ("tensorflow2", Self::Tensorflow2),
     ];
+
+    /// Returns the name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Trainyard => "trainyard",
+            Self::Tensorflow1 => "tensorflow1",
+            Self::Tensorflow2 => "tensorflow2",
+        }
+    }
 }
 
 /// Activation functions between dense layers (`tf.nn`).

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, listed};
 use trainyard_input::{Cell, ColumnKind, Format, Layout, TableReader, TimeUnit, Value};
 
 use super::fit::shown;
@@ -58,7 +58,7 @@ fn compare(
         without.display()
     );
     Err(Diagnostic::error(Code::E4003, message)
-        .note(format!("columns: {}", known.join(", ")))
+        .note(format!("columns: {}", listed(known)))
         .help("correct the file, or take files with other columns on their own"))
 }
 

@@ -3,7 +3,7 @@
 mod feature;
 mod label;
 
-use trainyard_diagnostic::{Code, Diagnostic, suggest};
+use trainyard_diagnostic::{Code, Diagnostic, listed, suggest};
 use trainyard_input::{ColumnProfile, Profile};
 
 pub(super) use feature::{FeaturePlan, Kind, Reading, Scale, mean, rounded};
@@ -37,6 +37,8 @@ pub(super) struct Wishes {
     pub(super) label: Option<String>,
     pub(super) positive: Option<String>,
     pub(super) time: Option<String>,
+    /// Share of the records for evaluation, if no files are given for it.
+    pub(super) eval_share: f64,
     pub(super) coverage: Coverage,
     /// Records are lines of libsvm, which always have the same columns.
     pub(super) is_libsvm: bool,
@@ -66,11 +68,15 @@ impl Plan {
     ) -> Result<Self, Diagnostic> {
         let label = LabelPlan::make(found, evaluated, wishes)?;
         let time = match &wishes.time {
-            Some(name) => Some(time_named(found, name)?),
+            Some(name) => {
+                let name = time_named(found, name, &label.column)?;
+                refuse_latest_of_many(found, &name, wishes.eval_share)?;
+                Some(name)
+            }
             None => found
                 .columns
                 .iter()
-                .find(|column| feature::is_time(column))
+                .find(|column| column.name != label.column && feature::is_time(column))
                 .map(|column| column.name.clone()),
         };
         let is_large = found.rows >= SMALL_ROWS && !wishes.is_libsvm;
@@ -91,8 +97,7 @@ impl Plan {
             if Some(&column.name) == time.as_ref() {
                 left_out.push((
                     column.name.clone(),
-                    "the time of the record, by which evaluation is divided from training"
-                        .to_owned(),
+                    "the time of the record: those to come have later ones".to_owned(),
                 ));
                 continue;
             }
@@ -201,14 +206,10 @@ impl Plan {
         let Some(name) = read.find(|name| evaluated.column(name).is_none()) else {
             return Ok(());
         };
-        let known: Vec<&str> = evaluated
-            .columns
-            .iter()
-            .map(|column| column.name.as_str())
-            .collect();
+        let known = evaluated.columns.iter().map(|column| &column.name);
         let message = format!("column `{name}` of the data is not in the files of --eval");
         Err(Diagnostic::error(Code::E4003, message)
-            .note(format!("columns: {}", known.join(", ")))
+            .note(format!("columns: {}", listed(known)))
             .help("give files with the columns of the data"))
     }
 }
@@ -216,19 +217,67 @@ impl Plan {
 /// Returns the column of times of this name.
 ///
 /// # Errors
-/// The data has no such column, or it holds no numbers.
-fn time_named(found: &Profile, name: &str) -> Result<String, Diagnostic> {
+/// The data has no such column, it is the label, or it holds no numbers.
+fn time_named(found: &Profile, name: &str, label: &str) -> Result<String, Diagnostic> {
     let name = column_named(found, "--time", name)?;
+    if name == label {
+        let message = format!("--time {name}: the column is the label");
+        return Err(Diagnostic::error(Code::E1000, message)
+            .help("name the column that says when a record was made, or the label by --label"));
+    }
     let is_time = |column: &ColumnProfile| column.is_numeric() && !column.list;
     if found.column(&name).is_some_and(is_time) {
         return Ok(name);
     }
-    let message = format!(
-        "--time {name}: the column holds no numbers, by which records could be put in order"
-    );
+    let message = match found.column(&name) {
+        Some(column) if column.list => format!(
+            "--time {name}: the column holds lists, by which records cannot be put in order"
+        ),
+        Some(column) if column.numbers.count > 0 => {
+            let is_no_number = |(value, _): &(&[u8], u64)| column.number(value).is_none();
+            let other = column.counts().into_iter().find(is_no_number);
+            let other = other.map_or("texts".to_owned(), |(value, _)| {
+                format!("`{}`", String::from_utf8_lossy(value).escape_debug())
+            });
+            format!(
+                "--time {name}: {} of {} values are no numbers, such as {other}, and the order of their records is not known",
+                column.values - column.numbers.count,
+                column.values
+            )
+        }
+        _ => format!(
+            "--time {name}: the column holds no numbers, by which records could be put in order"
+        ),
+    };
     Err(Diagnostic::error(Code::E4005, message).help(
         "name a column of numbers, such as seconds since 1970, and write dates as such numbers; or give the latest records as files by --eval",
     ))
+}
+
+/// Refuses times of which too many are the latest one: the share of records for evaluation cannot be later than the others.
+fn refuse_latest_of_many(found: &Profile, name: &str, share: f64) -> Result<(), Diagnostic> {
+    let Some(column) = found.column(name).filter(|_| share > 0.0) else {
+        return Ok(());
+    };
+    if split_time(column, share).is_some() {
+        return Ok(());
+    }
+    let message = format!(
+        "--time {name}: the latest time, {}, is that of more than {} % of the records, so that the evaluation cannot have later \
+         ones than training",
+        column.numbers.max,
+        100.0 * share
+    );
+    Err(Diagnostic::error(Code::E4005, message).help(
+        "name another column, give a larger --eval-share, or give the latest records as files by --eval",
+    ))
+}
+
+/// Returns the time after which the given share of the records is, about; none if the latest time is that of more of them.
+pub(super) fn split_time(column: &ColumnProfile, share: f64) -> Option<f64> {
+    let quantiles = column.quantiles(&[1.0 - share]);
+    let after = quantiles.first().copied()?;
+    (after < column.numbers.max).then_some(after)
 }
 
 /// Returns the column that an option names, which must exist.
@@ -245,7 +294,7 @@ fn column_named(found: &Profile, option: &str, name: &str) -> Result<String, Dia
         Code::E4003,
         format!("{option} {name}: the data has no such column"),
     )
-    .note(format!("columns: {}", names.join(", ")));
+    .note(format!("columns: {}", listed(&names)));
     Err(match suggest(name, names.iter().copied()) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help("name one of these columns"),

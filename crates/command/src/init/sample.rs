@@ -7,7 +7,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Cell, Layout, Profile, TableWriter, Value};
 use trainyard_run_config::expand_files;
 
-use super::plan::Plan;
+use super::plan::{Plan, split_time};
 use super::source::Source;
 use super::split::{Parts, Rule, next};
 
@@ -92,7 +92,7 @@ pub(super) fn draw(
         share,
     };
     let mut layout = Layout::default();
-    let mut times = Profile::default();
+    let mut times = Profile::new(&source.missing).in_style(parts.style.numbers.clone());
     pass(source, parts, &files, &draw, |_, names, row| {
         layout.see(names, row);
         let time = names
@@ -105,8 +105,8 @@ pub(super) fn draw(
     })?;
     // The latest records are held out, as for the evaluation.
     let after = plan.time.as_deref().and_then(|column| {
-        let quantile = times.column(column)?.quantiles(&[1.0 - held_out_share]);
-        quantile.first().map(|after| (column, *after))
+        let column = times.column(column)?;
+        Some((column, split_time(column, held_out_share)?))
     });
     let rule = match after {
         Some((column, after)) => Rule::Time { column, after },

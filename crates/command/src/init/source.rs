@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    Decimal, Format, NumberStyle, Options, Profile, TableReader, TextEncoding, TextStyle, Value,
+    Decimal, Error, Format, NumberStyle, Options, Profile, TableReader, TextEncoding, TextStyle,
+    Value,
 };
 use trainyard_run_config::{expand_files, identity};
 
@@ -157,12 +158,25 @@ impl Source {
     /// columns must be profiled again.
     pub(super) fn learn(&mut self, found: &Profile) -> bool {
         if !self.is_text() {
-            let is_new =
-                self.missing.is_empty() && found.columns.iter().any(|one| one.infinite > 0);
-            if is_new {
-                self.missing = ["inf", "-inf"].map(str::to_owned).to_vec();
+            if !self.missing.is_empty() {
+                return false;
             }
-            return is_new;
+            // A format with types may hold numbers as texts, with words among them.
+            let Writing {
+                numbers, missing, ..
+            } = writing(found, self.delimiter());
+            if numbers.is_plain() {
+                self.missing = missing;
+            }
+            if found.columns.iter().any(|one| one.infinite > 0) {
+                let infinite = ["inf", "-inf"].map(str::to_owned);
+                let new = infinite
+                    .into_iter()
+                    .filter(|word| !self.missing.contains(word));
+                let new: Vec<String> = new.collect();
+                self.missing.extend(new);
+            }
+            return !self.missing.is_empty();
         }
         let before = (self.style.clone(), self.missing.clone());
         if self.style.encoding == TextEncoding::Utf8
@@ -319,6 +333,14 @@ fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
         let message = format!("{} is a text of UTF-16, or no text", file.display());
         return Err(Diagnostic::error(Code::E4002, message)
             .help("write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`"));
+    }
+    if let [only] = lines.as_slice()
+        && only.trim_ascii().contains(&b'\r')
+    {
+        return Err(Error::CarriageReturns {
+            file: file.to_owned(),
+        }
+        .into());
     }
     let is_json = |line: &Vec<u8>| {
         line.starts_with(b"{\"") || line.starts_with(b"[{") || line.as_slice() == b"["

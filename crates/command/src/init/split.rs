@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{
-    Cell, Error, Layout, Profile, TableReader, TableWriter, TextEncoding, TextStyle, Value,
+    Cell, ColumnProfile, Error, Layout, Profile, TableReader, TableWriter, TextEncoding, TextStyle,
+    Value,
 };
 
-use super::plan::{Coverage, Plan};
+use super::plan::{Coverage, Plan, split_time};
 use super::source::Source;
 use crate::init::Init;
 
@@ -102,7 +103,10 @@ impl Parts {
 #[derive(Debug)]
 pub(super) enum Rule<'a> {
     /// Evaluation has the records with a later time in this column.
-    Time { column: &'a str, after: f64 },
+    Time {
+        column: &'a ColumnProfile,
+        after: f64,
+    },
     /// Evaluation has the records whose number hashes below `share`.
     Random { share: f64 },
 }
@@ -113,11 +117,12 @@ impl Rule<'_> {
             Self::Time { column, after } => {
                 let cell = names
                     .iter()
-                    .position(|name| name == column)
+                    .position(|name| *name == column.name)
                     .and_then(|place| row.get(place));
+                // An infinite number is read as a missing one.
                 cell.and_then(|cell| cell.values.first())
-                    .and_then(as_number)
-                    .is_some_and(|time| time > *after)
+                    .and_then(|value| as_number(column, value))
+                    .is_some_and(|time| time.is_finite() && time > *after)
             }
             Self::Random { share } => {
                 let mut hasher = DefaultHasher::new();
@@ -128,11 +133,11 @@ impl Rule<'_> {
     }
 }
 
-fn as_number(value: &Value) -> Option<f64> {
+fn as_number(column: &ColumnProfile, value: &Value) -> Option<f64> {
     match value {
         Value::Int(number) => Some(*number as f64),
         Value::Float(number) => Some(*number),
-        Value::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        Value::Text(text) => column.number(text),
     }
 }
 
@@ -161,8 +166,8 @@ fn divide(
     share: f64,
 ) -> Result<Parts, Diagnostic> {
     let after = plan.time.as_deref().and_then(|column| {
-        let quantile = found.column(column)?.quantiles(&[1.0 - share]);
-        quantile.first().map(|after| (column, *after))
+        let column = found.column(column)?;
+        Some((column, split_time(column, share)?))
     });
     let rule = match after {
         Some((column, after)) => Rule::Time { column, after },
@@ -231,8 +236,15 @@ fn divide(
     }
     to_eval.finish()?;
     let how = match rule {
-        Rule::Time { column, after } => format!("those later than {after} by `{column}`"),
-        Rule::Random { .. } => "at random".to_owned(),
+        Rule::Time { column, after } => {
+            format!("those later than {after} by `{}`", column.name)
+        }
+        Rule::Random { .. } => match &plan.time {
+            Some(column) => {
+                format!("at random: too many records have the latest time of `{column}`")
+            }
+            None => "at random".to_owned(),
+        },
     };
     let mut told = vec![
         format!(
@@ -296,5 +308,42 @@ pub(super) fn next(
         Ok(false) => Ok(None),
         Err(Error::Row(_)) => Ok(Some(false)),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_without_a_finite_time_are_not_the_latest() {
+        let names = ["at".to_owned()];
+        let cell = |value| {
+            [Cell {
+                values: vec![value],
+                list: false,
+            }]
+        };
+        let mut found = Profile::default();
+        for time in 0..10 {
+            found.see(&names, &cell(Value::Int(time)));
+        }
+        let column = found.column("at").expect("the column");
+        let rule = Rule::Time { column, after: 8.0 };
+        let text = |text: &str| Value::Text(text.into());
+        for (value, expected) in [
+            (Value::Int(9), true),
+            (Value::Float(8.5), true),
+            (text("9.5"), true),
+            (Value::Int(8), false),
+            (Value::Float(f64::INFINITY), false),
+            (Value::Float(f64::NAN), false),
+            (text("inf"), false),
+            (text("later"), false),
+        ] {
+            let kept = rule.keeps_for_evaluation(0, &names, &cell(value.clone()));
+            assert_eq!(kept, expected, "{value:?}");
+        }
+        assert!(!rule.keeps_for_evaluation(0, &names, &[Cell::default()]));
     }
 }

@@ -269,15 +269,15 @@ struct Column<'a> {
     bare: u64,
     others: u64,
     units: Vec<(&'a str, u64)>,
-    words: BTreeSet<&'static str>,
+    words: BTreeSet<&'a str>,
 }
 
 impl<'a> Column<'a> {
     fn of(column: &'a ColumnProfile, style: &'a NumberStyle) -> Self {
         let mut read = Self::default();
         for (value, count) in column.counts() {
-            let word = MISSING_WORDS.iter().find(|word| word.as_bytes() == value);
-            if let Some(word) = word {
+            let word = std::str::from_utf8(value).ok();
+            if let Some(word) = word.filter(|word| is_missing_word(word)) {
                 read.words.insert(word);
                 continue;
             }
@@ -311,6 +311,11 @@ impl<'a> Column<'a> {
     fn is_numeric(&self) -> bool {
         self.numbers > 0 && self.others == 0
     }
+}
+
+/// Returns whether a text among numbers stands for a missing one, or is a number that no float holds, such as `1e999`.
+fn is_missing_word(text: &str) -> bool {
+    MISSING_WORDS.contains(&text) || text.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
 /// Returns whether a plain number is no name: leading zeros and more digits than 64 bits hold are those of names.
@@ -457,6 +462,8 @@ mod tests {
         assert_eq!(found.missing, ["NaN", "null"]);
         let infinite = writing(&profile(&[&["1.5", "-inf", "2"], &["Inf", "a", "b"]]), b',');
         assert_eq!(infinite.missing, ["-inf"]);
+        let beyond = writing(&profile(&[&["1.5", "1e999", "-1e999", "2e308"]]), b',');
+        assert_eq!(beyond.missing, ["-1e999", "1e999", "2e308"]);
         let mixed = writing(&profile(&[&["12.5%", "0.5"]]), b',');
         assert_eq!(mixed.mixed, ["0"]);
     }

@@ -90,8 +90,10 @@ impl RecordFormat for LibSvm {
             let name = int(name, Fraction::Refused)
                 .and_then(|index| index.ok_or_else(|| "the index is missing".to_owned()));
             index.values.push(Value::Int(name.map_err(refused)?));
-            let number = float(number).and_then(present).map_err(refused)?;
-            value.values.push(Value::Float(f64::from(number)));
+            float(number).and_then(present).map_err(refused)?;
+            // A table keeps the digits that training rounds to 32 bits.
+            let number = fast_float2::parse(number).map_err(|error| refused(error.to_string()))?;
+            value.values.push(Value::Float(number));
         }
         Ok(())
     }

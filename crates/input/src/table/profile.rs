@@ -6,13 +6,14 @@ mod sample;
 mod times;
 
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 
 use distinct::Distinct;
 use sample::Sample;
 
 use crate::layout::{float, kind, text};
 use crate::missing::Missing;
-use crate::{Cell, ColumnKind, FieldKind, NumberStyle, Value, plain_number};
+use crate::{BadRow, Cell, ColumnKind, FieldKind, NumberStyle, Value, plain_number};
 
 /// Most distinct values of a column that are counted individually. The first distinct values are counted.
 const COUNTED_VALUES_MAX: usize = 20_000;
@@ -257,6 +258,17 @@ impl ColumnProfile {
     }
 }
 
+/// A column without a value in the records that were read of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absent {
+    /// Name of the column.
+    pub column: String,
+    /// The file.
+    pub file: PathBuf,
+    /// Number of records that were read of it.
+    pub rows: u64,
+}
+
 /// Profile of a table, built row by row.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
@@ -266,6 +278,12 @@ pub struct Profile {
     pub columns: Vec<ColumnProfile>,
     /// Columns whose values no job can read, with their types.
     pub unreadable: Vec<(String, String)>,
+    /// Number of records that cannot be read, and have no part in the rest.
+    pub bad_rows: u64,
+    /// The first of them.
+    pub first_bad: Option<BadRow>,
+    /// Columns without a value in a whole file, and with some in others.
+    pub absent: Vec<Absent>,
     missing: Missing,
     style: NumberStyle,
     /// Names of the columns of the latest row, and the place of each column in such a row.
@@ -313,6 +331,12 @@ impl Profile {
             column.see(cell.unwrap_or(&none), &self.missing);
         }
         self.rows += 1;
+    }
+
+    /// Counts a record that cannot be read.
+    pub fn see_bad(&mut self, bad: BadRow) {
+        self.bad_rows += 1;
+        self.first_bad.get_or_insert(bad);
     }
 
     /// Finds the columns of rows with these names, and adds those that are new.

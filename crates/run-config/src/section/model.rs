@@ -74,7 +74,8 @@ section! {
         class_weights: Option<Vec<f32>> = custom(read_class_weights, || Takes::Numbers, "").or_invalid(Vec::new()).said("1 each");
         /// `sum`, or `sum_over_batch_size`
         loss_reduction: Option<LossReduction> = choice("loss reduction", &LossReduction::NAMES).or_invalid(LossReduction::SumOverBatchSize);
-        /// `trainyard`, `tensorflow1` (summed loss) or `tensorflow2` (deep learning rate 0.001, epsilon 1e-7)
+        /// what a job has that does not say it. `trainyard`: the values that learn best from rows of which each occurs rarely: see
+        /// below. `tensorflow1` (summed loss) and `tensorflow2` (deep learning rate 0.001, epsilon 1e-7): those of TensorFlow
         defaults: Option<Defaults> = choice("set of defaults", &Defaults::NAMES).or_invalid(Defaults::Trainyard);
         /// widths of the hidden layers
         hidden_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("required with dense layers; none in `dcn_*` and custom models");
@@ -92,7 +93,7 @@ section! {
         /// initial values of the embeddings whose feature names none, `{ kind = "normal", stddev = 0.01 }`:
         /// see below
         embedding_initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
-            .optional_or_invalid("`truncated_normal` of deviation 1/√dimension, as in TensorFlow");
+            .optional_or_invalid("`normal` of deviation 0.01; with defaults of TensorFlow `truncated_normal` of deviation 1/√dimension");
         /// penalty of the embeddings whose feature names none, `{ l1 = 0.0, l2 = 1e-5 }`: see below
         embedding_regularizer: Option<Regularizer> = custom(read_regularizer, takes_regularizer, "")
             .optional_or_invalid("none");
@@ -106,10 +107,10 @@ section! {
         sparse_combiner: Option<Combiner> = choice("combiner", &Combiner::NAMES).or_invalid(Combiner::Sum);
         /// optimizer of the linear part
         linear_optimizer: Option<OptimizerSection> = custom(read_linear_optimizer, takes_linear_optimizer, "")
-            .optional_or_invalid("FTRL");
+            .optional_or_invalid("by `defaults`: Adagrad, or FTRL of TensorFlow");
         /// optimizer of the deep part
         dnn_optimizer: Option<OptimizerSection> = custom(read_optimizer, takes_optimizer, "")
-            .optional_or_invalid("Adagrad");
+            .optional_or_invalid("by `defaults`: lazy Adam, or Adagrad of TensorFlow");
     }
 }
 
@@ -119,7 +120,7 @@ section! {
     pub(crate) struct CustomModelKeys {
         /// optimizer of a custom model
         optimizer: Option<OptimizerSection> = custom(read_optimizer, takes_optimizer, "")
-            .optional_or_invalid("Adagrad");
+            .optional_or_invalid("by `defaults`: lazy Adam, or Adagrad of TensorFlow");
         /// a table of keys of your own, which a custom model reads: numbers, flags, texts, lists and tables
         /// ([custom-models.md](custom-models.md#keys-of-your-own))
         params: Option<Params> = custom(read_params, || Takes::AnyTable, "").or_invalid(Params::default()).said("none");
@@ -226,6 +227,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
             .filter(|_| is_used("cross_projection_dim")),
         embedding_initializer: keys
             .embedding_initializer
+            .or_else(|| usual_initializer(defaults))
             .filter(|_| is_used("embedding_initializer")),
         embedding_regularizer: keys
             .embedding_regularizer
@@ -248,6 +250,15 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         optimizer: custom.optimizer,
         params: custom.params?,
     })
+}
+
+/// Returns the initial values of embeddings for which a job names none; absent = those of TensorFlow. A new id reads its initial
+/// values: large ones are noise in each prediction until it has learned.
+fn usual_initializer(defaults: Defaults) -> Option<Initializer> {
+    match defaults {
+        Defaults::Trainyard => Some(Initializer::Normal { stddev: 0.01 }),
+        Defaults::Tensorflow1 | Defaults::Tensorflow2 => None,
+    }
 }
 
 fn read_params(section: &Section<'_>, key: &'static str) -> Option<Params> {

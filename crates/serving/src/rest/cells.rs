@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use trainyard_diagnostic::suggest;
+use trainyard_diagnostic::{listed, suggest};
 use trainyard_input::{Given, NamedColumns};
 
 use crate::filling::Filling;
@@ -121,7 +121,7 @@ pub(crate) fn unknown(columns: &NamedColumns, name: &str) -> String {
     let name = crate::text::shown(name);
     let help = match suggest(&name, names()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("columns: {}", names().collect::<Vec<_>>().join(", ")),
+        None => format!("columns: {}", listed(names())),
     };
     format!("the model has no column `{name}`; {help}")
 }

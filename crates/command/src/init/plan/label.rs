@@ -1,6 +1,6 @@
 //! Choice of the label and of the task.
 
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, listed};
 use trainyard_input::{ColumnKind, ColumnProfile, Profile};
 
 use super::{Wishes, bare, column_named};
@@ -142,18 +142,14 @@ fn which(found: &Profile) -> Diagnostic {
         .filter(few)
         .map(|column| format!("`{}` ({} values)", column.name, column.distinct()))
         .collect();
-    let names: Vec<&str> = found
-        .columns
-        .iter()
-        .map(|column| column.name.as_str())
-        .collect();
+    let names = found.columns.iter().map(|column| &column.name);
     let mut problem = Diagnostic::error(
         Code::E1000,
         "the data do not show which column is the label",
     )
-    .note(format!("columns: {}", names.join(", ")));
+    .note(format!("columns: {}", listed(names)));
     if !proposed.is_empty() {
-        problem = problem.note(format!("columns of few values: {}", proposed.join(", ")));
+        problem = problem.note(format!("columns of few values: {}", listed(&proposed)));
     }
     problem.help("name it by --label COLUMN")
 }

@@ -503,3 +503,48 @@ fn boundaries_ascend_in_32_bits() {
     let singles: Vec<f32> = boundaries.iter().map(|boundary| *boundary as f32).collect();
     assert!(singles.len() > 20 && singles.is_sorted_by(|one, next| one < next));
 }
+
+#[test]
+fn a_column_by_which_no_latest_records_can_be_told_is_no_time_and_the_message_says_why() {
+    let wishes = |time: &str| Wishes {
+        time: Some(time.to_owned()),
+        eval_share: 0.1,
+        ..Wishes::default()
+    };
+    let latest = |row: usize| row.min(ROWS / 2).to_string();
+    let texts = |row: usize| match row {
+        7 => "yesterday".to_owned(),
+        row => row.to_string(),
+    };
+    for (time, expected) in [
+        ("y", "is the label"),
+        ("equal", "the latest time, 7, is that of more than 10 %"),
+        ("latest", "the latest time, 500, is that of more than 10 %"),
+        (
+            "texts",
+            "1 of 1000 values are no numbers, such as `yesterday`",
+        ),
+        ("names", "holds no numbers"),
+    ] {
+        let found = profile(&[
+            ("y", &|row| (row % 2).to_string()),
+            ("x", &|row| (row % 7).to_string()),
+            ("equal", &|_| "7".to_owned()),
+            ("latest", &latest),
+            ("texts", &texts),
+            ("names", &|row| format!("n{}", row % 5)),
+        ]);
+        let refused = Plan::make(&found, None, &wishes(time)).expect_err("no time");
+        assert!(
+            refused.message.contains(expected),
+            "{time}: {}",
+            refused.message
+        );
+    }
+    let found = profile(&[
+        ("y", &|row| (row % 2).to_string()),
+        ("x", &|row| (row % 7).to_string()),
+        ("at", &|row| row.to_string()),
+    ]);
+    assert!(Plan::make(&found, None, &wishes("at")).is_ok());
+}
