@@ -3,9 +3,123 @@
 use trainyard_diagnostic::{Code, Diagnostic, Section};
 
 use crate::metric_direction::is_share;
-use crate::{
-    BadRows, ExporterKind, HeadKind, InputConfig, ModelConfig, StrategyConfig, StrategyKind,
-};
+use crate::{BadRows, ExporterKind, HeadKind, Job, StrategyKind};
+
+/// Keys of one table of a job that other keys may make idle.
+struct Row {
+    /// Path of the table.
+    table: &'static [&'static str],
+    keys: &'static [&'static str],
+    /// Returns the reason why the keys do nothing in a job, as the end of a sentence; `None` where they have an effect.
+    why: fn(&Job) -> Option<String>,
+}
+
+/// Keys that a strategy ignores.
+const BY_STRATEGY: [Row; 4] = [
+    Row {
+        table: &["parameter_servers"],
+        keys: &["guard"],
+        // Gradients of a batch are on their way before all of them are known.
+        why: |job| {
+            let halts = "training ends at the first gradient that is no number";
+            let has_guard = matches!(
+                job.strategy.kind,
+                StrategyKind::ParameterServer | StrategyKind::OneDevice
+            );
+            (!has_guard).then(|| format!("{}: {halts}", under(job)))
+        },
+    },
+    Row {
+        table: &["strategy"],
+        keys: &["payload"],
+        why: |job| {
+            is_in_one_process(job.strategy.kind)
+                .then(|| format!("{}, which has no network", under(job)))
+        },
+    },
+    Row {
+        table: &["strategy"],
+        keys: &["partitioner", "placement"],
+        why: without_servers,
+    },
+    Row {
+        table: &["parameter_servers"],
+        keys: &[
+            "durability",
+            "shared_memory_bytes_max",
+            "log_bytes_max",
+            "memory_bytes_max",
+        ],
+        why: without_servers,
+    },
+];
+
+/// Keys of the input that others of them, or the model's head, make idle.
+const OF_INPUT: [Row; 2] = [
+    Row {
+        table: &["input"],
+        keys: &["bad_rows_max"],
+        why: |job| {
+            let fails = job.input.bad_rows == BadRows::Fail;
+            fails.then(|| "with bad_rows = \"fail\"".to_owned())
+        },
+    },
+    Row {
+        table: &["input", "label"],
+        keys: &["separator"],
+        why: |job| {
+            let has_several = job.model.head == HeadKind::MultiLabel
+                || !job.model.head.has_classes() && job.model.label_dimension > 1;
+            (!has_several).then(|| "without several labels in a field".to_owned())
+        },
+    },
+];
+
+/// Keys of the model that its head does not have.
+const BY_HEAD: [Row; 1] = [Row {
+    table: &["model"],
+    keys: &["thresholds"],
+    why: |job| {
+        let head = job.model.head;
+        let has_thresholds = !matches!(head, HeadKind::MultiClass | HeadKind::Regression);
+        (!has_thresholds).then(|| format!("for a {} head", head.name()))
+    },
+}];
+
+fn under(job: &Job) -> String {
+    format!("under strategy.kind = \"{}\"", job.strategy.kind.name())
+}
+
+/// Returns whether everything runs in one process under a strategy.
+fn is_in_one_process(kind: StrategyKind) -> bool {
+    kind.has_replicas() || kind == StrategyKind::OneDevice
+}
+
+fn without_servers(job: &Job) -> Option<String> {
+    let kind = job.strategy.kind;
+    let has_none = is_in_one_process(kind) || kind == StrategyKind::MultiWorkerMirrored;
+    has_none.then(|| format!("{}, which has no parameter servers", under(job)))
+}
+
+/// Warns about the keys of a job that others of its keys make idle.
+pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
+    let rows = BY_STRATEGY.iter().chain(&BY_HEAD).chain(&OF_INPUT);
+    for Row { table, keys, why } in rows {
+        let Some(section) = section_at(root, table) else {
+            continue;
+        };
+        if let Some(why) = why(job) {
+            warn_of(&section, keys, &why);
+        }
+    }
+}
+
+/// Returns the table at a path, if the job has it.
+fn section_at<'a>(root: &Section<'a>, path: &[&'static str]) -> Option<Section<'a>> {
+    let (first, rest) = path.split_first()?;
+    rest.iter()
+        .try_fold(root.section(first)?, |section, key| section.section(key))
+}
 
 /// Warns that a given key does nothing, for this reason.
 pub(crate) fn warn_of_key(section: &Section<'_>, key: &str, why: &str) {
@@ -23,63 +137,6 @@ fn warn_of(section: &Section<'_>, keys: &[&str], why: &str) {
         if section.keys().any(|given| given == *key) {
             warn_of_key(section, key, why);
         }
-    }
-}
-
-/// Warns about the keys of a job that its strategy ignores.
-pub(crate) fn warn_by_strategy(root: &Section<'_>, strategy: &StrategyConfig) {
-    let kind = strategy.kind;
-    let under = format!("under strategy.kind = \"{}\"", kind.name());
-    let table = root.section_or_empty("strategy");
-    let servers = root.section_or_empty("parameter_servers");
-    if !matches!(
-        kind,
-        StrategyKind::ParameterServer | StrategyKind::OneDevice
-    ) {
-        // Gradients of a batch are on their way before all of them are known.
-        let why = format!("{under}: training ends at the first gradient that is no number");
-        warn_of(&servers, &["guard"], &why);
-    }
-    let is_in_one_process = kind.has_replicas() || kind == StrategyKind::OneDevice;
-    if is_in_one_process {
-        warn_of(
-            &table,
-            &["payload"],
-            &format!("{under}, which has no network"),
-        );
-    }
-    if is_in_one_process || kind == StrategyKind::MultiWorkerMirrored {
-        let why = format!("{under}, which has no parameter servers");
-        warn_of(&table, &["partitioner", "placement"], &why);
-        let of_servers = [
-            "durability",
-            "shared_memory_bytes_max",
-            "log_bytes_max",
-            "memory_bytes_max",
-        ];
-        warn_of(&servers, &of_servers, &why);
-    }
-}
-
-/// Warns about the keys of `[input]` that others of them, or the model's head, make idle.
-pub(crate) fn warn_by_input(root: &Section<'_>, input: &InputConfig, head: HeadKind) {
-    let table = root.section_or_empty("input");
-    if input.bad_rows == BadRows::Fail {
-        warn_of(&table, &["bad_rows_max"], "with bad_rows = \"fail\"");
-    }
-    if head != HeadKind::MultiLabel
-        && let Some(label) = table.section("label")
-    {
-        warn_of(&label, &["separator"], "without several labels in a field");
-    }
-}
-
-/// Warns about metrics that the model's head does not have.
-pub(crate) fn warn_by_head(root: &Section<'_>, model: &ModelConfig) {
-    if matches!(model.head, HeadKind::MultiClass | HeadKind::Regression) {
-        let table = root.section_or_empty("model");
-        let why = format!("for a {} head", model.head.name());
-        warn_of(&table, &["thresholds"], &why);
     }
 }
 

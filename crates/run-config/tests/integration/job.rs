@@ -1367,6 +1367,14 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
             &["input.label.separator=\";\""],
             &["`separator` of [input.label] does nothing without several labels in a field".to_owned()],
         ),
+        (
+            &[
+                "input.label.separator=\";\"",
+                "model.kind=\"dnn_linear_combined_regressor\"",
+                "model.label_dimension=2",
+            ],
+            &[],
+        ),
         (&["model.thresholds=[0.3]"], &[]),
         (
             &["model.thresholds=[0.3]", "model.n_classes=3"],
