@@ -1,17 +1,20 @@
 //! Warnings about keys that are read and change nothing, because another key of the job decides.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
 use trainyard_diagnostic::{Code, Diagnostic, Section};
 
-use crate::metric_direction::is_share;
-use crate::{BadRows, ExporterKind, HeadKind, Job, StrategyKind};
+use crate::metric::bounds;
+use crate::{BadRows, EarlyStoppingConfig, ExporterKind, HeadKind, Job, StrategyKind};
 
 /// Keys of one table of a job that other keys may make idle.
 struct Row {
     /// Path of the table.
     table: &'static [&'static str],
     keys: &'static [&'static str],
-    /// Returns the reason why the keys do nothing in a job, as the end of a sentence; `None` where they have an effect.
-    why: fn(&Job) -> Option<String>,
+    /// Returns what the keys do in a job instead of what they say, as the end of a sentence; `None` where they have their effect.
+    outcome: fn(&Job) -> Option<String>,
 }
 
 /// Keys that a strategy ignores.
@@ -20,27 +23,27 @@ const BY_STRATEGY: [Row; 4] = [
         table: &["parameter_servers"],
         keys: &["guard"],
         // Gradients of a batch are on their way before all of them are known.
-        why: |job| {
+        outcome: |job| {
             let halts = "training ends at the first gradient that is no number";
             let has_guard = matches!(
                 job.strategy.kind,
                 StrategyKind::ParameterServer | StrategyKind::OneDevice
             );
-            (!has_guard).then(|| format!("{}: {halts}", under(job)))
+            nothing_if(!has_guard, format!("{}: {halts}", under(job)))
         },
     },
     Row {
         table: &["strategy"],
         keys: &["payload"],
-        why: |job| {
-            is_in_one_process(job.strategy.kind)
-                .then(|| format!("{}, which has no network", under(job)))
+        outcome: |job| {
+            let is_alone = is_in_one_process(job.strategy.kind);
+            nothing_if(is_alone, format!("{}, which has no network", under(job)))
         },
     },
     Row {
         table: &["strategy"],
         keys: &["partitioner", "placement"],
-        why: without_servers,
+        outcome: without_servers,
     },
     Row {
         table: &["parameter_servers"],
@@ -50,7 +53,7 @@ const BY_STRATEGY: [Row; 4] = [
             "log_bytes_max",
             "memory_bytes_max",
         ],
-        why: without_servers,
+        outcome: without_servers,
     },
 ];
 
@@ -59,18 +62,18 @@ const OF_INPUT: [Row; 2] = [
     Row {
         table: &["input"],
         keys: &["bad_rows_max"],
-        why: |job| {
+        outcome: |job| {
             let fails = job.input.bad_rows == BadRows::Fail;
-            fails.then(|| "with bad_rows = \"fail\"".to_owned())
+            nothing_if(fails, "with bad_rows = \"fail\"")
         },
     },
     Row {
         table: &["input", "label"],
         keys: &["separator"],
-        why: |job| {
+        outcome: |job| {
             let has_several = job.model.head == HeadKind::MultiLabel
                 || !job.model.head.has_classes() && job.model.label_dimension > 1;
-            (!has_several).then(|| "without several labels in a field".to_owned())
+            nothing_if(!has_several, "without several labels in a field")
         },
     },
 ];
@@ -79,12 +82,108 @@ const OF_INPUT: [Row; 2] = [
 const BY_HEAD: [Row; 1] = [Row {
     table: &["model"],
     keys: &["thresholds"],
-    why: |job| {
+    outcome: |job| {
         let head = job.model.head;
         let has_thresholds = !matches!(head, HeadKind::MultiClass | HeadKind::Regression);
-        (!has_thresholds).then(|| format!("for a {} head", head.name()))
+        nothing_if(!has_thresholds, format!("for a {} head", head.name()))
     },
 }];
+
+/// Path of the table of early stopping.
+const EARLY_STOPPING: &[&str] = &["train", "early_stopping"];
+
+/// Bounds of early stopping that no evaluation reaches, and keys of bounds that are not there.
+const OF_EARLY_STOPPING: [Row; 5] = [
+    Row {
+        table: EARLY_STOPPING,
+        keys: &["min_delta"],
+        outcome: |job| {
+            let is_compared = compares_with_best(job.train.early_stopping.as_ref()?);
+            let of_improvement =
+                "max_evaluations_without_improvement or max_steps_without_improvement";
+            nothing_if(!is_compared, format!("without {of_improvement}"))
+        },
+    },
+    Row {
+        table: EARLY_STOPPING,
+        keys: &["min_delta"],
+        outcome: |job| {
+            let stopping = job.train.early_stopping.as_ref()?;
+            let metric = &stopping.metric;
+            let range = bounds(metric, &job.model)?;
+            let min_delta = stopping.min_delta;
+            let is_too_wide = min_delta >= range.end() - range.start();
+            (is_too_wide && compares_with_best(stopping)).then(|| {
+                format!(
+                    "is {min_delta}, and no evaluation is better than the first: `{metric}` is {}",
+                    shown(&range)
+                )
+            })
+        },
+    },
+    Row {
+        table: EARLY_STOPPING,
+        keys: &["stop_at"],
+        // On the other side of its range, a bound ends training at the first evaluation.
+        outcome: |job| {
+            let stopping = job.train.early_stopping.as_ref()?;
+            let metric = &stopping.metric;
+            let range = bounds(metric, &job.model)?;
+            let stop_at = stopping.stop_at?;
+            let is_beyond = if stopping.higher_is_better {
+                stop_at > *range.end()
+            } else {
+                stop_at < *range.start()
+            };
+            nothing_if(
+                is_beyond,
+                format!("at {stop_at}: `{metric}` is {}", shown(&range)),
+            )
+        },
+    },
+    Row {
+        table: EARLY_STOPPING,
+        keys: &["min_steps"],
+        outcome: |job| {
+            let steps = job.train.early_stopping.as_ref()?.min_steps;
+            let max_steps = job.train.max_steps.filter(|max| *max < steps)?;
+            Some(format!(
+                "is {steps}, and no evaluation ends the job: train.max_steps is {max_steps}"
+            ))
+        },
+    },
+    Row {
+        table: EARLY_STOPPING,
+        keys: &["max_steps_without_improvement"],
+        outcome: |job| {
+            let stopping = job.train.early_stopping.as_ref()?;
+            let steps = stopping.max_steps_without_improvement?;
+            let max_steps = job.train.max_steps?;
+            let why = format!("at {steps}: train.max_steps is {max_steps}");
+            nothing_if(steps > max_steps, why)
+        },
+    },
+];
+
+/// Returns whether evaluations end training that are no better than the best one.
+fn compares_with_best(stopping: &EarlyStoppingConfig) -> bool {
+    stopping.max_evaluations_without_improvement.is_some()
+        || stopping.max_steps_without_improvement.is_some()
+}
+
+/// Returns a range of a metric for a message.
+fn shown(range: &RangeInclusive<f64>) -> String {
+    if range.end().is_finite() {
+        format!("from {} to {}", range.start(), range.end())
+    } else {
+        format!("{} or more", range.start())
+    }
+}
+
+/// Returns the outcome of keys that do nothing, if they are idle.
+fn nothing_if(is_idle: bool, why: impl Display) -> Option<String> {
+    is_idle.then(|| format!("does nothing {why}"))
+}
 
 fn under(job: &Job) -> String {
     format!("under strategy.kind = \"{}\"", job.strategy.kind.name())
@@ -98,18 +197,19 @@ fn is_in_one_process(kind: StrategyKind) -> bool {
 fn without_servers(job: &Job) -> Option<String> {
     let kind = job.strategy.kind;
     let has_none = is_in_one_process(kind) || kind == StrategyKind::MultiWorkerMirrored;
-    has_none.then(|| format!("{}, which has no parameter servers", under(job)))
+    let why = format!("{}, which has no parameter servers", under(job));
+    nothing_if(has_none, why)
 }
 
 /// Warns about the keys of a job that others of its keys make idle.
 pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
-    let rows = BY_STRATEGY.iter().chain(&BY_HEAD).chain(&OF_INPUT);
-    for Row { table, keys, why } in rows {
-        let Some(section) = section_at(root, table) else {
+    let tables: [&[Row]; 4] = [&BY_STRATEGY, &BY_HEAD, &OF_INPUT, &OF_EARLY_STOPPING];
+    for row in tables.into_iter().flatten() {
+        let Some(section) = section_at(root, row.table) else {
             continue;
         };
-        if let Some(why) = why(job) {
-            warn_of(&section, keys, &why);
+        if let Some(outcome) = (row.outcome)(job) {
+            warn_of(&section, row.keys, &outcome);
         }
     }
 }
@@ -121,58 +221,29 @@ fn section_at<'a>(root: &Section<'a>, path: &[&'static str]) -> Option<Section<'
         .try_fold(root.section(first)?, |section, key| section.section(key))
 }
 
-/// Warns that a given key does nothing, for this reason.
+/// Warns that a key does nothing, for this reason.
 pub(crate) fn warn_of_key(section: &Section<'_>, key: &str, why: &str) {
-    let message = format!("`{key}` of {} does nothing {why}", section.title());
-    let warning = Diagnostic::warning(Code::E1006, message);
-    section.problems().warn(match section.place(key) {
-        Some(place) => warning.at(place),
-        None => warning,
-    });
+    warn_of(section, &[key], &format!("does nothing {why}"));
 }
 
-/// Warns about given keys of `section`, one of the tables of a job.
-fn warn_of(section: &Section<'_>, keys: &[&str], why: &str) {
-    for key in keys {
-        if section.keys().any(|given| given == *key) {
-            warn_of_key(section, key, why);
-        }
+/// Warns of the outcome of those keys of `section` that are given.
+fn warn_of(section: &Section<'_>, keys: &[&str], outcome: &str) {
+    let is_given = |key: &&&str| section.keys().any(|given| given == **key);
+    for key in keys.iter().filter(is_given) {
+        let message = format!("`{key}` of {} {outcome}", section.title());
+        let warning = Diagnostic::warning(Code::E1006, message);
+        section.problems().warn(match section.place(key) {
+            Some(place) => warning.at(place),
+            None => warning,
+        });
     }
 }
 
 /// Warns about the keys of an exporter that compares nothing.
 pub(crate) fn warn_by_trigger(section: &Section<'_>, kind: ExporterKind) {
     if kind != ExporterKind::Best {
-        let why = "without kind = \"best\"";
-        warn_of(section, &["metric", "higher_is_better"], why);
-    }
-}
-
-/// Warns about bounds of early stopping that no evaluation reaches, and about keys for bounds that are not there.
-pub(crate) fn warn_by_bounds(
-    section: &Section<'_>,
-    metric: &str,
-    is_higher_better: bool,
-    stop_at: Option<f64>,
-) {
-    let of_improvement = [
-        "max_evaluations_without_improvement",
-        "max_steps_without_improvement",
-    ];
-    if !section.keys().any(|key| of_improvement.contains(&key)) {
-        let why = format!("without {}", of_improvement.join(" or "));
-        warn_of(section, &["min_delta"], &why);
-    }
-    // On the other side of its range, a bound ends training at the first evaluation.
-    let is_beyond = |bound: &f64| {
-        if is_higher_better {
-            *bound > 1.0
-        } else {
-            *bound < 0.0
+        for key in ["metric", "higher_is_better"] {
+            warn_of_key(section, key, "without kind = \"best\"");
         }
-    };
-    if let Some(bound) = stop_at.filter(is_beyond).filter(|_| is_share(metric)) {
-        let why = format!("at {bound}: `{metric}` is from 0 to 1");
-        warn_of(section, &["stop_at"], &why);
     }
 }

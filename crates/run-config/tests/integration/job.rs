@@ -1403,14 +1403,7 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
         ),
     ];
     for (changes, warnings) in cases {
-        let job = parse(OF_ALL_PARTS, changes);
-        let job = job.unwrap_or_else(|problems| panic!("{changes:?}: {}", render_all(&problems)));
-        let told: Vec<&str> = job
-            .warnings()
-            .iter()
-            .map(|warning| warning.message.as_str())
-            .collect();
-        assert_eq!(told, *warnings, "{changes:?}");
+        assert_eq!(warnings_of(changes), *warnings, "{changes:?}");
     }
     for (changes, told) in [
         (
@@ -1430,6 +1423,103 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
         let text = render_all(&problems);
         assert!(text.contains(told), "{changes:?}: {text}");
     }
+}
+
+/// Returns the warnings of [`OF_ALL_PARTS`] with changes.
+fn warnings_of(changes: &[&str]) -> Vec<String> {
+    let job = parse(OF_ALL_PARTS, changes);
+    let job = job.unwrap_or_else(|problems| panic!("{changes:?}: {}", render_all(&problems)));
+    let messages = job.warnings().iter().map(|found| found.message.clone());
+    messages.collect()
+}
+
+/// Returns the warnings of early stopping by a metric, with further changes.
+fn warnings_of_stopping(metric: &str, keys: &str, changes: &[&str]) -> Vec<String> {
+    let stopping = format!("train.early_stopping={{ metric = \"{metric}\", {keys} }}");
+    let eval = "input.eval.files=[\"eval.csv\"]";
+    warnings_of(&[&[eval, &stopping], changes].concat())
+}
+
+#[test]
+fn a_bound_of_early_stopping_beyond_the_range_of_its_metric_is_warned_of() {
+    let regression = "model.kind=\"dnn_linear_combined_regressor\"";
+    let custom = "model.kind=\"custom_classifier\"";
+    let share = "is from 0 to 1";
+    let higher = "higher_is_better = true, stop_at = 90.0";
+    let lower = "higher_is_better = false, stop_at = -0.5";
+    for (metric, keys, changes, range) in [
+        ("loss", "stop_at = -0.5", &[][..], Some("is 0 or more")),
+        (
+            "average_loss",
+            "stop_at = -0.5",
+            &[regression],
+            Some("is 0 or more"),
+        ),
+        ("loss", "stop_at = 90.0", &[], None),
+        ("accuracy_baseline", higher, &[], Some(share)),
+        ("calibration_error", "stop_at = -0.5", &[], Some(share)),
+        ("label/mean", higher, &[], Some(share)),
+        ("holdout/label/mean", lower, &[], Some(share)),
+        ("prediction/mean", lower, &[], Some(share)),
+        ("prediction/mean", lower, &[regression], None),
+        ("label/mean", higher, &[regression], None),
+        // No evaluation is below 0, and the first one is not above it.
+        (
+            "accuracy_baseline",
+            "higher_is_better = true, stop_at = -0.5",
+            &[],
+            None,
+        ),
+        ("rmse", higher, &[], None),
+    ] {
+        let warnings = warnings_of_stopping(metric, keys, changes);
+        let told = warnings.iter().find(|told| told.contains("stop_at"));
+        let expected = range.map(|range| format!(": `{metric}` {range}"));
+        assert_eq!(
+            told.map(|told| &told[told.find(": ").unwrap()..]),
+            expected.as_deref(),
+            "{metric} {keys} {changes:?}"
+        );
+    }
+    let of_custom = warnings_of_stopping("loss", "stop_at = -0.5", &[custom]);
+    assert!(
+        !of_custom.iter().any(|told| told.contains("stop_at")),
+        "{of_custom:?}"
+    );
+}
+
+#[test]
+fn an_improvement_that_is_wider_than_the_range_of_its_metric_is_warned_of() {
+    let keys = "max_evaluations_without_improvement = 3, min_delta = 2.0";
+    assert_eq!(
+        warnings_of_stopping("auc", keys, &[]),
+        [
+            "`min_delta` of [train.early_stopping] is 2, and no evaluation is better than the first: `auc` is from 0 to 1"
+        ]
+    );
+    assert!(warnings_of_stopping("loss", keys, &[]).is_empty());
+    let keys = "max_steps_without_improvement = 3, min_delta = 0.5";
+    assert!(warnings_of_stopping("calibration_error", keys, &[]).is_empty());
+}
+
+#[test]
+fn steps_of_early_stopping_beyond_the_end_of_training_are_warned_of() {
+    let keys = "stop_at = 0.9, min_steps = 20";
+    assert_eq!(
+        warnings_of_stopping("auc", keys, &[]),
+        [
+            "`min_steps` of [train.early_stopping] is 20, and no evaluation ends the job: train.max_steps is 10"
+        ]
+    );
+    assert!(warnings_of_stopping("auc", keys, &["train.max_steps=20"]).is_empty());
+    let keys = "max_steps_without_improvement = 20";
+    assert_eq!(
+        warnings_of_stopping("auc", keys, &[]),
+        [
+            "`max_steps_without_improvement` of [train.early_stopping] does nothing at 20: train.max_steps is 10"
+        ]
+    );
+    assert!(warnings_of_stopping("auc", keys, &["train.max_steps=20"]).is_empty());
 }
 
 #[test]
