@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use trainyard_diagnostic::{Code, Diagnostic, Section};
 
 use crate::metric::bounds;
-use crate::{BadRows, EarlyStoppingConfig, ExporterKind, HeadKind, Job, StrategyKind};
+use crate::{BadRows, Durability, EarlyStoppingConfig, ExporterKind, HeadKind, Job, StrategyKind};
 
 /// Keys of one table of a job that other keys may make idle.
 struct Row {
@@ -18,7 +18,7 @@ struct Row {
 }
 
 /// Keys that a strategy ignores.
-const BY_STRATEGY: [Row; 4] = [
+const BY_STRATEGY: [Row; 6] = [
     Row {
         table: &["parameter_servers"],
         keys: &["guard"],
@@ -54,6 +54,49 @@ const BY_STRATEGY: [Row; 4] = [
             "memory_bytes_max",
         ],
         outcome: without_servers,
+    },
+    Row {
+        table: &["strategy"],
+        keys: &["scale_learning_rate"],
+        outcome: |job| {
+            let is_alone = job.strategy.kind == StrategyKind::OneDevice;
+            let scales = job.strategy.scale_learning_rate;
+            let why = format!("{}: a step is one batch", under(job));
+            nothing_if(is_alone && scales, why)
+        },
+    },
+    Row {
+        table: &["run"],
+        keys: &["session_creation_timeout_secs"],
+        outcome: |job| {
+            let is_alone = is_in_one_process(job.strategy.kind);
+            nothing_if(
+                is_alone,
+                format!("{}, which has no other tasks", under(job)),
+            )
+        },
+    },
+];
+
+/// Keys of what is kept on disk, where everything or nothing is.
+const OF_STORAGE: [Row; 2] = [
+    Row {
+        table: &["run"],
+        keys: &["keep_checkpoint_every_n_hours"],
+        outcome: |job| {
+            let keeps_all = job.run.keep_checkpoint_max == 0;
+            nothing_if(keeps_all, "with keep_checkpoint_max = 0, which keeps all")
+        },
+    },
+    Row {
+        table: &["parameter_servers"],
+        keys: &["shared_memory_bytes_max", "log_bytes_max"],
+        outcome: |job| {
+            let has_log = job.parameter_servers.durability != Durability::None;
+            let is_of_servers = without_servers(job).is_none();
+            let why = "with durability = \"none\", which keeps no log";
+            nothing_if(!has_log && is_of_servers, why)
+        },
     },
 ];
 
@@ -203,7 +246,13 @@ fn without_servers(job: &Job) -> Option<String> {
 
 /// Warns about the keys of a job that others of its keys make idle.
 pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
-    let tables: [&[Row]; 4] = [&BY_STRATEGY, &BY_HEAD, &OF_INPUT, &OF_EARLY_STOPPING];
+    let tables: [&[Row]; 5] = [
+        &BY_STRATEGY,
+        &OF_STORAGE,
+        &BY_HEAD,
+        &OF_INPUT,
+        &OF_EARLY_STOPPING,
+    ];
     for row in tables.into_iter().flatten() {
         let Some(section) = section_at(root, row.table) else {
             continue;

@@ -1523,6 +1523,69 @@ fn steps_of_early_stopping_beyond_the_end_of_training_are_warned_of() {
 }
 
 #[test]
+fn hours_between_kept_checkpoints_are_idle_where_all_are_kept() {
+    let hours = "run.keep_checkpoint_every_n_hours=2.0";
+    assert_eq!(
+        warnings_of(&[hours, "run.keep_checkpoint_max=0"]),
+        [
+            "`keep_checkpoint_every_n_hours` of [run] does nothing with keep_checkpoint_max = 0, which keeps all"
+        ]
+    );
+    assert!(warnings_of(&[hours, "run.keep_checkpoint_max=1"]).is_empty());
+}
+
+#[test]
+fn bounds_of_a_log_are_idle_without_one() {
+    let log = [
+        "parameter_servers.shared_memory_bytes_max=0",
+        "parameter_servers.log_bytes_max=1048576",
+        "parameter_servers.memory_bytes_max=1048576",
+    ];
+    let none = "parameter_servers.durability=\"none\"";
+    let why = "of [parameter_servers] does nothing with durability = \"none\", which keeps no log";
+    assert_eq!(
+        warnings_of(&[&log[..], &[none]].concat()),
+        [
+            format!("`shared_memory_bytes_max` {why}"),
+            format!("`log_bytes_max` {why}"),
+        ]
+    );
+    assert!(warnings_of(&log).is_empty());
+    let without_servers = "strategy.kind=\"mirrored\"";
+    let told = warnings_of(&[&log[..], &[none, without_servers]].concat());
+    let of_log = told.iter().filter(|told| told.contains("`log_bytes_max`"));
+    assert_eq!(of_log.count(), 1, "each key is warned of once: {told:?}");
+}
+
+#[test]
+fn keys_of_several_tasks_are_idle_in_one() {
+    let alone = "strategy.kind=\"one_device\"";
+    let under = "under strategy.kind = \"one_device\"";
+    let timeout = "run.session_creation_timeout_secs=60";
+    let scale = "strategy.scale_learning_rate=true";
+    assert_eq!(
+        warnings_of(&[alone, timeout, scale]),
+        [
+            format!(
+                "`scale_learning_rate` of [strategy] does nothing {under}: a step is one batch"
+            ),
+            format!(
+                "`session_creation_timeout_secs` of [run] does nothing {under}, which has no other tasks"
+            ),
+        ]
+    );
+    assert!(warnings_of(&[timeout, scale]).is_empty());
+    assert!(warnings_of(&["strategy.kind=\"mirrored\"", scale]).is_empty());
+}
+
+/// Rejections end a job in one process, too: its only task is quarantined.
+#[test]
+fn the_guard_and_its_quarantine_are_no_idle_keys_of_one_device() {
+    let guard = "parameter_servers.guard={ max_norm = 1.0, quarantine_after = 3 }";
+    assert!(warnings_of(&["strategy.kind=\"one_device\"", guard]).is_empty());
+}
+
+#[test]
 fn what_a_kind_of_model_would_misunderstand_is_still_refused() {
     for (change, told) in [
         // Which part the feature should feed is not said.
