@@ -6,7 +6,10 @@ use std::ops::RangeInclusive;
 use trainyard_diagnostic::{Code, Diagnostic, Section};
 
 use crate::metric::bounds;
-use crate::{BadRows, Durability, EarlyStoppingConfig, ExporterKind, HeadKind, Job, StrategyKind};
+use crate::{
+    BadRows, Deep, Durability, EarlyStoppingConfig, Embedding, ExporterKind, HeadKind, Job,
+    StrategyKind,
+};
 
 /// Keys of one table of a job that other keys may make idle.
 struct Row {
@@ -121,16 +124,87 @@ const OF_INPUT: [Row; 2] = [
     },
 ];
 
-/// Keys of the model that its head does not have.
-const BY_HEAD: [Row; 1] = [Row {
-    table: &["model"],
-    keys: &["thresholds"],
-    outcome: |job| {
-        let head = job.model.head;
-        let has_thresholds = !matches!(head, HeadKind::MultiClass | HeadKind::Regression);
-        nothing_if(!has_thresholds, format!("for a {} head", head.name()))
+/// Keys of the model, and of evaluations, that the model's head does not have.
+const BY_HEAD: [Row; 5] = [
+    Row {
+        table: &["model"],
+        keys: &["thresholds"],
+        outcome: |job| {
+            let of_heads = [HeadKind::Binary, HeadKind::MultiLabel];
+            nothing_if(!of_heads.contains(&job.model.head), for_head(job))
+        },
     },
-}];
+    Row {
+        table: &["model"],
+        keys: &["classes_for_class_based_metrics"],
+        outcome: |job| nothing_if(job.model.head != HeadKind::MultiLabel, for_head(job)),
+    },
+    Row {
+        table: &["model"],
+        keys: &["n_classes"],
+        outcome: |job| nothing_if(!job.model.head.has_classes(), for_head(job)),
+    },
+    Row {
+        table: &["model"],
+        keys: &["label_dimension"],
+        outcome: |job| nothing_if(job.model.head.has_classes(), for_head(job)),
+    },
+    Row {
+        table: &["eval"],
+        keys: &["group_auc_column"],
+        outcome: |job| {
+            // A custom model may have metrics of its own.
+            let has_groups = job.model.head == HeadKind::Binary || job.model.kind.is_custom();
+            nothing_if(!has_groups, for_head(job))
+        },
+    },
+];
+
+fn for_head(job: &Job) -> String {
+    format!("for a {} head", job.model.head.name())
+}
+
+/// Keys of the parts of a model that a job does not give it.
+const OF_MODEL: [Row; 3] = [
+    Row {
+        table: &["model"],
+        keys: &["activation", "dropout", "batch_norm"],
+        outcome: |job| {
+            let kind = job.model.kind;
+            let has_none = kind.has_dnn() && !kind.is_custom() && job.model.hidden_units.is_empty();
+            nothing_if(has_none, "without hidden_units")
+        },
+    },
+    Row {
+        table: &["model"],
+        keys: &["embedding_initializer"],
+        outcome: |job| {
+            let of_model = &job.model.embedding_initializer;
+            let has_taken = |embedding: &Embedding| embedding.initializer == *of_model;
+            without_embedding(job, has_taken)
+        },
+    },
+    Row {
+        table: &["model"],
+        keys: &["embedding_regularizer"],
+        outcome: |job| {
+            let of_model = job.model.embedding_regularizer;
+            let has_taken = |embedding: &Embedding| embedding.regularizer == of_model;
+            without_embedding(job, has_taken)
+        },
+    },
+];
+
+/// Returns the outcome of a key of embeddings if no embedding has taken its value. A kind of model without embeddings does not use
+/// the key at all, and the program of a custom model may read it.
+fn without_embedding(job: &Job, has_taken: impl Fn(&Embedding) -> bool) -> Option<String> {
+    let kind = job.model.kind;
+    let is_taken = job.features.iter().any(
+        |feature| matches!(&feature.deep, Some(Deep::Embedding(embedding)) if has_taken(embedding)),
+    );
+    let is_idle = kind.has_deep() && !kind.is_custom() && !is_taken;
+    nothing_if(is_idle, "without an embedding that names none of its own")
+}
 
 /// Path of the table of early stopping.
 const EARLY_STOPPING: &[&str] = &["train", "early_stopping"];
@@ -246,9 +320,10 @@ fn without_servers(job: &Job) -> Option<String> {
 
 /// Warns about the keys of a job that others of its keys make idle.
 pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
-    let tables: [&[Row]; 5] = [
+    let tables: [&[Row]; 6] = [
         &BY_STRATEGY,
         &OF_STORAGE,
+        &OF_MODEL,
         &BY_HEAD,
         &OF_INPUT,
         &OF_EARLY_STOPPING,

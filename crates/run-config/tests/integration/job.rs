@@ -1586,6 +1586,87 @@ fn the_guard_and_its_quarantine_are_no_idle_keys_of_one_device() {
 }
 
 #[test]
+fn keys_of_another_head_are_warned_of() {
+    let estimator = "model.kind=\"dnn_linear_combined_estimator\"";
+    let classes = "model.classes_for_class_based_metrics=[0]";
+    let groups = "eval.group_auc_column=\"c\"";
+    let [binary, poisson, regression, several] = ["binary", "poisson", "regression", "multi_label"]
+        .map(|head| format!("model.head=\"{head}\""));
+    for (changes, told) in [
+        (
+            &[classes][..],
+            Some("`classes_for_class_based_metrics` of [model] does nothing for a binary head"),
+        ),
+        (
+            &[estimator, &regression, classes],
+            Some("`classes_for_class_based_metrics` of [model] does nothing for a regression head"),
+        ),
+        (&[estimator, &several, classes], None),
+        (
+            &[estimator, &poisson, "model.thresholds=[0.3]"],
+            Some("`thresholds` of [model] does nothing for a poisson head"),
+        ),
+        (
+            &[estimator, &poisson, "model.n_classes=3"],
+            Some("`n_classes` of [model] does nothing for a poisson head"),
+        ),
+        (
+            &[estimator, &binary, "model.label_dimension=3"],
+            Some("`label_dimension` of [model] does nothing for a binary head"),
+        ),
+        (&[estimator, &regression, "model.label_dimension=3"], None),
+        (&[groups], None),
+        (
+            &[estimator, &poisson, groups],
+            Some("`group_auc_column` of [eval] does nothing for a poisson head"),
+        ),
+    ] {
+        assert_eq!(warnings_of(changes), Vec::from_iter(told), "{changes:?}");
+    }
+}
+
+#[test]
+fn keys_of_hidden_layers_are_idle_in_a_cross_network_without_them() {
+    let job = |kind: &str| {
+        OF_ALL_PARTS
+            .replace("hidden_units = [8]\n", "")
+            .replace("dnn_linear_combined_classifier", kind)
+    };
+    let idle = |kind: &str| {
+        let job = parse(&job(kind), &["model.activation=\"tanh\""]).unwrap();
+        let messages = job.warnings().iter().map(|found| found.message.clone());
+        messages
+            .filter(|told| told.contains("hidden_units"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        idle("dcn_classifier"),
+        [
+            "`activation` of [model] does nothing without hidden_units",
+            "`dropout` of [model] does nothing without hidden_units",
+        ]
+    );
+    assert!(idle("custom_classifier").is_empty());
+}
+
+#[test]
+fn values_of_embeddings_are_idle_where_each_embedding_has_its_own() {
+    let initializer = "model.embedding_initializer={ kind = \"zeros\" }";
+    assert!(warnings_of(&[initializer]).is_empty());
+    let embedding = "feature.2.deep={ embedding = 4, initializer = { kind = \"normal\", stddev = 0.1 }, regularizer = { l1 = 0.1 } }";
+    let why = "of [model] does nothing without an embedding that names none of its own";
+    for deep in [embedding, "feature.2.deep=\"indicator\""] {
+        assert_eq!(
+            warnings_of(&[initializer, deep]),
+            [
+                format!("`embedding_initializer` {why}"),
+                format!("`embedding_regularizer` {why}"),
+            ]
+        );
+    }
+}
+
+#[test]
 fn what_a_kind_of_model_would_misunderstand_is_still_refused() {
     for (change, told) in [
         // Which part the feature should feed is not said.
