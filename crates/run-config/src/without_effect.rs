@@ -206,6 +206,34 @@ fn without_embedding(job: &Job, has_taken: impl Fn(&Embedding) -> bool) -> Optio
     nothing_if(is_idle, "without an embedding that names none of its own")
 }
 
+/// Keys of evaluations in a job that evaluates nothing. `trainyard evaluate` takes files of its own, and `eval.steps` of them.
+const OF_EVALUATIONS: [Row; 3] = [
+    Row {
+        table: &["eval"],
+        keys: &["start_delay_secs", "throttle_secs", "on_training_data"],
+        outcome: without_evaluations,
+    },
+    Row {
+        table: &["eval"],
+        keys: &["every_checkpoint"],
+        outcome: |job| {
+            let waits = job.eval.every_checkpoint && job.input.eval.is_none();
+            waits.then(|| {
+                "keeps checkpoints for evaluations: without [input.eval] there are none".to_owned()
+            })
+        },
+    },
+    Row {
+        table: &[],
+        keys: &["exporter"],
+        outcome: without_evaluations,
+    },
+];
+
+fn without_evaluations(job: &Job) -> Option<String> {
+    nothing_if(job.input.eval.is_none(), "without [input.eval]")
+}
+
 /// Path of the table of early stopping.
 const EARLY_STOPPING: &[&str] = &["train", "early_stopping"];
 
@@ -320,29 +348,32 @@ fn without_servers(job: &Job) -> Option<String> {
 
 /// Warns about the keys of a job that others of its keys make idle.
 pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
-    let tables: [&[Row]; 6] = [
+    let tables: [&[Row]; 7] = [
         &BY_STRATEGY,
         &OF_STORAGE,
         &OF_MODEL,
         &BY_HEAD,
         &OF_INPUT,
+        &OF_EVALUATIONS,
         &OF_EARLY_STOPPING,
     ];
     for row in tables.into_iter().flatten() {
-        let Some(section) = section_at(root, row.table) else {
-            continue;
-        };
         if let Some(outcome) = (row.outcome)(job) {
-            warn_of(&section, row.keys, &outcome);
+            warn_at(root, row.table, row.keys, &outcome);
         }
     }
 }
 
-/// Returns the table at a path, if the job has it.
-fn section_at<'a>(root: &Section<'a>, path: &[&'static str]) -> Option<Section<'a>> {
-    let (first, rest) = path.split_first()?;
-    rest.iter()
-        .try_fold(root.section(first)?, |section, key| section.section(key))
+/// Warns of the outcome of those keys that are given in the table at `path` of `section`.
+fn warn_at(section: &Section<'_>, path: &[&'static str], keys: &[&str], outcome: &str) {
+    match path.split_first() {
+        None => warn_of(section, keys, outcome),
+        Some((table, rest)) => {
+            if let Some(inner) = section.section(table) {
+                warn_at(&inner, rest, keys, outcome);
+            }
+        }
+    }
 }
 
 /// Warns that a key does nothing, for this reason.
@@ -354,7 +385,10 @@ pub(crate) fn warn_of_key(section: &Section<'_>, key: &str, why: &str) {
 fn warn_of(section: &Section<'_>, keys: &[&str], outcome: &str) {
     let is_given = |key: &&&str| section.keys().any(|given| given == **key);
     for key in keys.iter().filter(is_given) {
-        let message = format!("`{key}` of {} {outcome}", section.title());
+        let message = match section.title() {
+            "" => format!("`{key}` {outcome}"),
+            title => format!("`{key}` of {title} {outcome}"),
+        };
         let warning = Diagnostic::warning(Code::E1006, message);
         section.problems().warn(match section.place(key) {
             Some(place) => warning.at(place),

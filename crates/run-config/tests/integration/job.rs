@@ -1381,10 +1381,10 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
             &["`thresholds` of [model] does nothing for a multi_class head".to_owned()],
         ),
         (
-            &["exporter=[{ kind = \"latest\", metric = \"auc\" }]"],
+            &[eval, "exporter=[{ kind = \"latest\", metric = \"auc\" }]"],
             &["`metric` of [[exporter]] does nothing without kind = \"best\"".to_owned()],
         ),
-        (&["exporter=[{ kind = \"best\", metric = \"auc\" }]"], &[]),
+        (&[eval, "exporter=[{ kind = \"best\", metric = \"auc\" }]"], &[]),
         (&[eval, stop], &[]),
         (
             &[eval, "train.early_stopping={ stop_at = 0.9, metric = \"auc\", min_delta = 0.1 }"],
@@ -1664,6 +1664,34 @@ fn values_of_embeddings_are_idle_where_each_embedding_has_its_own() {
             ]
         );
     }
+}
+
+#[test]
+fn evaluations_and_exports_are_idle_in_a_job_without_evaluation_input() {
+    let schedule = [
+        "eval.throttle_secs=5",
+        "eval.on_training_data=true",
+        "exporter=[{ kind = \"best\" }]",
+        // `trainyard evaluate` takes files of its own.
+        "eval.steps=3",
+    ];
+    let without = "without [input.eval]";
+    assert_eq!(
+        warnings_of(&schedule),
+        [
+            format!("`throttle_secs` of [eval] does nothing {without}"),
+            format!("`on_training_data` of [eval] does nothing {without}"),
+            format!("`exporter` does nothing {without}"),
+        ]
+    );
+    assert_eq!(
+        warnings_of(&["eval.every_checkpoint=true"]),
+        [format!(
+            "`every_checkpoint` of [eval] keeps checkpoints for evaluations: {without} there are none"
+        )]
+    );
+    let eval = "input.eval.files=[\"eval.csv\"]";
+    assert!(warnings_of(&[&schedule[..], &[eval]].concat()).is_empty());
 }
 
 #[test]
