@@ -8,7 +8,7 @@ use trainyard_diagnostic::{Code, Diagnostic, Section};
 use crate::metric::bounds;
 use crate::{
     BadRows, Deep, Durability, EarlyStoppingConfig, Embedding, ExporterKind, HeadKind, Job,
-    StrategyKind,
+    StrategyKind, Update,
 };
 
 /// Keys of one table of a job that other keys may make idle.
@@ -28,11 +28,7 @@ const BY_STRATEGY: [Row; 6] = [
         // Gradients of a batch are on their way before all of them are known.
         outcome: |job| {
             let halts = "training ends at the first gradient that is no number";
-            let has_guard = matches!(
-                job.strategy.kind,
-                StrategyKind::ParameterServer | StrategyKind::OneDevice
-            );
-            nothing_if(!has_guard, format!("{}: {halts}", under(job)))
+            nothing_if(!has_guard(job), format!("{}: {halts}", under(job)))
         },
     },
     Row {
@@ -95,10 +91,9 @@ const OF_STORAGE: [Row; 2] = [
         table: &["parameter_servers"],
         keys: &["shared_memory_bytes_max", "log_bytes_max"],
         outcome: |job| {
-            let has_log = job.parameter_servers.durability != Durability::None;
-            let is_of_servers = without_servers(job).is_none();
+            let has_servers = without_servers(job).is_none();
             let why = "with durability = \"none\", which keeps no log";
-            nothing_if(!has_log && is_of_servers, why)
+            nothing_if(has_servers && !has_log(job), why)
         },
     },
 ];
@@ -330,6 +325,83 @@ fn nothing_if(is_idle: bool, why: impl Display) -> Option<String> {
     is_idle.then(|| format!("does nothing {why}"))
 }
 
+/// Keys that a job has for a cluster, in one process. [`BY_STRATEGY`] has those of strategies of one process.
+const IN_ONE_PROCESS: [Row; 8] = [
+    Row {
+        table: &["strategy"],
+        keys: &["payload"],
+        outcome: |job| nothing_alone(of_cluster(job), "no network"),
+    },
+    Row {
+        table: &["strategy"],
+        keys: &["update", "staleness_steps_max"],
+        outcome: |job| {
+            let has_mode = job.strategy.update.mode != Update::Async;
+            nothing_alone(of_cluster(job) && has_mode, "one task")
+        },
+    },
+    Row {
+        table: &["strategy"],
+        keys: &["scale_learning_rate"],
+        outcome: |job| {
+            let scales = job.strategy.scale_learning_rate;
+            nothing_alone(of_cluster(job) && scales, "one task")
+        },
+    },
+    Row {
+        table: &["run"],
+        keys: &["session_creation_timeout_secs"],
+        outcome: |job| nothing_alone(of_cluster(job), "one task"),
+    },
+    Row {
+        table: &["strategy"],
+        keys: &["placement"],
+        outcome: |job| nothing_alone(without_servers(job).is_none(), NO_SERVERS),
+    },
+    Row {
+        table: &["parameter_servers"],
+        keys: &["memory_bytes_max"],
+        outcome: |job| nothing_alone(without_servers(job).is_none(), NO_SERVERS),
+    },
+    Row {
+        table: &["parameter_servers"],
+        keys: &["shared_memory_bytes_max", "log_bytes_max"],
+        outcome: |job| nothing_alone(has_log(job), NO_SERVERS),
+    },
+    Row {
+        table: &["parameter_servers"],
+        keys: &["durability"],
+        outcome: |job| {
+            let lost = "what its last checkpoint lacks is lost with it";
+            nothing_alone(has_log(job), &format!("{NO_SERVERS}: {lost}"))
+        },
+    },
+];
+
+const NO_SERVERS: &str = "no parameter servers";
+
+/// Returns whether the guard of a job may reject a batch.
+fn has_guard(job: &Job) -> bool {
+    matches!(
+        job.strategy.kind,
+        StrategyKind::ParameterServer | StrategyKind::OneDevice
+    )
+}
+
+/// Returns whether the parameter servers of a job keep a log.
+fn has_log(job: &Job) -> bool {
+    without_servers(job).is_none() && job.parameter_servers.durability != Durability::None
+}
+
+/// Returns whether a job may be trained in a cluster.
+fn of_cluster(job: &Job) -> bool {
+    !is_in_one_process(job.strategy.kind)
+}
+
+fn nothing_alone(is_idle: bool, what: &str) -> Option<String> {
+    nothing_if(is_idle, format!("in one process, which has {what}"))
+}
+
 fn under(job: &Job) -> String {
     format!("under strategy.kind = \"{}\"", job.strategy.kind.name())
 }
@@ -357,7 +429,18 @@ pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
         &OF_EVALUATIONS,
         &OF_EARLY_STOPPING,
     ];
-    for row in tables.into_iter().flatten() {
+    for rows in tables {
+        warn_of_rows(root, rows, job);
+    }
+}
+
+/// Warns about the keys that a job has for a cluster.
+pub(crate) fn warn_of_keys_of_a_cluster(root: &Section<'_>, job: &Job) {
+    warn_of_rows(root, &IN_ONE_PROCESS, job);
+}
+
+fn warn_of_rows(root: &Section<'_>, rows: &[Row], job: &Job) {
+    for row in rows {
         if let Some(outcome) = (row.outcome)(job) {
             warn_at(root, row.table, row.keys, &outcome);
         }

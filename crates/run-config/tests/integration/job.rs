@@ -1694,6 +1694,73 @@ fn evaluations_and_exports_are_idle_in_a_job_without_evaluation_input() {
     assert!(warnings_of(&[&schedule[..], &[eval]].concat()).is_empty());
 }
 
+/// A job file does not say whether `trainyard train` or `trainyard up` trains it.
+#[test]
+fn keys_of_a_cluster_are_warned_of_where_one_process_trains() {
+    let alone = |changes: &[&str]| {
+        let job = parse(OF_ALL_PARTS, changes);
+        let job = job.unwrap_or_else(|problems| panic!("{changes:?}: {}", render_all(&problems)));
+        let warnings = job.warnings_in_one_process();
+        let messages = warnings.iter().map(|found| found.message.clone());
+        messages.collect::<Vec<_>>()
+    };
+    let payload = "strategy.payload=\"bfloat16\"";
+    let of_servers = "in one process, which has no parameter servers";
+    assert_eq!(
+        alone(&[
+            payload,
+            "strategy.placement=\"round_robin\"",
+            "strategy.update=\"ssp\"",
+            "strategy.staleness_steps_max=3",
+            "strategy.scale_learning_rate=true",
+            "run.session_creation_timeout_secs=60",
+            "parameter_servers.log_bytes_max=1048576",
+            "parameter_servers.memory_bytes_max=1048576",
+            "parameter_servers.durability=\"replica\"",
+        ]),
+        [
+            "`payload` of [strategy] does nothing in one process, which has no network".to_owned(),
+            "`update` of [strategy] does nothing in one process, which has one task".to_owned(),
+            "`staleness_steps_max` of [strategy] does nothing in one process, which has one task".to_owned(),
+            "`scale_learning_rate` of [strategy] does nothing in one process, which has one task".to_owned(),
+            "`session_creation_timeout_secs` of [run] does nothing in one process, which has one task".to_owned(),
+            format!("`placement` of [strategy] does nothing {of_servers}"),
+            format!("`memory_bytes_max` of [parameter_servers] does nothing {of_servers}"),
+            format!("`log_bytes_max` of [parameter_servers] does nothing {of_servers}"),
+            format!("`durability` of [parameter_servers] does nothing {of_servers}: what its last checkpoint lacks is lost with it"),
+        ]
+    );
+    for changes in [
+        &["strategy.pipeline_depth=1", "strategy.update=\"async\""][..],
+        // The checkpoints of one process have slices, too.
+        &["strategy.partitioner={ kind = \"fixed\", num_shards = 2 }"],
+        &["parameter_servers.durability=\"none\""],
+        // The job itself is warned of these.
+        &["strategy.kind=\"one_device\"", payload],
+        &[
+            "parameter_servers.durability=\"none\"",
+            "parameter_servers.log_bytes_max=1048576",
+        ],
+    ] {
+        assert!(
+            alone(changes).is_empty(),
+            "{changes:?}: {:?}",
+            alone(changes)
+        );
+    }
+}
+
+#[test]
+fn the_jobs_of_this_repository_have_no_idle_key() {
+    let configs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs"));
+    for name in ["census", "ctr", "ctr-tensorflow", "iris"] {
+        let job = Job::load(&configs.join(name).with_extension("toml"), &[]);
+        let job = job.unwrap_or_else(|problems| panic!("{name}: {}", render_all(&problems)));
+        let warnings = [job.warnings(), &job.warnings_in_one_process()].concat();
+        assert!(warnings.is_empty(), "{name}: {}", render_all(&warnings));
+    }
+}
+
 #[test]
 fn what_a_kind_of_model_would_misunderstand_is_still_refused() {
     for (change, told) in [
