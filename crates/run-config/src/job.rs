@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use trainyard_diagnostic::{Diagnostic, Document, Problems, Section};
+use trainyard_diagnostic::{Diagnostic, Document};
 
-use crate::without_effect::warn_of_keys_of_a_cluster;
 use crate::{
     EvalSpec, EvaluationConfig, ExporterConfig, FeatureConfig, InputConfig, ModelConfig,
     ParameterServersConfig, PublishConfig, RunConfig, StrategyConfig, TrainSpec,
@@ -56,16 +55,6 @@ impl Job {
     /// Returns the warnings about the job file: keys and features that its kind of model does not use.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings.0
-    }
-
-    /// Returns the further warnings of a job that is trained in one process: keys that only tasks of a cluster use.
-    pub fn warnings_in_one_process(&self) -> Vec<Diagnostic> {
-        let problems = Problems::default();
-        let root = Section::new("", &self.written.0.root, None, &problems);
-        warn_of_keys_of_a_cluster(&root, self);
-        let warnings = problems.take_warnings().into_iter();
-        let help = "`trainyard up --cluster local:ps=2,worker=1` trains with several tasks";
-        warnings.map(|warning| warning.help(help)).collect()
     }
 }
 

@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use trainyard_diagnostic::{Code, Diagnostic, Section};
+use regex::Regex;
+use trainyard_diagnostic::{Code, Diagnostic, Problems, Section};
 
 use crate::metric::bounds;
 use crate::{
@@ -76,6 +77,21 @@ const BY_STRATEGY: [Row; 6] = [
         },
     },
 ];
+
+/// Exclusive bound on the absolute values of gradients, whatever a job says: 2^50, as in `parameter-store/src/gradients.rs`.
+const GRADIENT_ABS_BOUND: f32 = 1_125_899_906_842_624.0;
+
+/// Bounds of the guard that no gradient reaches.
+const OF_GUARD: [Row; 1] = [Row {
+    table: &["parameter_servers", "guard"],
+    keys: &["max_abs"],
+    outcome: |job| {
+        let max_abs = job.parameter_servers.guard.bounds.max_abs?;
+        let is_beyond = has_guard(job) && max_abs >= GRADIENT_ABS_BOUND;
+        let why = format!("at {max_abs:e}: no gradient of 2^50, about 1.1e15, or more is accepted");
+        nothing_if(is_beyond, why)
+    },
+}];
 
 /// Keys of what is kept on disk, where everything or nothing is.
 const OF_STORAGE: [Row; 2] = [
@@ -184,7 +200,9 @@ const OF_MODEL: [Row; 3] = [
         keys: &["embedding_regularizer"],
         outcome: |job| {
             let of_model = job.model.embedding_regularizer;
-            let has_taken = |embedding: &Embedding| embedding.regularizer == of_model;
+            // Training does not change a frozen embedding, so no penalty does.
+            let has_taken =
+                |embedding: &Embedding| embedding.trainable && embedding.regularizer == of_model;
             without_embedding(job, has_taken)
         },
     },
@@ -305,6 +323,22 @@ const OF_EARLY_STOPPING: [Row; 5] = [
     },
 ];
 
+/// Names of variables that the initial values leave out.
+const OF_WARM_START: [Row; 1] = [Row {
+    table: &["train", "warm_start"],
+    keys: &["rename"],
+    outcome: |job| {
+        let start = job.train.warm_start.as_ref()?;
+        let pattern = &start.variables;
+        let variables = Regex::new(&format!("^(?:{pattern})$")).ok()?;
+        let mut renamed = start.rename.iter();
+        let (name, _) = renamed.find(|(name, _)| !variables.is_match(name))?;
+        Some(format!(
+            "does nothing to `{name}`, which variables = \"{pattern}\" leaves out"
+        ))
+    },
+}];
+
 /// Returns whether evaluations end training that are no better than the best one.
 fn compares_with_best(stopping: &EarlyStoppingConfig) -> bool {
     stopping.max_evaluations_without_improvement.is_some()
@@ -420,23 +454,32 @@ fn without_servers(job: &Job) -> Option<String> {
 
 /// Warns about the keys of a job that others of its keys make idle.
 pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
-    let tables: [&[Row]; 7] = [
+    let tables: [&[Row]; 9] = [
         &BY_STRATEGY,
+        &OF_GUARD,
         &OF_STORAGE,
         &OF_MODEL,
         &BY_HEAD,
         &OF_INPUT,
         &OF_EVALUATIONS,
         &OF_EARLY_STOPPING,
+        &OF_WARM_START,
     ];
     for rows in tables {
         warn_of_rows(root, rows, job);
     }
 }
 
-/// Warns about the keys that a job has for a cluster.
-pub(crate) fn warn_of_keys_of_a_cluster(root: &Section<'_>, job: &Job) {
-    warn_of_rows(root, &IN_ONE_PROCESS, job);
+impl Job {
+    /// Returns the further warnings of a job that is trained in one process: keys that only tasks of a cluster use.
+    pub fn warnings_in_one_process(&self) -> Vec<Diagnostic> {
+        let problems = Problems::default();
+        let root = Section::new("", &self.written.0.root, None, &problems);
+        warn_of_rows(&root, &IN_ONE_PROCESS, self);
+        let help = "`trainyard up --cluster local:ps=2,worker=1` trains with several tasks";
+        let warnings = problems.take_warnings().into_iter();
+        warnings.map(|warning| warning.help(help)).collect()
+    }
 }
 
 fn warn_of_rows(root: &Section<'_>, rows: &[Row], job: &Job) {

@@ -1694,6 +1694,48 @@ fn evaluations_and_exports_are_idle_in_a_job_without_evaluation_input() {
     assert!(warnings_of(&[&schedule[..], &[eval]].concat()).is_empty());
 }
 
+#[test]
+fn a_penalty_of_vectors_that_training_does_not_change_is_warned_of() {
+    let frozen = "feature.2.deep={ embedding = 4, trainable = false, regularizer = { l1 = 0.1 } }";
+    assert_eq!(
+        warnings_of(&[frozen]),
+        [
+            "`regularizer` of [feature.deep] does nothing with trainable = false",
+            "`embedding_regularizer` of [model] does nothing without an embedding that names none of its own",
+        ]
+    );
+}
+
+#[test]
+fn a_bound_of_gradients_above_the_largest_that_is_accepted_is_warned_of() {
+    let guard = "parameter_servers.guard={ max_abs = 1e20 }";
+    assert_eq!(
+        warnings_of(&[guard]),
+        [
+            "`max_abs` of [parameter_servers.guard] does nothing at 1e20: no gradient of 2^50, about 1.1e15, or more is accepted"
+        ]
+    );
+    assert!(warnings_of(&["parameter_servers.guard={ max_abs = 1e15 }"]).is_empty());
+    let without_guard = warnings_of(&["strategy.kind=\"mirrored\"", guard]);
+    assert_eq!(without_guard.len(), 1, "{without_guard:?}");
+}
+
+#[test]
+fn a_renamed_variable_that_a_warm_start_leaves_out_is_warned_of() {
+    let start = |variables: &str| {
+        format!(
+            "train.warm_start={{ from = \"old\", variables = \"{variables}\", rename = {{ \"linear/x\" = \"x\" }} }}"
+        )
+    };
+    assert_eq!(
+        warnings_of(&[&start("dnn/.*")]),
+        [
+            "`rename` of [train.warm_start] does nothing to `linear/x`, which variables = \"dnn/.*\" leaves out"
+        ]
+    );
+    assert!(warnings_of(&[&start("linear/.*")]).is_empty());
+}
+
 /// A job file does not say whether `trainyard train` or `trainyard up` trains it.
 #[test]
 fn keys_of_a_cluster_are_warned_of_where_one_process_trains() {
