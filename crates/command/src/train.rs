@@ -65,14 +65,7 @@ pub(crate) fn train(
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
-    if job.is_replicated() {
-        let problem = Diagnostic::warning(
-            Code::E1006,
-            "parameter_servers.durability = \"replica\" does nothing in one process, which has no parameter servers: what its last checkpoint lacks is lost with it",
-        )
-        .help("`trainyard up --cluster local:ps=2,worker=1` trains with servers");
-        report(&[problem], arguments.job.log_format);
-    }
+    report(&job.warnings_in_one_process(), arguments.job.log_format);
     // From now on, whoever works on files tells of them.
     drop(watch);
     let mut context = Context::alone(job, arguments.report.clone(), arguments.job.log_format);

@@ -14,7 +14,7 @@ mod job;
 mod keys;
 mod limit;
 mod local_dir;
-mod metric_direction;
+mod metric;
 mod model;
 mod own_files;
 mod params;

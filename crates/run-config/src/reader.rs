@@ -7,7 +7,7 @@ use trainyard_storage::read_regular_text;
 
 use crate::job::{Warnings, Written};
 use crate::keys::TopKeys;
-use crate::without_effect::{warn_by_head, warn_by_input, warn_by_strategy};
+use crate::without_effect::warn_of_idle_keys;
 use crate::{HeadKind, Job, foreign_names, section};
 
 /// Longest job file, in bytes.
@@ -42,8 +42,12 @@ impl Job {
                 .unwrap_or_else(|problem| problems.push(problem));
         }
         let place = Place::Named(path.display().to_string());
-        let root = Section::new("", &document.root, Some(place), &problems);
-        let job = read(path, root).map(|job| Job {
+        let root = || Section::new("", &document.root, Some(place.clone()), &problems);
+        let job = read(path, root());
+        if let Some(job) = &job {
+            warn_of_idle_keys(&root(), job);
+        }
+        let job = job.map(|job| Job {
             written: Written(document.clone()),
             warnings: Warnings(problems.take_warnings()),
             ..job
@@ -143,15 +147,6 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         root.problems().push(
             Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"),
         );
-    }
-    if let Some(strategy) = &strategy {
-        warn_by_strategy(&root, strategy);
-    }
-    if let Some(model) = &model {
-        warn_by_head(&root, model);
-        if let Some(input) = &input {
-            warn_by_input(&root, input, model.head);
-        }
     }
     root.finish();
     Some(Job {

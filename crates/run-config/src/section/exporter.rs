@@ -4,7 +4,7 @@ use serde::Serialize;
 use trainyard_diagnostic::{Code, Section, Takes, Value, section, suggest};
 
 use super::input::duplicate;
-use crate::metric_direction::direction;
+use crate::metric::direction;
 use crate::without_effect::warn_by_trigger;
 
 section! {

@@ -44,7 +44,7 @@ section! {
         label_mean: f32 = single(Bound::None).or(0.0);
         /// `regression`: standard deviation of the label
         label_stddev: f32 = single(Bound::Positive).or(1.0);
-        /// probabilities at which accuracy, precision, recall and F1 score are reported
+        /// `binary` and `multi_label`: probabilities at which accuracy, precision, recall and F1 score are reported
         thresholds: Option<Vec<f32>> = custom(read_thresholds, || Takes::Numbers, "").or_invalid(Vec::new()).said("none");
         /// a list of counts, for example `[1, 5]`: `precision_at_k/5` and `recall_at_k/5` measure how many of the 5
         /// highest predictions are correct, counted over all records (`tf.compat.v1.metrics.precision_at_k`,

@@ -5,8 +5,7 @@ use trainyard_diagnostic::{Bound, Code, Section, Takes, Value, section};
 
 use super::optimizer::{read_clipping, takes_clipping};
 use crate::OptimizerSection;
-use crate::metric_direction::direction;
-use crate::without_effect::warn_by_bounds;
+use crate::metric::direction;
 
 section! {
     /// End of training (`tf.estimator.TrainSpec`).
@@ -165,9 +164,6 @@ fn read_early_stopping(section: &Section<'_>, key: &'static str) -> Option<Early
         section.missing("max_evaluations_without_improvement", "3");
     }
     let higher_is_better = direction(&section, &keys.metric, keys.higher_is_better);
-    if let Some(higher_is_better) = higher_is_better {
-        warn_by_bounds(&section, &keys.metric, higher_is_better, keys.stop_at);
-    }
     section.finish();
     Some(EarlyStoppingConfig {
         metric: keys.metric,

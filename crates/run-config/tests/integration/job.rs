@@ -1367,16 +1367,24 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
             &["input.label.separator=\";\""],
             &["`separator` of [input.label] does nothing without several labels in a field".to_owned()],
         ),
+        (
+            &[
+                "input.label.separator=\";\"",
+                "model.kind=\"dnn_linear_combined_regressor\"",
+                "model.label_dimension=2",
+            ],
+            &[],
+        ),
         (&["model.thresholds=[0.3]"], &[]),
         (
             &["model.thresholds=[0.3]", "model.n_classes=3"],
             &["`thresholds` of [model] does nothing for a multi_class head".to_owned()],
         ),
         (
-            &["exporter=[{ kind = \"latest\", metric = \"auc\" }]"],
+            &[eval, "exporter=[{ kind = \"latest\", metric = \"auc\" }]"],
             &["`metric` of [[exporter]] does nothing without kind = \"best\"".to_owned()],
         ),
-        (&["exporter=[{ kind = \"best\", metric = \"auc\" }]"], &[]),
+        (&[eval, "exporter=[{ kind = \"best\", metric = \"auc\" }]"], &[]),
         (&[eval, stop], &[]),
         (
             &[eval, "train.early_stopping={ stop_at = 0.9, metric = \"auc\", min_delta = 0.1 }"],
@@ -1395,14 +1403,7 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
         ),
     ];
     for (changes, warnings) in cases {
-        let job = parse(OF_ALL_PARTS, changes);
-        let job = job.unwrap_or_else(|problems| panic!("{changes:?}: {}", render_all(&problems)));
-        let told: Vec<&str> = job
-            .warnings()
-            .iter()
-            .map(|warning| warning.message.as_str())
-            .collect();
-        assert_eq!(told, *warnings, "{changes:?}");
+        assert_eq!(warnings_of(changes), *warnings, "{changes:?}");
     }
     for (changes, told) in [
         (
@@ -1421,6 +1422,384 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
         let problems = parse(OF_ALL_PARTS, changes).expect_err("it is refused");
         let text = render_all(&problems);
         assert!(text.contains(told), "{changes:?}: {text}");
+    }
+}
+
+/// Returns the warnings of [`OF_ALL_PARTS`] with changes.
+fn warnings_of(changes: &[&str]) -> Vec<String> {
+    let job = parse(OF_ALL_PARTS, changes);
+    let job = job.unwrap_or_else(|problems| panic!("{changes:?}: {}", render_all(&problems)));
+    let messages = job.warnings().iter().map(|found| found.message.clone());
+    messages.collect()
+}
+
+/// Returns the warnings of early stopping by a metric, with further changes.
+fn warnings_of_stopping(metric: &str, keys: &str, changes: &[&str]) -> Vec<String> {
+    let stopping = format!("train.early_stopping={{ metric = \"{metric}\", {keys} }}");
+    let eval = "input.eval.files=[\"eval.csv\"]";
+    warnings_of(&[&[eval, &stopping], changes].concat())
+}
+
+#[test]
+fn a_bound_of_early_stopping_beyond_the_range_of_its_metric_is_warned_of() {
+    let regression = "model.kind=\"dnn_linear_combined_regressor\"";
+    let custom = "model.kind=\"custom_classifier\"";
+    let share = "is from 0 to 1";
+    let higher = "higher_is_better = true, stop_at = 90.0";
+    let lower = "higher_is_better = false, stop_at = -0.5";
+    for (metric, keys, changes, range) in [
+        ("loss", "stop_at = -0.5", &[][..], Some("is 0 or more")),
+        (
+            "average_loss",
+            "stop_at = -0.5",
+            &[regression],
+            Some("is 0 or more"),
+        ),
+        ("loss", "stop_at = 90.0", &[], None),
+        ("accuracy_baseline", higher, &[], Some(share)),
+        ("calibration_error", "stop_at = -0.5", &[], Some(share)),
+        ("label/mean", higher, &[], Some(share)),
+        ("holdout/label/mean", lower, &[], Some(share)),
+        ("prediction/mean", lower, &[], Some(share)),
+        ("prediction/mean", lower, &[regression], None),
+        ("label/mean", higher, &[regression], None),
+        // No evaluation is below 0, and the first one is not above it.
+        (
+            "accuracy_baseline",
+            "higher_is_better = true, stop_at = -0.5",
+            &[],
+            None,
+        ),
+        ("rmse", higher, &[], None),
+    ] {
+        let warnings = warnings_of_stopping(metric, keys, changes);
+        let told = warnings.iter().find(|told| told.contains("stop_at"));
+        let expected = range.map(|range| format!(": `{metric}` {range}"));
+        assert_eq!(
+            told.map(|told| &told[told.find(": ").unwrap()..]),
+            expected.as_deref(),
+            "{metric} {keys} {changes:?}"
+        );
+    }
+    let of_custom = warnings_of_stopping("loss", "stop_at = -0.5", &[custom]);
+    assert!(
+        !of_custom.iter().any(|told| told.contains("stop_at")),
+        "{of_custom:?}"
+    );
+}
+
+#[test]
+fn an_improvement_that_is_wider_than_the_range_of_its_metric_is_warned_of() {
+    let keys = "max_evaluations_without_improvement = 3, min_delta = 2.0";
+    assert_eq!(
+        warnings_of_stopping("auc", keys, &[]),
+        [
+            "`min_delta` of [train.early_stopping] is 2, and no evaluation is better than the first: `auc` is from 0 to 1"
+        ]
+    );
+    assert!(warnings_of_stopping("loss", keys, &[]).is_empty());
+    let keys = "max_steps_without_improvement = 3, min_delta = 0.5";
+    assert!(warnings_of_stopping("calibration_error", keys, &[]).is_empty());
+}
+
+#[test]
+fn steps_of_early_stopping_beyond_the_end_of_training_are_warned_of() {
+    let keys = "stop_at = 0.9, min_steps = 20";
+    assert_eq!(
+        warnings_of_stopping("auc", keys, &[]),
+        [
+            "`min_steps` of [train.early_stopping] is 20, and no evaluation ends the job: train.max_steps is 10"
+        ]
+    );
+    assert!(warnings_of_stopping("auc", keys, &["train.max_steps=20"]).is_empty());
+    let keys = "max_steps_without_improvement = 20";
+    assert_eq!(
+        warnings_of_stopping("auc", keys, &[]),
+        [
+            "`max_steps_without_improvement` of [train.early_stopping] does nothing at 20: train.max_steps is 10"
+        ]
+    );
+    assert!(warnings_of_stopping("auc", keys, &["train.max_steps=20"]).is_empty());
+}
+
+#[test]
+fn hours_between_kept_checkpoints_are_idle_where_all_are_kept() {
+    let hours = "run.keep_checkpoint_every_n_hours=2.0";
+    assert_eq!(
+        warnings_of(&[hours, "run.keep_checkpoint_max=0"]),
+        [
+            "`keep_checkpoint_every_n_hours` of [run] does nothing with keep_checkpoint_max = 0, which keeps all"
+        ]
+    );
+    assert!(warnings_of(&[hours, "run.keep_checkpoint_max=1"]).is_empty());
+}
+
+#[test]
+fn bounds_of_a_log_are_idle_without_one() {
+    let log = [
+        "parameter_servers.shared_memory_bytes_max=0",
+        "parameter_servers.log_bytes_max=1048576",
+        "parameter_servers.memory_bytes_max=1048576",
+    ];
+    let none = "parameter_servers.durability=\"none\"";
+    let why = "of [parameter_servers] does nothing with durability = \"none\", which keeps no log";
+    assert_eq!(
+        warnings_of(&[&log[..], &[none]].concat()),
+        [
+            format!("`shared_memory_bytes_max` {why}"),
+            format!("`log_bytes_max` {why}"),
+        ]
+    );
+    assert!(warnings_of(&log).is_empty());
+    let without_servers = "strategy.kind=\"mirrored\"";
+    let told = warnings_of(&[&log[..], &[none, without_servers]].concat());
+    let of_log = told.iter().filter(|told| told.contains("`log_bytes_max`"));
+    assert_eq!(of_log.count(), 1, "each key is warned of once: {told:?}");
+}
+
+#[test]
+fn keys_of_several_tasks_are_idle_in_one() {
+    let alone = "strategy.kind=\"one_device\"";
+    let under = "under strategy.kind = \"one_device\"";
+    let timeout = "run.session_creation_timeout_secs=60";
+    let scale = "strategy.scale_learning_rate=true";
+    assert_eq!(
+        warnings_of(&[alone, timeout, scale]),
+        [
+            format!(
+                "`scale_learning_rate` of [strategy] does nothing {under}: a step is one batch"
+            ),
+            format!(
+                "`session_creation_timeout_secs` of [run] does nothing {under}, which has no other tasks"
+            ),
+        ]
+    );
+    assert!(warnings_of(&[timeout, scale]).is_empty());
+    assert!(warnings_of(&["strategy.kind=\"mirrored\"", scale]).is_empty());
+}
+
+/// Rejections end a job in one process, too: its only task is quarantined.
+#[test]
+fn the_guard_and_its_quarantine_are_no_idle_keys_of_one_device() {
+    let guard = "parameter_servers.guard={ max_norm = 1.0, quarantine_after = 3 }";
+    assert!(warnings_of(&["strategy.kind=\"one_device\"", guard]).is_empty());
+}
+
+#[test]
+fn keys_of_another_head_are_warned_of() {
+    let estimator = "model.kind=\"dnn_linear_combined_estimator\"";
+    let classes = "model.classes_for_class_based_metrics=[0]";
+    let groups = "eval.group_auc_column=\"c\"";
+    let [binary, poisson, regression, several] = ["binary", "poisson", "regression", "multi_label"]
+        .map(|head| format!("model.head=\"{head}\""));
+    for (changes, told) in [
+        (
+            &[classes][..],
+            Some("`classes_for_class_based_metrics` of [model] does nothing for a binary head"),
+        ),
+        (
+            &[estimator, &regression, classes],
+            Some("`classes_for_class_based_metrics` of [model] does nothing for a regression head"),
+        ),
+        (&[estimator, &several, classes], None),
+        (
+            &[estimator, &poisson, "model.thresholds=[0.3]"],
+            Some("`thresholds` of [model] does nothing for a poisson head"),
+        ),
+        (
+            &[estimator, &poisson, "model.n_classes=3"],
+            Some("`n_classes` of [model] does nothing for a poisson head"),
+        ),
+        (
+            &[estimator, &binary, "model.label_dimension=3"],
+            Some("`label_dimension` of [model] does nothing for a binary head"),
+        ),
+        (&[estimator, &regression, "model.label_dimension=3"], None),
+        (&[groups], None),
+        (
+            &[estimator, &poisson, groups],
+            Some("`group_auc_column` of [eval] does nothing for a poisson head"),
+        ),
+    ] {
+        assert_eq!(warnings_of(changes), Vec::from_iter(told), "{changes:?}");
+    }
+}
+
+#[test]
+fn keys_of_hidden_layers_are_idle_in_a_cross_network_without_them() {
+    let job = |kind: &str| {
+        OF_ALL_PARTS
+            .replace("hidden_units = [8]\n", "")
+            .replace("dnn_linear_combined_classifier", kind)
+    };
+    let idle = |kind: &str| {
+        let job = parse(&job(kind), &["model.activation=\"tanh\""]).unwrap();
+        let messages = job.warnings().iter().map(|found| found.message.clone());
+        messages
+            .filter(|told| told.contains("hidden_units"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        idle("dcn_classifier"),
+        [
+            "`activation` of [model] does nothing without hidden_units",
+            "`dropout` of [model] does nothing without hidden_units",
+        ]
+    );
+    assert!(idle("custom_classifier").is_empty());
+}
+
+#[test]
+fn values_of_embeddings_are_idle_where_each_embedding_has_its_own() {
+    let initializer = "model.embedding_initializer={ kind = \"zeros\" }";
+    assert!(warnings_of(&[initializer]).is_empty());
+    let embedding = "feature.2.deep={ embedding = 4, initializer = { kind = \"normal\", stddev = 0.1 }, regularizer = { l1 = 0.1 } }";
+    let why = "of [model] does nothing without an embedding that names none of its own";
+    for deep in [embedding, "feature.2.deep=\"indicator\""] {
+        assert_eq!(
+            warnings_of(&[initializer, deep]),
+            [
+                format!("`embedding_initializer` {why}"),
+                format!("`embedding_regularizer` {why}"),
+            ]
+        );
+    }
+}
+
+#[test]
+fn evaluations_and_exports_are_idle_in_a_job_without_evaluation_input() {
+    let schedule = [
+        "eval.throttle_secs=5",
+        "eval.on_training_data=true",
+        "exporter=[{ kind = \"best\" }]",
+        // `trainyard evaluate` takes files of its own.
+        "eval.steps=3",
+    ];
+    let without = "without [input.eval]";
+    assert_eq!(
+        warnings_of(&schedule),
+        [
+            format!("`throttle_secs` of [eval] does nothing {without}"),
+            format!("`on_training_data` of [eval] does nothing {without}"),
+            format!("`exporter` does nothing {without}"),
+        ]
+    );
+    assert_eq!(
+        warnings_of(&["eval.every_checkpoint=true"]),
+        [format!(
+            "`every_checkpoint` of [eval] keeps checkpoints for evaluations: {without} there are none"
+        )]
+    );
+    let eval = "input.eval.files=[\"eval.csv\"]";
+    assert!(warnings_of(&[&schedule[..], &[eval]].concat()).is_empty());
+}
+
+#[test]
+fn a_penalty_of_vectors_that_training_does_not_change_is_warned_of() {
+    let frozen = "feature.2.deep={ embedding = 4, trainable = false, regularizer = { l1 = 0.1 } }";
+    assert_eq!(
+        warnings_of(&[frozen]),
+        [
+            "`regularizer` of [feature.deep] does nothing with trainable = false",
+            "`embedding_regularizer` of [model] does nothing without an embedding that names none of its own",
+        ]
+    );
+}
+
+#[test]
+fn a_bound_of_gradients_above_the_largest_that_is_accepted_is_warned_of() {
+    let guard = "parameter_servers.guard={ max_abs = 1e20 }";
+    assert_eq!(
+        warnings_of(&[guard]),
+        [
+            "`max_abs` of [parameter_servers.guard] does nothing at 1e20: no gradient of 2^50, about 1.1e15, or more is accepted"
+        ]
+    );
+    assert!(warnings_of(&["parameter_servers.guard={ max_abs = 1e15 }"]).is_empty());
+    let without_guard = warnings_of(&["strategy.kind=\"mirrored\"", guard]);
+    assert_eq!(without_guard.len(), 1, "{without_guard:?}");
+}
+
+#[test]
+fn a_renamed_variable_that_a_warm_start_leaves_out_is_warned_of() {
+    let start = |variables: &str| {
+        format!(
+            "train.warm_start={{ from = \"old\", variables = \"{variables}\", rename = {{ \"linear/x\" = \"x\" }} }}"
+        )
+    };
+    assert_eq!(
+        warnings_of(&[&start("dnn/.*")]),
+        [
+            "`rename` of [train.warm_start] does nothing to `linear/x`, which variables = \"dnn/.*\" leaves out"
+        ]
+    );
+    assert!(warnings_of(&[&start("linear/.*")]).is_empty());
+}
+
+/// A job file does not say whether `trainyard train` or `trainyard up` trains it.
+#[test]
+fn keys_of_a_cluster_are_warned_of_where_one_process_trains() {
+    let alone = |changes: &[&str]| {
+        let job = parse(OF_ALL_PARTS, changes);
+        let job = job.unwrap_or_else(|problems| panic!("{changes:?}: {}", render_all(&problems)));
+        let warnings = job.warnings_in_one_process();
+        let messages = warnings.iter().map(|found| found.message.clone());
+        messages.collect::<Vec<_>>()
+    };
+    let payload = "strategy.payload=\"bfloat16\"";
+    let of_servers = "in one process, which has no parameter servers";
+    assert_eq!(
+        alone(&[
+            payload,
+            "strategy.placement=\"round_robin\"",
+            "strategy.update=\"ssp\"",
+            "strategy.staleness_steps_max=3",
+            "strategy.scale_learning_rate=true",
+            "run.session_creation_timeout_secs=60",
+            "parameter_servers.log_bytes_max=1048576",
+            "parameter_servers.memory_bytes_max=1048576",
+            "parameter_servers.durability=\"replica\"",
+        ]),
+        [
+            "`payload` of [strategy] does nothing in one process, which has no network".to_owned(),
+            "`update` of [strategy] does nothing in one process, which has one task".to_owned(),
+            "`staleness_steps_max` of [strategy] does nothing in one process, which has one task".to_owned(),
+            "`scale_learning_rate` of [strategy] does nothing in one process, which has one task".to_owned(),
+            "`session_creation_timeout_secs` of [run] does nothing in one process, which has one task".to_owned(),
+            format!("`placement` of [strategy] does nothing {of_servers}"),
+            format!("`memory_bytes_max` of [parameter_servers] does nothing {of_servers}"),
+            format!("`log_bytes_max` of [parameter_servers] does nothing {of_servers}"),
+            format!("`durability` of [parameter_servers] does nothing {of_servers}: what its last checkpoint lacks is lost with it"),
+        ]
+    );
+    for changes in [
+        &["strategy.pipeline_depth=1", "strategy.update=\"async\""][..],
+        // The checkpoints of one process have slices, too.
+        &["strategy.partitioner={ kind = \"fixed\", num_shards = 2 }"],
+        &["parameter_servers.durability=\"none\""],
+        // The job itself is warned of these.
+        &["strategy.kind=\"one_device\"", payload],
+        &[
+            "parameter_servers.durability=\"none\"",
+            "parameter_servers.log_bytes_max=1048576",
+        ],
+    ] {
+        assert!(
+            alone(changes).is_empty(),
+            "{changes:?}: {:?}",
+            alone(changes)
+        );
+    }
+}
+
+#[test]
+fn the_jobs_of_this_repository_have_no_idle_key() {
+    let configs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs"));
+    for name in ["census", "ctr", "ctr-tensorflow", "iris"] {
+        let job = Job::load(&configs.join(name).with_extension("toml"), &[]);
+        let job = job.unwrap_or_else(|problems| panic!("{name}: {}", render_all(&problems)));
+        let warnings = [job.warnings(), &job.warnings_in_one_process()].concat();
+        assert!(warnings.is_empty(), "{name}: {}", render_all(&warnings));
     }
 }
 

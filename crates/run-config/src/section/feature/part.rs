@@ -6,6 +6,7 @@ use trainyard_variable::Initializer;
 use super::super::initializer::{read_initializer, takes_initializer};
 use super::super::regularizer::{read_regularizer, takes_regularizer};
 use super::FeatureKeys;
+use crate::without_effect::warn_of_key;
 use crate::{
     Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, ModelConfig, ModelKind,
     Regularizer,
@@ -434,6 +435,8 @@ fn read_table(inner: Section<'_>) -> Option<Option<Deep>> {
         .find(|key| inner.node(key).is_some());
     if let (None, Some(key)) = (keys.embedding, extra) {
         inner.fail(Code::E1006, key, format!("{key} needs an embedding"));
+    } else if !keys.trainable && keys.regularizer.is_some() {
+        warn_of_key(&inner, "regularizer", "with trainable = false");
     }
     let problems = inner.problems();
     inner.finish();

@@ -1,0 +1,179 @@
+//! Metrics: whether a higher value is better, and which values there are.
+
+use std::ops::RangeInclusive;
+
+use trainyard_diagnostic::{Code, Section, suggest};
+
+use crate::{HeadKind, ModelConfig};
+
+/// Direction of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Higher,
+    Lower,
+    /// It describes data or predictions, and no value is better than another.
+    Neither,
+}
+
+/// Values that a metric may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Range {
+    /// From 0 to 1, as shares and probabilities.
+    Share,
+    /// That of the labels and their predictions: shares where a label is a class or a probability, otherwise any number.
+    Labels,
+    /// 0 or more, as losses. A custom model may have one of its own.
+    NotNegative,
+}
+
+/// Metrics that are reported under these names, and under these names with `/` and a class, a threshold or a `k`.
+const METRICS: [(&str, Direction, Range); 18] = [
+    ("accuracy", Direction::Higher, Range::Share),
+    ("accuracy_baseline", Direction::Neither, Range::Share),
+    ("auc", Direction::Higher, Range::Share),
+    ("auc_exact", Direction::Higher, Range::Share),
+    ("auc_group", Direction::Higher, Range::Share),
+    ("auc_precision_recall", Direction::Higher, Range::Share),
+    ("average_loss", Direction::Lower, Range::NotNegative),
+    ("calibration", Direction::Neither, Range::Share),
+    ("calibration_error", Direction::Lower, Range::Share),
+    ("f1_score", Direction::Higher, Range::Share),
+    ("label", Direction::Neither, Range::Labels),
+    ("loss", Direction::Lower, Range::NotNegative),
+    ("precision", Direction::Higher, Range::Share),
+    ("precision_at_k", Direction::Higher, Range::Share),
+    ("prediction", Direction::Neither, Range::Labels),
+    ("probability_mean", Direction::Neither, Range::Share),
+    ("recall", Direction::Higher, Range::Share),
+    ("recall_at_k", Direction::Higher, Range::Share),
+];
+
+/// Returns a property of a metric by its direction and range, if its name tells them. The metric of a further evaluation begins with the
+/// evaluation's name and `/`.
+fn of_name<T: PartialEq>(metric: &str, of: impl Fn(Direction, Range) -> T) -> Option<T> {
+    let known = |name: &str| {
+        let found = METRICS.iter().find(|(known, ..)| *known == name);
+        found.map(|(_, direction, range)| of(*direction, *range))
+    };
+    let mut parts = metric.splitn(3, '/');
+    let first = known(parts.next().unwrap_or_default());
+    let second = parts.next().and_then(known);
+    match (first, second) {
+        // A class, or an evaluation, may have the name of a metric.
+        (Some(first), Some(second)) if first != second => None,
+        (first, second) => first.or(second),
+    }
+}
+
+/// Returns the least and the greatest value that a metric of a model can have, if its name tells them.
+pub(crate) fn bounds(metric: &str, model: &ModelConfig) -> Option<RangeInclusive<f64>> {
+    let share = 0.0..=1.0;
+    match of_name(metric, |_, range| range)? {
+        Range::Share => Some(share),
+        Range::Labels | Range::NotNegative if model.kind.is_custom() => None,
+        Range::NotNegative => Some(0.0..=f64::INFINITY),
+        Range::Labels => {
+            let has_shares = matches!(model.head, HeadKind::Binary | HeadKind::LogisticRegression);
+            has_shares.then_some(share)
+        }
+    }
+}
+
+/// Returns whether a higher value of a metric is better; `None` if its name does not tell.
+fn higher_is_better(metric: &str) -> Option<bool> {
+    match of_name(metric, |direction, _| direction)? {
+        Direction::Higher => Some(true),
+        Direction::Lower => Some(false),
+        Direction::Neither => None,
+    }
+}
+
+/// Returns whether a higher value of the metric that a section compares is better: what its key `higher_is_better` says, or
+/// what the metric's name tells. Reports that the key is missing otherwise: the worst model would be kept as the best.
+pub(crate) fn direction(section: &Section<'_>, metric: &str, higher: Option<bool>) -> Option<bool> {
+    let known = higher.or_else(|| higher_is_better(metric));
+    if known.is_none() {
+        let message = format!(
+            "{} compares the metric `{metric}`, whose name does not tell whether a higher value is better",
+            section.title()
+        );
+        let key = "higher_is_better = true or false";
+        let last = metric.rsplit('/').next().unwrap_or(metric);
+        let help = match suggest(last, METRICS.map(|(name, ..)| name)) {
+            Some(near) if near != last => format!("did you mean `{near}`? Else add {key}"),
+            _ => format!("add {key}"),
+        };
+        let problem = section.reject(Code::E1005, "metric", message);
+        section.problems().push(problem.help(help));
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Direction, METRICS, Range, higher_is_better};
+
+    #[test]
+    fn a_metric_of_which_more_is_better_is_a_share() {
+        for (name, direction, range) in METRICS {
+            assert!(
+                direction != Direction::Higher || range == Range::Share,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn losses_and_errors_are_lower_better_in_every_evaluation() {
+        for metric in ["loss", "average_loss", "calibration_error"] {
+            for name in [metric.to_owned(), format!("holdout/{metric}")] {
+                assert_eq!(higher_is_better(&name), Some(false), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn shares_of_what_is_right_are_higher_better_in_every_evaluation_of_every_class_and_threshold()
+    {
+        let metrics = [
+            "accuracy",
+            "accuracy/positive_threshold_0.3",
+            "auc",
+            "auc/class1",
+            "auc_exact",
+            "auc_group",
+            "auc_precision_recall/cats",
+            "f1_score",
+            "precision/positive_threshold_0.3",
+            "precision_at_k/5",
+            "recall",
+            "recall_at_k/5",
+        ];
+        for metric in metrics {
+            for name in [metric.to_owned(), format!("holdout/{metric}")] {
+                assert_eq!(higher_is_better(&name), Some(true), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_direction_is_guessed_for_other_metrics_and_where_a_name_means_two_things() {
+        let metrics = [
+            "rmse",
+            "label/mean",
+            "prediction/mean",
+            "holdout/prediction/mean",
+            "calibration/0.1_to_0.2/share",
+            "probability_mean/loss",
+            "accuracy_baseline",
+            // A class called `loss`, or an evaluation called `auc`.
+            "auc/loss",
+            "holdout/rmse",
+            "",
+            "/",
+        ];
+        for metric in metrics {
+            assert_eq!(higher_is_better(metric), None, "{metric}");
+        }
+    }
+}
