@@ -220,11 +220,11 @@ fn check_names_the_limits_of_this_machine_before_a_job_starts() {
     ] {
         assert!(ended.output.contains(line), "no `{line}`: {}", ended.output);
     }
-    // 512 values and as many of the slot, and what goes with a row.
+    // 512 values and as many of each of Adam's two slots, and what goes with a row.
     assert!(
         ended
             .output
-            .contains("about 4176 bytes of a server's memory an id"),
+            .contains("about 6224 bytes of a server's memory an id"),
         "{}",
         ended.output
     );

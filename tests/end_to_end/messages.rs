@@ -454,7 +454,7 @@ fn a_job_that_is_over_is_looked_at_by_its_job_file_and_by_its_folder() {
         &["the job is done: a larger train.max_steps"],
     );
     said(
-        &["check", &job, "--set", "model.dnn_optimizer.kind=adam"],
+        &["check", &job, "--set", "model.dnn_optimizer.kind=adagrad"],
         65,
         &["E3002", "checkpoint slots"],
     );

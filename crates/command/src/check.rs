@@ -12,8 +12,8 @@ use trainyard_diagnostic::{Code, Diagnostic, Severity, system_problem};
 use trainyard_input::{Alike, BadRow, Checked};
 use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
 use trainyard_model_dir::{JobPhase, JobState};
-use trainyard_optimizer::OptimizerConfig;
-use trainyard_run_config::{Job, LabelConfig, LossReduction};
+use trainyard_optimizer::{LearningRate, OptimizerConfig};
+use trainyard_run_config::{BadRows, Job, LabelConfig, LossReduction};
 use trainyard_storage::is_remote;
 use trainyard_variable::{Access, FROZEN, MOVING_AVERAGE, VariableSpec};
 
@@ -106,6 +106,11 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
             Err(error) => problems.push(error.into()),
         }
     }
+    // Records that training leaves out end no job.
+    let (told, problems): (Vec<_>, Vec<_>) = problems
+        .into_iter()
+        .partition(|found| found.severity == Severity::Warning);
+    warnings.extend(told);
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -148,7 +153,8 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
     printed.map_err(|problem| vec![problem])
 }
 
-fn check_inputs(
+/// Reads the first records of each input of a job, and adds a line or the problems of each.
+pub(crate) fn check_inputs(
     job: &Job,
     model: &AnyModel,
     lines: &mut Vec<(String, String)>,
@@ -175,7 +181,7 @@ fn check_inputs(
                         ),
                     ));
                 }
-                problems.extend(told(&job.input.label, found).take(20));
+                problems.extend(told(job, found).take(20));
             }
             Err(problem) => problems.push(problem),
         }
@@ -192,7 +198,9 @@ fn named(files: &[PathBuf]) -> String {
 }
 
 /// Returns one diagnostic for each kind of mistake in the records, with its cure.
-fn told(label: &LabelConfig, found: Checked) -> impl Iterator<Item = Diagnostic> {
+fn told(job: &Job, found: Checked) -> impl Iterator<Item = Diagnostic> {
+    let label = &job.input.label;
+    let skips = job.input.bad_rows == BadRows::Skip;
     let Checked { read, errors, bad } = found;
     let of_files = errors.into_iter().map(|(error, files)| {
         let problem = Diagnostic::from(error);
@@ -218,6 +226,12 @@ fn told(label: &LabelConfig, found: Checked) -> impl Iterator<Item = Diagnostic>
         } else {
             BadShare::Some
         };
+        if skips && share == BadShare::Some {
+            return Diagnostic {
+                severity: Severity::Warning,
+                ..problem.help("training leaves such records out, by input.bad_rows = \"skip\"")
+            };
+        }
         problem.help(cure(label, &first, share))
     });
     of_files.chain(of_records)
@@ -415,33 +429,56 @@ fn check_model_dir(
     warning
 }
 
-/// Says whose defaults a job has, and which optimizers it came to.
+/// Says whose defaults a job has, and which optimizers they and its own keys come to.
 fn defaults_told(job: &Job, model: &AnyModel) -> String {
     let optimizers = model.optimizers();
-    let told = optimizers
+    let mut told: Vec<String> = optimizers
         .iter()
         .filter(|(group, _)| !RULES_OF_THE_MODEL.contains(&group.as_str()))
-        .map(|(group, config)| {
-            let config = serde_json::to_value(config).expect("JSON can express every optimizer");
-            let rate = &config["learning_rate"];
-            let rate = if rate.is_number() {
-                format!(" {rate}")
-            } else {
-                " with a schedule".to_owned()
-            };
-            let kind = config["kind"].as_str().unwrap_or_default();
-            format!("{group} {kind}{rate}")
-        });
-    let told: Vec<String> = told.collect();
-    format!(
-        "{}: {}, the {} loss of a batch",
-        job.model.defaults.name(),
-        told.join(", "),
+        .map(|(group, config)| format!("{group} {}", optimizer_told(config)))
+        .collect();
+    told.push(
         match job.model.loss_reduction {
-            LossReduction::Sum => "summed",
-            LossReduction::SumOverBatchSize => "mean",
+            LossReduction::Sum => "the summed loss of a batch",
+            LossReduction::SumOverBatchSize => "the mean loss of a batch",
         }
+        .to_owned(),
+    );
+    format!(
+        "of {}, and so: {}",
+        job.model.defaults.name(),
+        told.join("; ")
     )
+}
+
+/// Returns an optimizer with what differs most from one to another.
+fn optimizer_told(config: &OptimizerConfig) -> String {
+    let json = serde_json::to_value(config).expect("JSON can express every optimizer");
+    let mut text = json["kind"].as_str().unwrap_or_default().to_owned();
+    text += &match config.learning_rate() {
+        LearningRate::Constant(rate) => format!(" at {rate}"),
+        LearningRate::Scheduled(_) => " by a schedule".to_owned(),
+    };
+    if let OptimizerConfig::Adam(adam) = config
+        && adam.lazy
+    {
+        text += ", lazy";
+    }
+    if let Some(accumulator) = accumulator(config) {
+        text += &format!(", accumulators from {accumulator}");
+    }
+    text
+}
+
+/// Returns the first value of the sum of squared gradients.
+fn accumulator(config: &OptimizerConfig) -> Option<f32> {
+    match config {
+        OptimizerConfig::Adagrad(rule) => Some(rule.initial_accumulator_value),
+        OptimizerConfig::ProximalAdagrad(rule) => Some(rule.initial_accumulator_value),
+        OptimizerConfig::Ftrl(rule) => Some(rule.initial_accumulator_value),
+        OptimizerConfig::AdagradDa(rule) => Some(rule.initial_gradient_squared_accumulator_value),
+        _ => None,
+    }
 }
 
 /// Groups of variables that no optimizer of the job updates.
@@ -460,13 +497,7 @@ fn slow_rows(job: &Job, model: &AnyModel) -> Vec<Diagnostic> {
     let gradient = 0.5 / batch.max(1) as f64;
     let optimizers = model.optimizers();
     let slow = optimizers.iter().filter_map(|(group, config)| {
-        let accumulator = match config {
-            OptimizerConfig::Adagrad(rule) => rule.initial_accumulator_value,
-            OptimizerConfig::ProximalAdagrad(rule) => rule.initial_accumulator_value,
-            OptimizerConfig::Ftrl(rule) => rule.initial_accumulator_value,
-            OptimizerConfig::AdagradDa(rule) => rule.initial_gradient_squared_accumulator_value,
-            _ => return None,
-        };
+        let accumulator = accumulator(config)?;
         let is_table = |spec: &&VariableSpec| {
             spec.optimizer_group == *group && spec.access != Access::Whole
         };

@@ -17,8 +17,8 @@ use trainyard_input::{
 };
 use trainyard_run_config::expand_files;
 
-pub(crate) use self::columns::same_columns;
 use self::columns::{TextColumns, Times, refuse_unreadable};
+pub(crate) use self::columns::{name_of, same_columns};
 use self::fit::Fit;
 use crate::output::print;
 use crate::targets::{Existing, check_targets};

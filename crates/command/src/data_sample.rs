@@ -1,9 +1,12 @@
 //! A sample of the records of an input, profiled by column: the first records of each file, or all records.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Absent, ColumnProfile, Error, Options, Profile, TableReader};
+use trainyard_input::{Absent, ColumnProfile, Error, Options, Profile, TableReader, TimeUnit};
+
+use crate::convert::name_of;
 
 /// Size of the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
     };
     let mut profile = Profile::new(&options.missing).in_style(options.text.numbers.clone());
     let mut counts = Vec::with_capacity(options.files.len());
+    let mut units: BTreeMap<String, (&PathBuf, Option<Option<TimeUnit>>)> = BTreeMap::new();
+    let mut mixed = BTreeMap::new();
     for file in &options.files {
         let before = counted(&profile);
         let reader = TableReader::new(
@@ -52,7 +57,7 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         } else {
             reader
         };
-        read_file(&mut reader, most, &mut profile)?;
+        let times = read_file(&mut reader, most, &mut profile)?;
         for column in reader.unreadable() {
             if !profile.unreadable.contains(column) {
                 profile.unreadable.push(column.clone());
@@ -62,8 +67,20 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         here.rows -= before.rows;
         let pairs = here.present.iter_mut().zip(&before.present);
         pairs.for_each(|(here, before)| *here -= before);
+        let names = profile.columns.iter().map(|column| &column.name);
+        for (name, _) in names.zip(&here.present).filter(|(_, here)| **here > 0) {
+            let unit = times.get(name).copied();
+            let (first, known) = units.entry(name.clone()).or_insert((file, unit));
+            if *known != unit {
+                mixed.insert(
+                    name.clone(),
+                    mixed_told(name, (first, *known), (file, unit)),
+                );
+            }
+        }
         counts.push(here);
     }
+    profile.mixed_times = mixed.into_values().collect();
     profile.absent = absent(&profile, &options.files, &counts);
     Ok(profile)
 }
@@ -103,17 +120,51 @@ fn absent(profile: &Profile, files: &[PathBuf], counts: &[FileCounts]) -> Vec<Ab
         .collect()
 }
 
-fn read_file(reader: &mut TableReader, most: u64, profile: &mut Profile) -> Result<(), Diagnostic> {
+/// Says that a column holds other times in another file. A unit that is absent within is days.
+fn mixed_told(
+    name: &str,
+    first: (&PathBuf, Option<Option<TimeUnit>>),
+    other: (&PathBuf, Option<Option<TimeUnit>>),
+) -> String {
+    let what = |unit: Option<Option<TimeUnit>>| match unit {
+        None => "no times".to_owned(),
+        Some(unit) => format!("times in {}", name_of(unit)),
+    };
+    format!(
+        "the column `{name}` holds {} in {} and {} in {}",
+        what(first.1),
+        first.0.display(),
+        what(other.1),
+        other.0.display()
+    )
+}
+
+/// Reads the records of a file. Returns the columns of times, with their units; absent = days.
+fn read_file(
+    reader: &mut TableReader,
+    most: u64,
+    profile: &mut Profile,
+) -> Result<BTreeMap<String, Option<TimeUnit>>, Diagnostic> {
     let mut row = Vec::new();
+    let mut times = BTreeMap::new();
     for _ in 0..most {
         match reader.read(&mut row) {
-            Ok(true) => profile.see(reader.columns(), &row),
+            Ok(true) => {
+                profile.see(reader.columns(), &row);
+                reader.times(|_, field, unit| {
+                    if let Some(name) = reader.columns().get(field)
+                        && !times.contains_key(name)
+                    {
+                        times.insert(name.clone(), unit);
+                    }
+                });
+            }
             Ok(false) => break,
             Err(Error::Row(bad)) => profile.see_bad(*bad),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    Ok(times)
 }
 
 #[cfg(test)]

@@ -171,7 +171,11 @@ fn look_for_label_among_features(job: &Job, findings: &mut Findings) {
         FeatureKind::Crossed { keys, .. } => keys.iter().any(
             |key| matches!(key, CrossKey::Text(column) | CrossKey::Int(column) if column == label),
         ),
-        _ => column_of(feature) == Some(label),
+        FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
+            let other = numbers.operand.as_ref().map(|operand| operand.column());
+            numbers.column == *label || other == Some(label.as_str())
+        }
+        _ => column_of(feature) == Some(label) || feature.weights.as_ref() == Some(label),
     };
     for feature in job.features.iter().filter(reads_label) {
         let message = format!(

@@ -202,10 +202,8 @@ mod tests {
             device.message.contains("/dev/null is no folder"),
             "{device:?}"
         );
-        let remote = Job {
-            model_dir: PathBuf::from("s3://bucket/m"),
-            ..job
-        };
+        let mut remote = job;
+        remote.model_dir = PathBuf::from("s3://bucket/m");
         let of_exporter = check_folder(Path::new("s3://bucket/m/export/best"), &remote);
         assert!(of_exporter.is_err());
         assert!(check_folder(Path::new("s3://bucket/m/export/manual"), &remote).is_ok());

@@ -25,12 +25,14 @@ use source::Source;
 use split::Parts;
 use tokio::time::Instant;
 use trainyard_daemon::{LogFormat, StopSource, report};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, Severity};
 use trainyard_input::{Format, Profile, TextEncoding};
+use trainyard_model::PREMADE;
 use trainyard_model_dir::write_atomically;
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 
+use crate::check::check_inputs;
 use crate::convert::{TableFormat, same_columns};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::absent_told;
@@ -195,6 +197,11 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
             None => problem.help("give --format csv, tsv, libsvm, tfrecord or parquet"),
         });
     }
+    if let Some(told) = found.mixed_times.first() {
+        return Err(Diagnostic::error(Code::E4003, told).help(
+            "write the files with times of one unit, or take those of each unit on their own",
+        ));
+    }
     let evaluated = match &source.eval {
         Some(_) => Some(profile(&source.eval_options(), extent)?),
         None => None,
@@ -305,6 +312,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
             .help("correct it by hand, and report this")
     })?;
     print(&told(&path, &job, &source, &found, &choice, &parts))?;
+    check_written(&path, &job)?;
     if let Some(message) = &choice.is_no_better {
         let problem = Diagnostic::warning(Code::E4005, message).help(
             "look at the label and at the columns that are left out: `trainyard stats JOB` shows what they hold. More records, or \
@@ -313,6 +321,33 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
         report(&[problem], LogFormat::Text);
     }
     Ok(())
+}
+
+/// Looks whether the written job can read the first records of each of its files, and reports those that it cannot.
+///
+/// # Errors
+/// It cannot read a file, as where a column has other types in several files.
+fn check_written(path: &Path, job: &Job) -> Result<(), Diagnostic> {
+    let mut problems = Vec::new();
+    check_inputs(job, &*PREMADE(job)?, &mut Vec::new(), &mut problems);
+    let (records, files): (Vec<_>, Vec<_>) = problems
+        .into_iter()
+        .partition(|problem| problem.code == Code::E4004);
+    let records: Vec<Diagnostic> = records
+        .into_iter()
+        .map(|problem| Diagnostic {
+            severity: Severity::Warning,
+            ..problem
+        })
+        .collect();
+    report(&records, LogFormat::Text);
+    match files.into_iter().next() {
+        Some(problem) => Err(problem.note(format!(
+            "{} was written, and cannot read this file",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Summarizes the decisions.
@@ -515,6 +550,11 @@ mod tests {
                 "{told}"
             );
         }
+        let header = told(&["--columns", "x,label"]);
+        assert!(
+            header.contains("first line holds these very names"),
+            "{header}"
+        );
         std::fs::write(&data, text.replace('\n', "\r")).expect("written");
         let told = told(&[]);
         assert!(

@@ -75,7 +75,11 @@ pub(crate) fn stats(arguments: &Stats) -> Result<(), Vec<Diagnostic>> {
                 .help("`trainyard check` says what is wrong with them"));
         }
         let mut warnings = look(&job, &found).warnings;
-        warnings.splice(0..0, unreadable(&found));
+        let mixed = found.mixed_times.iter().map(|told| {
+            Diagnostic::warning(Code::E4005, told)
+                .help("the figures of the column mix the numbers of all of them")
+        });
+        warnings.splice(0..0, unreadable(&found).into_iter().chain(mixed));
         match arguments.format {
             Format::Json => {
                 let columns: Vec<Value> = found.columns.iter().map(column_json).collect();

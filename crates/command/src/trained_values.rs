@@ -25,9 +25,9 @@ pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnosti
                 .help("give one of these steps")
         }
     };
-    match step {
+    let checkpoint = match step {
         None => latest_good(&job.model_dir, &mut log_warning)?
-            .ok_or_else(|| none(format!("no checkpoint in {folder}"))),
+            .ok_or_else(|| none(format!("no checkpoint in {folder}")))?,
         Some(step) => {
             let found = list(&job.model_dir)?
                 .into_iter()
@@ -36,9 +36,16 @@ pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnosti
                 found.ok_or_else(|| none(format!("no checkpoint of step {step} in {folder}")))?;
             let checkpoint = Checkpoint::open(&found.path)?;
             checkpoint.verify()?;
-            Ok(checkpoint)
+            checkpoint
         }
+    };
+    if checkpoint.manifest().global_step == 0 {
+        tracing::warn!(
+            "the checkpoint {} is that of step 0: its values are those that training would begin with",
+            checkpoint.path().display()
+        );
     }
+    Ok(checkpoint)
 }
 
 fn log_warning(warning: Diagnostic) {

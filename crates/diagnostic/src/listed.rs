@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn many_and_long_names_are_cut_and_few_are_shown_whole() {
         assert_eq!(listed(["a", "b"]), "a, b");
-        assert_eq!(listed::<[&str; 0]>([]), "");
+        assert_eq!(listed([""; 0]), "");
         let many = listed((0..1000).map(|number| number.to_string()));
         assert!(
             many.starts_with("0, 1, ") && many.ends_with("39 and 960 more"),

@@ -103,7 +103,7 @@ pub fn check_metrics(job: &Job, model: &AnyModel) -> Result<(), Diagnostic> {
         let message =
             format!("{what} compares the metric `{metric}`, which the model does not report");
         let problem =
-            Diagnostic::error(Code::E1101, message).note(format!("metrics: {}", listed(known)));
+            Diagnostic::error(Code::E1101, message).note(format!("metrics: {}", listed(&known)));
         return Err(match suggest(metric, known.iter().copied()) {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
             None => problem.help(format!("set {key} to one of them")),

@@ -296,8 +296,14 @@ fn linear(
             .filter(|column| column.wide)
             .count();
     let of_columns = 1.0 / (wide.max(1) as f64).sqrt();
+    let is_adagrad = |section: &OptimizerSection| section.kind == "adagrad";
     let rate = match model.kind.family {
         Family::Baseline => 0.3,
+        _ if model.defaults == Defaults::Trainyard
+            && model.linear_optimizer.as_ref().is_some_and(is_adagrad) =>
+        {
+            0.1
+        }
         Family::Linear => of_columns.min(0.2),
         _ => of_columns.min(0.005),
     };
@@ -317,15 +323,9 @@ fn linear(
     } else {
         return Ok(None);
     };
-    let usual = match (model.defaults, model.kind.family) {
-        // Its bias has the gradient of the whole batch.
-        (Defaults::Trainyard, Family::Baseline) => Usual::tensorflow("ftrl"),
-        (Defaults::Trainyard, _) => Usual::of_linear(),
-        _ => Usual::tensorflow("ftrl"),
-    };
     let rule = optimizer(
         model.linear_optimizer.as_ref(),
-        &usual,
+        "ftrl",
         rate,
         model.defaults,
     )?;
@@ -366,7 +366,7 @@ fn deep(
     };
     let rule = optimizer(
         model.dnn_optimizer.as_ref(),
-        &Usual::of_deep(model.defaults),
+        "adagrad",
         rate,
         model.defaults,
     )?;
@@ -539,44 +539,6 @@ impl Model for Canned {
     }
 }
 
-/// The optimizer of a job that names none.
-struct Usual {
-    kind: &'static str,
-    /// Hyper-parameters that are not the usual ones of the kind.
-    values: serde_json::Value,
-}
-
-impl Usual {
-    /// Returns an optimizer with the hyper-parameters of TensorFlow.
-    fn tensorflow(kind: &'static str) -> Self {
-        Self {
-            kind,
-            values: json!({}),
-        }
-    }
-
-    /// Returns that of a linear part. A weight of an id that occurs once in a batch has a gradient of about 1/batch, as the loss
-    /// is a mean: beside TensorFlow's accumulator of 0.1, which is for a summed loss, its steps would be a hundredth of the rate.
-    fn of_linear() -> Self {
-        Self {
-            kind: "adagrad",
-            values: json!({"learning_rate": 0.1, "initial_accumulator_value": 1e-4}),
-        }
-    }
-
-    /// Returns that of dense layers and embeddings, with the rate of the field's benchmarks (Zhu et al. 2022, BARS). The rows
-    /// that a batch does not read stay as they are.
-    fn of_deep(defaults: Defaults) -> Self {
-        match defaults {
-            Defaults::Trainyard => Self {
-                kind: "adam",
-                values: json!({"learning_rate": 0.001, "lazy": true}),
-            },
-            Defaults::Tensorflow1 | Defaults::Tensorflow2 => Self::tensorflow("adagrad"),
-        }
-    }
-}
-
 /// Returns the optimizer of `[model.optimizer]`, completed with TensorFlow's defaults. Without that section, it is lazy Adam with
 /// a learning rate of 0.001; with `model.defaults` of TensorFlow, Adagrad with one of 0.05.
 ///
@@ -585,20 +547,20 @@ impl Usual {
 pub fn custom_optimizer(job: &Job) -> Result<OptimizerConfig, Error> {
     optimizer(
         job.model.optimizer.as_ref(),
-        &Usual::of_deep(job.model.defaults),
+        "adagrad",
         0.05,
         job.model.defaults,
     )
 }
 
-/// Completes an optimizer section with TensorFlow's defaults, or returns the usual optimizer.
+/// Completes an optimizer section with TensorFlow's defaults. A job that was read has one: `usual` is for those that a program makes.
 fn optimizer(
     section: Option<&OptimizerSection>,
-    usual: &Usual,
+    usual: &str,
     learning_rate: f64,
     defaults: Defaults,
 ) -> Result<OptimizerConfig, Error> {
-    let kind = section.map_or(usual.kind, |section| &section.kind);
+    let kind = section.map_or(usual, |section| &section.kind);
     let mut fields = serde_json::Map::new();
     let own_rate = ["adam", "adadelta", "rmsprop", "keras_rmsprop"].contains(&kind);
     if !own_rate {
@@ -607,10 +569,11 @@ fn optimizer(
     if defaults == Defaults::Tensorflow2 && ["adagrad", "adam"].contains(&kind) {
         fields.insert("epsilon".to_owned(), json!(1e-7));
     }
-    match section {
-        Some(section) => fields.extend(section.values.clone()),
-        None => fields.extend(usual.values.as_object().cloned().unwrap_or_default()),
-    }
+    fields.extend(
+        section
+            .map(|section| section.values.clone())
+            .unwrap_or_default(),
+    );
     fields.insert("kind".to_owned(), json!(kind));
     let config: OptimizerConfig = serde_json::from_value(fields.into())
         .map_err(|error| Error::Invalid(format!("optimizer `{kind}`: {error}")))?;

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use trainyard_diagnostic::{Code, Section, suggest};
+use trainyard_diagnostic::{Code, Diagnostic, Section, suggest};
 
 use crate::{HeadKind, ModelConfig};
 
@@ -91,7 +91,24 @@ fn higher_is_better(metric: &str) -> Option<bool> {
 /// Returns whether a higher value of the metric that a section compares is better: what its key `higher_is_better` says, or
 /// what the metric's name tells. Reports that the key is missing otherwise: the worst model would be kept as the best.
 pub(crate) fn direction(section: &Section<'_>, metric: &str, higher: Option<bool>) -> Option<bool> {
-    let known = higher.or_else(|| higher_is_better(metric));
+    let of_metric = higher_is_better(metric);
+    if let (Some(given), Some(better)) = (higher, of_metric)
+        && given != better
+    {
+        let message = format!(
+            "`higher_is_better` of {} takes the worst for the best: the {} `{metric}` is the best one",
+            section.title(),
+            if better { "highest" } else { "lowest" }
+        );
+        let warning = Diagnostic::warning(Code::E1006, message);
+        section
+            .problems()
+            .warn(match section.place("higher_is_better") {
+                Some(place) => warning.at(place),
+                None => warning,
+            });
+    }
+    let known = higher.or(of_metric);
     if known.is_none() {
         let message = format!(
             "{} compares the metric `{metric}`, whose name does not tell whether a higher value is better",

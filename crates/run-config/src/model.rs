@@ -406,12 +406,11 @@ pub struct ModelConfig {
     pub kernel_regularizer: Option<Regularizer>,
     /// Combination of the weights of a row's ids in the linear part; sum by default.
     pub sparse_combiner: Combiner,
-    /// Optimizer of the linear part. Default: Ftrl with learning rate min(0.2, 1/sqrt(columns)), with 0.005 instead of
-    /// 0.2 in combined models, and 0.3 in baselines.
+    /// Optimizer of the linear part: that of the job, or the usual one of its defaults.
     pub linear_optimizer: Option<OptimizerSection>,
-    /// Optimizer of the deep part. Default: Adagrad.
+    /// Optimizer of the deep part: that of the job, or the usual one of its defaults.
     pub dnn_optimizer: Option<OptimizerSection>,
-    /// Optimizer of a custom model, if its job names one.
+    /// Optimizer of a custom model: that of the job, or the usual one of its defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<OptimizerSection>,
     /// Keys of a custom model's own.
@@ -419,12 +418,12 @@ pub struct ModelConfig {
     pub params: Params,
 }
 
-/// An optimizer as written: valid keys of a valid kind, without defaults.
+/// An optimizer: valid keys of a valid kind, without TensorFlow's defaults.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OptimizerSection {
     /// Name of the rule.
     pub kind: String,
-    /// Hyper-parameters that were given, by TensorFlow's names: numbers, flags, and tables for schedules.
+    /// Hyper-parameters that were given, or are usual, by TensorFlow's names: numbers, flags, and tables for schedules.
     pub values: serde_json::Map<String, serde_json::Value>,
 }
 

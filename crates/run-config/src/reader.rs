@@ -36,7 +36,23 @@ impl Job {
     pub fn parse(path: &Path, text: &str, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(path, text)?;
         let problems = Problems::with_hint(foreign_names::hint);
-        for assignment in overrides {
+        let key = |assignment: &String| {
+            assignment
+                .split('=')
+                .next()
+                .map(str::trim)
+                .map(str::to_owned)
+        };
+        for (place, assignment) in overrides.iter().enumerate() {
+            let earlier = overrides[..place]
+                .iter()
+                .find(|other| key(other) == key(assignment));
+            if let Some(earlier) = earlier {
+                let message =
+                    format!("--set gives one key twice: `{assignment}` replaces `{earlier}`");
+                let warning = Diagnostic::warning(Code::E1006, message);
+                problems.warn(warning.help("leave one of them out"));
+            }
             document
                 .set(assignment)
                 .unwrap_or_else(|problem| problems.push(problem));

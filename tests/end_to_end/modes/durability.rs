@@ -317,7 +317,7 @@ fn a_synchronous_job_that_changes_while_a_step_is_half_applied_finishes_the_step
         .for_each(kill);
     let more = [
         "--set",
-        "model.dnn_optimizer={kind=\"adagrad\",learning_rate=0.02}",
+        "model.dnn_optimizer.learning_rate=0.002",
         "--set",
         "input.train.epochs=3",
     ];

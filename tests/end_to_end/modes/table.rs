@@ -14,7 +14,7 @@ use rustix::process::Signal;
 /// Batches of a pass: 8,000 rows by 16.
 const BATCHES: u64 = 500;
 /// A setting by which a job is changed.
-const OTHER_RATE: &str = "model.dnn_optimizer={kind=\"adagrad\",learning_rate=0.02}";
+const OTHER_RATE: &str = "model.dnn_optimizer.learning_rate=0.002";
 /// Workers, besides the chief.
 const WORKERS: usize = 2;
 

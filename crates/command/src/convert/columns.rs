@@ -148,7 +148,7 @@ fn two_units(name: &str, left: Option<TimeUnit>, right: Option<TimeUnit>) -> Dia
 }
 
 /// Returns the name of a unit in a job, or that of days.
-fn name_of(unit: Option<TimeUnit>) -> &'static str {
+pub(crate) fn name_of(unit: Option<TimeUnit>) -> &'static str {
     let mut names = TimeUnit::NAMES.into_iter();
     let found = names.find(|(_, known)| Some(*known) == unit);
     found.map_or("days", |(name, _)| name)
@@ -250,7 +250,7 @@ impl Texts {
             Value::Text(text) => text,
         };
         let digits = text.strip_prefix(b"-").unwrap_or(text);
-        self.is_rounded |= is_rounded(digits);
+        self.is_rounded |= is_rounded(digits) || is_gone(text);
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
             self.has_fraction = true;
             return;
@@ -260,6 +260,15 @@ impl Texts {
         self.is_other_text |= has_zero;
         self.is_beyond |= !matches!(number, Ok(Ok(_)));
     }
+}
+
+/// Returns whether a text is a number other than 0 that a float of 64 bits takes for 0, such as `1e-400`.
+fn is_gone(text: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(text) else {
+        return false;
+    };
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    text.parse() == Ok(0.0) && mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
 /// Returns whether a number has whole digits that a float of 64 bits would replace by others: an identifier, or an amount that
@@ -333,6 +342,8 @@ mod tests {
             (&[b"1", b"123456789012345678901234567890"], text),
             (&[b"9223372036854775807", b"-9223372036854775808"], int),
             (&[b"1.5", b"-0"], float),
+            (&[b"1.5", b"1e-400"], text),
+            (&[b"1.5", b"0e-400"], float),
             (&[b"1", b"2.5"], float),
         ] {
             for to in [Format::Parquet, Format::TfRecord] {

@@ -124,6 +124,23 @@ impl Source {
             },
         };
         self.divide_by(delimiter, &lines);
+        let first = lines.first().map(|line| fields(line, delimiter));
+        let is_header = |names: &Vec<String>| {
+            first.as_ref().is_some_and(|fields| {
+                fields.len() == names.len()
+                    && fields
+                        .iter()
+                        .zip(names)
+                        .all(|(field, name)| *field == name.as_bytes())
+            })
+        };
+        if self.columns.as_ref().is_some_and(is_header) {
+            let message = format!(
+                "--columns says that {} has no header, and its first line holds these very names",
+                file.display()
+            );
+            return Err(Diagnostic::error(Code::E1000, message).help("leave out --columns"));
+        }
         let has_record = self.columns.is_none() && begins_with_a_record(&lines, self.delimiter());
         if has_record {
             let width = lines
@@ -333,6 +350,14 @@ fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
         let message = format!("{} is a text of UTF-16, or no text", file.display());
         return Err(Diagnostic::error(Code::E4002, message)
             .help("write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`"));
+    }
+    if lines.first().is_some_and(|line| line.starts_with(b"PAR1")) {
+        let message = format!(
+            "{} is a file of Parquet, and is read as text",
+            file.display()
+        );
+        return Err(Diagnostic::error(Code::E4002, message)
+            .help("give files of one format, or --format parquet"));
     }
     if let [only] = lines.as_slice()
         && only.trim_ascii().contains(&b'\r')

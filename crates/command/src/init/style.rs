@@ -277,7 +277,7 @@ impl<'a> Column<'a> {
         let mut read = Self::default();
         for (value, count) in column.counts() {
             let word = std::str::from_utf8(value).ok();
-            if let Some(word) = word.filter(|word| is_missing_word(word)) {
+            if let Some(word) = word.filter(|word| is_no_finite_number(word)) {
                 read.words.insert(word);
                 continue;
             }
@@ -314,8 +314,8 @@ impl<'a> Column<'a> {
 }
 
 /// Returns whether a text among numbers stands for a missing one, or is a number that no float holds, such as `1e999`.
-fn is_missing_word(text: &str) -> bool {
-    MISSING_WORDS.contains(&text) || text.parse::<f64>().is_ok_and(f64::is_infinite)
+fn is_no_finite_number(text: &str) -> bool {
+    is_missing_word(text.as_bytes()) || text.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
 /// Returns whether a plain number is no name: leading zeros and more digits than 64 bits hold are those of names.

@@ -284,6 +284,8 @@ pub struct Profile {
     pub first_bad: Option<BadRow>,
     /// Columns without a value in a whole file, and with some in others.
     pub absent: Vec<Absent>,
+    /// What is told of columns whose numbers are times of one unit in one file, and times of another or plain numbers in another.
+    pub mixed_times: Vec<String>,
     missing: Missing,
     style: NumberStyle,
     /// Names of the columns of the latest row, and the place of each column in such a row.

@@ -5,7 +5,7 @@ use trainyard_variable::Initializer;
 
 use super::initializer::{read_initializer, takes_initializer};
 use super::optimizer::{
-    read_linear_optimizer, read_optimizer, takes_linear_optimizer, takes_optimizer,
+    Usual, read_linear_optimizer, read_optimizer, takes_linear_optimizer, takes_optimizer,
 };
 use super::regularizer::{read_regularizer, takes_regularizer};
 use crate::limit::{Limit, OfSome, of_some, required_by};
@@ -245,9 +245,19 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         },
         linear_optimizer: keys
             .linear_optimizer
+            .or_else(|| {
+                let is_baseline = kind.family == Family::Baseline;
+                Some(Usual::of_linear(defaults, is_baseline).named())
+            })
             .filter(|_| is_used("linear_optimizer")),
-        dnn_optimizer: keys.dnn_optimizer.filter(|_| is_used("dnn_optimizer")),
-        optimizer: custom.optimizer,
+        dnn_optimizer: keys
+            .dnn_optimizer
+            .or_else(|| Some(Usual::of_deep(defaults).named()))
+            .filter(|_| is_used("dnn_optimizer")),
+        optimizer: custom
+            .optimizer
+            .or_else(|| Some(Usual::of_deep(defaults).named()))
+            .filter(|_| kind.is_custom()),
         params: custom.params?,
     })
 }

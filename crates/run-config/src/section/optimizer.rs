@@ -1,11 +1,11 @@
 //! `[model.linear_optimizer]` and `[model.dnn_optimizer]`: update rules with their hyper-parameters.
 
 use serde::Serialize;
-use serde_json::{Map, Value as Json};
-use trainyard_diagnostic::{Bound, Section, Takes, kinds, section};
+use serde_json::{Map, Value as Json, json};
+use trainyard_diagnostic::{Bound, Section, Takes, Value, kinds, section};
 
 use super::learning_rate::{read_rate, takes_rate};
-use crate::OptimizerSection;
+use crate::{Defaults, OptimizerSection};
 
 kinds! {
     /// Hyper-parameters by the kind of optimizer, under TensorFlow's names and defaults.
@@ -18,22 +18,21 @@ kinds! {
         "momentum" => Momentum(RateKeys, MomentumKeys),
         /// momentum as Keras writes it. It differs from `momentum` only when the learning rate changes
         "keras_momentum" => KerasMomentum(RateKeys, MomentumKeys),
-        /// divides by the root of the sum of squared gradients. Default of the deep part and of custom models, with
-        /// learning rate 0.05
+        /// divides by the root of the sum of squared gradients. Default of the linear part: see above
         "adagrad" => Adagrad(RateKeys, AccumulatorKeys, AdagradKeys),
         /// Adagrad by dual averaging
         "adagrad_da" => AdagradDa(RateKeys, SquaredAccumulatorKeys, PenaltyKeys),
         /// divides by the root of the mean of squared gradients, times the root of the mean of squared updates
         "adadelta" => Adadelta(OwnRateKeys, AdadeltaKeys),
-        /// mean of the gradients, divided by the root of the mean of their squares
+        /// mean of the gradients, divided by the root of the mean of their squares. Default of the deep part and of custom
+        /// models: see above
         "adam" => Adam(OwnRateKeys, AdamKeys),
         /// divides by the root of the mean of squared gradients
         "rmsprop" => RmsProp(OwnRateKeys, DecayKeys, RmsPropKeys, CenteredKeys),
         /// RMSProp as Keras writes it: `epsilon` is added after the root, and without momentum each step decays all rows
         /// of a table
         "keras_rmsprop" => KerasRmsProp(OwnRateKeys, DecayKeys, KerasRmsPropKeys, CenteredKeys),
-        /// FTRL-Proximal. Default of the linear part, with learning rate min(0.2, 1/√columns), in combined models
-        /// min(0.005, 1/√columns), in baselines 0.3
+        /// FTRL-Proximal. Default of baselines, and of the linear part with defaults of TensorFlow: see above
         "ftrl" => Ftrl(RateKeys, PowerKeys, AccumulatorKeys, PenaltyKeys, FtrlKeys),
         /// gradient descent with penalties by their proximal operators
         "proximal_sgd" => ProximalSgd(RateKeys, PenaltyKeys),
@@ -48,7 +47,7 @@ section! {
     pub(crate) struct RateKeys {
         /// factor of each step: a number > 0, or a schedule (below)
         learning_rate: Option<Json> = custom(read_rate, takes_rate, "")
-            .optional_or_invalid("that of its part of the model: see `adagrad` and `ftrl`");
+            .optional_or_invalid("that of its part of the model: see above");
     }
 }
 
@@ -232,34 +231,106 @@ section! {
     }
 }
 
+/// The optimizer of a part of a model for which a job names none.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Usual {
+    kind: &'static str,
+    /// Hyper-parameters that differ from those of the kind.
+    values: Map<String, Json>,
+}
+
+impl Usual {
+    fn of(kind: &'static str, values: Json) -> Self {
+        let values = match values {
+            Json::Object(values) => values,
+            _ => Map::new(),
+        };
+        Self { kind, values }
+    }
+
+    /// Returns that of the linear part. A weight of an id that one record of a batch has gets a gradient of about 1/batch, as the
+    /// loss is a mean: beside TensorFlow's accumulator of 0.1, which is for a summed loss, its steps would be a hundredth of
+    /// the rate. The bias of a baseline has the gradient of the whole batch.
+    pub(super) fn of_linear(defaults: Defaults, is_baseline: bool) -> Self {
+        match defaults {
+            Defaults::Trainyard if !is_baseline => Self::of(
+                "adagrad",
+                json!({"learning_rate": 0.1, "initial_accumulator_value": 1e-4}),
+            ),
+            _ => Self::of("ftrl", json!({})),
+        }
+    }
+
+    /// Returns that of dense layers, embeddings and custom models, with the rate of the field's benchmark (BARS, Zhu et al. 2022).
+    /// The rows that a batch does not read stay as they are.
+    pub(super) fn of_deep(defaults: Defaults) -> Self {
+        match defaults {
+            Defaults::Trainyard => Self::of("adam", json!({"learning_rate": 0.001, "lazy": true})),
+            Defaults::Tensorflow1 | Defaults::Tensorflow2 => Self::of("adagrad", json!({})),
+        }
+    }
+
+    /// Returns the optimizer as a job could name it.
+    pub(super) fn named(self) -> OptimizerSection {
+        OptimizerSection {
+            kind: self.kind.to_owned(),
+            values: self.values,
+        }
+    }
+}
+
+/// Returns the defaults that a `[model]` names.
+fn defaults(model: &Section<'_>) -> Defaults {
+    let name = match model.node("defaults").map(|node| &node.value) {
+        Some(Value::Text(name)) => name.as_str(),
+        _ => "",
+    };
+    let mut known = Defaults::NAMES.into_iter();
+    let found = known.find(|(known, _)| *known == name);
+    found.map_or(Defaults::Trainyard, |(_, defaults)| defaults)
+}
+
+fn is_baseline(model: &Section<'_>) -> bool {
+    let kind = model.node("kind").map(|node| &node.value);
+    matches!(kind, Some(Value::Text(kind)) if kind.starts_with("baseline"))
+}
+
 pub(super) fn takes_linear_optimizer() -> Takes {
-    Takes::TableByKind(OptimizerKeys::kinds().or("ftrl"))
-}
-
-pub(super) fn read_linear_optimizer(
-    section: &Section<'_>,
-    key: &'static str,
-) -> Option<OptimizerSection> {
-    read(section.section(key)?, "ftrl")
-}
-
-pub(super) fn takes_optimizer() -> Takes {
     Takes::TableByKind(OptimizerKeys::kinds().or("adagrad"))
 }
 
-pub(super) fn read_optimizer(section: &Section<'_>, key: &'static str) -> Option<OptimizerSection> {
-    read(section.section(key)?, "adagrad")
+pub(super) fn read_linear_optimizer(
+    model: &Section<'_>,
+    key: &'static str,
+) -> Option<OptimizerSection> {
+    let usual = Usual::of_linear(defaults(model), is_baseline(model));
+    read(model.section(key)?, usual)
 }
 
-/// Reads an optimizer. Without a kind it is the default one.
-fn read(section: Section<'_>, default: &'static str) -> Option<OptimizerSection> {
-    let read = OptimizerKeys::read_kind(&section, &OptimizerKeys::kinds().or(default));
+pub(super) fn takes_optimizer() -> Takes {
+    Takes::TableByKind(OptimizerKeys::kinds().or("adam"))
+}
+
+pub(super) fn read_optimizer(model: &Section<'_>, key: &'static str) -> Option<OptimizerSection> {
+    let usual = Usual::of_deep(defaults(model));
+    read(model.section(key)?, usual)
+}
+
+/// Reads an optimizer. Without a kind it is the usual one, with the hyper-parameters that are given in place of its own.
+fn read(section: Section<'_>, usual: Usual) -> Option<OptimizerSection> {
+    let is_named = section.node("kind").is_some();
+    let read = OptimizerKeys::read_kind(&section, &OptimizerKeys::kinds().or(usual.kind));
     section.finish();
     let (kind, keys) = read?;
-    Some(OptimizerSection {
-        kind: kind.to_owned(),
-        values: given(&keys),
-    })
+    if is_named {
+        return Some(OptimizerSection {
+            kind: kind.to_owned(),
+            values: given(&keys),
+        });
+    }
+    let mut usual = usual.named();
+    usual.values.extend(given(&keys));
+    Some(usual)
 }
 
 pub(super) fn takes_clipping() -> Takes {

@@ -7,11 +7,12 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use serde_json::json;
 use trainyard_diagnostic::{Diagnostic, Place, render_all};
 use trainyard_run_config::{
     Compression, Deep, Durability, ExportFormat, FeatureKind, Format, Guard, GuardSection,
-    IndexBase, Job, Nonfinite, ParameterServersConfig, Replication, Sharding, StrategyKind, Update,
-    UpdateSection, ambiguous_files, resolve_files,
+    IndexBase, Job, Nonfinite, OptimizerSection, ParameterServersConfig, Replication, Sharding,
+    StrategyKind, Update, UpdateSection, ambiguous_files, resolve_files,
 };
 use trainyard_variable::Initializer;
 use trainyard_vocabulary::Words;
@@ -1140,9 +1141,13 @@ fn embeddings_begin_with_their_own_initial_values_or_else_with_those_of_the_mode
         Some(Deep::Embedding(embedding)) => embedding.initializer.clone(),
         other => panic!("{other:?}"),
     };
-    let normal = "embedding_initializer = { kind = \"normal\", stddev = 0.01 }";
-    assert_eq!(of("", ""), None);
-    assert_eq!(of("", normal), Some(Initializer::Normal { stddev: 0.01 }));
+    let normal = "embedding_initializer = { kind = \"normal\", stddev = 0.5 }";
+    assert_eq!(of("", ""), Some(Initializer::Normal { stddev: 0.01 }));
+    for tensorflow in ["tensorflow1", "tensorflow2"] {
+        // Those that the layer has in TensorFlow.
+        assert_eq!(of("", &format!("defaults = \"{tensorflow}\"")), None);
+    }
+    assert_eq!(of("", normal), Some(Initializer::Normal { stddev: 0.5 }));
     for (own, expected) in [
         (
             "normal\", stddev = 0.5",
@@ -1862,4 +1867,88 @@ fn what_a_kind_of_model_would_misunderstand_is_still_refused() {
         named.warnings()[0].message,
         "`focal_gamma` of [model] does nothing without loss = \"focal\""
     );
+}
+
+#[test]
+fn an_optimizer_without_a_kind_is_the_usual_one_with_the_values_that_are_given() {
+    let linear = |defaults: &str, sets: &[&str]| {
+        let text = CENSUS.replace(
+            "hidden_units = [100, 50]\n",
+            &format!("hidden_units = [100, 50]\ndefaults = \"{defaults}\"\n"),
+        );
+        let sets: Vec<String> = sets.iter().map(|set| format!("model.{set}")).collect();
+        let model = parse(&text, &sets.iter().map(String::as_str).collect::<Vec<_>>())
+            .unwrap()
+            .model;
+        let shown = |section: Option<OptimizerSection>| {
+            serde_json::to_value(section.unwrap().fields()).unwrap()
+        };
+        (shown(model.linear_optimizer), shown(model.dnn_optimizer))
+    };
+    let adagrad =
+        json!({"kind": "adagrad", "learning_rate": 0.1, "initial_accumulator_value": 1e-4});
+    let adam = json!({"kind": "adam", "learning_rate": 0.001, "lazy": true});
+    assert_eq!(linear("trainyard", &[]), (adagrad.clone(), adam));
+    let (slower, eager) = linear(
+        "trainyard",
+        &[
+            "linear_optimizer.learning_rate=0.01",
+            "dnn_optimizer.lazy=false",
+        ],
+    );
+    let expected =
+        json!({"kind": "adagrad", "learning_rate": 0.01, "initial_accumulator_value": 1e-4});
+    assert_eq!(slower, expected);
+    assert_eq!(
+        eager,
+        json!({"kind": "adam", "learning_rate": 0.001, "lazy": false})
+    );
+    // A kind that is named has the values of TensorFlow.
+    let (named, _) = linear("trainyard", &["linear_optimizer.kind=adagrad"]);
+    assert_eq!(named, json!({"kind": "adagrad"}));
+    for tensorflow in ["tensorflow1", "tensorflow2"] {
+        let (ftrl, adagrad) = linear(tensorflow, &[]);
+        assert_eq!(
+            (ftrl, adagrad),
+            (json!({"kind": "ftrl"}), json!({"kind": "adagrad"}))
+        );
+        let (ftrl, _) = linear(tensorflow, &["linear_optimizer.learning_rate=0.01"]);
+        assert_eq!(ftrl, json!({"kind": "ftrl", "learning_rate": 0.01}));
+    }
+}
+
+#[test]
+fn a_key_that_is_set_twice_and_a_metric_whose_worst_value_would_be_the_best_are_told() {
+    let told = |sets: &[&str]| -> String {
+        let job = parse(CENSUS, sets).unwrap();
+        job.warnings()
+            .iter()
+            .map(|warning| warning.render())
+            .collect()
+    };
+    let twice = told(&["train.max_steps=1", "train.max_steps=2"]);
+    assert!(
+        twice.contains("`train.max_steps=2` replaces `train.max_steps=1`"),
+        "{twice}"
+    );
+    assert_eq!(told(&["train.max_steps=1"]), "");
+    for (metric, given, is_told) in [
+        ("auc", false, true),
+        ("auc", true, false),
+        ("loss", true, true),
+        ("loss", false, false),
+    ] {
+        let sets = [
+            format!("train.early_stopping.metric={metric}"),
+            "train.early_stopping.max_evaluations_without_improvement=3".to_owned(),
+            format!("train.early_stopping.higher_is_better={given}"),
+        ];
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        let found = told(&sets);
+        assert_eq!(
+            found.contains("takes the worst for the best"),
+            is_told,
+            "{found}"
+        );
+    }
 }

@@ -31,6 +31,24 @@ impl ExampleWriter {
 }
 
 impl ExampleWriter {
+    /// Refuses finite numbers that floats of 32 bits do not reach.
+    fn refuse_infinite(&self, row: &[Cell]) -> Result<(), String> {
+        for (column, cell) in self.layout.columns.iter().zip(row) {
+            if column.kind != Some(ColumnKind::Float) {
+                continue;
+            }
+            let mut numbers = cell.values.iter().filter_map(float);
+            let beyond = |number: &f64| number.is_finite() && (*number as f32).is_infinite();
+            if let Some(number) = numbers.find(beyond) {
+                return Err(format!(
+                    "tfrecord holds floats of 32 bits, up to 3.4e38: it cannot hold {number:e} of the column `{}`; parquet can",
+                    column.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Logs once for each column that a float of 32 bits has not the whole part of a number: a time would be another one.
     fn warn_of_rounding(&mut self, row: &[Cell]) {
         let columns = self.layout.columns.iter().zip(row).zip(&mut self.rounded);
@@ -40,7 +58,10 @@ impl ExampleWriter {
             }
             let numbers = cell.values.iter().filter_map(float);
             let is_rounded = |number: &f64| {
-                number.abs() < WHOLE_BELOW && f64::from(*number as f32).trunc() != number.trunc()
+                let is_gone = *number as f32 == 0.0 && *number != 0.0;
+                is_gone
+                    || number.abs() < WHOLE_BELOW
+                        && f64::from(*number as f32).trunc() != number.trunc()
             };
             if let Some(number) = numbers.into_iter().find(is_rounded) {
                 *rounded = true;
@@ -60,6 +81,7 @@ const WHOLE_BELOW: f64 = 9_223_372_036_854_775_808.0;
 impl RowWriter for ExampleWriter {
     fn write(&mut self, row: &[Cell]) -> Result<(), String> {
         self.example.clear();
+        self.refuse_infinite(row)?;
         self.warn_of_rounding(row);
         example(&self.layout, row, &mut self.example, &mut self.scratch);
         write_frame(&mut self.output, &self.example).map_err(|error| cannot_write(&error))
