@@ -16,7 +16,7 @@ pub(crate) struct Case {
 }
 
 /// Families of models.
-const FAMILIES: [&str; 7] = [
+const FAMILIES: [&str; 8] = [
     "baseline",
     "linear",
     "dnn",
@@ -24,6 +24,7 @@ const FAMILIES: [&str; 7] = [
     "fm",
     "deepfm",
     "dcn",
+    "dlrm",
 ];
 /// Heads, with their labels.
 const HEADS: [(&str, &str); 6] = [
@@ -209,7 +210,7 @@ impl Case {
         let (linear, deep) = match self.family {
             "baseline" => return String::new(),
             "linear" => (true, false),
-            "dnn" | "dcn" => (false, true),
+            "dnn" | "dcn" | "dlrm" => (false, true),
             _ => (true, true),
         };
         let factorized = self.family.contains("fm");
@@ -315,7 +316,7 @@ pub(crate) fn cases() -> Vec<Case> {
             true,
         ));
     }
-    let more: [(&str, &'static str, &str, bool); 7] = [
+    let more: [(&str, &'static str, &str, bool); 8] = [
         (
             "batch_norm and dropout",
             "dnn",
@@ -342,6 +343,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "cross_projection_dim = 4\n",
             false,
         ),
+        ("hidden layers below", "dlrm", "bottom_units = [7]\n", false),
         ("no hashing", "dnn_linear_combined", "", false),
     ];
     for (name, family, model, hashed) in more {

@@ -23,6 +23,8 @@ pub enum Family {
     DeepFm,
     /// Cross layers under dense layers (DCN-v2, stacked; Wang et al. 2021).
     Dcn,
+    /// Products of pairs of embeddings and of dense layers over the other inputs (Naumov et al. 2019).
+    Dlrm,
     /// A model that the program provides.
     Custom,
 }
@@ -53,7 +55,7 @@ const fn kind(family: Family, goal: Goal) -> ModelKind {
 
 impl ModelKind {
     /// Every kind with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 24] = [
+    pub const NAMES: [(&'static str, Self); 27] = [
         (
             "baseline_classifier",
             kind(Family::Baseline, Goal::Classifier),
@@ -93,6 +95,9 @@ impl ModelKind {
         ("dcn_classifier", kind(Family::Dcn, Goal::Classifier)),
         ("dcn_regressor", kind(Family::Dcn, Goal::Regressor)),
         ("dcn_estimator", kind(Family::Dcn, Goal::Estimator)),
+        ("dlrm_classifier", kind(Family::Dlrm, Goal::Classifier)),
+        ("dlrm_regressor", kind(Family::Dlrm, Goal::Regressor)),
+        ("dlrm_estimator", kind(Family::Dlrm, Goal::Estimator)),
         ("custom_classifier", kind(Family::Custom, Goal::Classifier)),
         ("custom_regressor", kind(Family::Custom, Goal::Regressor)),
         ("custom_estimator", kind(Family::Custom, Goal::Estimator)),
@@ -382,6 +387,9 @@ pub struct ModelConfig {
     /// Rank of the kernels of the cross layers of a `dcn` model; absent = full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_projection_dim: Option<usize>,
+    /// Widths of the hidden layers below the products of a `dlrm` model; empty by default and in other models.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bottom_units: Vec<usize>,
     /// Initial values of embeddings whose feature names none; absent = a truncated normal distribution of deviation
     /// 1/√dimension.
     #[serde(skip_serializing_if = "Option::is_none")]

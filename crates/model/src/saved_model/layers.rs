@@ -10,14 +10,14 @@ use crate::cross_layer::CrossLayers;
 use crate::tower::Tower;
 
 impl Builder<'_> {
-    /// Returns the logits of the dense layers.
+    /// Returns the output of the dense layers.
     pub(super) fn tower(&mut self, tower: &Tower, input: &Edge) -> Edge {
         let mut value = input.clone();
         for (index, layer) in tower.layers.iter().enumerate() {
             let kernel = self.canned.variables[layer.kernel].name.clone();
             let scope = self.name(kernel.trim_end_matches("/kernel"));
             value = self.dense_layer(&scope, &value, [layer.kernel, layer.bias]);
-            if index + 1 == tower.layers.len() {
+            if index >= tower.hidden {
                 break;
             }
             value = self.activated(&scope, tower.activation, &value);

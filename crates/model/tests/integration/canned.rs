@@ -56,6 +56,9 @@ wide = true
 max_steps = 1
 "#;
 
+/// Kinds that are compositions of layers, with keys that only they use.
+const COMPOSITIONS: [(&str, &str); 1] = [("dlrm", "bottom_units = [5]\n")];
+
 fn model(kind: &str, label: &str) -> Canned {
     canned(&job(kind, label))
 }
@@ -87,7 +90,13 @@ fn job(kind: &str, label: &str) -> String {
             "buckets = 5\ndeep = { embedding = 2, max_norm = 0.4 }\n",
         );
     }
-    if kind.contains("fm") {
+    let composed = COMPOSITIONS
+        .iter()
+        .find(|(family, _)| kind.starts_with(family));
+    if let Some((_, keys)) = composed {
+        text = text.replace("wide = true\n", "") + keys;
+    }
+    if kind.contains("fm") || composed.is_some() {
         text = text.replace(
             "buckets = 5\n",
             "buckets = 5\ndeep = { embedding = 3, combiner = \"sum\" }\n",
@@ -171,6 +180,11 @@ fn gradients_agree_with_finite_differences() {
         ("deepfm_classifier", ""),
         ("dcn_classifier", ""),
         ("dcn_classifier of low rank", ""),
+        ("dlrm_classifier", ""),
+        (
+            "dlrm_classifier normalised",
+            ", vocabulary = [\"0\", \"1\", \"2\"]",
+        ),
         (
             "baseline_classifier",
             ", vocabulary = [\"0\", \"1\", \"2\"]",
@@ -263,7 +277,7 @@ fn penalties_add_their_gradient_to_the_parameters_that_they_name_and_to_no_other
         let ends = [
             name.starts_with("linear/") && name.ends_with("/weights"),
             name.ends_with("/embedding_weights"),
-            name.starts_with("dnn/") && name.ends_with("/kernel"),
+            !name.starts_with("dcn/") && name.ends_with("/kernel"),
         ];
         ends.iter().position(|ends| *ends)
     };
@@ -274,6 +288,7 @@ fn penalties_add_their_gradient_to_the_parameters_that_they_name_and_to_no_other
         ("fm_classifier", 0..2),
         ("deepfm_classifier", 0..3),
         ("dcn_classifier", 1..3),
+        ("dlrm_classifier", 1..3),
     ] {
         let plain = canned(&job(kind, ""));
         let keys = &penalties[keys];
@@ -421,6 +436,58 @@ fn dropout_thins_training_alone_and_the_same_way_for_the_same_batch() {
 }
 
 #[test]
+fn a_row_is_predicted_with_the_same_bits_alone_and_in_a_batch() {
+    let seed = Seed::of_environment(1);
+    for (family, _) in COMPOSITIONS {
+        let model = model(&format!("{family}_classifier"), "");
+        let features = model.features(&batch(&model, ROWS)).unwrap();
+        let tables: Values = model
+            .variables()
+            .iter()
+            .zip(random_values(&model, &features, seed.get()))
+            .map(|(spec, values)| {
+                let mut all = values;
+                let some = all.clone();
+                while all.len() < spec.len() {
+                    all.extend_from_slice(&some);
+                }
+                all.truncate(spec.len());
+                all
+            })
+            .collect();
+        let predict = |rows: &str| {
+            let features = model.features(&batch(&model, rows)).unwrap();
+            let reads = model.reads(&features);
+            let read = reads.iter().zip(model.variables()).zip(&tables);
+            let values: Values = read
+                .map(|((read, spec), table)| match read {
+                    Read::Rows(rows) => {
+                        let width = spec.width();
+                        let rows = rows
+                            .iter()
+                            .map(|row| &table[*row as usize * width..][..width]);
+                        rows.flatten().copied().collect()
+                    }
+                    _ => table.clone(),
+                })
+                .collect();
+            model
+                .predict(&features, &values, &mut Default::default())
+                .unwrap()
+        };
+        let together = predict(ROWS);
+        for (row, expected) in ROWS.lines().zip(&together) {
+            assert_eq!(
+                predict(&format!("{row}\n"))[0],
+                *expected,
+                "{family}, {seed}"
+            );
+        }
+        assert_ne!(together[0], together[1], "{family}, {seed}: rows differ");
+    }
+}
+
+#[test]
 fn the_group_auc_is_the_mean_of_the_groups() {
     let text = FEATURES.replace("LABEL", "")
         + "[eval]\ngroup_auc_column = \"d\"\n[model]\nkind = \"linear_classifier\"\n";
@@ -478,4 +545,11 @@ fn models_that_a_head_or_feature_forbids_are_refused_with_the_reason() {
         "head = \"multi_label\"\nn_classes = 4\n",
     );
     assert!(units.contains("has one logit, its head needs 4"), "{units}");
+    const CROSSED: &str = "[[feature]]\ncolumns = [\"x_bucketized\", \"c\"]\nkind = \"crossed\"\nbuckets = 5\nwide = true\n";
+    let layers = "hidden_units = [4]\n";
+    let one = refuse("dlrm_classifier", (CROSSED, ""), layers);
+    let told = "a dlrm_classifier needs at least 2 embeddings, given 1";
+    assert!(one.contains(told), "{one}");
+    let sizes = refuse("dlrm_classifier", both, layers);
+    assert!(sizes.contains("of one dimension, given 4 and 3"), "{sizes}");
 }

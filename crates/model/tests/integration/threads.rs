@@ -67,7 +67,11 @@ fn values(
 #[test]
 fn a_step_is_the_same_bits_on_any_number_of_threads_and_in_buffers_of_other_steps() {
     let seed = Seed::of_environment(5);
-    for kind in ["dnn_linear_combined_classifier", "deepfm_classifier"] {
+    for kind in [
+        "dnn_linear_combined_classifier",
+        "deepfm_classifier",
+        "dlrm_classifier",
+    ] {
         let model = click_through(kind);
         let mut random = ChaCha8Rng::seed_from_u64(seed.get());
         // Many rows, then few, then many again: buffers shrink and grow.

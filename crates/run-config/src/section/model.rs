@@ -28,8 +28,8 @@ section! {
     /// Keys of `[model]`.
     #[derive(Debug)]
     pub(crate) struct ModelKeys {
-        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_` or `dcn_`, then `classifier`,
-        /// `regressor` or `estimator`. `custom_classifier`, `custom_regressor`, `custom_estimator`: the program
+        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_`, `dcn_` or `dlrm_`, then
+        /// `classifier`, `regressor` or `estimator` ([the kinds](#kinds-of-models)). `custom_classifier`, `custom_regressor`, `custom_estimator`: the program
         /// supplies the model ([custom-models.md](custom-models.md)), `[[feature]]` is optional, and the keys are those
         /// of a deep part
         kind: Option<ModelKind> = choice("model", &ModelKind::NAMES).required_or_invalid("\"dnn_classifier\"");
@@ -89,6 +89,9 @@ section! {
         /// `dcn_*`: rank of the kernels of the cross layers, which are then products of two matrices of this many columns and
         /// rows (`projection_dim` of `tfrs.layers.dcn.Cross`). A fourth of the input's width or less saves work
         cross_projection_dim: Option<usize> = integer(1..=UNITS_MAX).optional("full rank");
+        /// `dlrm_*`: widths of the hidden layers below the products of pairs. One more layer, of the embeddings' dimension,
+        /// follows them
+        bottom_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("none");
         /// initial values of the embeddings whose feature names none, `{ kind = "normal", stddev = 0.01 }`:
         /// see below
         embedding_initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
@@ -220,6 +223,11 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         cross_layers: match kind.family {
             Family::Dcn => keys.cross_layers,
             _ => 0,
+        },
+        bottom_units: if is_used("bottom_units") {
+            keys.bottom_units
+        } else {
+            Vec::new()
         },
         cross_projection_dim: keys
             .cross_projection_dim
@@ -383,13 +391,14 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
 }
 
 /// Keys that some kinds of models do not use. A job that names such a kind may have them, so that one job compares kinds.
-const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 13] = [
+const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 14] = [
     ("hidden_units", ModelKind::has_dnn),
     ("activation", ModelKind::has_dnn),
     ("dropout", ModelKind::has_dnn),
     ("batch_norm", ModelKind::has_dnn),
     ("cross_layers", |kind| kind.family == Family::Dcn),
     ("cross_projection_dim", |kind| kind.family == Family::Dcn),
+    ("bottom_units", |kind| kind.family == Family::Dlrm),
     ("embedding_initializer", ModelKind::has_deep),
     ("embedding_regularizer", ModelKind::has_deep),
     ("linear_regularizer", ModelKind::has_linear),

@@ -1308,6 +1308,8 @@ fn a_job_keeps_what_another_kind_of_model_uses_and_is_warned_of_it_by_name() {
             .collect();
         assert_eq!(told, warnings, "{kind}");
     }
+    let dlrm = switched("dlrm_classifier");
+    assert!(dlrm.model.bottom_units.is_empty());
     let linear = switched("linear_classifier");
     assert!(linear.model.hidden_units.is_empty() && linear.model.dnn_optimizer.is_none());
     assert_eq!(linear.model.dropout, 0.0);
@@ -1323,6 +1325,32 @@ fn a_job_keeps_what_another_kind_of_model_uses_and_is_warned_of_it_by_name() {
         dcn.model.sparse_combiner,
         trainyard_run_config::Combiner::Sum
     );
+}
+
+#[test]
+fn a_key_of_one_kind_is_read_by_it_and_left_out_by_others_with_a_warning() {
+    for (kind, change, key) in [(
+        "dlrm_classifier",
+        "model.bottom_units=[16, 8]",
+        "bottom_units",
+    )] {
+        let of = |kind: &str| {
+            let changes = [&format!("model.kind=\"{kind}\""), change];
+            let job = parse(OF_ALL_PARTS, &changes);
+            job.unwrap_or_else(|problems| panic!("{kind}: {}", render_all(&problems)))
+        };
+        let warns = |job: &Job| {
+            let told = format!("`{key}` of [model] does nothing in a dnn_classifier");
+            job.warnings().iter().any(|warning| warning.message == told)
+        };
+        let shown = |job: &Job| serde_json::to_value(&job.model).expect("JSON")[key].clone();
+        let given: &str = change.split_once('=').expect("a value").1;
+        let given: serde_json::Value = serde_json::from_str(given).expect("JSON");
+        assert_eq!(shown(&of(kind)), given);
+        assert!(!warns(&of(kind)), "{key}");
+        assert_eq!(shown(&of("dnn_classifier")), serde_json::Value::Null);
+        assert!(warns(&of("dnn_classifier")), "{key}");
+    }
 }
 
 #[test]

@@ -169,6 +169,16 @@ impl Graph {
         self.one("MatMul", name, &[a, b], (attributes, a.dtype()))
     }
 
+    /// Returns the products of two matrices each, of which `b` is transposed: `[..., m, k]` times `[..., n, k]`.
+    pub fn batch_product_transposed(&mut self, name: &str, a: &Edge, b: &Edge) -> Edge {
+        let attributes = vec![
+            of_type("T", a.dtype()),
+            ("adj_x", Attribute::Bool(false)),
+            ("adj_y", Attribute::Bool(true)),
+        ];
+        self.one("BatchMatMulV2", name, &[a, b], (attributes, a.dtype()))
+    }
+
     /// Adds a vector to each row of a matrix.
     pub fn add_bias(&mut self, name: &str, x: &Edge, bias: &Edge) -> Edge {
         let attributes = vec![

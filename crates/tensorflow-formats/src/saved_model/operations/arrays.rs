@@ -65,7 +65,16 @@ impl Graph {
 
     /// Returns the slices of the first dimension with these numbers.
     pub fn gather(&mut self, name: &str, x: &Edge, places: &Edge) -> Edge {
-        let axis = self.integer(0);
+        self.gather_along(name, x, places, 0)
+    }
+
+    /// Returns the columns of a matrix with these numbers.
+    pub fn gather_columns(&mut self, name: &str, x: &Edge, columns: &Edge) -> Edge {
+        self.gather_along(name, x, columns, 1)
+    }
+
+    fn gather_along(&mut self, name: &str, x: &Edge, places: &Edge, dimension: i64) -> Edge {
+        let axis = self.integer(dimension);
         let attributes = vec![
             of_type("Taxis", DataType::DtInt64),
             of_type("Tindices", places.dtype()),

@@ -1,0 +1,151 @@
+"""Records what PyTorch makes of premade kinds that TensorFlow's estimators lack: python record.py > premade.json
+
+Each model is written here from its paper, with PyTorch's own layers and derivatives, and trained by gradient descent. The test `pytorch`
+reads the start values, losses, end values and logits, and trains the same jobs.
+"""
+
+import json
+
+import torch
+from torch.nn import functional as F
+
+ROWS, BATCH, PASSES, RATE, DIMENSION = 24, 8, 2, 0.3, 4
+BUCKETS = {"a": 6, "b": 5, "c": 4}
+SCOPE = "dnn/input_from_feature_columns/input_layer"
+
+
+class Model:
+    """Variables by name, drawn as they are first read, and the features of a batch."""
+
+    def __init__(self, seed, units):
+        self.random = torch.Generator().manual_seed(seed)
+        self.units = units
+        self.variables = {}
+        self.start = {}
+
+    def variable(self, name, *shape, around=0.0):
+        if name not in self.variables:
+            drawn = torch.rand(*shape, generator=self.random, dtype=torch.float64) - 0.5
+            value = (drawn + around).to(torch.float32)
+            self.start[name] = value.tolist()
+            self.variables[name] = value.double().requires_grad_()
+        return self.variables[name]
+
+    def embeddings(self, batch):
+        """Returns `batch x fields x dimension`."""
+        table = lambda key: self.variable(f"{SCOPE}/{key}_embedding/embedding_weights", BUCKETS[key], DIMENSION)
+        return torch.stack([table(key)[batch[key]] for key in BUCKETS], dim=1)
+
+    def whole(self, batch):
+        """Returns the columns of the input layer, in the order of their names."""
+        return torch.cat([self.embeddings(batch).flatten(1), batch["numbers"]], dim=1)
+
+    def dense(self, scope, x, outputs, bias=True):
+        y = x @ self.variable(f"{scope}/kernel", x.shape[-1], outputs)
+        return y + self.variable(f"{scope}/bias", outputs) if bias else y
+
+    def hidden(self, scope, x, units):
+        for index, outputs in enumerate(units):
+            x = torch.relu(self.dense(f"{scope}/hiddenlayer_{index}", x, outputs))
+        return x
+
+    def tower(self, x, units):
+        return self.dense("dnn/logits", self.hidden("dnn", x, units), self.units)
+
+
+class Dlrm(Model):
+    """Naumov et al. 2019, https://github.com/facebookresearch/dlrm: `interact_features` with `arch_interaction_op = "dot"`."""
+
+    keys = "hidden_units = [7, 5]\nbottom_units = [6]\n"
+
+    def logits(self, batch):
+        vectors = self.embeddings(batch)
+        bottom = self.bottom(batch)
+        if bottom is not None:
+            vectors = torch.cat([bottom[:, None, :], vectors], dim=1)
+        products = torch.bmm(vectors, vectors.transpose(1, 2))
+        i, j = torch.tril_indices(vectors.shape[1], vectors.shape[1], offset=-1)
+        dots = products[:, i, j]
+        return self.tower(dots if bottom is None else torch.cat([bottom, dots], dim=1), [7, 5])
+
+    def bottom(self, batch):
+        return self.hidden("dlrm/bottom", batch["numbers"], [6, DIMENSION])
+
+
+class DlrmWithoutNumbers(Dlrm):
+    keys = "hidden_units = [7, 5]\n"
+    numbers = False
+
+    def bottom(self, batch):
+        return None
+
+
+CASES = [
+    ("dlrm", Dlrm, "dlrm_classifier", 2),
+    ("dlrm of 3 classes", Dlrm, "dlrm_classifier", 3),
+    ("dlrm without numbers", DlrmWithoutNumbers, "dlrm_classifier", 2),
+]
+
+
+def records():
+    random = torch.Generator().manual_seed(7)
+    columns = {key: torch.randint(buckets, (ROWS,), generator=random) for key, buckets in BUCKETS.items()}
+    columns["numbers"] = (torch.rand(ROWS, 2, generator=random) * 2 - 1).double()
+    columns["label"] = torch.randint(3, (ROWS,), generator=random)
+    return columns
+
+
+def table(columns):
+    lines = ["a,b,c,x,y,binary,class"]
+    for row in range(ROWS):
+        numbers = [format(value, ".9g") for value in columns["numbers"][row].tolist()]
+        label = columns["label"][row].item()
+        keys = [str(columns[key][row].item()) for key in BUCKETS]
+        lines.append(",".join(keys + numbers + [str(label % 2), str(label)]))
+    return "\n".join(lines) + "\n"
+
+
+def job(kind, classes, case):
+    label = '"binary"' if classes == 2 else '"class"'
+    wide = getattr(case, "wide", False)
+    features = [f'column = "{key}"\nkind = "identity"\nbuckets = {buckets}\nwide = {str(wide).lower()}\ndeep = {{ embedding = {DIMENSION} }}\n'
+                for key, buckets in BUCKETS.items()]
+    if getattr(case, "numbers", True):
+        features += [f'column = "{key}"\nkind = "numeric"\nwide = {str(wide).lower()}\ndeep = true\n' for key in "xy"]
+    rule = f'{{ kind = "sgd", learning_rate = {RATE} }}'
+    vocabulary = "" if classes == 2 else ', vocabulary = ["0", "1", "2"]'
+    linear = f"linear_optimizer = {rule}\n" if wide else ""
+    return (f'model_dir = "m"\n[input]\nlabel = {{ column = {label}{vocabulary} }}\ntrain = {{ files = ["t"], epochs = 1 }}\n'
+            + "".join("[[feature]]\n" + feature for feature in features)
+            + f'[model]\nkind = "{kind}"\n{case.keys}dnn_optimizer = {rule}\n{linear}')
+
+
+def record(name, case, kind, classes, seed, columns):
+    model = case(seed, 1 if classes == 2 else classes)
+    batches = [{key: value[begin:begin + BATCH] for key, value in columns.items()} for begin in range(0, ROWS, BATCH)]
+    losses = []
+    for batch in batches * PASSES:
+        logits = model.logits(batch)
+        if classes == 2:
+            loss = F.binary_cross_entropy_with_logits(logits[:, 0], (batch["label"] % 2).double())
+        else:
+            loss = F.cross_entropy(logits, batch["label"])
+        gradients = torch.autograd.grad(loss, list(model.variables.values()))
+        with torch.no_grad():
+            for value, gradient in zip(model.variables.values(), gradients):
+                value -= RATE * gradient
+        losses.append(loss.item())
+    end = {name: value.detach().to(torch.float32).tolist() for name, value in model.variables.items()}
+    logits = model.logits(columns).detach().to(torch.float32).tolist()
+    return {"name": name, "job": job(kind, classes, case), "start": model.start, "losses": losses, "end": end, "logits": logits}
+
+
+def main():
+    columns = records()
+    cases = [record(*case, seed, columns) for seed, case in enumerate(CASES)]
+    print(json.dumps({"torch": torch.__version__.split("+")[0], "rows": table(columns), "batch_size": BATCH, "passes": PASSES}, indent=1)[:-2] + ",")
+    print(' "cases": [\n' + ",\n".join(json.dumps(case) for case in cases) + "\n]}")
+
+
+if __name__ == "__main__":
+    main()
