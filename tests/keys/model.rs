@@ -115,6 +115,7 @@ fn of_kinds() -> Vec<Row> {
         ("deepfm", ", hidden_units = [4]", words(embedded)),
         ("dcn", ", hidden_units = [4]", words(embedded)),
         ("dlrm", ", hidden_units = [4]", words(embedded)),
+        ("autoint", "", words(embedded)),
     ];
     let mut rows = Vec::new();
     for (goal, head) in [
@@ -347,6 +348,18 @@ fn of_layers() -> Vec<Row> {
         )
         .to("[3]")
         .sees(variables),
+        composed(
+            "model.attention_layers",
+            "{ kind = \"autoint_classifier\" }",
+        )
+        .to("2")
+        .sees(variables),
+        composed("model.attention_heads", "{ kind = \"autoint_classifier\" }")
+            .to("3")
+            .sees(variables),
+        composed("model.attention_dim", "{ kind = \"autoint_classifier\" }")
+            .to("5")
+            .sees(variables),
     ]);
     rows
 }

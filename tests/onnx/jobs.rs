@@ -16,7 +16,7 @@ pub(crate) struct Case {
 }
 
 /// Families of models.
-const FAMILIES: [&str; 8] = [
+const FAMILIES: [&str; 9] = [
     "baseline",
     "linear",
     "dnn",
@@ -25,6 +25,7 @@ const FAMILIES: [&str; 8] = [
     "deepfm",
     "dcn",
     "dlrm",
+    "autoint",
 ];
 /// Heads, with their labels.
 const HEADS: [(&str, &str); 6] = [
@@ -210,7 +211,7 @@ impl Case {
         let (linear, deep) = match self.family {
             "baseline" => return String::new(),
             "linear" => (true, false),
-            "dnn" | "dcn" | "dlrm" => (false, true),
+            "dnn" | "dcn" | "dlrm" | "autoint" => (false, true),
             _ => (true, true),
         };
         let factorized = self.family.contains("fm");
@@ -316,7 +317,7 @@ pub(crate) fn cases() -> Vec<Case> {
             true,
         ));
     }
-    let more: [(&str, &'static str, &str, bool); 8] = [
+    let more: [(&str, &'static str, &str, bool); 9] = [
         (
             "batch_norm and dropout",
             "dnn",
@@ -344,6 +345,12 @@ pub(crate) fn cases() -> Vec<Case> {
             false,
         ),
         ("hidden layers below", "dlrm", "bottom_units = [7]\n", false),
+        (
+            "attention alone",
+            "autoint",
+            "attention_layers = 2\nattention_heads = 3\nattention_dim = 5\nhidden_units = []\n",
+            false,
+        ),
         ("no hashing", "dnn_linear_combined", "", false),
     ];
     for (name, family, model, hashed) in more {

@@ -372,7 +372,7 @@ fn deep(
         let rank = model.cross_projection_dim;
         CrossLayers::new(model.cross_layers, input.width(), rank, DNN, variables)
     });
-    let composition = Composition::new(model, &input, head.units(), DNN, variables)?;
+    let composition = Composition::new(model, columns, &input, head.units(), DNN, variables)?;
     let tower = (model.kind.has_dnn() && composition.is_none()).then(|| {
         let shape = tower::Shape {
             scope: "dnn",

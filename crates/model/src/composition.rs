@@ -4,23 +4,34 @@
 //! backward pass from its end, and an exported graph has the nodes of each layer. A row of an output depends on the same
 //! row of the inputs alone.
 
+mod attention;
+mod autoint;
 mod builder;
 mod columns;
+mod dense;
 mod dlrm;
 mod dots;
+mod elementwise;
 mod row;
+mod scale;
 mod sink;
 
 use std::ops::Range;
 
-use trainyard_run_config::{Family, ModelConfig};
+use trainyard_feature_column::FeatureColumns;
+use trainyard_run_config::{Activation, Family, ModelConfig};
+use trainyard_tensor::{multiply, multiply_rows};
 use trainyard_variable::{Values, VariableSpec};
 
+use crate::cross_layer::Multiply;
 use crate::tower::{self, Tower};
 use crate::{Error, HookedGradients, InputLayer};
+pub(crate) use attention::Attention;
 use builder::Builder;
 pub(crate) use columns::{Columns, Concatenation};
+pub(crate) use dense::Dense;
 pub(crate) use dots::Dots;
+pub(crate) use scale::Scale;
 use sink::Sink;
 
 /// A layer.
@@ -29,7 +40,13 @@ pub(crate) enum Layer {
     Columns(Columns),
     Concatenation(Concatenation),
     Tower(Tower),
+    Dense(Dense),
+    Scale(Scale),
+    Activation(Activation),
+    /// The sum of its inputs.
+    Sum,
     Dots(Dots),
+    Attention(Attention),
 }
 
 /// A layer, the indices of the values that it reads, and the width of its output.
@@ -58,6 +75,8 @@ pub(crate) struct Composition {
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
     outputs: Vec<Vec<f32>>,
+    /// Values that the backward pass of a layer needs besides inputs and output.
+    kept: Vec<Vec<f32>>,
     towers: Vec<tower::Workspace>,
     sink: Sink,
 }
@@ -65,6 +84,9 @@ pub(crate) struct Workspace {
 /// Inputs of a forward pass of a layer.
 struct Forward<'a> {
     inputs: &'a [&'a [f32]],
+    rows: usize,
+    values: &'a Values,
+    multiply: Multiply,
 }
 
 /// Inputs of a backward pass of a layer.
@@ -72,7 +94,9 @@ struct Backward<'a> {
     /// Indices of the inputs, whose gradients are written.
     reads: &'a [usize],
     inputs: &'a [&'a [f32]],
+    output: &'a [f32],
     rows: usize,
+    values: &'a Values,
     /// The gradient of the output.
     delta: &'a [f32],
 }
@@ -89,6 +113,7 @@ pub(crate) struct Ends<'a> {
 impl Workspace {
     fn resize(&mut self, count: usize) {
         self.outputs.resize_with(count, Vec::new);
+        self.kept.resize_with(count, Vec::new);
         self.towers.resize_with(count, tower::Workspace::default);
     }
 }
@@ -109,6 +134,7 @@ impl Composition {
     /// The kind needs other embeddings.
     pub(crate) fn new(
         model: &ModelConfig,
+        columns: &FeatureColumns,
         input: &InputLayer,
         units: usize,
         group: &str,
@@ -116,9 +142,10 @@ impl Composition {
     ) -> Result<Option<Self>, Error> {
         let build = match model.kind.family {
             Family::Dlrm => dlrm::build,
+            Family::AutoInt => autoint::build,
             _ => return Ok(None),
         };
-        let mut builder = Builder::new(model, input, units, group, variables);
+        let mut builder = Builder::new(model, columns, input, units, group, variables);
         let logits = build(&mut builder)?;
         Ok(Some(builder.finish(logits)))
     }
@@ -127,7 +154,8 @@ impl Composition {
     pub(crate) fn kernels(&self) -> impl Iterator<Item = usize> {
         self.nodes.iter().flat_map(|node| match &node.layer {
             Layer::Tower(tower) => tower.layers.iter().map(|layer| layer.kernel).collect(),
-            Layer::Columns(_) | Layer::Concatenation(_) | Layer::Dots(_) => Vec::new(),
+            Layer::Dense(dense) => vec![dense.kernel],
+            _ => Vec::new(),
         })
     }
 
@@ -150,7 +178,18 @@ impl Composition {
             let out = &mut after[0];
             out.resize(rows * node.width, 0.0);
             let inputs = inputs(&node.reads, input, before);
-            let pass = Forward { inputs: &inputs };
+            // A prediction has the same bits in any batch. Training has the fastest product.
+            let multiply = match mode {
+                tower::Mode::Training { .. } => multiply,
+                tower::Mode::Inference => multiply_rows,
+            };
+            let pass = Forward {
+                inputs: &inputs,
+                rows,
+                values,
+                multiply,
+            };
+            let kept = &mut work.kept[index];
             match &node.layer {
                 Layer::Tower(tower) => {
                     let input = tower::Input {
@@ -163,7 +202,12 @@ impl Composition {
                 }
                 Layer::Columns(layer) => layer.forward(&pass, out),
                 Layer::Concatenation(layer) => layer.forward(&pass, out),
+                Layer::Dense(layer) => layer.forward(&pass, out),
+                Layer::Scale(layer) => layer.forward(&pass, out),
+                Layer::Activation(function) => elementwise::activate(*function, &pass, out),
+                Layer::Sum => elementwise::add(&pass, out),
                 Layer::Dots(layer) => layer.forward(&pass, out),
+                Layer::Attention(layer) => layer.forward(&pass, kept, out),
             }
         }
         for value in &self.logits {
@@ -190,6 +234,7 @@ impl Composition {
         } = ends;
         let Workspace {
             outputs,
+            kept,
             towers,
             sink,
         } = work;
@@ -209,16 +254,25 @@ impl Composition {
             let pass = Backward {
                 reads: &node.reads,
                 inputs: &inputs,
+                output: &outputs[index],
                 rows,
+                values,
                 delta: &delta,
             };
             match &node.layer {
                 Layer::Tower(tower) => {
-                    self.backward_tower(tower, &pass, values, hooked, &mut towers[index], sink);
+                    self.backward_tower(tower, &pass, hooked, &mut towers[index], sink);
                 }
                 Layer::Columns(layer) => layer.backward(&pass, sink),
                 Layer::Concatenation(layer) => layer.backward(&pass, sink),
+                Layer::Dense(layer) => layer.backward(&pass, hooked, sink),
+                Layer::Scale(layer) => layer.backward(&pass, hooked, sink),
+                Layer::Activation(function) => {
+                    elementwise::activate_backward(*function, &pass, sink);
+                }
+                Layer::Sum => elementwise::add_backward(&pass, sink),
                 Layer::Dots(layer) => layer.backward(&pass, sink),
+                Layer::Attention(layer) => layer.backward(&pass, &mut kept[index], sink),
             }
             sink.give_back(index + 1, delta);
         }
@@ -229,7 +283,6 @@ impl Composition {
         &self,
         tower: &Tower,
         pass: &Backward<'_>,
-        values: &Values,
         hooked: &mut HookedGradients<'_>,
         work: &mut tower::Workspace,
         sink: &mut Sink,
@@ -248,7 +301,7 @@ impl Composition {
                     of_output,
                     of_input: Some((columns, out)),
                 };
-                tower.backward(ends, values, hooked, work);
+                tower.backward(ends, pass.values, hooked, work);
             });
         } else {
             let ends = tower::Ends {
@@ -256,7 +309,7 @@ impl Composition {
                 of_output,
                 of_input: None,
             };
-            tower.backward(ends, values, hooked, work);
+            tower.backward(ends, pass.values, hooked, work);
         }
     }
 }

@@ -25,6 +25,8 @@ pub enum Family {
     Dcn,
     /// Products of pairs of embeddings and of dense layers over the other inputs (Naumov et al. 2019).
     Dlrm,
+    /// Multi-head self-attention over the features (Song et al. 2019).
+    AutoInt,
     /// A model that the program provides.
     Custom,
 }
@@ -55,7 +57,7 @@ const fn kind(family: Family, goal: Goal) -> ModelKind {
 
 impl ModelKind {
     /// Every kind with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 27] = [
+    pub const NAMES: [(&'static str, Self); 30] = [
         (
             "baseline_classifier",
             kind(Family::Baseline, Goal::Classifier),
@@ -98,6 +100,12 @@ impl ModelKind {
         ("dlrm_classifier", kind(Family::Dlrm, Goal::Classifier)),
         ("dlrm_regressor", kind(Family::Dlrm, Goal::Regressor)),
         ("dlrm_estimator", kind(Family::Dlrm, Goal::Estimator)),
+        (
+            "autoint_classifier",
+            kind(Family::AutoInt, Goal::Classifier),
+        ),
+        ("autoint_regressor", kind(Family::AutoInt, Goal::Regressor)),
+        ("autoint_estimator", kind(Family::AutoInt, Goal::Estimator)),
         ("custom_classifier", kind(Family::Custom, Goal::Classifier)),
         ("custom_regressor", kind(Family::Custom, Goal::Regressor)),
         ("custom_estimator", kind(Family::Custom, Goal::Estimator)),
@@ -390,6 +398,15 @@ pub struct ModelConfig {
     /// Widths of the hidden layers below the products of a `dlrm` model; empty by default and in other models.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bottom_units: Vec<usize>,
+    /// Number of attention layers of an `autoint` model, at least 1; 3 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attention_layers: usize,
+    /// Heads of an attention layer, at least 1; 2 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attention_heads: usize,
+    /// Numbers of a vector of one head, at least 1; 32 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attention_dim: usize,
     /// Initial values of embeddings whose feature names none; absent = a truncated normal distribution of deviation
     /// 1/√dimension.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 
+use trainyard_feature_column::FeatureColumns;
 use trainyard_run_config::ModelConfig;
-use trainyard_variable::VariableSpec;
+use trainyard_variable::{Access, Initializer, VariableSpec};
 
-use super::{Columns, Composition, Concatenation, Layer, Node};
+use super::{Columns, Composition, Concatenation, Dense, Layer, Node};
 use crate::tower::{Shape, Tower};
 use crate::{Error, InputLayer};
 
 /// A composition under construction.
 pub(super) struct Builder<'a> {
     pub(super) model: &'a ModelConfig,
+    pub(super) columns: &'a FeatureColumns,
     pub(super) input: &'a InputLayer,
     /// Number of logits.
     pub(super) units: usize,
@@ -39,6 +41,7 @@ pub(super) struct Vectors {
 impl<'a> Builder<'a> {
     pub(super) fn new(
         model: &'a ModelConfig,
+        columns: &'a FeatureColumns,
         input: &'a InputLayer,
         units: usize,
         group: &'a str,
@@ -46,6 +49,7 @@ impl<'a> Builder<'a> {
     ) -> Self {
         Self {
             model,
+            columns,
             input,
             units,
             group,
@@ -74,7 +78,7 @@ impl<'a> Builder<'a> {
 
     /// Adds a layer of this width.
     pub(super) fn add(&mut self, name: &str, layer: Layer, reads: &[Value], width: usize) -> Value {
-        let is_variable = matches!(layer, Layer::Tower(_));
+        let is_variable = matches!(layer, Layer::Tower(_) | Layer::Dense(_) | Layer::Scale(_));
         let reads: Vec<usize> = reads.iter().map(|value| value.index).collect();
         let is_needed = match &layer {
             // The gradient of numbers and indicators is not used.
@@ -98,8 +102,69 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Adds a variable that each step reads whole.
+    pub(super) fn variable(
+        &mut self,
+        name: String,
+        shape: Vec<usize>,
+        initializer: Initializer,
+    ) -> usize {
+        self.variables.push(VariableSpec {
+            name,
+            shape,
+            access: Access::Whole,
+            initializer,
+            optimizer_group: self.group.to_owned(),
+        });
+        self.variables.len() - 1
+    }
+
+    /// Returns `x K + b` of a value.
+    pub(super) fn dense(&mut self, scope: &str, input: Value, outputs: usize) -> Value {
+        let layer = self.kernel(scope, input, 1, outputs);
+        let bias = self.variable(format!("{scope}/bias"), vec![outputs], Initializer::Zeros);
+        let layer = Dense {
+            bias: Some(bias),
+            ..layer
+        };
+        self.add(scope, Layer::Dense(layer), &[input], outputs)
+    }
+
+    /// Returns `x K` of each of the `blocks` parts of a value.
+    pub(super) fn product(
+        &mut self,
+        scope: &str,
+        input: Value,
+        blocks: usize,
+        outputs: usize,
+    ) -> Value {
+        let layer = self.kernel(scope, input, blocks, outputs);
+        self.add(scope, Layer::Dense(layer), &[input], blocks * outputs)
+    }
+
+    fn kernel(&mut self, scope: &str, input: Value, blocks: usize, outputs: usize) -> Dense {
+        let inputs = input.width / blocks;
+        let kernel = self.variable(
+            format!("{scope}/kernel"),
+            vec![inputs, outputs],
+            Initializer::GlorotUniform,
+        );
+        Dense {
+            kernel,
+            bias: None,
+            blocks,
+            inputs,
+            outputs,
+            regularizer: self.model.kernel_regularizer,
+        }
+    }
+
     /// Returns columns of the input.
-    pub(super) fn columns(&mut self, name: &str, ranges: Vec<Range<usize>>) -> Value {
+    pub(super) fn input_columns(
+        &mut self,
+        name: &str,
+        ranges: impl IntoIterator<Item = Range<usize>>,
+    ) -> Value {
         self.columns_of(name, self.whole_input(), ranges)
     }
 
@@ -108,8 +173,9 @@ impl<'a> Builder<'a> {
         &mut self,
         name: &str,
         value: Value,
-        ranges: Vec<Range<usize>>,
+        ranges: impl IntoIterator<Item = Range<usize>>,
     ) -> Value {
+        let ranges: Vec<Range<usize>> = ranges.into_iter().collect();
         if let [all] = ranges.as_slice()
             && *all == (0..value.width)
         {
@@ -183,16 +249,18 @@ impl<'a> Builder<'a> {
     /// There are fewer than `least`, or they have several dimensions.
     pub(super) fn embeddings(&mut self, least: usize) -> Result<Vectors, Error> {
         let (begins, dimensions): (Vec<usize>, Vec<usize>) = self.input.embeddings().unzip();
-        let kind = self.model.kind.name();
+        let kind = match self.model.kind.name() {
+            name if name.starts_with('a') => format!("an {name}"),
+            name => format!("a {name}"),
+        };
         let count = begins.len();
         let Some(&dimension) = dimensions.first().filter(|_| count >= least) else {
-            let message = format!("a {kind} needs at least {least} embeddings, given {count}");
+            let message = format!("{kind} needs at least {least} embeddings, given {count}");
             return Err(Error::Invalid(message));
         };
         if let Some(other) = dimensions.iter().find(|other| **other != dimension) {
-            let message = format!(
-                "a {kind} needs embeddings of one dimension, given {dimension} and {other}"
-            );
+            let message =
+                format!("{kind} needs embeddings of one dimension, given {dimension} and {other}");
             return Err(Error::Invalid(message));
         }
         let mut ranges: Vec<Range<usize>> = Vec::new();
@@ -203,7 +271,7 @@ impl<'a> Builder<'a> {
             }
         }
         Ok(Vectors {
-            value: self.columns("embeddings", ranges),
+            value: self.input_columns("embeddings", ranges),
             count,
             dimension,
         })

@@ -12,7 +12,7 @@ pub(super) fn build(builder: &mut Builder<'_>) -> Result<Vec<Value>, Error> {
     let embeddings = builder.embeddings(2)?;
     let others = builder.other_columns();
     let bottom = (!others.is_empty()).then(|| {
-        let numbers = builder.columns("dlrm/numbers", others);
+        let numbers = builder.input_columns("dlrm/numbers", others);
         let mut units = builder.model.bottom_units.clone();
         units.push(embeddings.dimension);
         builder.hidden("dlrm/bottom", numbers, &units)

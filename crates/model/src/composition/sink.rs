@@ -7,6 +7,8 @@ pub(super) struct Sink {
     is_written: Vec<bool>,
     needed: Vec<bool>,
     spare: Vec<f32>,
+    /// Buffer for a transposed kernel.
+    pub(super) transposed: Vec<f32>,
 }
 
 impl Sink {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use trainyard_onnx::{Attribute, Name, attribute};
 
 use super::Builder;
-use crate::composition::{Composition, Dots, Layer, Node};
+use crate::composition::{Attention, Composition, Dense, Dots, Layer, Node, Scale};
 
 impl Builder<'_> {
     /// Adds what the composition adds to the logits to `parts`.
@@ -37,7 +37,12 @@ impl Builder<'_> {
                 self.graph.node("Concat", name, inputs, [axis])
             }
             Layer::Tower(tower) => self.tower(tower, inputs[0]),
+            Layer::Dense(layer) => self.product(name, layer, inputs[0]),
+            Layer::Scale(layer) => self.scaled(name, layer, inputs[0]),
+            Layer::Activation(function) => self.activated(name, *function, inputs[0]),
+            Layer::Sum => self.graph.node("Sum", name, inputs, []),
             Layer::Dots(layer) => self.dots(name, layer, inputs[0]),
+            Layer::Attention(layer) => self.attention(name, layer, inputs),
         }
     }
 
@@ -62,6 +67,56 @@ impl Builder<'_> {
     fn transposed(&mut self, name: &str, input: &Name, order: &[i64]) -> Name {
         let order = attribute("perm", Attribute::Ints(order.to_vec()));
         self.graph.node("Transpose", name, &[input], [order])
+    }
+
+    fn product(&mut self, name: &str, layer: &Dense, input: &Name) -> Name {
+        if let Some(bias) = layer.bias {
+            return self.dense(name, input, layer.kernel, bias);
+        }
+        let kernel = self.table(layer.kernel, None);
+        let node = format!("{name}/product");
+        if layer.blocks == 1 {
+            return self.graph.node("MatMul", &node, &[input, &kernel], []);
+        }
+        let shape = [layer.blocks, layer.inputs];
+        let blocks = self.reshaped(&format!("{name}/blocks"), input, &shape);
+        let product = self.graph.node("MatMul", &node, &[&blocks, &kernel], []);
+        self.reshaped(name, &product, &[layer.blocks * layer.outputs])
+    }
+
+    fn scaled(&mut self, name: &str, layer: &Scale, input: &Name) -> Name {
+        let numbers = self.reshaped(&format!("{name}/numbers"), input, &[layer.numbers, 1]);
+        let vectors = self.table(layer.kernel, None);
+        let node = format!("{name}/scaled");
+        let scaled = self.graph.node("Mul", &node, &[&numbers, &vectors], []);
+        self.reshaped(name, &scaled, &[layer.numbers * layer.dimension])
+    }
+
+    fn attention(&mut self, name: &str, layer: &Attention, inputs: &[&Name]) -> Name {
+        let Attention {
+            vectors,
+            heads,
+            dimension,
+        } = *layer;
+        let orders = [[0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]];
+        let parts = ["queries", "keys", "values"].iter().zip(orders).zip(inputs);
+        let parts: Vec<Name> = parts
+            .map(|((part, order), input)| {
+                let name = format!("{name}/{part}");
+                let heads = self.reshaped(&name, input, &[vectors, heads, dimension]);
+                self.transposed(&format!("{name}/heads"), &heads, &order)
+            })
+            .collect();
+        let graph = &mut self.graph;
+        let node = format!("{name}/products");
+        let products = graph.node("MatMul", &node, &[&parts[0], &parts[1]], []);
+        let axis = attribute("axis", Attribute::Int(-1));
+        let node = format!("{name}/weights");
+        let weights = graph.node("Softmax", &node, &[&products], [axis]);
+        let node = format!("{name}/sums");
+        let sums = graph.node("MatMul", &node, &[&weights, &parts[2]], []);
+        let sums = self.transposed(&format!("{name}/vectors"), &sums, &[0, 2, 1, 3]);
+        self.reshaped(name, &sums, &[vectors * heads * dimension])
     }
 
     fn dots(&mut self, name: &str, dots: &Dots, input: &Name) -> Name {

@@ -29,7 +29,7 @@ impl Builder<'_> {
         value
     }
 
-    fn dense(&mut self, scope: &str, input: &Name, kernel: usize, bias: usize) -> Name {
+    pub(super) fn dense(&mut self, scope: &str, input: &Name, kernel: usize, bias: usize) -> Name {
         let kernel = self.table(kernel, None);
         let bias = self.table(bias, None);
         self.graph.node(
@@ -40,7 +40,7 @@ impl Builder<'_> {
         )
     }
 
-    fn activated(&mut self, scope: &str, activation: Activation, input: &Name) -> Name {
+    pub(super) fn activated(&mut self, scope: &str, activation: Activation, input: &Name) -> Name {
         let graph = &mut self.graph;
         let name = format!("{scope}/{activation:?}").to_lowercase();
         let operator = match activation {

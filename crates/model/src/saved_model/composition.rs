@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use trainyard_tensorflow_formats::saved_model::Edge;
+use trainyard_tensorflow_formats::saved_model::{Binary, Edge, Unary};
 
 use super::Builder;
-use crate::composition::{Composition, Dots, Layer, Node};
+use crate::composition::{Attention, Composition, Dense, Dots, Layer, Node, Scale};
 
 impl Builder<'_> {
     /// Adds what the composition adds to the logits to `parts`.
@@ -38,7 +38,12 @@ impl Builder<'_> {
             }
             Layer::Concatenation(_) => self.graph.concatenate(&name, inputs, 1),
             Layer::Tower(tower) => self.tower(tower, &inputs[0]),
+            Layer::Dense(layer) => self.product(&name, layer, &inputs[0]),
+            Layer::Scale(layer) => self.scaled(&name, layer, &inputs[0]),
+            Layer::Activation(function) => self.activated(&name, *function, &inputs[0]),
+            Layer::Sum => self.graph.sum_of(&name, inputs),
             Layer::Dots(layer) => self.dots(&name, layer, &inputs[0]),
+            Layer::Attention(layer) => self.attention(&name, layer, inputs),
         }
     }
 
@@ -54,6 +59,54 @@ impl Builder<'_> {
             .chain(shape.iter().map(|size| *size as i64))
             .collect();
         self.graph.reshape(name, input, &shape)
+    }
+
+    fn product(&mut self, name: &str, layer: &Dense, input: &Edge) -> Edge {
+        if let Some(bias) = layer.bias {
+            return self.dense_layer(name, input, [layer.kernel, bias]);
+        }
+        let kernel = self.variable(layer.kernel);
+        let node = format!("{name}/MatMul");
+        if layer.blocks == 1 {
+            return self.graph.matrix_product(&node, input, &kernel);
+        }
+        let blocks = self.reshaped(&format!("{name}/blocks"), input, &[layer.inputs]);
+        let product = self.graph.matrix_product(&node, &blocks, &kernel);
+        self.reshaped(name, &product, &[layer.blocks * layer.outputs])
+    }
+
+    fn scaled(&mut self, name: &str, layer: &Scale, input: &Edge) -> Edge {
+        let numbers = self.reshaped(&format!("{name}/numbers"), input, &[layer.numbers, 1]);
+        let vectors = self.variable(layer.kernel);
+        let node = format!("{name}/scaled");
+        let scaled = self
+            .graph
+            .binary(Binary::Multiply, &node, &numbers, &vectors);
+        self.reshaped(name, &scaled, &[layer.numbers * layer.dimension])
+    }
+
+    fn attention(&mut self, name: &str, layer: &Attention, inputs: &[Edge]) -> Edge {
+        let Attention {
+            vectors,
+            heads,
+            dimension,
+        } = *layer;
+        let parts = ["queries", "keys", "values"].iter().zip(inputs);
+        let parts: Vec<Edge> = parts
+            .map(|(part, input)| {
+                let name = format!("{name}/{part}");
+                let split = self.reshaped(&name, input, &[vectors, heads, dimension]);
+                let heads = format!("{name}/heads");
+                self.graph.transpose(&heads, &split, &[0, 2, 1, 3])
+            })
+            .collect();
+        let graph = &mut *self.graph;
+        let node = format!("{name}/products");
+        let products = graph.batch_product_transposed(&node, &parts[0], &parts[1]);
+        let weights = graph.unary(Unary::Softmax, &format!("{name}/weights"), &products);
+        let sums = graph.batch_product(&format!("{name}/sums"), &weights, &parts[2]);
+        let sums = graph.transpose(&format!("{name}/vectors"), &sums, &[0, 2, 1, 3]);
+        self.reshaped(name, &sums, &[vectors * heads * dimension])
     }
 
     fn dots(&mut self, name: &str, dots: &Dots, input: &Edge) -> Edge {

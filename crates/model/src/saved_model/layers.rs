@@ -29,7 +29,12 @@ impl Builder<'_> {
         value
     }
 
-    fn dense_layer(&mut self, scope: &str, input: &Edge, [kernel, bias]: [usize; 2]) -> Edge {
+    pub(super) fn dense_layer(
+        &mut self,
+        scope: &str,
+        input: &Edge,
+        [kernel, bias]: [usize; 2],
+    ) -> Edge {
         let kernel = self.variable(kernel);
         let bias = self.variable(bias);
         let product = self
@@ -39,7 +44,7 @@ impl Builder<'_> {
             .add_bias(&format!("{scope}/BiasAdd"), &product, &bias)
     }
 
-    fn activated(&mut self, scope: &str, activation: Activation, x: &Edge) -> Edge {
+    pub(super) fn activated(&mut self, scope: &str, activation: Activation, x: &Edge) -> Edge {
         let graph = &mut *self.graph;
         let name = format!("{scope}/activation");
         let operation = match activation {

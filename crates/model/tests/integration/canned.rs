@@ -57,7 +57,13 @@ max_steps = 1
 "#;
 
 /// Kinds that are compositions of layers, with keys that only they use.
-const COMPOSITIONS: [(&str, &str); 1] = [("dlrm", "bottom_units = [5]\n")];
+const COMPOSITIONS: [(&str, &str); 2] = [
+    ("dlrm", "bottom_units = [5]\n"),
+    (
+        "autoint",
+        "attention_layers = 2\nattention_heads = 2\nattention_dim = 3\n",
+    ),
+];
 
 fn model(kind: &str, label: &str) -> Canned {
     canned(&job(kind, label))
@@ -185,6 +191,8 @@ fn gradients_agree_with_finite_differences() {
             "dlrm_classifier normalised",
             ", vocabulary = [\"0\", \"1\", \"2\"]",
         ),
+        ("autoint_classifier", ""),
+        ("autoint_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
         (
             "baseline_classifier",
             ", vocabulary = [\"0\", \"1\", \"2\"]",
@@ -289,6 +297,7 @@ fn penalties_add_their_gradient_to_the_parameters_that_they_name_and_to_no_other
         ("deepfm_classifier", 0..3),
         ("dcn_classifier", 1..3),
         ("dlrm_classifier", 1..3),
+        ("autoint_classifier", 1..3),
     ] {
         let plain = canned(&job(kind, ""));
         let keys = &penalties[keys];
@@ -548,6 +557,9 @@ fn models_that_a_head_or_feature_forbids_are_refused_with_the_reason() {
     const CROSSED: &str = "[[feature]]\ncolumns = [\"x_bucketized\", \"c\"]\nkind = \"crossed\"\nbuckets = 5\nwide = true\n";
     let layers = "hidden_units = [4]\n";
     let one = refuse("dlrm_classifier", (CROSSED, ""), layers);
+    let attention = refuse("autoint_classifier", (CROSSED, ""), "");
+    let told = "an autoint_classifier needs at least 2 embeddings, given 1";
+    assert!(attention.contains(told), "{attention}");
     let told = "a dlrm_classifier needs at least 2 embeddings, given 1";
     assert!(one.contains(told), "{one}");
     let sizes = refuse("dlrm_classifier", both, layers);

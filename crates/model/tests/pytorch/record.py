@@ -80,10 +80,36 @@ class DlrmWithoutNumbers(Dlrm):
         return None
 
 
+class AutoInt(Model):
+    """Song et al. 2019, equations 4 to 10. The attention is PyTorch's, whose products are divided by the root of the dimension unless told."""
+
+    keys = "attention_layers = 2\nattention_heads = 2\nattention_dim = 3\n"
+
+    def logits(self, batch):
+        scaled = [batch["numbers"][:, place, None] * self.variable(f"autoint/{key}/kernel", 1, DIMENSION) for place, key in enumerate("xy")]
+        vectors = torch.cat([self.embeddings(batch), torch.stack(scaled, dim=1)], dim=1)
+        for index in range(2):
+            scope = f"autoint/attention_{index}"
+            query, key, value, residual = [self.dense(f"{scope}/{name}", vectors, 6, bias=False) for name in ("query", "key", "value", "residual")]
+            query, key, value = [x.unflatten(2, (2, 3)).transpose(1, 2) for x in (query, key, value)]
+            attended = F.scaled_dot_product_attention(query, key, value, scale=1.0)
+            vectors = torch.relu(attended.transpose(1, 2).flatten(2) + residual)
+        return self.dense("autoint/logits", vectors.flatten(1), self.units)
+
+
+class AutoIntPlus(AutoInt):
+    keys = AutoInt.keys + "hidden_units = [6]\n"
+
+    def logits(self, batch):
+        return super().logits(batch) + self.tower(self.whole(batch), [6])
+
+
 CASES = [
     ("dlrm", Dlrm, "dlrm_classifier", 2),
     ("dlrm of 3 classes", Dlrm, "dlrm_classifier", 3),
     ("dlrm without numbers", DlrmWithoutNumbers, "dlrm_classifier", 2),
+    ("autoint", AutoInt, "autoint_classifier", 2),
+    ("autoint of 3 classes with a tower", AutoIntPlus, "autoint_classifier", 3),
 ]
 
 

@@ -19,8 +19,10 @@ use crate::{
 const UNITS_MAX: u64 = 1 << 20;
 /// Most buckets of a calibration.
 const CALIBRATION_BUCKETS_MAX: u64 = 1000;
-/// Most cross layers.
-const CROSS_LAYERS_MAX: u64 = 64;
+/// Most cross layers and attention layers.
+const LAYERS_MAX: u64 = 64;
+/// Most heads of an attention layer.
+const HEADS_MAX: u64 = 64;
 /// Most classes, and most numbers of a label.
 const CLASSES_MAX: u64 = 1 << 24;
 
@@ -28,7 +30,7 @@ section! {
     /// Keys of `[model]`.
     #[derive(Debug)]
     pub(crate) struct ModelKeys {
-        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_`, `dcn_` or `dlrm_`, then
+        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_`, `dcn_`, `dlrm_` or `autoint_`, then
         /// `classifier`, `regressor` or `estimator` ([the kinds](#kinds-of-models)). `custom_classifier`, `custom_regressor`, `custom_estimator`: the program
         /// supplies the model ([custom-models.md](custom-models.md)), `[[feature]]` is optional, and the keys are those
         /// of a deep part
@@ -77,7 +79,7 @@ section! {
         /// `trainyard`, `tensorflow1` (summed loss) or `tensorflow2` (deep learning rate 0.001, epsilon 1e-7)
         defaults: Option<Defaults> = choice("set of defaults", &Defaults::NAMES).or_invalid(Defaults::Trainyard);
         /// widths of the hidden layers
-        hidden_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("required with dense layers; none in `dcn_*` and custom models");
+        hidden_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("required with dense layers; none in `dcn_*`, `autoint_*` and custom models");
         /// `relu` `relu6` `leaky_relu` `elu` `selu` `tanh` `sigmoid` `softplus` `softsign` `swish` `linear`
         activation: Option<Activation> = choice("activation", &Activation::NAMES).or_invalid(Activation::Relu);
         /// share of the outputs of a hidden layer that training drops
@@ -85,13 +87,19 @@ section! {
         /// batch normalisation after each hidden layer
         batch_norm: bool = flag().or(false);
         /// `dcn_*`: number of cross layers below the dense layers
-        cross_layers: usize = integer(1..=CROSS_LAYERS_MAX).or(2);
+        cross_layers: usize = integer(1..=LAYERS_MAX).or(2);
         /// `dcn_*`: rank of the kernels of the cross layers, which are then products of two matrices of this many columns and
         /// rows (`projection_dim` of `tfrs.layers.dcn.Cross`). A fourth of the input's width or less saves work
         cross_projection_dim: Option<usize> = integer(1..=UNITS_MAX).optional("full rank");
         /// `dlrm_*`: widths of the hidden layers below the products of pairs. One more layer, of the embeddings' dimension,
         /// follows them
         bottom_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("none");
+        /// `autoint_*`: number of attention layers
+        attention_layers: usize = integer(1..=LAYERS_MAX).or(3);
+        /// `autoint_*`: number of heads of an attention layer
+        attention_heads: usize = integer(1..=HEADS_MAX).or(2);
+        /// `autoint_*`: numbers of a vector of one head. A vector of a layer's output has `attention_heads` times as many
+        attention_dim: usize = integer(1..=UNITS_MAX).or(32);
         /// initial values of the embeddings whose feature names none, `{ kind = "normal", stddev = 0.01 }`:
         /// see below
         embedding_initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
@@ -187,16 +195,14 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         let mut keys = USED_BY_SOME_KINDS.iter();
         keys.all(|(name, is_used)| *name != key || is_used(kind))
     };
+    let units = |key: &str, given: Vec<usize>| if is_used(key) { given } else { Vec::new() };
+    let count = |key: &str, given: usize| if is_used(key) { given } else { 0 };
     let defaults = keys.defaults?;
     let reduction = keys.loss_reduction?;
     Some(ModelConfig {
         kind,
         head,
-        hidden_units: if is_used("hidden_units") {
-            keys.hidden_units
-        } else {
-            Vec::new()
-        },
+        hidden_units: units("hidden_units", keys.hidden_units),
         // 0 stands for "not given" until `settle` has seen the label.
         n_classes: keys.n_classes.unwrap_or(0),
         label_dimension: keys.label_dimension,
@@ -220,15 +226,11 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         },
         dropout: keys.dropout.filter(|_| is_used("dropout")).unwrap_or(0.0),
         batch_norm: keys.batch_norm && is_used("batch_norm"),
-        cross_layers: match kind.family {
-            Family::Dcn => keys.cross_layers,
-            _ => 0,
-        },
-        bottom_units: if is_used("bottom_units") {
-            keys.bottom_units
-        } else {
-            Vec::new()
-        },
+        cross_layers: count("cross_layers", keys.cross_layers),
+        bottom_units: units("bottom_units", keys.bottom_units),
+        attention_layers: count("attention_layers", keys.attention_layers),
+        attention_heads: count("attention_heads", keys.attention_heads),
+        attention_dim: count("attention_dim", keys.attention_dim),
         cross_projection_dim: keys
             .cross_projection_dim
             .filter(|_| is_used("cross_projection_dim")),
@@ -391,7 +393,7 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
 }
 
 /// Keys that some kinds of models do not use. A job that names such a kind may have them, so that one job compares kinds.
-const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 14] = [
+const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 17] = [
     ("hidden_units", ModelKind::has_dnn),
     ("activation", ModelKind::has_dnn),
     ("dropout", ModelKind::has_dnn),
@@ -399,6 +401,9 @@ const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 14] = [
     ("cross_layers", |kind| kind.family == Family::Dcn),
     ("cross_projection_dim", |kind| kind.family == Family::Dcn),
     ("bottom_units", |kind| kind.family == Family::Dlrm),
+    ("attention_layers", is_autoint),
+    ("attention_heads", is_autoint),
+    ("attention_dim", is_autoint),
     ("embedding_initializer", ModelKind::has_deep),
     ("embedding_regularizer", ModelKind::has_deep),
     ("linear_regularizer", ModelKind::has_linear),
@@ -411,6 +416,10 @@ const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 14] = [
     }),
     ("sparse_combiner", ModelKind::has_linear),
 ];
+
+fn is_autoint(kind: ModelKind) -> bool {
+    kind.family == Family::AutoInt
+}
 
 /// Keys that say what is predicted, and contradict some kinds of models.
 const OF_SOME_KINDS: [OfSome<ModelKind>; 5] = [
@@ -435,7 +444,7 @@ const OF_CUSTOM_MODELS: [OfSome<ModelKind>; 2] = [
 /// Keys that some kinds of models require.
 const REQUIRED_BY_KIND: [OfSome<ModelKind>; 2] = [
     ("hidden_units", |kind| {
-        kind.has_dnn() && !kind.is_custom() && kind.family != Family::Dcn
+        kind.has_dnn() && !kind.is_custom() && !matches!(kind.family, Family::Dcn | Family::AutoInt)
     }),
     ("head", |kind| kind.goal == Goal::Estimator),
 ];

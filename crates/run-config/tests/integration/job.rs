@@ -1329,11 +1329,14 @@ fn a_job_keeps_what_another_kind_of_model_uses_and_is_warned_of_it_by_name() {
 
 #[test]
 fn a_key_of_one_kind_is_read_by_it_and_left_out_by_others_with_a_warning() {
-    for (kind, change, key) in [(
-        "dlrm_classifier",
-        "model.bottom_units=[16, 8]",
-        "bottom_units",
-    )] {
+    for (kind, change) in [
+        ("dlrm_classifier", "model.bottom_units=[16, 8]"),
+        ("autoint_classifier", "model.attention_layers=2"),
+        ("autoint_classifier", "model.attention_heads=4"),
+        ("autoint_classifier", "model.attention_dim=8"),
+    ] {
+        let (key, given) = change.split_once('=').expect("a value");
+        let key = key.strip_prefix("model.").expect("a key of the model");
         let of = |kind: &str| {
             let changes = [&format!("model.kind=\"{kind}\""), change];
             let job = parse(OF_ALL_PARTS, &changes);
@@ -1344,7 +1347,6 @@ fn a_key_of_one_kind_is_read_by_it_and_left_out_by_others_with_a_warning() {
             job.warnings().iter().any(|warning| warning.message == told)
         };
         let shown = |job: &Job| serde_json::to_value(&job.model).expect("JSON")[key].clone();
-        let given: &str = change.split_once('=').expect("a value").1;
         let given: serde_json::Value = serde_json::from_str(given).expect("JSON");
         assert_eq!(shown(&of(kind)), given);
         assert!(!warns(&of(kind)), "{key}");

@@ -464,6 +464,11 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
             "column = \"age\"\nkind = \"numeric\"",
         ),
         job_of(
+            "autoint_classifier",
+            "csv",
+            "column = \"age\"\nkind = \"numeric\"",
+        ),
+        job_of(
             "linear_regressor",
             "csv",
             "column = \"age\"\nkind = \"numeric\"",

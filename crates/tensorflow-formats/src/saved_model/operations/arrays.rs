@@ -30,6 +30,13 @@ impl Graph {
         self.one("Reshape", name, &[x, shape], (attributes, x.dtype()))
     }
 
+    /// Returns the elements with the dimensions in another order.
+    pub fn transpose(&mut self, name: &str, x: &Edge, order: &[i64]) -> Edge {
+        let order = self.list(order);
+        let attributes = vec![of_type("T", x.dtype()), of_type("Tperm", DataType::DtInt64)];
+        self.one("Transpose", name, &[x, &order], (attributes, x.dtype()))
+    }
+
     /// Returns the shape, as 64-bit integers.
     pub fn shape_of(&mut self, name: &str, x: &Edge) -> Edge {
         let attributes = vec![
