@@ -116,6 +116,7 @@ fn of_kinds() -> Vec<Row> {
         ("dcn", ", hidden_units = [4]", words(embedded)),
         ("dlrm", ", hidden_units = [4]", words(embedded)),
         ("autoint", "", words(embedded)),
+        ("xdeepfm", ", hidden_units = [4]", words(embedded)),
     ];
     let mut rows = Vec::new();
     for (goal, head) in [
@@ -345,6 +346,12 @@ fn of_layers() -> Vec<Row> {
         composed(
             "model.bottom_units",
             "{ kind = \"dlrm_classifier\", hidden_units = [4] }",
+        )
+        .to("[3]")
+        .sees(variables),
+        composed(
+            "model.cin_units",
+            "{ kind = \"xdeepfm_classifier\", hidden_units = [4] }",
         )
         .to("[3]")
         .sees(variables),

@@ -16,7 +16,7 @@ pub(crate) struct Case {
 }
 
 /// Families of models.
-const FAMILIES: [&str; 9] = [
+const FAMILIES: [&str; 10] = [
     "baseline",
     "linear",
     "dnn",
@@ -26,6 +26,7 @@ const FAMILIES: [&str; 9] = [
     "dcn",
     "dlrm",
     "autoint",
+    "xdeepfm",
 ];
 /// Heads, with their labels.
 const HEADS: [(&str, &str); 6] = [
@@ -175,6 +176,11 @@ const HASHED: [(&str, &str); 5] = [
     ),
 ];
 
+/// Returns whether models of a family are factorization machines, which have one logit.
+fn has_one_logit(family: &str) -> bool {
+    matches!(family, "fm" | "deepfm")
+}
+
 impl Case {
     fn new(
         name: String,
@@ -244,8 +250,7 @@ impl Case {
             .iter()
             .find(|(head, _)| *head == self.head)
             .map_or("", |(_, label)| label);
-        // One logit, as a factorization machine has.
-        let factorized = self.family.contains("fm");
+        let factorized = has_one_logit(self.family);
         let label = if factorized {
             label.replace("amounts", "amount")
         } else {
@@ -258,7 +263,7 @@ impl Case {
         };
         let (dnn, wide) = match self.family {
             "baseline" | "linear" => (false, true),
-            "fm" | "dnn_linear_combined" | "deepfm" => (true, true),
+            "fm" | "dnn_linear_combined" | "deepfm" | "xdeepfm" => (true, true),
             _ => (true, false),
         };
         let mut more = self.model.clone();
@@ -296,7 +301,7 @@ pub(crate) fn cases() -> Vec<Case> {
     for family in FAMILIES {
         for (head, _) in HEADS {
             let several = head.starts_with("multi");
-            if !(family.contains("fm") && several) {
+            if !(has_one_logit(family) && several) {
                 out.push(Case::new(
                     format!("{family} {head}"),
                     family,
@@ -317,7 +322,7 @@ pub(crate) fn cases() -> Vec<Case> {
             true,
         ));
     }
-    let more: [(&str, &'static str, &str, bool); 9] = [
+    let more: [(&str, &'static str, &str, bool); 10] = [
         (
             "batch_norm and dropout",
             "dnn",
@@ -349,6 +354,12 @@ pub(crate) fn cases() -> Vec<Case> {
             "attention alone",
             "autoint",
             "attention_layers = 2\nattention_heads = 3\nattention_dim = 5\nhidden_units = []\n",
+            false,
+        ),
+        (
+            "one layer of products",
+            "xdeepfm",
+            "cin_units = [3]\n",
             false,
         ),
         ("no hashing", "dnn_linear_combined", "", false),

@@ -7,6 +7,7 @@
 mod attention;
 mod autoint;
 mod builder;
+mod cin;
 mod columns;
 mod dense;
 mod dlrm;
@@ -15,6 +16,7 @@ mod elementwise;
 mod row;
 mod scale;
 mod sink;
+mod xdeepfm;
 
 use std::ops::Range;
 
@@ -28,6 +30,7 @@ use crate::tower::{self, Tower};
 use crate::{Error, HookedGradients, InputLayer};
 pub(crate) use attention::Attention;
 use builder::Builder;
+pub(crate) use cin::{BlockSum, Outer, Transposition};
 pub(crate) use columns::{Columns, Concatenation};
 pub(crate) use dense::Dense;
 pub(crate) use dots::Dots;
@@ -47,6 +50,9 @@ pub(crate) enum Layer {
     Sum,
     Dots(Dots),
     Attention(Attention),
+    Transposition(Transposition),
+    Outer(Outer),
+    BlockSum(BlockSum),
 }
 
 /// A layer, the indices of the values that it reads, and the width of its output.
@@ -143,6 +149,7 @@ impl Composition {
         let build = match model.kind.family {
             Family::Dlrm => dlrm::build,
             Family::AutoInt => autoint::build,
+            Family::XDeepFm => xdeepfm::build,
             _ => return Ok(None),
         };
         let mut builder = Builder::new(model, columns, input, units, group, variables);
@@ -208,6 +215,9 @@ impl Composition {
                 Layer::Sum => elementwise::add(&pass, out),
                 Layer::Dots(layer) => layer.forward(&pass, out),
                 Layer::Attention(layer) => layer.forward(&pass, kept, out),
+                Layer::Transposition(layer) => layer.forward(&pass, out),
+                Layer::Outer(layer) => layer.forward(&pass, out),
+                Layer::BlockSum(layer) => layer.forward(&pass, out),
             }
         }
         for value in &self.logits {
@@ -273,6 +283,9 @@ impl Composition {
                 Layer::Sum => elementwise::add_backward(&pass, sink),
                 Layer::Dots(layer) => layer.backward(&pass, sink),
                 Layer::Attention(layer) => layer.backward(&pass, &mut kept[index], sink),
+                Layer::Transposition(layer) => layer.backward(&pass, sink),
+                Layer::Outer(layer) => layer.backward(&pass, sink),
+                Layer::BlockSum(layer) => layer.backward(&pass, sink),
             }
             sink.give_back(index + 1, delta);
         }

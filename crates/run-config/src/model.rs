@@ -27,6 +27,8 @@ pub enum Family {
     Dlrm,
     /// Multi-head self-attention over the features (Song et al. 2019).
     AutoInt,
+    /// A compressed interaction network over the embeddings, dense layers and a linear part (Lian et al. 2018).
+    XDeepFm,
     /// A model that the program provides.
     Custom,
 }
@@ -57,7 +59,7 @@ const fn kind(family: Family, goal: Goal) -> ModelKind {
 
 impl ModelKind {
     /// Every kind with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 30] = [
+    pub const NAMES: [(&'static str, Self); 33] = [
         (
             "baseline_classifier",
             kind(Family::Baseline, Goal::Classifier),
@@ -106,6 +108,12 @@ impl ModelKind {
         ),
         ("autoint_regressor", kind(Family::AutoInt, Goal::Regressor)),
         ("autoint_estimator", kind(Family::AutoInt, Goal::Estimator)),
+        (
+            "xdeepfm_classifier",
+            kind(Family::XDeepFm, Goal::Classifier),
+        ),
+        ("xdeepfm_regressor", kind(Family::XDeepFm, Goal::Regressor)),
+        ("xdeepfm_estimator", kind(Family::XDeepFm, Goal::Estimator)),
         ("custom_classifier", kind(Family::Custom, Goal::Classifier)),
         ("custom_regressor", kind(Family::Custom, Goal::Regressor)),
         ("custom_estimator", kind(Family::Custom, Goal::Estimator)),
@@ -123,7 +131,11 @@ impl ModelKind {
     pub fn has_linear(self) -> bool {
         matches!(
             self.family,
-            Family::Linear | Family::DnnLinearCombined | Family::Fm | Family::DeepFm
+            Family::Linear
+                | Family::DnnLinearCombined
+                | Family::Fm
+                | Family::DeepFm
+                | Family::XDeepFm
         )
     }
 
@@ -144,7 +156,10 @@ impl ModelKind {
 
     /// Returns whether features are wide by default.
     pub(crate) fn wide_by_default(self) -> bool {
-        matches!(self.family, Family::Linear | Family::Fm | Family::DeepFm)
+        matches!(
+            self.family,
+            Family::Linear | Family::Fm | Family::DeepFm | Family::XDeepFm
+        )
     }
 }
 
@@ -407,6 +422,9 @@ pub struct ModelConfig {
     /// Numbers of a vector of one head, at least 1; 32 by default, 0 in other models.
     #[serde(skip_serializing_if = "is_zero")]
     pub attention_dim: usize,
+    /// Rows of each layer of the compressed interaction network of an `xdeepfm` model; two of 128 by default, empty in other models.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cin_units: Vec<usize>,
     /// Initial values of embeddings whose feature names none; absent = a truncated normal distribution of deviation
     /// 1/√dimension.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,9 @@ use std::ops::Range;
 use trainyard_onnx::{Attribute, Name, attribute};
 
 use super::Builder;
-use crate::composition::{Attention, Composition, Dense, Dots, Layer, Node, Scale};
+use crate::composition::{
+    Attention, BlockSum, Composition, Dense, Dots, Layer, Node, Outer, Scale, Transposition,
+};
 
 impl Builder<'_> {
     /// Adds what the composition adds to the logits to `parts`.
@@ -43,6 +45,21 @@ impl Builder<'_> {
             Layer::Sum => self.graph.node("Sum", name, inputs, []),
             Layer::Dots(layer) => self.dots(name, layer, inputs[0]),
             Layer::Attention(layer) => self.attention(name, layer, inputs),
+            Layer::Transposition(Transposition { rows, columns }) => {
+                let matrix =
+                    self.reshaped(&format!("{name}/matrix"), inputs[0], &[*rows, *columns]);
+                let transposed = format!("{name}/transposed");
+                let transposed = self.transposed(&transposed, &matrix, &[0, 2, 1]);
+                self.reshaped(name, &transposed, &[rows * columns])
+            }
+            Layer::Outer(layer) => self.outer(name, layer, inputs),
+            Layer::BlockSum(BlockSum { blocks, width }) => {
+                let split = self.reshaped(&format!("{name}/blocks"), inputs[0], &[*blocks, *width]);
+                let along = self.graph.list(&[1]);
+                let drop = attribute("keepdims", Attribute::Int(0));
+                self.graph
+                    .node("ReduceSum", name, &[&split, &along], [drop])
+            }
         }
     }
 
@@ -117,6 +134,19 @@ impl Builder<'_> {
         let sums = graph.node("MatMul", &node, &[&weights, &parts[2]], []);
         let sums = self.transposed(&format!("{name}/vectors"), &sums, &[0, 2, 1, 3]);
         self.reshaped(name, &sums, &[vectors * heads * dimension])
+    }
+
+    fn outer(&mut self, name: &str, layer: &Outer, inputs: &[&Name]) -> Name {
+        let Outer {
+            blocks,
+            left,
+            right,
+        } = *layer;
+        let lefts = self.reshaped(&format!("{name}/left"), inputs[0], &[blocks, left, 1]);
+        let rights = self.reshaped(&format!("{name}/right"), inputs[1], &[blocks, 1, right]);
+        let node = format!("{name}/products");
+        let products = self.graph.node("Mul", &node, &[&lefts, &rights], []);
+        self.reshaped(name, &products, &[blocks * left * right])
     }
 
     fn dots(&mut self, name: &str, dots: &Dots, input: &Name) -> Name {

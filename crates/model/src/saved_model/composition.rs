@@ -5,7 +5,9 @@ use std::ops::Range;
 use trainyard_tensorflow_formats::saved_model::{Binary, Edge, Unary};
 
 use super::Builder;
-use crate::composition::{Attention, Composition, Dense, Dots, Layer, Node, Scale};
+use crate::composition::{
+    Attention, BlockSum, Composition, Dense, Dots, Layer, Node, Outer, Scale, Transposition,
+};
 
 impl Builder<'_> {
     /// Adds what the composition adds to the logits to `parts`.
@@ -44,6 +46,20 @@ impl Builder<'_> {
             Layer::Sum => self.graph.sum_of(&name, inputs),
             Layer::Dots(layer) => self.dots(&name, layer, &inputs[0]),
             Layer::Attention(layer) => self.attention(&name, layer, inputs),
+            Layer::Transposition(Transposition { rows, columns }) => {
+                let matrix = format!("{name}/matrix");
+                let matrix = self.reshaped(&matrix, &inputs[0], &[*rows, *columns]);
+                let transposed = format!("{name}/transposed");
+                let transposed = self.graph.transpose(&transposed, &matrix, &[0, 2, 1]);
+                self.reshaped(&name, &transposed, &[rows * columns])
+            }
+            Layer::Outer(layer) => self.outer(&name, layer, inputs),
+            Layer::BlockSum(BlockSum { blocks, width }) => {
+                let split = format!("{name}/blocks");
+                let split = self.reshaped(&split, &inputs[0], &[*blocks, *width]);
+                let sums = self.graph.sum_along(&format!("{name}/sum"), &split, 1);
+                self.reshaped(&name, &sums, &[*width])
+            }
         }
     }
 
@@ -107,6 +123,19 @@ impl Builder<'_> {
         let sums = graph.batch_product(&format!("{name}/sums"), &weights, &parts[2]);
         let sums = graph.transpose(&format!("{name}/vectors"), &sums, &[0, 2, 1, 3]);
         self.reshaped(name, &sums, &[vectors * heads * dimension])
+    }
+
+    fn outer(&mut self, name: &str, layer: &Outer, inputs: &[Edge]) -> Edge {
+        let Outer {
+            blocks,
+            left,
+            right,
+        } = *layer;
+        let lefts = self.reshaped(&format!("{name}/left"), &inputs[0], &[blocks, left, 1]);
+        let rights = self.reshaped(&format!("{name}/right"), &inputs[1], &[blocks, 1, right]);
+        let node = format!("{name}/products");
+        let products = self.graph.binary(Binary::Multiply, &node, &lefts, &rights);
+        self.reshaped(name, &products, &[blocks * left * right])
     }
 
     fn dots(&mut self, name: &str, dots: &Dots, input: &Edge) -> Edge {

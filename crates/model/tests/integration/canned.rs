@@ -57,8 +57,9 @@ max_steps = 1
 "#;
 
 /// Kinds that are compositions of layers, with keys that only they use.
-const COMPOSITIONS: [(&str, &str); 2] = [
+const COMPOSITIONS: [(&str, &str); 3] = [
     ("dlrm", "bottom_units = [5]\n"),
+    ("xdeepfm", "cin_units = [4, 3]\n"),
     (
         "autoint",
         "attention_layers = 2\nattention_heads = 2\nattention_dim = 3\n",
@@ -100,7 +101,10 @@ fn job(kind: &str, label: &str) -> String {
         .iter()
         .find(|(family, _)| kind.starts_with(family));
     if let Some((_, keys)) = composed {
-        text = text.replace("wide = true\n", "") + keys;
+        text.push_str(keys);
+    }
+    if composed.is_some() && !kind.contains("fm") {
+        text = text.replace("wide = true\n", "");
     }
     if kind.contains("fm") || composed.is_some() {
         text = text.replace(
@@ -191,6 +195,8 @@ fn gradients_agree_with_finite_differences() {
             "dlrm_classifier normalised",
             ", vocabulary = [\"0\", \"1\", \"2\"]",
         ),
+        ("xdeepfm_classifier", ""),
+        ("xdeepfm_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
         ("autoint_classifier", ""),
         ("autoint_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
         (
@@ -298,6 +304,7 @@ fn penalties_add_their_gradient_to_the_parameters_that_they_name_and_to_no_other
         ("dcn_classifier", 1..3),
         ("dlrm_classifier", 1..3),
         ("autoint_classifier", 1..3),
+        ("xdeepfm_classifier", 0..3),
     ] {
         let plain = canned(&job(kind, ""));
         let keys = &penalties[keys];
@@ -560,6 +567,15 @@ fn models_that_a_head_or_feature_forbids_are_refused_with_the_reason() {
     let attention = refuse("autoint_classifier", (CROSSED, ""), "");
     let told = "an autoint_classifier needs at least 2 embeddings, given 1";
     assert!(attention.contains(told), "{attention}");
+    let none = refuse(
+        "xdeepfm_classifier",
+        same,
+        "hidden_units = [4]\ncin_units = []\n",
+    );
+    assert!(
+        none.contains("cin_units must name at least 1 layer"),
+        "{none}"
+    );
     let told = "a dlrm_classifier needs at least 2 embeddings, given 1";
     assert!(one.contains(told), "{one}");
     let sizes = refuse("dlrm_classifier", both, layers);

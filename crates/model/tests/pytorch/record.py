@@ -49,6 +49,12 @@ class Model:
             x = torch.relu(self.dense(f"{scope}/hiddenlayer_{index}", x, outputs))
         return x
 
+    def linear(self, batch):
+        weights = [self.variable(f"linear/linear_model/{key}/weights", BUCKETS[key], self.units)[batch[key]] for key in BUCKETS]
+        numbers = [batch["numbers"][:, place, None] * self.variable(f"linear/linear_model/{key}/weights", 1, self.units)
+                   for place, key in enumerate("xy")]
+        return sum(weights + numbers) + self.variable("linear/linear_model/bias_weights", self.units)
+
     def tower(self, x, units):
         return self.dense("dnn/logits", self.hidden("dnn", x, units), self.units)
 
@@ -104,12 +110,32 @@ class AutoIntPlus(AutoInt):
         return super().logits(batch) + self.tower(self.whole(batch), [6])
 
 
+class XDeepFm(Model):
+    """Lian et al. 2018, equations 6 to 9, with the identity as activation and all rows of a layer in both directions."""
+
+    keys = "hidden_units = [6]\ncin_units = [5, 3]\n"
+    wide = True
+
+    def logits(self, batch):
+        first = below = self.embeddings(batch)
+        sums = []
+        for index, units in enumerate([5, 3]):
+            kernel = self.variable(f"cin/layer_{index}/kernel", below.shape[1] * len(BUCKETS), units)
+            kernel = kernel.unflatten(0, (below.shape[1], len(BUCKETS)))
+            below = torch.einsum("bid,bjd,ijh->bhd", below, first, kernel)
+            sums.append(below.sum(dim=2))
+        cin = self.dense("cin/logits", torch.cat(sums, dim=1), self.units, bias=False)
+        return cin + self.tower(self.whole(batch), [6]) + self.linear(batch)
+
+
 CASES = [
     ("dlrm", Dlrm, "dlrm_classifier", 2),
     ("dlrm of 3 classes", Dlrm, "dlrm_classifier", 3),
     ("dlrm without numbers", DlrmWithoutNumbers, "dlrm_classifier", 2),
     ("autoint", AutoInt, "autoint_classifier", 2),
     ("autoint of 3 classes with a tower", AutoIntPlus, "autoint_classifier", 3),
+    ("xdeepfm", XDeepFm, "xdeepfm_classifier", 2),
+    ("xdeepfm of 3 classes", XDeepFm, "xdeepfm_classifier", 3),
 ]
 
 

@@ -30,7 +30,7 @@ section! {
     /// Keys of `[model]`.
     #[derive(Debug)]
     pub(crate) struct ModelKeys {
-        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_`, `dcn_`, `dlrm_` or `autoint_`, then
+        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_`, `dcn_`, `dlrm_`, `autoint_` or `xdeepfm_`, then
         /// `classifier`, `regressor` or `estimator` ([the kinds](#kinds-of-models)). `custom_classifier`, `custom_regressor`, `custom_estimator`: the program
         /// supplies the model ([custom-models.md](custom-models.md)), `[[feature]]` is optional, and the keys are those
         /// of a deep part
@@ -100,6 +100,8 @@ section! {
         attention_heads: usize = integer(1..=HEADS_MAX).or(2);
         /// `autoint_*`: numbers of a vector of one head. A vector of a layer's output has `attention_heads` times as many
         attention_dim: usize = integer(1..=UNITS_MAX).or(32);
+        /// `xdeepfm_*`: rows of each layer of the compressed interaction network, at least one layer
+        cin_units: Vec<usize> = integers(1..=UNITS_MAX).or(vec![128, 128]).said("[128, 128]");
         /// initial values of the embeddings whose feature names none, `{ kind = "normal", stddev = 0.01 }`:
         /// see below
         embedding_initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
@@ -228,6 +230,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         batch_norm: keys.batch_norm && is_used("batch_norm"),
         cross_layers: count("cross_layers", keys.cross_layers),
         bottom_units: units("bottom_units", keys.bottom_units),
+        cin_units: units("cin_units", keys.cin_units),
         attention_layers: count("attention_layers", keys.attention_layers),
         attention_heads: count("attention_heads", keys.attention_heads),
         attention_dim: count("attention_dim", keys.attention_dim),
@@ -393,7 +396,7 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
 }
 
 /// Keys that some kinds of models do not use. A job that names such a kind may have them, so that one job compares kinds.
-const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 17] = [
+const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 18] = [
     ("hidden_units", ModelKind::has_dnn),
     ("activation", ModelKind::has_dnn),
     ("dropout", ModelKind::has_dnn),
@@ -401,6 +404,7 @@ const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 17] = [
     ("cross_layers", |kind| kind.family == Family::Dcn),
     ("cross_projection_dim", |kind| kind.family == Family::Dcn),
     ("bottom_units", |kind| kind.family == Family::Dlrm),
+    ("cin_units", |kind| kind.family == Family::XDeepFm),
     ("attention_layers", is_autoint),
     ("attention_heads", is_autoint),
     ("attention_dim", is_autoint),

@@ -1331,6 +1331,7 @@ fn a_job_keeps_what_another_kind_of_model_uses_and_is_warned_of_it_by_name() {
 fn a_key_of_one_kind_is_read_by_it_and_left_out_by_others_with_a_warning() {
     for (kind, change) in [
         ("dlrm_classifier", "model.bottom_units=[16, 8]"),
+        ("xdeepfm_classifier", "model.cin_units=[4]"),
         ("autoint_classifier", "model.attention_layers=2"),
         ("autoint_classifier", "model.attention_heads=4"),
         ("autoint_classifier", "model.attention_dim=8"),
