@@ -117,6 +117,8 @@ fn of_kinds() -> Vec<Row> {
         ("dlrm", ", hidden_units = [4]", words(embedded)),
         ("autoint", "", words(embedded)),
         ("xdeepfm", ", hidden_units = [4]", words(embedded)),
+        ("final_mlp", ", hidden_units = [4]", words(embedded)),
+        ("masknet", "", words(embedded)),
     ];
     let mut rows = Vec::new();
     for (goal, head) in [
@@ -355,6 +357,27 @@ fn of_layers() -> Vec<Row> {
         )
         .to("[3]")
         .sees(variables),
+        composed(
+            "model.second_hidden_units",
+            "{ kind = \"final_mlp_classifier\", hidden_units = [4] }",
+        )
+        .to("[3]")
+        .sees(variables),
+        composed(
+            "model.fusion_heads",
+            "{ kind = \"final_mlp_classifier\", hidden_units = [4] }",
+        )
+        .to("2")
+        .sees(variables),
+        composed("model.mask_units", "{ kind = \"masknet_classifier\" }")
+            .to("[3]")
+            .sees(variables),
+        composed("model.mask_ratio", "{ kind = \"masknet_classifier\" }")
+            .to("3")
+            .sees(variables),
+        composed("model.mask_blocks", "{ kind = \"masknet_classifier\" }")
+            .to("\"serial\"")
+            .sees(variables),
         composed(
             "model.attention_layers",
             "{ kind = \"autoint_classifier\" }",

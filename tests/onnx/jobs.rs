@@ -16,7 +16,7 @@ pub(crate) struct Case {
 }
 
 /// Families of models.
-const FAMILIES: [&str; 10] = [
+const FAMILIES: [&str; 12] = [
     "baseline",
     "linear",
     "dnn",
@@ -27,6 +27,8 @@ const FAMILIES: [&str; 10] = [
     "dlrm",
     "autoint",
     "xdeepfm",
+    "final_mlp",
+    "masknet",
 ];
 /// Heads, with their labels.
 const HEADS: [(&str, &str); 6] = [
@@ -217,7 +219,7 @@ impl Case {
         let (linear, deep) = match self.family {
             "baseline" => return String::new(),
             "linear" => (true, false),
-            "dnn" | "dcn" | "dlrm" | "autoint" => (false, true),
+            "dnn" | "dcn" | "dlrm" | "autoint" | "final_mlp" | "masknet" => (false, true),
             _ => (true, true),
         };
         let factorized = self.family.contains("fm");
@@ -322,7 +324,7 @@ pub(crate) fn cases() -> Vec<Case> {
             true,
         ));
     }
-    let more: [(&str, &'static str, &str, bool); 10] = [
+    let more: [(&str, &'static str, &str, bool); 12] = [
         (
             "batch_norm and dropout",
             "dnn",
@@ -360,6 +362,18 @@ pub(crate) fn cases() -> Vec<Case> {
             "one layer of products",
             "xdeepfm",
             "cin_units = [3]\n",
+            false,
+        ),
+        (
+            "heads and another stream",
+            "final_mlp",
+            "second_hidden_units = [8, 4]\nfusion_heads = 2\nbatch_norm = true\ndropout = 0.3\n",
+            false,
+        ),
+        (
+            "serial blocks",
+            "masknet",
+            "mask_units = [9, 5]\nmask_ratio = 1\nmask_blocks = \"serial\"\nhidden_units = []\n",
             false,
         ),
         ("no hashing", "dnn_linear_combined", "", false),

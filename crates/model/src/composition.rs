@@ -9,10 +9,14 @@ mod autoint;
 mod builder;
 mod cin;
 mod columns;
+mod contraction;
 mod dense;
 mod dlrm;
 mod dots;
 mod elementwise;
+mod final_mlp;
+mod layer_norm;
+mod masknet;
 mod row;
 mod scale;
 mod sink;
@@ -32,8 +36,10 @@ pub(crate) use attention::Attention;
 use builder::Builder;
 pub(crate) use cin::{BlockSum, Outer, Transposition};
 pub(crate) use columns::{Columns, Concatenation};
+pub(crate) use contraction::Contraction;
 pub(crate) use dense::Dense;
 pub(crate) use dots::Dots;
+pub(crate) use layer_norm::{EPSILON, LayerNorm};
 pub(crate) use scale::Scale;
 use sink::Sink;
 
@@ -48,11 +54,15 @@ pub(crate) enum Layer {
     Activation(Activation),
     /// The sum of its inputs.
     Sum,
+    /// The product of two inputs, element by element.
+    Product,
+    LayerNorm(LayerNorm),
     Dots(Dots),
     Attention(Attention),
     Transposition(Transposition),
     Outer(Outer),
     BlockSum(BlockSum),
+    Contraction(Contraction),
 }
 
 /// A layer, the indices of the values that it reads, and the width of its output.
@@ -150,6 +160,8 @@ impl Composition {
             Family::Dlrm => dlrm::build,
             Family::AutoInt => autoint::build,
             Family::XDeepFm => xdeepfm::build,
+            Family::FinalMlp => final_mlp::build,
+            Family::MaskNet => masknet::build,
             _ => return Ok(None),
         };
         let mut builder = Builder::new(model, columns, input, units, group, variables);
@@ -213,11 +225,14 @@ impl Composition {
                 Layer::Scale(layer) => layer.forward(&pass, out),
                 Layer::Activation(function) => elementwise::activate(*function, &pass, out),
                 Layer::Sum => elementwise::add(&pass, out),
+                Layer::Product => elementwise::multiply(&pass, out),
+                Layer::LayerNorm(layer) => layer.forward(&pass, out),
                 Layer::Dots(layer) => layer.forward(&pass, out),
                 Layer::Attention(layer) => layer.forward(&pass, kept, out),
                 Layer::Transposition(layer) => layer.forward(&pass, out),
                 Layer::Outer(layer) => layer.forward(&pass, out),
                 Layer::BlockSum(layer) => layer.forward(&pass, out),
+                Layer::Contraction(layer) => layer.forward(&pass, out),
             }
         }
         for value in &self.logits {
@@ -281,11 +296,14 @@ impl Composition {
                     elementwise::activate_backward(*function, &pass, sink);
                 }
                 Layer::Sum => elementwise::add_backward(&pass, sink),
+                Layer::Product => elementwise::multiply_backward(&pass, sink),
+                Layer::LayerNorm(layer) => layer.backward(&pass, hooked, sink),
                 Layer::Dots(layer) => layer.backward(&pass, sink),
                 Layer::Attention(layer) => layer.backward(&pass, &mut kept[index], sink),
                 Layer::Transposition(layer) => layer.backward(&pass, sink),
                 Layer::Outer(layer) => layer.backward(&pass, sink),
                 Layer::BlockSum(layer) => layer.backward(&pass, sink),
+                Layer::Contraction(layer) => layer.backward(&pass, sink),
             }
             sink.give_back(index + 1, delta);
         }

@@ -114,13 +114,12 @@ impl Attention {
             #[inline(always)]
             |row, weights| {
                 let (delta, values) = (self.row(pass.delta, row), self.row(values, row));
+                let output = self.row(pass.output, row);
                 for (place, weights) in weights.chunks_exact_mut(count).enumerate() {
-                    let head = place / count;
-                    let delta = delta.vector(place % count, head);
-                    let mut mean = 0.0;
-                    for (j, weight) in weights.iter().enumerate() {
-                        mean += weight * dot(delta, values.vector(j, head));
-                    }
+                    let (i, head) = (place % count, place / count);
+                    let delta = delta.vector(i, head);
+                    // `Σⱼ wᵢⱼ (δᵢ·vⱼ) = δᵢ·Σⱼ wᵢⱼ vⱼ`.
+                    let mean = dot(delta, output.vector(i, head));
                     for (j, weight) in weights.iter_mut().enumerate() {
                         *weight *= dot(delta, values.vector(j, head)) - mean;
                     }

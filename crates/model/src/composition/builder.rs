@@ -78,7 +78,10 @@ impl<'a> Builder<'a> {
 
     /// Adds a layer of this width.
     pub(super) fn add(&mut self, name: &str, layer: Layer, reads: &[Value], width: usize) -> Value {
-        let is_variable = matches!(layer, Layer::Tower(_) | Layer::Dense(_) | Layer::Scale(_));
+        let is_variable = matches!(
+            layer,
+            Layer::Tower(_) | Layer::Dense(_) | Layer::Scale(_) | Layer::LayerNorm(_)
+        );
         let reads: Vec<usize> = reads.iter().map(|value| value.index).collect();
         let is_needed = match &layer {
             // The gradient of numbers and indicators is not used.
@@ -255,7 +258,12 @@ impl<'a> Builder<'a> {
         };
         let count = begins.len();
         let Some(&dimension) = dimensions.first().filter(|_| count >= least) else {
-            let message = format!("{kind} needs at least {least} embeddings, given {count}");
+            let embeddings = if least == 1 {
+                "embedding"
+            } else {
+                "embeddings"
+            };
+            let message = format!("{kind} needs at least {least} {embeddings}, given {count}");
             return Err(Error::Invalid(message));
         };
         if let Some(other) = dimensions.iter().find(|other| **other != dimension) {

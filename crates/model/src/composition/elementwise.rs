@@ -38,3 +38,22 @@ pub(super) fn add_backward(pass: &Backward<'_>, sink: &mut Sink) {
         });
     }
 }
+
+pub(super) fn multiply(pass: &Forward<'_>, out: &mut [f32]) {
+    let pairs = pass.inputs[0].iter().zip(pass.inputs[1]);
+    out.iter_mut()
+        .zip(pairs)
+        .for_each(|(out, (a, b))| *out = a * b);
+}
+
+pub(super) fn multiply_backward(pass: &Backward<'_>, sink: &mut Sink) {
+    let [a, b] = [0, 1].map(|input| (pass.reads[input], pass.inputs[input]));
+    for ((read, _), (_, other)) in [(a, b), (b, a)] {
+        sink.write(read, pass.delta.len(), |out| {
+            let pairs = pass.delta.iter().zip(other);
+            out.iter_mut()
+                .zip(pairs)
+                .for_each(|(out, (delta, other))| *out = delta * other);
+        });
+    }
+}

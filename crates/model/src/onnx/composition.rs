@@ -6,7 +6,8 @@ use trainyard_onnx::{Attribute, Name, attribute};
 
 use super::Builder;
 use crate::composition::{
-    Attention, BlockSum, Composition, Dense, Dots, Layer, Node, Outer, Scale, Transposition,
+    Attention, BlockSum, Composition, Contraction, Dense, Dots, EPSILON, Layer, LayerNorm, Node,
+    Outer, Scale, Transposition,
 };
 
 impl Builder<'_> {
@@ -43,6 +44,8 @@ impl Builder<'_> {
             Layer::Scale(layer) => self.scaled(name, layer, inputs[0]),
             Layer::Activation(function) => self.activated(name, *function, inputs[0]),
             Layer::Sum => self.graph.node("Sum", name, inputs, []),
+            Layer::Product => self.graph.node("Mul", name, inputs, []),
+            Layer::LayerNorm(layer) => self.layer_norm(name, layer, inputs[0]),
             Layer::Dots(layer) => self.dots(name, layer, inputs[0]),
             Layer::Attention(layer) => self.attention(name, layer, inputs),
             Layer::Transposition(Transposition { rows, columns }) => {
@@ -53,6 +56,7 @@ impl Builder<'_> {
                 self.reshaped(name, &transposed, &[rows * columns])
             }
             Layer::Outer(layer) => self.outer(name, layer, inputs),
+            Layer::Contraction(layer) => self.contraction(name, layer, inputs),
             Layer::BlockSum(BlockSum { blocks, width }) => {
                 let split = self.reshaped(&format!("{name}/blocks"), inputs[0], &[*blocks, *width]);
                 let along = self.graph.list(&[1]);
@@ -109,6 +113,28 @@ impl Builder<'_> {
         self.reshaped(name, &scaled, &[layer.numbers * layer.dimension])
     }
 
+    fn layer_norm(&mut self, name: &str, layer: &LayerNorm, input: &Name) -> Name {
+        let LayerNorm { blocks, width, .. } = *layer;
+        let split = self.reshaped(&format!("{name}/blocks"), input, &[blocks, width]);
+        let graph = &mut self.graph;
+        let ones = graph.floats(&format!("{name}/ones"), &[width], &vec![1.0; width]);
+        let attributes = [
+            attribute("axis", Attribute::Int(-1)),
+            attribute("epsilon", Attribute::Float(EPSILON)),
+        ];
+        let node = format!("{name}/normalization");
+        let normalized = graph.node("LayerNormalization", &node, &[&split, &ones], attributes);
+        let flat = self.reshaped(
+            &format!("{name}/normalized"),
+            &normalized,
+            &[blocks * width],
+        );
+        let [gamma, beta] = [layer.gamma, layer.beta].map(|variable| self.table(variable, None));
+        let node = format!("{name}/scaled");
+        let scaled = self.graph.node("Mul", &node, &[&flat, &gamma], []);
+        self.graph.node("Add", name, &[&scaled, &beta], [])
+    }
+
     fn attention(&mut self, name: &str, layer: &Attention, inputs: &[&Name]) -> Name {
         let Attention {
             vectors,
@@ -147,6 +173,15 @@ impl Builder<'_> {
         let node = format!("{name}/products");
         let products = self.graph.node("Mul", &node, &[&lefts, &rights], []);
         self.reshaped(name, &products, &[blocks * left * right])
+    }
+
+    fn contraction(&mut self, name: &str, layer: &Contraction, inputs: &[&Name]) -> Name {
+        let Contraction { blocks, width } = *layer;
+        let left = self.reshaped(&format!("{name}/left"), inputs[0], &[blocks, width]);
+        let right = self.reshaped(&format!("{name}/right"), inputs[1], &[width, 1]);
+        let node = format!("{name}/products");
+        let products = self.graph.node("MatMul", &node, &[&left, &right], []);
+        self.reshaped(name, &products, &[blocks])
     }
 
     fn dots(&mut self, name: &str, dots: &Dots, input: &Name) -> Name {

@@ -6,7 +6,8 @@ use trainyard_tensorflow_formats::saved_model::{Binary, Edge, Unary};
 
 use super::Builder;
 use crate::composition::{
-    Attention, BlockSum, Composition, Dense, Dots, Layer, Node, Outer, Scale, Transposition,
+    Attention, BlockSum, Composition, Contraction, Dense, Dots, EPSILON, Layer, LayerNorm, Node,
+    Outer, Scale, Transposition,
 };
 
 impl Builder<'_> {
@@ -44,6 +45,10 @@ impl Builder<'_> {
             Layer::Scale(layer) => self.scaled(&name, layer, &inputs[0]),
             Layer::Activation(function) => self.activated(&name, *function, &inputs[0]),
             Layer::Sum => self.graph.sum_of(&name, inputs),
+            Layer::Product => self
+                .graph
+                .binary(Binary::Multiply, &name, &inputs[0], &inputs[1]),
+            Layer::LayerNorm(layer) => self.layer_norm(&name, layer, &inputs[0]),
             Layer::Dots(layer) => self.dots(&name, layer, &inputs[0]),
             Layer::Attention(layer) => self.attention(&name, layer, inputs),
             Layer::Transposition(Transposition { rows, columns }) => {
@@ -54,6 +59,7 @@ impl Builder<'_> {
                 self.reshaped(&name, &transposed, &[rows * columns])
             }
             Layer::Outer(layer) => self.outer(&name, layer, inputs),
+            Layer::Contraction(layer) => self.contraction(&name, layer, inputs),
             Layer::BlockSum(BlockSum { blocks, width }) => {
                 let split = format!("{name}/blocks");
                 let split = self.reshaped(&split, &inputs[0], &[*blocks, *width]);
@@ -101,6 +107,29 @@ impl Builder<'_> {
         self.reshaped(name, &scaled, &[layer.numbers * layer.dimension])
     }
 
+    fn layer_norm(&mut self, scope: &str, layer: &LayerNorm, input: &Edge) -> Edge {
+        let LayerNorm { blocks, width, .. } = *layer;
+        let name = |part: &str| format!("{scope}/{part}");
+        let split = self.reshaped(&name("blocks"), input, &[blocks, width]);
+        let [gamma, beta] = [layer.gamma, layer.beta].map(|variable| self.variable(variable));
+        let graph = &mut *self.graph;
+        let count = graph.float(width as f32);
+        let epsilon = graph.float(EPSILON);
+        let sum = graph.sum_along(&name("sum"), &split, 2);
+        let mean = graph.binary(Binary::Divide, &name("mean"), &sum, &count);
+        let centered = graph.binary(Binary::Subtract, &name("centered"), &split, &mean);
+        let squares = graph.unary(Unary::Square, &name("squares"), &centered);
+        let sum = graph.sum_along(&name("sum_of_squares"), &squares, 2);
+        let variance = graph.binary(Binary::Divide, &name("variance"), &sum, &count);
+        let variance = graph.binary(Binary::Add, &name("variance"), &variance, &epsilon);
+        let deviation = graph.unary(Unary::Sqrt, &name("deviation"), &variance);
+        let normalized = graph.binary(Binary::Divide, &name("normalized"), &centered, &deviation);
+        let flat = self.reshaped(&name("flat"), &normalized, &[blocks * width]);
+        let graph = &mut *self.graph;
+        let scaled = graph.binary(Binary::Multiply, &name("scaled"), &flat, &gamma);
+        graph.binary(Binary::Add, scope, &scaled, &beta)
+    }
+
     fn attention(&mut self, name: &str, layer: &Attention, inputs: &[Edge]) -> Edge {
         let Attention {
             vectors,
@@ -136,6 +165,15 @@ impl Builder<'_> {
         let node = format!("{name}/products");
         let products = self.graph.binary(Binary::Multiply, &node, &lefts, &rights);
         self.reshaped(name, &products, &[blocks * left * right])
+    }
+
+    fn contraction(&mut self, name: &str, layer: &Contraction, inputs: &[Edge]) -> Edge {
+        let Contraction { blocks, width } = *layer;
+        let left = self.reshaped(&format!("{name}/left"), &inputs[0], &[blocks, width]);
+        let right = self.reshaped(&format!("{name}/right"), &inputs[1], &[width, 1]);
+        let node = format!("{name}/products");
+        let products = self.graph.batch_product(&node, &left, &right);
+        self.reshaped(name, &products, &[blocks])
     }
 
     fn dots(&mut self, name: &str, dots: &Dots, input: &Edge) -> Edge {

@@ -57,9 +57,14 @@ max_steps = 1
 "#;
 
 /// Kinds that are compositions of layers, with keys that only they use.
-const COMPOSITIONS: [(&str, &str); 3] = [
+const COMPOSITIONS: [(&str, &str); 5] = [
     ("dlrm", "bottom_units = [5]\n"),
     ("xdeepfm", "cin_units = [4, 3]\n"),
+    ("masknet", "mask_units = [5, 4]\nmask_ratio = 1\n"),
+    (
+        "final_mlp",
+        "second_hidden_units = [5, 6]\nfusion_heads = 2\n",
+    ),
     (
         "autoint",
         "attention_layers = 2\nattention_heads = 2\nattention_dim = 3\n",
@@ -118,6 +123,13 @@ fn job(kind: &str, label: &str) -> String {
     let kind = match kind.strip_suffix(" of low rank") {
         Some(kind) => {
             text.push_str("cross_projection_dim = 3\n");
+            kind
+        }
+        None => kind,
+    };
+    let kind = match kind.strip_suffix(" serial") {
+        Some(kind) => {
+            text.push_str("mask_blocks = \"serial\"\n");
             kind
         }
         None => kind,
@@ -197,6 +209,15 @@ fn gradients_agree_with_finite_differences() {
         ),
         ("xdeepfm_classifier", ""),
         ("xdeepfm_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
+        ("final_mlp_classifier", ""),
+        ("final_mlp_classifier normalised", ""),
+        (
+            "final_mlp_classifier",
+            ", vocabulary = [\"0\", \"1\", \"2\"]",
+        ),
+        ("masknet_classifier", ""),
+        ("masknet_classifier serial", ""),
+        ("masknet_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
         ("autoint_classifier", ""),
         ("autoint_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
         (
@@ -304,6 +325,8 @@ fn penalties_add_their_gradient_to_the_parameters_that_they_name_and_to_no_other
         ("dcn_classifier", 1..3),
         ("dlrm_classifier", 1..3),
         ("autoint_classifier", 1..3),
+        ("masknet_classifier", 1..3),
+        ("final_mlp_classifier", 1..3),
         ("xdeepfm_classifier", 0..3),
     ] {
         let plain = canned(&job(kind, ""));
@@ -574,6 +597,17 @@ fn models_that_a_head_or_feature_forbids_are_refused_with_the_reason() {
     );
     assert!(
         none.contains("cin_units must name at least 1 layer"),
+        "{none}"
+    );
+    let heads = refuse(
+        "final_mlp_classifier",
+        same,
+        "hidden_units = [4]\nfusion_heads = 3\n",
+    );
+    assert!(heads.contains("given 3 heads and a width of 4"), "{heads}");
+    let none = refuse("masknet_classifier", same, "mask_units = []\n");
+    assert!(
+        none.contains("mask_units must name at least 1 block"),
         "{none}"
     );
     let told = "a dlrm_classifier needs at least 2 embeddings, given 1";

@@ -22,6 +22,8 @@ fn click_through(kind: &str) -> Canned {
         "model.attention_layers=1".to_owned(),
         "model.attention_dim=4".to_owned(),
         "model.cin_units=[4, 4]".to_owned(),
+        "model.mask_units=[16, 16]".to_owned(),
+        "model.mask_ratio=1".to_owned(),
     ];
     let job = Job::load(&path, &changes).unwrap();
     Canned::from_job(&job).unwrap()
@@ -79,6 +81,8 @@ fn a_step_is_the_same_bits_on_any_number_of_threads_and_in_buffers_of_other_step
         "dlrm_classifier",
         "autoint_classifier",
         "xdeepfm_classifier",
+        "final_mlp_classifier",
+        "masknet_classifier",
     ] {
         let model = click_through(kind);
         let mut random = ChaCha8Rng::seed_from_u64(seed.get());

@@ -128,6 +128,54 @@ class XDeepFm(Model):
         return cin + self.tower(self.whole(batch), [6]) + self.linear(batch)
 
 
+class FinalMlp(Model):
+    """Mao et al. 2023, equations 9 to 11, without feature gating."""
+
+    keys = "hidden_units = [8, 6]\nsecond_hidden_units = [4]\nfusion_heads = 2\n"
+
+    def logits(self, batch):
+        whole = self.whole(batch)
+        first = self.hidden("final_mlp/stream_0", whole, [8, 6])
+        second = self.hidden("final_mlp/stream_1", whole, [4])
+        logits = self.dense("final_mlp/logits", torch.cat([first, second], dim=1), self.units)
+        for head, (one, other) in enumerate(zip(first.chunk(2, dim=1), second.chunk(2, dim=1))):
+            kernel = self.variable(f"final_mlp/head_{head}/kernel", 3, self.units * 2)
+            weight = kernel.unflatten(1, (self.units, 2)).transpose(0, 1)
+            logits = logits + F.bilinear(one, other, weight)
+        return logits
+
+
+class MaskNet(Model):
+    """Wang et al. 2021, equations 3 to 9. `Linear`s of the masks have biases, those of the hidden layers have not."""
+
+    keys = "mask_units = [5, 3]\nmask_ratio = 2\nhidden_units = [6]\n"
+    serial = False
+
+    def norm(self, scope, x, width):
+        gamma, beta = self.variable(f"{scope}/gamma", x.shape[1], around=1.0), self.variable(f"{scope}/beta", x.shape[1])
+        return F.layer_norm(x.unflatten(1, (-1, width)), [width], eps=1e-5).flatten(1) * gamma + beta
+
+    def block(self, scope, whole, x, units):
+        aggregated = torch.relu(self.dense(f"{scope}/aggregation", whole, 2 * x.shape[1]))
+        hidden = self.dense(f"{scope}/hidden", self.dense(f"{scope}/mask", aggregated, x.shape[1]) * x, units, bias=False)
+        return torch.relu(self.norm(f"{scope}/norm", hidden, units))
+
+    def logits(self, batch):
+        whole = self.whole(batch)
+        x = torch.cat([self.norm("masknet/embeddings", self.embeddings(batch).flatten(1), DIMENSION), batch["numbers"]], dim=1)
+        blocks = []
+        for index, units in enumerate([5, 3]):
+            blocks.append(self.block(f"masknet/block_{index}", whole, x, units))
+            if self.serial:
+                x = blocks.pop()
+        return self.tower(x if self.serial else torch.cat(blocks, dim=1), [6])
+
+
+class SerialMaskNet(MaskNet):
+    keys = MaskNet.keys + 'mask_blocks = "serial"\n'
+    serial = True
+
+
 CASES = [
     ("dlrm", Dlrm, "dlrm_classifier", 2),
     ("dlrm of 3 classes", Dlrm, "dlrm_classifier", 3),
@@ -136,6 +184,10 @@ CASES = [
     ("autoint of 3 classes with a tower", AutoIntPlus, "autoint_classifier", 3),
     ("xdeepfm", XDeepFm, "xdeepfm_classifier", 2),
     ("xdeepfm of 3 classes", XDeepFm, "xdeepfm_classifier", 3),
+    ("final_mlp", FinalMlp, "final_mlp_classifier", 2),
+    ("final_mlp of 3 classes", FinalMlp, "final_mlp_classifier", 3),
+    ("masknet", MaskNet, "masknet_classifier", 2),
+    ("masknet of serial blocks and 3 classes", SerialMaskNet, "masknet_classifier", 3),
 ]
 
 

@@ -1332,6 +1332,11 @@ fn a_key_of_one_kind_is_read_by_it_and_left_out_by_others_with_a_warning() {
     for (kind, change) in [
         ("dlrm_classifier", "model.bottom_units=[16, 8]"),
         ("xdeepfm_classifier", "model.cin_units=[4]"),
+        ("final_mlp_classifier", "model.second_hidden_units=[4]"),
+        ("final_mlp_classifier", "model.fusion_heads=2"),
+        ("masknet_classifier", "model.mask_units=[8]"),
+        ("masknet_classifier", "model.mask_ratio=1"),
+        ("masknet_classifier", "model.mask_blocks=\"serial\""),
         ("autoint_classifier", "model.attention_layers=2"),
         ("autoint_classifier", "model.attention_heads=4"),
         ("autoint_classifier", "model.attention_dim=8"),
