@@ -344,3 +344,6 @@ impl Composition {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 
 use trainyard_tensor::softmax_in_place;
 
-use super::row::{add_scaled, dot, each_row};
+use super::row::{dot, each_row, weighted_sum};
 use super::{Backward, Forward, Sink};
 
 /// Inputs are queries, keys and values, each `vectors x heads x dimension` a row.
@@ -55,7 +55,6 @@ impl Attention {
     #[inline(always)]
     fn each_vector(self, out: &mut [f32], mut work: impl FnMut(usize, usize, &mut [f32])) {
         for (place, out) in out.chunks_exact_mut(self.dimension).enumerate() {
-            out.fill(0.0);
             work(place % self.heads, place / self.heads, out);
         }
     }
@@ -93,9 +92,12 @@ impl Attention {
                     #[inline(always)]
                     |head, i, out| {
                         let weights = &weights[(head * count + i) * count..][..count];
-                        for (j, weight) in weights.iter().enumerate() {
-                            add_scaled(out, *weight, values.vector(j, head));
-                        }
+                        weighted_sum(
+                            out,
+                            count,
+                            #[inline(always)]
+                            |j| (weights[j], values.vector(j, head)),
+                        );
                     },
                 );
             },
@@ -155,13 +157,16 @@ impl Attention {
                         #[inline(always)]
                         |head, i, out| {
                             let factors = &factors[head * count * count..][..count * count];
-                            for j in 0..count {
-                                let place = match along {
-                                    Along::Rows => i * count + j,
-                                    Along::Columns => j * count + i,
-                                };
-                                add_scaled(out, factors[place], from.vector(j, head));
-                            }
+                            let (begin, step) = match along {
+                                Along::Rows => (i * count, 1),
+                                Along::Columns => (i, count),
+                            };
+                            weighted_sum(
+                                out,
+                                count,
+                                #[inline(always)]
+                                |j| (factors[begin + j * step], from.vector(j, head)),
+                            );
                         },
                     );
                 },

@@ -6,6 +6,8 @@ use trainyard_tensor::{for_rows, vectorize};
 const PART_ROWS_MIN: usize = 64;
 /// Partial sums of a product: as many as a vector of the processor has elements.
 const LANES: usize = 8;
+/// Numbers of a sum of vectors that stay in registers.
+const BLOCK: usize = 32;
 
 /// Calls `work` with the number of each row and the row of `out`. `work` is to be `#[inline(always)]`.
 #[inline(always)]
@@ -48,4 +50,34 @@ pub(super) fn add_scaled(out: &mut [f32], factor: f32, from: &[f32]) {
     out.iter_mut()
         .zip(from)
         .for_each(|(out, value)| *out += factor * value);
+}
+
+/// Writes the sum of vectors times factors, which `term` returns by index, into `out`. The sums stay in registers.
+#[inline(always)]
+pub(super) fn weighted_sum<'a>(
+    out: &mut [f32],
+    count: usize,
+    term: impl Fn(usize) -> (f32, &'a [f32]),
+) {
+    for (index, out) in out.chunks_mut(BLOCK).enumerate() {
+        let begin = index * BLOCK;
+        let mut sums = [0.0_f32; BLOCK];
+        if out.len() == BLOCK {
+            for place in 0..count {
+                let (factor, vector) = term(place);
+                let values: &[f32; BLOCK] = vector[begin..]
+                    .first_chunk()
+                    .expect("vectors are as long as their sum");
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum += factor * value;
+                }
+            }
+        } else {
+            for place in 0..count {
+                let (factor, vector) = term(place);
+                add_scaled(&mut sums, factor, &vector[begin..]);
+            }
+        }
+        out.copy_from_slice(&sums[..out.len()]);
+    }
 }
