@@ -114,6 +114,11 @@ fn of_kinds() -> Vec<Row> {
         ("fm", "", words(embedded)),
         ("deepfm", ", hidden_units = [4]", words(embedded)),
         ("dcn", ", hidden_units = [4]", words(embedded)),
+        ("dlrm", ", hidden_units = [4]", words(embedded)),
+        ("autoint", "", words(embedded)),
+        ("xdeepfm", ", hidden_units = [4]", words(embedded)),
+        ("final_mlp", ", hidden_units = [4]", words(embedded)),
+        ("masknet", "", words(embedded)),
     ];
     let mut rows = Vec::new();
     for (goal, head) in [
@@ -296,6 +301,13 @@ fn of_heads() -> Vec<Row> {
     ]
 }
 
+/// A row of a model that is a composition of layers, over two embeddings of one dimension and a number.
+fn composed(key: &'static str, model: &str) -> Row {
+    let features = "[{ column = \"x\", kind = \"numeric\", deep = true }, \
+                    { columns = [\"word\", \"user\"], kind = \"hashed\", buckets = 7, deep = { embedding = 4 } }]";
+    row(key).over(&[("feature", features), ("model", model)])
+}
+
 fn of_layers() -> Vec<Row> {
     let activations = [
         "relu",
@@ -333,6 +345,51 @@ fn of_layers() -> Vec<Row> {
         row("model.batch_norm").to("true"),
         over(row("model.cross_layers"), &dcn).to("3"),
         over(row("model.cross_projection_dim"), &dcn).to("2"),
+        composed(
+            "model.bottom_units",
+            "{ kind = \"dlrm_classifier\", hidden_units = [4] }",
+        )
+        .to("[3]")
+        .sees(variables),
+        composed(
+            "model.cin_units",
+            "{ kind = \"xdeepfm_classifier\", hidden_units = [4] }",
+        )
+        .to("[3]")
+        .sees(variables),
+        composed(
+            "model.second_hidden_units",
+            "{ kind = \"final_mlp_classifier\", hidden_units = [4] }",
+        )
+        .to("[3]")
+        .sees(variables),
+        composed(
+            "model.fusion_heads",
+            "{ kind = \"final_mlp_classifier\", hidden_units = [4] }",
+        )
+        .to("2")
+        .sees(variables),
+        composed("model.mask_units", "{ kind = \"masknet_classifier\" }")
+            .to("[3]")
+            .sees(variables),
+        composed("model.mask_ratio", "{ kind = \"masknet_classifier\" }")
+            .to("3")
+            .sees(variables),
+        composed("model.mask_blocks", "{ kind = \"masknet_classifier\" }")
+            .to("\"serial\"")
+            .sees(variables),
+        composed(
+            "model.attention_layers",
+            "{ kind = \"autoint_classifier\" }",
+        )
+        .to("2")
+        .sees(variables),
+        composed("model.attention_heads", "{ kind = \"autoint_classifier\" }")
+            .to("3")
+            .sees(variables),
+        composed("model.attention_dim", "{ kind = \"autoint_classifier\" }")
+            .to("5")
+            .sees(variables),
     ]);
     rows
 }

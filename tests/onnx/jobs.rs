@@ -16,7 +16,7 @@ pub(crate) struct Case {
 }
 
 /// Families of models.
-const FAMILIES: [&str; 7] = [
+const FAMILIES: [&str; 12] = [
     "baseline",
     "linear",
     "dnn",
@@ -24,6 +24,11 @@ const FAMILIES: [&str; 7] = [
     "fm",
     "deepfm",
     "dcn",
+    "dlrm",
+    "autoint",
+    "xdeepfm",
+    "final_mlp",
+    "masknet",
 ];
 /// Heads, with their labels.
 const HEADS: [(&str, &str); 6] = [
@@ -173,6 +178,11 @@ const HASHED: [(&str, &str); 5] = [
     ),
 ];
 
+/// Returns whether models of a family are factorization machines, which have one logit.
+fn has_one_logit(family: &str) -> bool {
+    matches!(family, "fm" | "deepfm")
+}
+
 impl Case {
     fn new(
         name: String,
@@ -209,7 +219,7 @@ impl Case {
         let (linear, deep) = match self.family {
             "baseline" => return String::new(),
             "linear" => (true, false),
-            "dnn" | "dcn" => (false, true),
+            "dnn" | "dcn" | "dlrm" | "autoint" | "final_mlp" | "masknet" => (false, true),
             _ => (true, true),
         };
         let factorized = self.family.contains("fm");
@@ -242,8 +252,7 @@ impl Case {
             .iter()
             .find(|(head, _)| *head == self.head)
             .map_or("", |(_, label)| label);
-        // One logit, as a factorization machine has.
-        let factorized = self.family.contains("fm");
+        let factorized = has_one_logit(self.family);
         let label = if factorized {
             label.replace("amounts", "amount")
         } else {
@@ -256,7 +265,7 @@ impl Case {
         };
         let (dnn, wide) = match self.family {
             "baseline" | "linear" => (false, true),
-            "fm" | "dnn_linear_combined" | "deepfm" => (true, true),
+            "fm" | "dnn_linear_combined" | "deepfm" | "xdeepfm" => (true, true),
             _ => (true, false),
         };
         let mut more = self.model.clone();
@@ -294,7 +303,7 @@ pub(crate) fn cases() -> Vec<Case> {
     for family in FAMILIES {
         for (head, _) in HEADS {
             let several = head.starts_with("multi");
-            if !(family.contains("fm") && several) {
+            if !(has_one_logit(family) && several) {
                 out.push(Case::new(
                     format!("{family} {head}"),
                     family,
@@ -315,7 +324,7 @@ pub(crate) fn cases() -> Vec<Case> {
             true,
         ));
     }
-    let more: [(&str, &'static str, &str, bool); 7] = [
+    let more: [(&str, &'static str, &str, bool); 12] = [
         (
             "batch_norm and dropout",
             "dnn",
@@ -340,6 +349,31 @@ pub(crate) fn cases() -> Vec<Case> {
             "cross layers of low rank",
             "dcn",
             "cross_projection_dim = 4\n",
+            false,
+        ),
+        ("hidden layers below", "dlrm", "bottom_units = [7]\n", false),
+        (
+            "attention alone",
+            "autoint",
+            "attention_layers = 2\nattention_heads = 3\nattention_dim = 5\nhidden_units = []\n",
+            false,
+        ),
+        (
+            "one layer of products",
+            "xdeepfm",
+            "cin_units = [3]\n",
+            false,
+        ),
+        (
+            "heads and another stream",
+            "final_mlp",
+            "second_hidden_units = [8, 4]\nfusion_heads = 2\nbatch_norm = true\ndropout = 0.3\n",
+            false,
+        ),
+        (
+            "serial blocks",
+            "masknet",
+            "mask_units = [9, 5]\nmask_ratio = 1\nmask_blocks = \"serial\"\nhidden_units = []\n",
             false,
         ),
         ("no hashing", "dnn_linear_combined", "", false),

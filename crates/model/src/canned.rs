@@ -14,6 +14,7 @@ use trainyard_variable::{
     Access, FROZEN, Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec,
 };
 
+use crate::composition::{self, Composition};
 use crate::cross_layer::{self, CrossLayers};
 use crate::factorization::Factorization;
 use crate::onnx_limits::check_exporters;
@@ -31,7 +32,8 @@ const DNN: &str = "dnn";
 /// Scope of the embedding tables of the deep part.
 const INPUT_SCOPE: &str = "dnn/input_from_feature_columns/input_layer";
 
-/// A premade estimator as a job describes it: baseline, linear, DNN, combined, factorization machine, DeepFM or DCN.
+/// A premade estimator as a job describes it: baseline, linear, DNN, combined, factorization machine, DeepFM, DCN, or
+/// a composition of layers.
 #[derive(Debug, Clone)]
 pub struct Canned {
     pub(crate) records: Records,
@@ -58,6 +60,8 @@ pub(crate) struct Deep {
     pub(crate) factorization: Option<Factorization>,
     pub(crate) cross: Option<CrossLayers>,
     pub(crate) tower: Option<Tower>,
+    /// All layers of a model that none of the above belongs to.
+    pub(crate) composition: Option<Composition>,
 }
 
 /// Buffers of a step.
@@ -69,6 +73,7 @@ pub struct Scratch {
     input_delta: Vec<f32>,
     tower: tower::Workspace,
     cross: cross_layer::Workspace,
+    composition: composition::Workspace,
 }
 
 impl Canned {
@@ -128,7 +133,11 @@ impl Canned {
                 .iter()
                 .flat_map(|cross| cross.layers.iter())
                 .flat_map(|layer| layer.projection.into_iter().chain([layer.kernel]));
-            tower.chain(cross).collect::<Vec<usize>>()
+            let composition = deep.composition.iter().flat_map(Composition::kernels);
+            tower
+                .chain(cross)
+                .chain(composition)
+                .collect::<Vec<usize>>()
         };
         let kernels = deep.as_ref().map(kernels).unwrap_or_default();
         let written = (0..variables.len())
@@ -200,23 +209,26 @@ impl Canned {
             }
             None => &scratch.input,
         };
-        if let Some(tower) = &deep.tower {
-            let Position { pass, shard, batch } = example.position;
-            let seed = [pass, shard, batch]
-                .into_iter()
-                .fold(self.seed, |seed, part| {
-                    (seed ^ part)
-                        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                        .rotate_left(23)
-                });
-            let input = tower::Input {
-                rows: features.rows,
-                values: input,
-            };
-            let mode = match gradients {
-                Some(gradients) => tower::Mode::Training { seed, gradients },
-                None => tower::Mode::Inference,
-            };
+        let Position { pass, shard, batch } = example.position;
+        let seed = [pass, shard, batch]
+            .into_iter()
+            .fold(self.seed, |seed, part| {
+                (seed ^ part)
+                    .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                    .rotate_left(23)
+            });
+        let input = tower::Input {
+            rows: features.rows,
+            values: input,
+        };
+        let mode = match gradients {
+            Some(gradients) => tower::Mode::Training { seed, gradients },
+            None => tower::Mode::Inference,
+        };
+        if let Some(composition) = &deep.composition {
+            let work = &mut scratch.composition;
+            composition.forward(input, values, mode, work, &mut scratch.logits);
+        } else if let Some(tower) = &deep.tower {
             let logits = tower.forward(input, values, mode, &mut scratch.tower);
             scratch
                 .logits
@@ -240,6 +252,7 @@ impl Canned {
             input_delta,
             tower: tower_work,
             cross: cross_work,
+            composition: composition_work,
             ..
         } = scratch;
         if let Some(linear) = &self.linear {
@@ -247,6 +260,17 @@ impl Canned {
             linear.add_penalties(self.linear_regularizer, values, hooked.gradients);
         }
         let Some(deep) = &self.deep else { return };
+        if let Some(composition) = &deep.composition {
+            let ends = composition::Ends {
+                input,
+                of_logits: delta,
+                of_input: input_delta,
+            };
+            composition.backward(ends, values, hooked, composition_work);
+            deep.input
+                .backward(features, values, input_delta, hooked.gradients);
+            return;
+        }
         let wanted = if deep.cross.is_some() {
             0..deep.input.width()
         } else {
@@ -266,7 +290,7 @@ impl Canned {
             };
             let ends = tower::Ends {
                 input: read,
-                of_logits: delta,
+                of_output: delta,
                 of_input: (!wanted.is_empty()).then_some((wanted, input_delta.as_mut_slice())),
             };
             tower.backward(ends, values, hooked, tower_work);
@@ -354,10 +378,16 @@ fn deep(
         let rank = model.cross_projection_dim;
         CrossLayers::new(model.cross_layers, input.width(), rank, DNN, variables)
     });
-    let tower = model
-        .kind
-        .has_dnn()
-        .then(|| Tower::new(model, input.width(), head.units(), DNN, variables));
+    let composition = Composition::new(model, columns, &input, head.units(), DNN, variables)?;
+    let tower = (model.kind.has_dnn() && composition.is_none()).then(|| {
+        let shape = tower::Shape {
+            scope: "dnn",
+            inputs: input.width(),
+            hidden_units: &model.hidden_units,
+            logits: Some(head.units()),
+        };
+        Tower::new(model, shape, DNN, variables)
+    });
     let combined = model.kind.family == Family::DnnLinearCombined;
     let rate = match model.defaults {
         Defaults::Tensorflow2 => 0.001,
@@ -376,6 +406,7 @@ fn deep(
         factorization,
         cross,
         tower,
+        composition,
     })
 }
 

@@ -9,6 +9,7 @@ mod any;
 mod batch_norm;
 mod callbacks;
 mod canned;
+mod composition;
 mod cross_layer;
 mod dense;
 mod error;

@@ -5,6 +5,7 @@
 //! inputs that take ids.
 
 mod columns;
+mod composition;
 mod head;
 mod inputs;
 mod layers;

@@ -6,6 +6,7 @@
 //! the signature `columns`. Both kinds of input have nodes of their own, and share variables and lookup tables.
 
 mod columns;
+mod composition;
 mod head;
 mod ids;
 mod inputs;

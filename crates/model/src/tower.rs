@@ -1,4 +1,4 @@
-//! The tower: stacked dense layers up to the logits (`tf.estimator.DNN*`).
+//! Towers: stacked dense layers, up to the logits where they end a model (`tf.estimator.DNN*`).
 //!
 //! As in TensorFlow, a hidden layer is a matrix product, a bias and an activation, then dropout, then batch
 //! normalisation.
@@ -29,10 +29,12 @@ pub(crate) struct Layer {
     pub(crate) norm: Option<BatchNorm>,
 }
 
-/// The layers. The last layer gives the logits.
+/// The hidden layers. A layer of logits may follow them.
 #[derive(Debug, Clone)]
 pub(crate) struct Tower {
     pub(crate) layers: Vec<Layer>,
+    /// Number of hidden layers.
+    pub(crate) hidden: usize,
     pub(crate) activation: Activation,
     dropout: f32,
     /// Penalty of the kernels.
@@ -79,37 +81,60 @@ pub(crate) enum Mode<'a> {
     Inference,
 }
 
+impl Mode<'_> {
+    /// Returns the mode of one of several towers, which drops other outputs than the others.
+    pub(crate) fn of_tower(&mut self, index: usize) -> Mode<'_> {
+        match self {
+            Self::Training { seed, gradients } => Mode::Training {
+                seed: seed.rotate_left(index as u32) ^ index as u64,
+                gradients,
+            },
+            Self::Inference => Mode::Inference,
+        }
+    }
+}
+
 /// Both ends of the tower in a backward pass.
 #[derive(Debug)]
 pub(crate) struct Ends<'a> {
     pub(crate) input: &'a [f32],
-    /// The gradient of the logits.
-    pub(crate) of_logits: &'a [f32],
+    /// The gradient of the output.
+    pub(crate) of_output: &'a [f32],
     /// The gradient of the input, and the columns of it that are written. The other columns stay unchanged.
     pub(crate) of_input: Option<(Range<usize>, &'a mut [f32])>,
+}
+
+/// Sizes of a tower, and the first part of its variables' names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape<'a> {
+    pub(crate) scope: &'a str,
+    pub(crate) inputs: usize,
+    /// Widths of the hidden layers.
+    pub(crate) hidden_units: &'a [usize],
+    /// Number of logits; absent = the output is that of the last hidden layer.
+    pub(crate) logits: Option<usize>,
 }
 
 impl Tower {
     pub(crate) fn new(
         model: &ModelConfig,
-        inputs: usize,
-        units: usize,
+        shape: Shape<'_>,
         group: &str,
         variables: &mut Vec<VariableSpec>,
     ) -> Self {
+        let Shape {
+            scope,
+            inputs,
+            hidden_units,
+            logits,
+        } = shape;
         let mut layers: Vec<Layer> = Vec::new();
-        let hidden = model.hidden_units.len();
-        for (index, outputs) in model
-            .hidden_units
-            .iter()
-            .copied()
-            .chain([units])
-            .enumerate()
-        {
+        let hidden = hidden_units.len();
+        for (index, outputs) in hidden_units.iter().copied().chain(logits).enumerate() {
             let name = if index < hidden {
-                format!("dnn/hiddenlayer_{index}")
+                format!("{scope}/hiddenlayer_{index}")
             } else {
-                "dnn/logits".to_owned()
+                format!("{scope}/logits")
             };
             let inputs = layers.last().map_or(inputs, |layer| layer.outputs);
             let glorot = Initializer::GlorotUniform;
@@ -145,13 +170,19 @@ impl Tower {
         }
         Self {
             layers,
+            hidden,
             activation: model.activation,
             dropout: model.dropout,
             regularizer: model.kernel_regularizer,
         }
     }
 
-    /// Computes the logits of the rows of the input.
+    /// Returns the width of the output.
+    pub(crate) fn outputs(&self) -> usize {
+        self.layers.last().map_or(0, |layer| layer.outputs)
+    }
+
+    /// Computes the output for the rows of the input.
     pub(crate) fn forward<'w>(
         &self,
         input: Input<'_>,
@@ -180,7 +211,7 @@ impl Tower {
                 &mut pass.output,
                 [rows, layer.inputs, layer.outputs],
             );
-            if index + 1 == self.layers.len() {
+            if index >= self.hidden {
                 add_bias(&mut pass.output, &values[layer.bias]);
                 continue;
             }
@@ -245,7 +276,7 @@ impl Tower {
             .for_each(|(value, factor)| *value *= factor);
     }
 
-    /// Writes the gradients, given the gradient of the logits and the values that the forward pass has kept. It calls
+    /// Writes the gradients, given the gradient of the output and the values that the forward pass has kept. It calls
     /// the hook for each layer as soon as its gradients are final, from the last layer to the first.
     pub(crate) fn backward(
         &self,
@@ -256,16 +287,16 @@ impl Tower {
     ) {
         let Ends {
             input,
-            of_logits: delta,
+            of_output: delta,
             mut of_input,
         } = ends;
         let HookedGradients { gradients, hook } = hooked;
-        let rows = delta.len() / self.layers.last().map_or(1, |layer| layer.outputs);
+        let rows = delta.len() / self.outputs().max(1);
         work.delta.clear();
         work.delta.extend_from_slice(delta);
         for (index, layer) in self.layers.iter().enumerate().rev() {
             let (below, above) = work.passes.split_at(index);
-            if index + 1 < self.layers.len() {
+            if index < self.hidden {
                 if let Some(norm) = &layer.norm {
                     norm.backward(values, &mut work.delta, gradients, &above[0].norm);
                 }

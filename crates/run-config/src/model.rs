@@ -23,6 +23,16 @@ pub enum Family {
     DeepFm,
     /// Cross layers under dense layers (DCN-v2, stacked; Wang et al. 2021).
     Dcn,
+    /// Products of pairs of embeddings and of dense layers over the other inputs (Naumov et al. 2019).
+    Dlrm,
+    /// Multi-head self-attention over the features (Song et al. 2019).
+    AutoInt,
+    /// A compressed interaction network over the embeddings, dense layers and a linear part (Lian et al. 2018).
+    XDeepFm,
+    /// Two streams of dense layers and a bilinear product of their outputs (Mao et al. 2023).
+    FinalMlp,
+    /// Blocks that multiply the layer-normalised input by masks made of it (Wang et al. 2021).
+    MaskNet,
     /// A model that the program provides.
     Custom,
 }
@@ -53,7 +63,7 @@ const fn kind(family: Family, goal: Goal) -> ModelKind {
 
 impl ModelKind {
     /// Every kind with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 24] = [
+    pub const NAMES: [(&'static str, Self); 39] = [
         (
             "baseline_classifier",
             kind(Family::Baseline, Goal::Classifier),
@@ -93,6 +103,39 @@ impl ModelKind {
         ("dcn_classifier", kind(Family::Dcn, Goal::Classifier)),
         ("dcn_regressor", kind(Family::Dcn, Goal::Regressor)),
         ("dcn_estimator", kind(Family::Dcn, Goal::Estimator)),
+        ("dlrm_classifier", kind(Family::Dlrm, Goal::Classifier)),
+        ("dlrm_regressor", kind(Family::Dlrm, Goal::Regressor)),
+        ("dlrm_estimator", kind(Family::Dlrm, Goal::Estimator)),
+        (
+            "autoint_classifier",
+            kind(Family::AutoInt, Goal::Classifier),
+        ),
+        ("autoint_regressor", kind(Family::AutoInt, Goal::Regressor)),
+        ("autoint_estimator", kind(Family::AutoInt, Goal::Estimator)),
+        (
+            "xdeepfm_classifier",
+            kind(Family::XDeepFm, Goal::Classifier),
+        ),
+        ("xdeepfm_regressor", kind(Family::XDeepFm, Goal::Regressor)),
+        ("xdeepfm_estimator", kind(Family::XDeepFm, Goal::Estimator)),
+        (
+            "final_mlp_classifier",
+            kind(Family::FinalMlp, Goal::Classifier),
+        ),
+        (
+            "final_mlp_regressor",
+            kind(Family::FinalMlp, Goal::Regressor),
+        ),
+        (
+            "final_mlp_estimator",
+            kind(Family::FinalMlp, Goal::Estimator),
+        ),
+        (
+            "masknet_classifier",
+            kind(Family::MaskNet, Goal::Classifier),
+        ),
+        ("masknet_regressor", kind(Family::MaskNet, Goal::Regressor)),
+        ("masknet_estimator", kind(Family::MaskNet, Goal::Estimator)),
         ("custom_classifier", kind(Family::Custom, Goal::Classifier)),
         ("custom_regressor", kind(Family::Custom, Goal::Regressor)),
         ("custom_estimator", kind(Family::Custom, Goal::Estimator)),
@@ -110,7 +153,11 @@ impl ModelKind {
     pub fn has_linear(self) -> bool {
         matches!(
             self.family,
-            Family::Linear | Family::DnnLinearCombined | Family::Fm | Family::DeepFm
+            Family::Linear
+                | Family::DnnLinearCombined
+                | Family::Fm
+                | Family::DeepFm
+                | Family::XDeepFm
         )
     }
 
@@ -131,7 +178,10 @@ impl ModelKind {
 
     /// Returns whether features are wide by default.
     pub(crate) fn wide_by_default(self) -> bool {
-        matches!(self.family, Family::Linear | Family::Fm | Family::DeepFm)
+        matches!(
+            self.family,
+            Family::Linear | Family::Fm | Family::DeepFm | Family::XDeepFm
+        )
     }
 }
 
@@ -320,6 +370,22 @@ impl Activation {
     ];
 }
 
+/// Arrangement of mask blocks (Wang et al. 2021).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaskBlocks {
+    /// All blocks read the input.
+    Parallel,
+    /// Each block reads the one before it.
+    Serial,
+}
+
+impl MaskBlocks {
+    /// Every arrangement with its name in a job file.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("parallel", Self::Parallel), ("serial", Self::Serial)];
+}
+
 impl ModelConfig {
     /// Returns whether the label has another mean or deviation than 0 and 1.
     pub fn has_label_scale(&self) -> bool {
@@ -391,6 +457,36 @@ pub struct ModelConfig {
     /// Rank of the kernels of the cross layers of a `dcn` model; absent = full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_projection_dim: Option<usize>,
+    /// Widths of the hidden layers below the products of a `dlrm` model; empty by default and in other models.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bottom_units: Vec<usize>,
+    /// Number of attention layers of an `autoint` model, at least 1; 3 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attention_layers: usize,
+    /// Heads of an attention layer, at least 1; 2 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attention_heads: usize,
+    /// Numbers of a vector of one head, at least 1; 32 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attention_dim: usize,
+    /// Rows of each layer of the compressed interaction network of an `xdeepfm` model; two of 128 by default, empty in other models.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cin_units: Vec<usize>,
+    /// Widths of the hidden layers of the second stream of a `final_mlp` model; empty = those of the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub second_hidden_units: Vec<usize>,
+    /// Heads of the product of the streams of a `final_mlp` model, at least 1; 1 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fusion_heads: usize,
+    /// Widths of the blocks of a `masknet` model; three of 64 by default, empty in other models.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mask_units: Vec<usize>,
+    /// Width of the layer that makes a mask, in widths of the mask, at least 1; 2 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub mask_ratio: usize,
+    /// Arrangement of the blocks of a `masknet` model; parallel by default, absent in other models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask_blocks: Option<MaskBlocks>,
     /// Initial values of embeddings whose feature names none; absent = a truncated normal distribution of deviation
     /// 1/√dimension.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,14 +10,14 @@ use crate::cross_layer::CrossLayers;
 use crate::tower::Tower;
 
 impl Builder<'_> {
-    /// Returns the logits of the dense layers.
+    /// Returns the output of the dense layers.
     pub(super) fn tower(&mut self, tower: &Tower, input: &Name) -> Name {
         let mut value = input.clone();
         for (index, layer) in tower.layers.iter().enumerate() {
             let kernel = self.canned.variables[layer.kernel].name.clone();
             let scope = kernel.trim_end_matches("/kernel").to_owned();
             value = self.dense(&scope, &value, layer.kernel, layer.bias);
-            if index + 1 == tower.layers.len() {
+            if index >= tower.hidden {
                 break;
             }
             value = self.activated(&scope, tower.activation, &value);
@@ -29,7 +29,7 @@ impl Builder<'_> {
         value
     }
 
-    fn dense(&mut self, scope: &str, input: &Name, kernel: usize, bias: usize) -> Name {
+    pub(super) fn dense(&mut self, scope: &str, input: &Name, kernel: usize, bias: usize) -> Name {
         let kernel = self.table(kernel, None);
         let bias = self.table(bias, None);
         self.graph.node(
@@ -40,7 +40,7 @@ impl Builder<'_> {
         )
     }
 
-    fn activated(&mut self, scope: &str, activation: Activation, input: &Name) -> Name {
+    pub(super) fn activated(&mut self, scope: &str, activation: Activation, input: &Name) -> Name {
         let graph = &mut self.graph;
         let name = format!("{scope}/{activation:?}").to_lowercase();
         let operator = match activation {

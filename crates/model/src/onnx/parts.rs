@@ -95,7 +95,9 @@ impl Builder<'_> {
         if deep.factorization.is_some() {
             parts.push(self.factorized(&embeddings));
         }
-        let Some(tower) = &deep.tower else { return };
+        if deep.tower.is_none() && deep.composition.is_none() {
+            return;
+        }
         let mut input = match pieces.as_slice() {
             [one] => one.clone(),
             pieces => {
@@ -112,7 +114,12 @@ impl Builder<'_> {
         if let Some(cross) = &deep.cross {
             input = self.crossed(cross, &input);
         }
-        parts.push(self.tower(tower, &input));
+        if let Some(tower) = &deep.tower {
+            parts.push(self.tower(tower, &input));
+        }
+        if let Some(composition) = &deep.composition {
+            self.composition(composition, input, parts);
+        }
     }
 
     /// Returns the numbers of the feature whose first column in a row this is.

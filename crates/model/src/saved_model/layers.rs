@@ -10,14 +10,14 @@ use crate::cross_layer::CrossLayers;
 use crate::tower::Tower;
 
 impl Builder<'_> {
-    /// Returns the logits of the dense layers.
+    /// Returns the output of the dense layers.
     pub(super) fn tower(&mut self, tower: &Tower, input: &Edge) -> Edge {
         let mut value = input.clone();
         for (index, layer) in tower.layers.iter().enumerate() {
             let kernel = self.canned.variables[layer.kernel].name.clone();
             let scope = self.name(kernel.trim_end_matches("/kernel"));
             value = self.dense_layer(&scope, &value, [layer.kernel, layer.bias]);
-            if index + 1 == tower.layers.len() {
+            if index >= tower.hidden {
                 break;
             }
             value = self.activated(&scope, tower.activation, &value);
@@ -29,7 +29,12 @@ impl Builder<'_> {
         value
     }
 
-    fn dense_layer(&mut self, scope: &str, input: &Edge, [kernel, bias]: [usize; 2]) -> Edge {
+    pub(super) fn dense_layer(
+        &mut self,
+        scope: &str,
+        input: &Edge,
+        [kernel, bias]: [usize; 2],
+    ) -> Edge {
         let kernel = self.variable(kernel);
         let bias = self.variable(bias);
         let product = self
@@ -39,7 +44,7 @@ impl Builder<'_> {
             .add_bias(&format!("{scope}/BiasAdd"), &product, &bias)
     }
 
-    fn activated(&mut self, scope: &str, activation: Activation, x: &Edge) -> Edge {
+    pub(super) fn activated(&mut self, scope: &str, activation: Activation, x: &Edge) -> Edge {
         let graph = &mut *self.graph;
         let name = format!("{scope}/activation");
         let operation = match activation {

@@ -97,13 +97,20 @@ impl Builder<'_> {
         if deep.factorization.is_some() {
             parts.push(self.factorized(&embeddings));
         }
-        let Some(tower) = &deep.tower else { return };
+        if deep.tower.is_none() && deep.composition.is_none() {
+            return;
+        }
         let name = self.name("dnn/input_layer");
         let mut input = self.graph.concatenate(&name, &pieces, 1);
         if let Some(cross) = &deep.cross {
             input = self.cross_layers(cross, &input);
         }
-        parts.push(self.tower(tower, &input));
+        if let Some(tower) = &deep.tower {
+            parts.push(self.tower(tower, &input));
+        }
+        if let Some(composition) = &deep.composition {
+            self.composition(composition, input, parts);
+        }
     }
 
     /// Returns the numbers of the feature whose first column in a row this is.

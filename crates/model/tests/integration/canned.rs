@@ -56,6 +56,21 @@ wide = true
 max_steps = 1
 "#;
 
+/// Kinds that are compositions of layers, with keys that only they use.
+const COMPOSITIONS: [(&str, &str); 5] = [
+    ("dlrm", "bottom_units = [5]\n"),
+    ("xdeepfm", "cin_units = [4, 3]\n"),
+    ("masknet", "mask_units = [5, 4]\nmask_ratio = 1\n"),
+    (
+        "final_mlp",
+        "second_hidden_units = [5, 6]\nfusion_heads = 2\n",
+    ),
+    (
+        "autoint",
+        "attention_layers = 2\nattention_heads = 2\nattention_dim = 3\n",
+    ),
+];
+
 fn model(kind: &str, label: &str) -> Canned {
     canned(&job(kind, label))
 }
@@ -87,7 +102,16 @@ fn job(kind: &str, label: &str) -> String {
             "buckets = 5\ndeep = { embedding = 2, max_norm = 0.4 }\n",
         );
     }
-    if kind.contains("fm") {
+    let composed = COMPOSITIONS
+        .iter()
+        .find(|(family, _)| kind.starts_with(family));
+    if let Some((_, keys)) = composed {
+        text.push_str(keys);
+    }
+    if composed.is_some() && !kind.contains("fm") {
+        text = text.replace("wide = true\n", "");
+    }
+    if kind.contains("fm") || composed.is_some() {
         text = text.replace(
             "buckets = 5\n",
             "buckets = 5\ndeep = { embedding = 3, combiner = \"sum\" }\n",
@@ -99,6 +123,13 @@ fn job(kind: &str, label: &str) -> String {
     let kind = match kind.strip_suffix(" of low rank") {
         Some(kind) => {
             text.push_str("cross_projection_dim = 3\n");
+            kind
+        }
+        None => kind,
+    };
+    let kind = match kind.strip_suffix(" serial") {
+        Some(kind) => {
+            text.push_str("mask_blocks = \"serial\"\n");
             kind
         }
         None => kind,
@@ -171,6 +202,24 @@ fn gradients_agree_with_finite_differences() {
         ("deepfm_classifier", ""),
         ("dcn_classifier", ""),
         ("dcn_classifier of low rank", ""),
+        ("dlrm_classifier", ""),
+        (
+            "dlrm_classifier normalised",
+            ", vocabulary = [\"0\", \"1\", \"2\"]",
+        ),
+        ("xdeepfm_classifier", ""),
+        ("xdeepfm_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
+        ("final_mlp_classifier", ""),
+        ("final_mlp_classifier normalised", ""),
+        (
+            "final_mlp_classifier",
+            ", vocabulary = [\"0\", \"1\", \"2\"]",
+        ),
+        ("masknet_classifier", ""),
+        ("masknet_classifier serial", ""),
+        ("masknet_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
+        ("autoint_classifier", ""),
+        ("autoint_classifier", ", vocabulary = [\"0\", \"1\", \"2\"]"),
         (
             "baseline_classifier",
             ", vocabulary = [\"0\", \"1\", \"2\"]",
@@ -263,7 +312,7 @@ fn penalties_add_their_gradient_to_the_parameters_that_they_name_and_to_no_other
         let ends = [
             name.starts_with("linear/") && name.ends_with("/weights"),
             name.ends_with("/embedding_weights"),
-            name.starts_with("dnn/") && name.ends_with("/kernel"),
+            !name.starts_with("dcn/") && name.ends_with("/kernel"),
         ];
         ends.iter().position(|ends| *ends)
     };
@@ -274,6 +323,11 @@ fn penalties_add_their_gradient_to_the_parameters_that_they_name_and_to_no_other
         ("fm_classifier", 0..2),
         ("deepfm_classifier", 0..3),
         ("dcn_classifier", 1..3),
+        ("dlrm_classifier", 1..3),
+        ("autoint_classifier", 1..3),
+        ("masknet_classifier", 1..3),
+        ("final_mlp_classifier", 1..3),
+        ("xdeepfm_classifier", 0..3),
     ] {
         let plain = canned(&job(kind, ""));
         let keys = &penalties[keys];
@@ -421,6 +475,58 @@ fn dropout_thins_training_alone_and_the_same_way_for_the_same_batch() {
 }
 
 #[test]
+fn a_row_is_predicted_with_the_same_bits_alone_and_in_a_batch() {
+    let seed = Seed::of_environment(1);
+    for (family, _) in COMPOSITIONS {
+        let model = model(&format!("{family}_classifier"), "");
+        let features = model.features(&batch(&model, ROWS)).unwrap();
+        let tables: Values = model
+            .variables()
+            .iter()
+            .zip(random_values(&model, &features, seed.get()))
+            .map(|(spec, values)| {
+                let mut all = values;
+                let some = all.clone();
+                while all.len() < spec.len() {
+                    all.extend_from_slice(&some);
+                }
+                all.truncate(spec.len());
+                all
+            })
+            .collect();
+        let predict = |rows: &str| {
+            let features = model.features(&batch(&model, rows)).unwrap();
+            let reads = model.reads(&features);
+            let read = reads.iter().zip(model.variables()).zip(&tables);
+            let values: Values = read
+                .map(|((read, spec), table)| match read {
+                    Read::Rows(rows) => {
+                        let width = spec.width();
+                        let rows = rows
+                            .iter()
+                            .map(|row| &table[*row as usize * width..][..width]);
+                        rows.flatten().copied().collect()
+                    }
+                    _ => table.clone(),
+                })
+                .collect();
+            model
+                .predict(&features, &values, &mut Default::default())
+                .unwrap()
+        };
+        let together = predict(ROWS);
+        for (row, expected) in ROWS.lines().zip(&together) {
+            assert_eq!(
+                predict(&format!("{row}\n"))[0],
+                *expected,
+                "{family}, {seed}"
+            );
+        }
+        assert_ne!(together[0], together[1], "{family}, {seed}: rows differ");
+    }
+}
+
+#[test]
 fn the_group_auc_is_the_mean_of_the_groups() {
     let text = FEATURES.replace("LABEL", "")
         + "[eval]\ngroup_auc_column = \"d\"\n[model]\nkind = \"linear_classifier\"\n";
@@ -478,4 +584,34 @@ fn models_that_a_head_or_feature_forbids_are_refused_with_the_reason() {
         "head = \"multi_label\"\nn_classes = 4\n",
     );
     assert!(units.contains("has one logit, its head needs 4"), "{units}");
+    const CROSSED: &str = "[[feature]]\ncolumns = [\"x_bucketized\", \"c\"]\nkind = \"crossed\"\nbuckets = 5\nwide = true\n";
+    let layers = "hidden_units = [4]\n";
+    let one = refuse("dlrm_classifier", (CROSSED, ""), layers);
+    let attention = refuse("autoint_classifier", (CROSSED, ""), "");
+    let told = "an autoint_classifier needs at least 2 embeddings, given 1";
+    assert!(attention.contains(told), "{attention}");
+    let none = refuse(
+        "xdeepfm_classifier",
+        same,
+        "hidden_units = [4]\ncin_units = []\n",
+    );
+    assert!(
+        none.contains("cin_units must name at least 1 layer"),
+        "{none}"
+    );
+    let heads = refuse(
+        "final_mlp_classifier",
+        same,
+        "hidden_units = [4]\nfusion_heads = 3\n",
+    );
+    assert!(heads.contains("given 3 heads and a width of 4"), "{heads}");
+    let none = refuse("masknet_classifier", same, "mask_units = []\n");
+    assert!(
+        none.contains("mask_units must name at least 1 block"),
+        "{none}"
+    );
+    let told = "a dlrm_classifier needs at least 2 embeddings, given 1";
+    assert!(one.contains(told), "{one}");
+    let sizes = refuse("dlrm_classifier", both, layers);
+    assert!(sizes.contains("of one dimension, given 4 and 3"), "{sizes}");
 }

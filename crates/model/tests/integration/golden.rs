@@ -7,7 +7,7 @@
 )]
 
 mod batch;
-mod canned;
+pub(crate) mod canned;
 mod columns;
 mod feature_columns;
 mod heads;

@@ -7,4 +7,5 @@ mod golden;
 mod gradients;
 mod network;
 mod onnx;
+mod pytorch;
 mod threads;

@@ -17,7 +17,15 @@ use trainyard_variable::{Read, Values};
 /// Returns the shipped click-through model, whose layers are large enough to be divided among threads.
 fn click_through(kind: &str) -> Canned {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/ctr-tensorflow.toml");
-    let job = Job::load(&path, &[format!("model.kind=\"{kind}\"")]).unwrap();
+    let changes = [
+        format!("model.kind=\"{kind}\""),
+        "model.attention_layers=1".to_owned(),
+        "model.attention_dim=4".to_owned(),
+        "model.cin_units=[4, 4]".to_owned(),
+        "model.mask_units=[16, 16]".to_owned(),
+        "model.mask_ratio=1".to_owned(),
+    ];
+    let job = Job::load(&path, &changes).unwrap();
     Canned::from_job(&job).unwrap()
 }
 
@@ -67,7 +75,15 @@ fn values(
 #[test]
 fn a_step_is_the_same_bits_on_any_number_of_threads_and_in_buffers_of_other_steps() {
     let seed = Seed::of_environment(5);
-    for kind in ["dnn_linear_combined_classifier", "deepfm_classifier"] {
+    for kind in [
+        "dnn_linear_combined_classifier",
+        "deepfm_classifier",
+        "dlrm_classifier",
+        "autoint_classifier",
+        "xdeepfm_classifier",
+        "final_mlp_classifier",
+        "masknet_classifier",
+    ] {
         let model = click_through(kind);
         let mut random = ChaCha8Rng::seed_from_u64(seed.get());
         // Many rows, then few, then many again: buffers shrink and grow.

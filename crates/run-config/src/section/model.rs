@@ -12,15 +12,19 @@ use crate::limit::{Limit, OfSome, of_some, required_by};
 use crate::without_effect::warn_of_key;
 use crate::{
     Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossConfig, LossReduction,
-    ModelConfig, ModelKind, OptimizerSection, Params, Regularizer,
+    MaskBlocks, ModelConfig, ModelKind, OptimizerSection, Params, Regularizer,
 };
 
 /// Widest hidden layer.
 const UNITS_MAX: u64 = 1 << 20;
 /// Most buckets of a calibration.
 const CALIBRATION_BUCKETS_MAX: u64 = 1000;
-/// Most cross layers.
-const CROSS_LAYERS_MAX: u64 = 64;
+/// Most cross layers and attention layers.
+const LAYERS_MAX: u64 = 64;
+/// Most widths of a mask in the layer that makes it.
+const MASK_RATIO_MAX: u64 = 64;
+/// Most heads of an attention layer.
+const HEADS_MAX: u64 = 64;
 /// Most classes, and most numbers of a label.
 const CLASSES_MAX: u64 = 1 << 24;
 
@@ -28,8 +32,9 @@ section! {
     /// Keys of `[model]`.
     #[derive(Debug)]
     pub(crate) struct ModelKeys {
-        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_` or `dcn_`, then `classifier`,
-        /// `regressor` or `estimator`. `custom_classifier`, `custom_regressor`, `custom_estimator`: the program
+        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_`, `dcn_`, `dlrm_`, `autoint_`, `xdeepfm_`, `final_mlp_` or
+        /// `masknet_`, then
+        /// `classifier`, `regressor` or `estimator` ([the kinds](#kinds-of-models)). `custom_classifier`, `custom_regressor`, `custom_estimator`: the program
         /// supplies the model ([custom-models.md](custom-models.md)), `[[feature]]` is optional, and the keys are those
         /// of a deep part
         kind: Option<ModelKind> = choice("model", &ModelKind::NAMES).required_or_invalid("\"dnn_classifier\"");
@@ -78,7 +83,7 @@ section! {
         /// below. `tensorflow1` (summed loss) and `tensorflow2` (deep learning rate 0.001, epsilon 1e-7): those of TensorFlow
         defaults: Option<Defaults> = choice("set of defaults", &Defaults::NAMES).or_invalid(Defaults::Trainyard);
         /// widths of the hidden layers
-        hidden_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("required with dense layers; none in `dcn_*` and custom models");
+        hidden_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("required with dense layers; none in `dcn_*`, `autoint_*`, `masknet_*` and custom models");
         /// `relu` `relu6` `leaky_relu` `elu` `selu` `tanh` `sigmoid` `softplus` `softsign` `swish` `linear`
         activation: Option<Activation> = choice("activation", &Activation::NAMES).or_invalid(Activation::Relu);
         /// share of the outputs of a hidden layer that training drops
@@ -86,10 +91,32 @@ section! {
         /// batch normalisation after each hidden layer
         batch_norm: bool = flag().or(false);
         /// `dcn_*`: number of cross layers below the dense layers
-        cross_layers: usize = integer(1..=CROSS_LAYERS_MAX).or(2);
+        cross_layers: usize = integer(1..=LAYERS_MAX).or(2);
         /// `dcn_*`: rank of the kernels of the cross layers, which are then products of two matrices of this many columns and
         /// rows (`projection_dim` of `tfrs.layers.dcn.Cross`). A fourth of the input's width or less saves work
         cross_projection_dim: Option<usize> = integer(1..=UNITS_MAX).optional("full rank");
+        /// `dlrm_*`: widths of the hidden layers below the products of pairs. One more layer, of the embeddings' dimension,
+        /// follows them
+        bottom_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("none");
+        /// `autoint_*`: number of attention layers
+        attention_layers: usize = integer(1..=LAYERS_MAX).or(3);
+        /// `autoint_*`: number of heads of an attention layer
+        attention_heads: usize = integer(1..=HEADS_MAX).or(2);
+        /// `autoint_*`: numbers of a vector of one head. A vector of a layer's output has `attention_heads` times as many
+        attention_dim: usize = integer(1..=UNITS_MAX).or(32);
+        /// `xdeepfm_*`: rows of each layer of the compressed interaction network, at least one layer
+        cin_units: Vec<usize> = integers(1..=UNITS_MAX).or(vec![128, 128]).said("[128, 128]");
+        /// `final_mlp_*`: widths of the hidden layers of the second stream; `hidden_units` are those of the first
+        second_hidden_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("those of the first stream");
+        /// `final_mlp_*`: number of parts of the streams' outputs, each with a bilinear product. It divides the last width of
+        /// both streams
+        fusion_heads: usize = integer(1..=HEADS_MAX).or(1);
+        /// `masknet_*`: widths of the mask blocks, at least one block
+        mask_units: Vec<usize> = integers(1..=UNITS_MAX).or(vec![64, 64, 64]).said("[64, 64, 64]");
+        /// `masknet_*`: width of the layer that makes a mask, in widths of the mask
+        mask_ratio: usize = integer(1..=MASK_RATIO_MAX).or(2);
+        /// `masknet_*`: `parallel` blocks all read the input; of `serial` blocks, each reads the one before it
+        mask_blocks: Option<MaskBlocks> = choice("arrangement", &MaskBlocks::NAMES).or_invalid(MaskBlocks::Parallel);
         /// initial values of the embeddings whose feature names none, `{ kind = "normal", stddev = 0.01 }`:
         /// see below
         embedding_initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
@@ -185,16 +212,14 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         let mut keys = USED_BY_SOME_KINDS.iter();
         keys.all(|(name, is_used)| *name != key || is_used(kind))
     };
+    let units = |key: &str, given: Vec<usize>| if is_used(key) { given } else { Vec::new() };
+    let count = |key: &str, given: usize| if is_used(key) { given } else { 0 };
     let defaults = keys.defaults?;
     let reduction = keys.loss_reduction?;
     Some(ModelConfig {
         kind,
         head,
-        hidden_units: if is_used("hidden_units") {
-            keys.hidden_units
-        } else {
-            Vec::new()
-        },
+        hidden_units: units("hidden_units", keys.hidden_units),
         // 0 stands for "not given" until `settle` has seen the label.
         n_classes: keys.n_classes.unwrap_or(0),
         label_dimension: keys.label_dimension,
@@ -218,10 +243,21 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         },
         dropout: keys.dropout.filter(|_| is_used("dropout")).unwrap_or(0.0),
         batch_norm: keys.batch_norm && is_used("batch_norm"),
-        cross_layers: match kind.family {
-            Family::Dcn => keys.cross_layers,
-            _ => 0,
+        cross_layers: count("cross_layers", keys.cross_layers),
+        bottom_units: units("bottom_units", keys.bottom_units),
+        cin_units: units("cin_units", keys.cin_units),
+        second_hidden_units: units("second_hidden_units", keys.second_hidden_units),
+        fusion_heads: count("fusion_heads", keys.fusion_heads),
+        mask_units: units("mask_units", keys.mask_units),
+        mask_ratio: count("mask_ratio", keys.mask_ratio),
+        mask_blocks: if is_used("mask_blocks") {
+            Some(keys.mask_blocks?)
+        } else {
+            None
         },
+        attention_layers: count("attention_layers", keys.attention_layers),
+        attention_heads: count("attention_heads", keys.attention_heads),
+        attention_dim: count("attention_dim", keys.attention_dim),
         cross_projection_dim: keys
             .cross_projection_dim
             .filter(|_| is_used("cross_projection_dim")),
@@ -404,13 +440,23 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
 }
 
 /// Keys that some kinds of models do not use. A job that names such a kind may have them, so that one job compares kinds.
-const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 13] = [
+const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 23] = [
     ("hidden_units", ModelKind::has_dnn),
     ("activation", ModelKind::has_dnn),
     ("dropout", ModelKind::has_dnn),
     ("batch_norm", ModelKind::has_dnn),
     ("cross_layers", |kind| kind.family == Family::Dcn),
     ("cross_projection_dim", |kind| kind.family == Family::Dcn),
+    ("bottom_units", |kind| kind.family == Family::Dlrm),
+    ("cin_units", |kind| kind.family == Family::XDeepFm),
+    ("second_hidden_units", is_final_mlp),
+    ("fusion_heads", is_final_mlp),
+    ("mask_units", is_masknet),
+    ("mask_ratio", is_masknet),
+    ("mask_blocks", is_masknet),
+    ("attention_layers", is_autoint),
+    ("attention_heads", is_autoint),
+    ("attention_dim", is_autoint),
     ("embedding_initializer", ModelKind::has_deep),
     ("embedding_regularizer", ModelKind::has_deep),
     ("linear_regularizer", ModelKind::has_linear),
@@ -423,6 +469,18 @@ const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 13] = [
     }),
     ("sparse_combiner", ModelKind::has_linear),
 ];
+
+fn is_final_mlp(kind: ModelKind) -> bool {
+    kind.family == Family::FinalMlp
+}
+
+fn is_masknet(kind: ModelKind) -> bool {
+    kind.family == Family::MaskNet
+}
+
+fn is_autoint(kind: ModelKind) -> bool {
+    kind.family == Family::AutoInt
+}
 
 /// Keys that say what is predicted, and contradict some kinds of models.
 const OF_SOME_KINDS: [OfSome<ModelKind>; 5] = [
@@ -447,7 +505,9 @@ const OF_CUSTOM_MODELS: [OfSome<ModelKind>; 2] = [
 /// Keys that some kinds of models require.
 const REQUIRED_BY_KIND: [OfSome<ModelKind>; 2] = [
     ("hidden_units", |kind| {
-        kind.has_dnn() && !kind.is_custom() && kind.family != Family::Dcn
+        kind.has_dnn()
+            && !kind.is_custom()
+            && !matches!(kind.family, Family::Dcn | Family::AutoInt | Family::MaskNet)
     }),
     ("head", |kind| kind.goal == Goal::Estimator),
 ];

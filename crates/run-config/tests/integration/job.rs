@@ -1313,6 +1313,8 @@ fn a_job_keeps_what_another_kind_of_model_uses_and_is_warned_of_it_by_name() {
             .collect();
         assert_eq!(told, warnings, "{kind}");
     }
+    let dlrm = switched("dlrm_classifier");
+    assert!(dlrm.model.bottom_units.is_empty());
     let linear = switched("linear_classifier");
     assert!(linear.model.hidden_units.is_empty() && linear.model.dnn_optimizer.is_none());
     assert_eq!(linear.model.dropout, 0.0);
@@ -1328,6 +1330,40 @@ fn a_job_keeps_what_another_kind_of_model_uses_and_is_warned_of_it_by_name() {
         dcn.model.sparse_combiner,
         trainyard_run_config::Combiner::Sum
     );
+}
+
+#[test]
+fn a_key_of_one_kind_is_read_by_it_and_left_out_by_others_with_a_warning() {
+    for (kind, change) in [
+        ("dlrm_classifier", "model.bottom_units=[16, 8]"),
+        ("xdeepfm_classifier", "model.cin_units=[4]"),
+        ("final_mlp_classifier", "model.second_hidden_units=[4]"),
+        ("final_mlp_classifier", "model.fusion_heads=2"),
+        ("masknet_classifier", "model.mask_units=[8]"),
+        ("masknet_classifier", "model.mask_ratio=1"),
+        ("masknet_classifier", "model.mask_blocks=\"serial\""),
+        ("autoint_classifier", "model.attention_layers=2"),
+        ("autoint_classifier", "model.attention_heads=4"),
+        ("autoint_classifier", "model.attention_dim=8"),
+    ] {
+        let (key, given) = change.split_once('=').expect("a value");
+        let key = key.strip_prefix("model.").expect("a key of the model");
+        let of = |kind: &str| {
+            let changes = [&format!("model.kind=\"{kind}\""), change];
+            let job = parse(OF_ALL_PARTS, &changes);
+            job.unwrap_or_else(|problems| panic!("{kind}: {}", render_all(&problems)))
+        };
+        let warns = |job: &Job| {
+            let told = format!("`{key}` of [model] does nothing in a dnn_classifier");
+            job.warnings().iter().any(|warning| warning.message == told)
+        };
+        let shown = |job: &Job| serde_json::to_value(&job.model).expect("JSON")[key].clone();
+        let given: serde_json::Value = serde_json::from_str(given).expect("JSON");
+        assert_eq!(shown(&of(kind)), given);
+        assert!(!warns(&of(kind)), "{key}");
+        assert_eq!(shown(&of("dnn_classifier")), serde_json::Value::Null);
+        assert!(warns(&of("dnn_classifier")), "{key}");
+    }
 }
 
 #[test]
@@ -1399,7 +1435,7 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
         ),
         (&[eval, "train.early_stopping={ stop_at = 90.0 }"], &[]),
         (
-            &[eval, "train.early_stopping={ stop_at = 2.0, metric = \"auc\", higher_is_better = false }"],
+            &[eval, "train.early_stopping={ stop_at = 2.0, metric = \"own\", higher_is_better = false }"],
             &[],
         ),
         (
@@ -1872,10 +1908,9 @@ fn what_a_kind_of_model_would_misunderstand_is_still_refused() {
 #[test]
 fn an_optimizer_without_a_kind_is_the_usual_one_with_the_values_that_are_given() {
     let linear = |defaults: &str, sets: &[&str]| {
-        let text = CENSUS.replace(
-            "hidden_units = [100, 50]\n",
-            &format!("hidden_units = [100, 50]\ndefaults = \"{defaults}\"\n"),
-        );
+        let named = "[model.linear_optimizer]\nkind = \"ftrl\"\n[model.dnn_optimizer]\nkind = \"adagrad\"\nlearning_rate = 0.05\n";
+        assert!(CENSUS.contains(named));
+        let text = CENSUS.replace(named, &format!("defaults = \"{defaults}\"\n"));
         let sets: Vec<String> = sets.iter().map(|set| format!("model.{set}")).collect();
         let model = parse(&text, &sets.iter().map(String::as_str).collect::<Vec<_>>())
             .unwrap()

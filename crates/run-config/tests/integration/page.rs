@@ -464,6 +464,25 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
             "column = \"age\"\nkind = \"numeric\"",
         ),
         job_of(
+            "autoint_classifier",
+            "csv",
+            "column = \"age\"\nkind = \"numeric\"",
+        ),
+        job_of(
+            "masknet_classifier",
+            "csv",
+            "column = \"age\"\nkind = \"numeric\"",
+        ),
+        job_of(
+            "masknet_classifier",
+            "csv",
+            "column = \"age\"\nkind = \"numeric\"",
+        )
+        .replace(
+            "masknet_classifier\"",
+            "final_mlp_classifier\"\nhidden_units = [4]",
+        ),
+        job_of(
             "linear_regressor",
             "csv",
             "column = \"age\"\nkind = \"numeric\"",

@@ -20,7 +20,7 @@ section! {
     #[derive(Debug)]
     pub(crate) struct PartKeys {
         /// feeds the linear part
-        wide: Option<bool> = flag().optional("true in `linear_*`, `fm_*` and `deepfm_*` models, else false");
+        wide: Option<bool> = flag().optional("true in `linear_*`, `fm_*`, `deepfm_*` and `xdeepfm_*` models, else false");
         /// feeds the deep part: `true`, `false`, `"indicator"`, `{ indicator = true }`, `{ embedding = 8 }`, with the
         /// options below
         deep: Option<Given> = custom(read_deep, takes_deep, "")

@@ -169,6 +169,25 @@ impl Graph {
         self.one("MatMul", name, &[a, b], (attributes, a.dtype()))
     }
 
+    /// Returns the products of the last two dimensions: `[..., m, k]` times `[..., k, n]`.
+    pub fn batch_product(&mut self, name: &str, a: &Edge, b: &Edge) -> Edge {
+        self.products(name, [a, b], Attribute::Bool(false))
+    }
+
+    /// Returns the products of the last two dimensions, `b` transposed: `[..., m, k]` times `[..., n, k]`.
+    pub fn batch_product_transposed(&mut self, name: &str, a: &Edge, b: &Edge) -> Edge {
+        self.products(name, [a, b], Attribute::Bool(true))
+    }
+
+    fn products(&mut self, name: &str, [a, b]: [&Edge; 2], is_transposed: Attribute) -> Edge {
+        let attributes = vec![
+            of_type("T", a.dtype()),
+            ("adj_x", Attribute::Bool(false)),
+            ("adj_y", is_transposed),
+        ];
+        self.one("BatchMatMulV2", name, &[a, b], (attributes, a.dtype()))
+    }
+
     /// Adds a vector to each row of a matrix.
     pub fn add_bias(&mut self, name: &str, x: &Edge, bias: &Edge) -> Edge {
         let attributes = vec![

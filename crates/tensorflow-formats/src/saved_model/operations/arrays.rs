@@ -30,6 +30,13 @@ impl Graph {
         self.one("Reshape", name, &[x, shape], (attributes, x.dtype()))
     }
 
+    /// Returns the elements with the dimensions in another order.
+    pub fn transpose(&mut self, name: &str, x: &Edge, order: &[i64]) -> Edge {
+        let order = self.list(order);
+        let attributes = vec![of_type("T", x.dtype()), of_type("Tperm", DataType::DtInt64)];
+        self.one("Transpose", name, &[x, &order], (attributes, x.dtype()))
+    }
+
     /// Returns the shape, as 64-bit integers.
     pub fn shape_of(&mut self, name: &str, x: &Edge) -> Edge {
         let attributes = vec![
@@ -65,7 +72,16 @@ impl Graph {
 
     /// Returns the slices of the first dimension with these numbers.
     pub fn gather(&mut self, name: &str, x: &Edge, places: &Edge) -> Edge {
-        let axis = self.integer(0);
+        self.gather_along(name, x, places, 0)
+    }
+
+    /// Returns the columns of a matrix with these numbers.
+    pub fn gather_columns(&mut self, name: &str, x: &Edge, columns: &Edge) -> Edge {
+        self.gather_along(name, x, columns, 1)
+    }
+
+    fn gather_along(&mut self, name: &str, x: &Edge, places: &Edge, dimension: i64) -> Edge {
+        let axis = self.integer(dimension);
         let attributes = vec![
             of_type("Taxis", DataType::DtInt64),
             of_type("Tindices", places.dtype()),

@@ -1,0 +1,255 @@
+"""Records what PyTorch makes of premade kinds that TensorFlow's estimators lack: python record.py > premade.json
+
+Each model is written here from its paper, with PyTorch's own layers and derivatives, and trained by gradient descent. The test `pytorch`
+reads the start values, losses, end values and logits, and trains the same jobs.
+"""
+
+import json
+
+import torch
+from torch.nn import functional as F
+
+ROWS, BATCH, PASSES, RATE, DIMENSION = 24, 8, 2, 0.3, 4
+BUCKETS = {"a": 6, "b": 5, "c": 4}
+SCOPE = "dnn/input_from_feature_columns/input_layer"
+
+
+class Model:
+    """Variables by name, drawn as they are first read, and the features of a batch."""
+
+    def __init__(self, seed, units):
+        self.random = torch.Generator().manual_seed(seed)
+        self.units = units
+        self.variables = {}
+        self.start = {}
+
+    def variable(self, name, *shape, around=0.0):
+        if name not in self.variables:
+            drawn = torch.rand(*shape, generator=self.random, dtype=torch.float64) - 0.5
+            value = (drawn + around).to(torch.float32)
+            self.start[name] = value.tolist()
+            self.variables[name] = value.double().requires_grad_()
+        return self.variables[name]
+
+    def embeddings(self, batch):
+        """Returns `batch x fields x dimension`."""
+        table = lambda key: self.variable(f"{SCOPE}/{key}_embedding/embedding_weights", BUCKETS[key], DIMENSION)
+        return torch.stack([table(key)[batch[key]] for key in BUCKETS], dim=1)
+
+    def whole(self, batch):
+        """Returns the columns of the input layer, in the order of their names."""
+        return torch.cat([self.embeddings(batch).flatten(1), batch["numbers"]], dim=1)
+
+    def dense(self, scope, x, outputs, bias=True):
+        y = x @ self.variable(f"{scope}/kernel", x.shape[-1], outputs)
+        return y + self.variable(f"{scope}/bias", outputs) if bias else y
+
+    def hidden(self, scope, x, units):
+        for index, outputs in enumerate(units):
+            x = torch.relu(self.dense(f"{scope}/hiddenlayer_{index}", x, outputs))
+        return x
+
+    def linear(self, batch):
+        weights = [self.variable(f"linear/linear_model/{key}/weights", BUCKETS[key], self.units)[batch[key]] for key in BUCKETS]
+        numbers = [batch["numbers"][:, place, None] * self.variable(f"linear/linear_model/{key}/weights", 1, self.units)
+                   for place, key in enumerate("xy")]
+        return sum(weights + numbers) + self.variable("linear/linear_model/bias_weights", self.units)
+
+    def tower(self, x, units):
+        return self.dense("dnn/logits", self.hidden("dnn", x, units), self.units)
+
+
+class Dlrm(Model):
+    """Naumov et al. 2019, https://github.com/facebookresearch/dlrm: `interact_features` with `arch_interaction_op = "dot"`."""
+
+    keys = "hidden_units = [7, 5]\nbottom_units = [6]\n"
+
+    def logits(self, batch):
+        vectors = self.embeddings(batch)
+        bottom = self.bottom(batch)
+        if bottom is not None:
+            vectors = torch.cat([bottom[:, None, :], vectors], dim=1)
+        products = torch.bmm(vectors, vectors.transpose(1, 2))
+        i, j = torch.tril_indices(vectors.shape[1], vectors.shape[1], offset=-1)
+        dots = products[:, i, j]
+        return self.tower(dots if bottom is None else torch.cat([bottom, dots], dim=1), [7, 5])
+
+    def bottom(self, batch):
+        return self.hidden("dlrm/bottom", batch["numbers"], [6, DIMENSION])
+
+
+class DlrmWithoutNumbers(Dlrm):
+    keys = "hidden_units = [7, 5]\n"
+    numbers = False
+
+    def bottom(self, batch):
+        return None
+
+
+class AutoInt(Model):
+    """Song et al. 2019, equations 4 to 10. The attention is PyTorch's, whose products are divided by the root of the dimension unless told."""
+
+    keys = "attention_layers = 2\nattention_heads = 2\nattention_dim = 3\n"
+
+    def logits(self, batch):
+        scaled = [batch["numbers"][:, place, None] * self.variable(f"autoint/{key}/kernel", 1, DIMENSION) for place, key in enumerate("xy")]
+        vectors = torch.cat([self.embeddings(batch), torch.stack(scaled, dim=1)], dim=1)
+        for index in range(2):
+            scope = f"autoint/attention_{index}"
+            query, key, value, residual = [self.dense(f"{scope}/{name}", vectors, 6, bias=False) for name in ("query", "key", "value", "residual")]
+            query, key, value = [x.unflatten(2, (2, 3)).transpose(1, 2) for x in (query, key, value)]
+            attended = F.scaled_dot_product_attention(query, key, value, scale=1.0)
+            vectors = torch.relu(attended.transpose(1, 2).flatten(2) + residual)
+        return self.dense("autoint/logits", vectors.flatten(1), self.units)
+
+
+class AutoIntPlus(AutoInt):
+    keys = AutoInt.keys + "hidden_units = [6]\n"
+
+    def logits(self, batch):
+        return super().logits(batch) + self.tower(self.whole(batch), [6])
+
+
+class XDeepFm(Model):
+    """Lian et al. 2018, equations 6 to 9, with the identity as activation and all rows of a layer in both directions."""
+
+    keys = "hidden_units = [6]\ncin_units = [5, 3]\n"
+    wide = True
+
+    def logits(self, batch):
+        first = below = self.embeddings(batch)
+        sums = []
+        for index, units in enumerate([5, 3]):
+            kernel = self.variable(f"cin/layer_{index}/kernel", below.shape[1] * len(BUCKETS), units)
+            kernel = kernel.unflatten(0, (below.shape[1], len(BUCKETS)))
+            below = torch.einsum("bid,bjd,ijh->bhd", below, first, kernel)
+            sums.append(below.sum(dim=2))
+        cin = self.dense("cin/logits", torch.cat(sums, dim=1), self.units, bias=False)
+        return cin + self.tower(self.whole(batch), [6]) + self.linear(batch)
+
+
+class FinalMlp(Model):
+    """Mao et al. 2023, equations 9 to 11, without feature gating."""
+
+    keys = "hidden_units = [8, 6]\nsecond_hidden_units = [4]\nfusion_heads = 2\n"
+
+    def logits(self, batch):
+        whole = self.whole(batch)
+        first = self.hidden("final_mlp/stream_0", whole, [8, 6])
+        second = self.hidden("final_mlp/stream_1", whole, [4])
+        logits = self.dense("final_mlp/logits", torch.cat([first, second], dim=1), self.units)
+        for head, (one, other) in enumerate(zip(first.chunk(2, dim=1), second.chunk(2, dim=1))):
+            kernel = self.variable(f"final_mlp/head_{head}/kernel", 3, self.units * 2)
+            weight = kernel.unflatten(1, (self.units, 2)).transpose(0, 1)
+            logits = logits + F.bilinear(one, other, weight)
+        return logits
+
+
+class MaskNet(Model):
+    """Wang et al. 2021, equations 3 to 9. `Linear`s of the masks have biases, those of the hidden layers have not."""
+
+    keys = "mask_units = [5, 3]\nmask_ratio = 2\nhidden_units = [6]\n"
+    serial = False
+
+    def norm(self, scope, x, width):
+        gamma, beta = self.variable(f"{scope}/gamma", x.shape[1], around=1.0), self.variable(f"{scope}/beta", x.shape[1])
+        return F.layer_norm(x.unflatten(1, (-1, width)), [width], eps=1e-5).flatten(1) * gamma + beta
+
+    def block(self, scope, whole, x, units):
+        aggregated = torch.relu(self.dense(f"{scope}/aggregation", whole, 2 * x.shape[1]))
+        hidden = self.dense(f"{scope}/hidden", self.dense(f"{scope}/mask", aggregated, x.shape[1]) * x, units, bias=False)
+        return torch.relu(self.norm(f"{scope}/norm", hidden, units))
+
+    def logits(self, batch):
+        whole = self.whole(batch)
+        x = torch.cat([self.norm("masknet/embeddings", self.embeddings(batch).flatten(1), DIMENSION), batch["numbers"]], dim=1)
+        blocks = []
+        for index, units in enumerate([5, 3]):
+            blocks.append(self.block(f"masknet/block_{index}", whole, x, units))
+            if self.serial:
+                x = blocks.pop()
+        return self.tower(x if self.serial else torch.cat(blocks, dim=1), [6])
+
+
+class SerialMaskNet(MaskNet):
+    keys = MaskNet.keys + 'mask_blocks = "serial"\n'
+    serial = True
+
+
+CASES = [
+    ("dlrm", Dlrm, "dlrm_classifier", 2),
+    ("dlrm of 3 classes", Dlrm, "dlrm_classifier", 3),
+    ("dlrm without numbers", DlrmWithoutNumbers, "dlrm_classifier", 2),
+    ("autoint", AutoInt, "autoint_classifier", 2),
+    ("autoint of 3 classes with a tower", AutoIntPlus, "autoint_classifier", 3),
+    ("xdeepfm", XDeepFm, "xdeepfm_classifier", 2),
+    ("xdeepfm of 3 classes", XDeepFm, "xdeepfm_classifier", 3),
+    ("final_mlp", FinalMlp, "final_mlp_classifier", 2),
+    ("final_mlp of 3 classes", FinalMlp, "final_mlp_classifier", 3),
+    ("masknet", MaskNet, "masknet_classifier", 2),
+    ("masknet of serial blocks and 3 classes", SerialMaskNet, "masknet_classifier", 3),
+]
+
+
+def records():
+    random = torch.Generator().manual_seed(7)
+    columns = {key: torch.randint(buckets, (ROWS,), generator=random) for key, buckets in BUCKETS.items()}
+    columns["numbers"] = (torch.rand(ROWS, 2, generator=random) * 2 - 1).double()
+    columns["label"] = torch.randint(3, (ROWS,), generator=random)
+    return columns
+
+
+def table(columns):
+    lines = ["a,b,c,x,y,binary,class"]
+    for row in range(ROWS):
+        numbers = [format(value, ".9g") for value in columns["numbers"][row].tolist()]
+        label = columns["label"][row].item()
+        keys = [str(columns[key][row].item()) for key in BUCKETS]
+        lines.append(",".join(keys + numbers + [str(label % 2), str(label)]))
+    return "\n".join(lines) + "\n"
+
+
+def job(kind, classes, case):
+    label = '"binary"' if classes == 2 else '"class"'
+    wide = getattr(case, "wide", False)
+    features = [f'column = "{key}"\nkind = "identity"\nbuckets = {buckets}\nwide = {str(wide).lower()}\ndeep = {{ embedding = {DIMENSION} }}\n'
+                for key, buckets in BUCKETS.items()]
+    if getattr(case, "numbers", True):
+        features += [f'column = "{key}"\nkind = "numeric"\nwide = {str(wide).lower()}\ndeep = true\n' for key in "xy"]
+    rule = f'{{ kind = "sgd", learning_rate = {RATE} }}'
+    vocabulary = "" if classes == 2 else ', vocabulary = ["0", "1", "2"]'
+    linear = f"linear_optimizer = {rule}\n" if wide else ""
+    return (f'model_dir = "m"\n[input]\nlabel = {{ column = {label}{vocabulary} }}\ntrain = {{ files = ["t"], epochs = 1 }}\n'
+            + "".join("[[feature]]\n" + feature for feature in features)
+            + f'[model]\nkind = "{kind}"\n{case.keys}dnn_optimizer = {rule}\n{linear}')
+
+
+def record(name, case, kind, classes, seed, columns):
+    model = case(seed, 1 if classes == 2 else classes)
+    batches = [{key: value[begin:begin + BATCH] for key, value in columns.items()} for begin in range(0, ROWS, BATCH)]
+    losses = []
+    for batch in batches * PASSES:
+        logits = model.logits(batch)
+        if classes == 2:
+            loss = F.binary_cross_entropy_with_logits(logits[:, 0], (batch["label"] % 2).double())
+        else:
+            loss = F.cross_entropy(logits, batch["label"])
+        gradients = torch.autograd.grad(loss, list(model.variables.values()))
+        with torch.no_grad():
+            for value, gradient in zip(model.variables.values(), gradients):
+                value -= RATE * gradient
+        losses.append(loss.item())
+    end = {name: value.detach().to(torch.float32).tolist() for name, value in model.variables.items()}
+    logits = model.logits(columns).detach().to(torch.float32).tolist()
+    return {"name": name, "job": job(kind, classes, case), "start": model.start, "losses": losses, "end": end, "logits": logits}
+
+
+def main():
+    columns = records()
+    cases = [record(*case, seed, columns) for seed, case in enumerate(CASES)]
+    print(json.dumps({"torch": torch.__version__.split("+")[0], "rows": table(columns), "batch_size": BATCH, "passes": PASSES}, indent=1)[:-2] + ",")
+    print(' "cases": [\n' + ",\n".join(json.dumps(case) for case in cases) + "\n]}")
+
+
+if __name__ == "__main__":
+    main()
