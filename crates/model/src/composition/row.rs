@@ -6,8 +6,6 @@ use trainyard_tensor::{for_rows, vectorize};
 const PART_ROWS_MIN: usize = 64;
 /// Partial sums of a product: as many as a vector of the processor has elements.
 const LANES: usize = 8;
-/// Numbers of a sum of vectors that stay in registers.
-const BLOCK: usize = 32;
 
 /// Calls `work` with the number of each row and the row of `out`. `work` is to be `#[inline(always)]`.
 #[inline(always)]
@@ -37,9 +35,7 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
             *sum += a * b;
         }
     }
-    // As a tree, the sums wait for each other three times, not eight.
-    let [a0, a1, a2, a3, a4, a5, a6, a7] = sums;
-    let sum = ((a0 + a4) + (a2 + a6)) + ((a1 + a5) + (a3 + a7));
+    let sum: f32 = sums.iter().sum();
     let rest = a[whole..].iter().zip(&b[whole..]);
     rest.fold(sum, |sum, (a, b)| sum + a * b)
 }
@@ -52,32 +48,16 @@ pub(super) fn add_scaled(out: &mut [f32], factor: f32, from: &[f32]) {
         .for_each(|(out, value)| *out += factor * value);
 }
 
-/// Writes the sum of vectors times factors, which `term` returns by index, into `out`. The sums stay in registers.
+/// Writes the sum of vectors times factors, which `term` returns by index, into `out`.
 #[inline(always)]
 pub(super) fn weighted_sum<'a>(
     out: &mut [f32],
     count: usize,
     term: impl Fn(usize) -> (f32, &'a [f32]),
 ) {
-    for (index, out) in out.chunks_mut(BLOCK).enumerate() {
-        let begin = index * BLOCK;
-        let mut sums = [0.0_f32; BLOCK];
-        if out.len() == BLOCK {
-            for place in 0..count {
-                let (factor, vector) = term(place);
-                let values: &[f32; BLOCK] = vector[begin..]
-                    .first_chunk()
-                    .expect("vectors are as long as their sum");
-                for (sum, value) in sums.iter_mut().zip(values) {
-                    *sum += factor * value;
-                }
-            }
-        } else {
-            for place in 0..count {
-                let (factor, vector) = term(place);
-                add_scaled(&mut sums, factor, &vector[begin..]);
-            }
-        }
-        out.copy_from_slice(&sums[..out.len()]);
+    out.fill(0.0);
+    for place in 0..count {
+        let (factor, vector) = term(place);
+        add_scaled(out, factor, vector);
     }
 }
