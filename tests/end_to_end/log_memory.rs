@@ -270,7 +270,7 @@ fn the_end_of_up_and_status_and_inspect_name_what_a_job_without_its_last_checkpo
     }
 }
 
-/// A dynamic table of many ids, and a static one, both of which change a lot.
+/// A dynamic table of many ids, and a static one, both of which change a lot. Adagrad has one slot: checkpoints take twice the values.
 const TABLES: &str = r#"
 [[feature]]
 column = "x"
@@ -283,6 +283,8 @@ name = "hash"
 kind = "hashed"
 buckets = 20000
 deep = { embedding = 16 }
+[model.dnn_optimizer]
+kind = "adagrad"
 "#;
 
 /// Everything that a checkpoint holds, as bits.

@@ -115,10 +115,10 @@ fn of_kinds() -> Vec<Row> {
         ("deepfm", ", hidden_units = [4]", words(embedded)),
         ("dcn", ", hidden_units = [4]", words(embedded)),
         ("dlrm", ", hidden_units = [4]", words(embedded)),
-        ("autoint", "", words(embedded)),
-        ("xdeepfm", ", hidden_units = [4]", words(embedded)),
+        ("autoint", ", attention_dim = 4", words(embedded)),
+        ("xdeepfm", ", hidden_units = [4], cin_units = [3]", words(embedded)),
         ("final_mlp", ", hidden_units = [4]", words(embedded)),
-        ("masknet", "", words(embedded)),
+        ("masknet", ", mask_units = [4]", words(embedded)),
     ];
     let mut rows = Vec::new();
     for (goal, head) in [

@@ -272,6 +272,13 @@ impl Case {
         if dnn && self.family != "fm" && !more.contains("hidden_units") {
             more.push_str("hidden_units = [12, 6]\n");
         }
+        // As the hidden layers, far smaller than the defaults.
+        match self.family {
+            "autoint" if !more.contains("attention_dim") => more.push_str("attention_dim = 4\n"),
+            "xdeepfm" if !more.contains("cin_units") => more.push_str("cin_units = [6, 4]\n"),
+            "masknet" if !more.contains("mask_units") => more.push_str("mask_units = [8, 8]\n"),
+            _ => {}
+        }
         if wide {
             more.push_str("linear_optimizer = { kind = \"adagrad\", learning_rate = 0.2 }\n");
         }
