@@ -166,7 +166,10 @@ fn a_new_model_starts_from_another_whatever_the_number_of_servers() {
             0,
         );
         // Before them may be the warning that nothing was trained.
-        let text = text.lines().find(|line| line.starts_with('{')).expect("scores");
+        let text = text
+            .lines()
+            .find(|line| line.starts_with('{'))
+            .expect("scores");
         let scores: serde_json::Value = serde_json::from_str(text).expect("scores are JSON");
         scores
             .to_string()

@@ -359,7 +359,7 @@ fn of_embeddings() -> Vec<Row> {
         row("feature.deep.combiner")
             .over(&[(sum[0].0, &sum[0].1)])
             .set("feature.0.deep.combiner", "\"sqrtn\""),
-        own("max_norm").set("feature.0.deep.max_norm", "0.05"),
+        own("max_norm").set("feature.0.deep.max_norm", "0.005"),
         own("trainable").set("feature.0.deep.trainable", "false"),
         own("table")
             .set("feature.0.deep.table", "\"shared\"")

@@ -116,7 +116,11 @@ fn of_kinds() -> Vec<Row> {
         ("dcn", ", hidden_units = [4]", words(embedded)),
         ("dlrm", ", hidden_units = [4]", words(embedded)),
         ("autoint", ", attention_dim = 4", words(embedded)),
-        ("xdeepfm", ", hidden_units = [4], cin_units = [3]", words(embedded)),
+        (
+            "xdeepfm",
+            ", hidden_units = [4], cin_units = [3]",
+            words(embedded),
+        ),
         ("final_mlp", ", hidden_units = [4]", words(embedded)),
         ("masknet", ", mask_units = [4]", words(embedded)),
     ];
@@ -350,46 +354,67 @@ fn of_layers() -> Vec<Row> {
             "{ kind = \"dlrm_classifier\", hidden_units = [4] }",
         )
         .to("[3]")
-        .sees(variables),
+        .sees(trained),
         composed(
             "model.cin_units",
-            "{ kind = \"xdeepfm_classifier\", hidden_units = [4] }",
+            "{ kind = \"xdeepfm_classifier\", hidden_units = [4], cin_units = [4] }",
         )
         .to("[3]")
-        .sees(variables),
+        .sees(trained),
         composed(
             "model.second_hidden_units",
             "{ kind = \"final_mlp_classifier\", hidden_units = [4] }",
         )
         .to("[3]")
-        .sees(variables),
+        .sees(trained),
         composed(
             "model.fusion_heads",
             "{ kind = \"final_mlp_classifier\", hidden_units = [4] }",
         )
         .to("2")
-        .sees(variables),
-        composed("model.mask_units", "{ kind = \"masknet_classifier\" }")
-            .to("[3]")
-            .sees(variables),
-        composed("model.mask_ratio", "{ kind = \"masknet_classifier\" }")
-            .to("3")
-            .sees(variables),
-        composed("model.mask_blocks", "{ kind = \"masknet_classifier\" }")
-            .to("\"serial\"")
-            .sees(variables),
+        .sees(trained),
+        composed(
+            "model.mask_units",
+            "{ kind = \"masknet_classifier\", mask_units = [4, 4] }",
+        )
+        .to("[3]")
+        .sees(trained),
+        composed(
+            "model.mask_ratio",
+            "{ kind = \"masknet_classifier\", mask_units = [4, 4] }",
+        )
+        .to("3")
+        .sees(trained),
+        composed(
+            "model.mask_blocks",
+            "{ kind = \"masknet_classifier\", mask_units = [4, 4] }",
+        )
+        .to("\"serial\"")
+        .sees(trained),
         composed(
             "model.attention_layers",
-            "{ kind = \"autoint_classifier\" }",
+            "{ kind = \"autoint_classifier\", attention_dim = 4 }",
         )
         .to("2")
-        .sees(variables),
-        composed("model.attention_heads", "{ kind = \"autoint_classifier\" }")
-            .to("3")
-            .sees(variables),
-        composed("model.attention_dim", "{ kind = \"autoint_classifier\" }")
-            .to("5")
-            .sees(variables),
+        .sees(trained),
+        composed(
+            "model.attention_heads",
+            "{ kind = \"autoint_classifier\", attention_dim = 4 }",
+        )
+        .to("3")
+        .sees(trained),
+        composed(
+            "model.attention_dim",
+            "{ kind = \"autoint_classifier\", attention_dim = 4 }",
+        )
+        .to("5")
+        .sees(trained),
+        composed(
+            "model.mask_blocks",
+            "{ kind = \"masknet_classifier\", mask_units = [4, 4], mask_blocks = \"serial\" }",
+        )
+        .to("\"parallel\"")
+        .sees(trained),
     ]);
     rows
 }

@@ -283,7 +283,11 @@ impl Case {
             more.push_str("linear_optimizer = { kind = \"adagrad\", learning_rate = 0.2 }\n");
         }
         if dnn {
-            more.push_str("dnn_optimizer = { kind = \"adagrad\", learning_rate = 0.1 }\n");
+            // Attention grows faster, and the exponential of a Poisson head with it.
+            let rate = if self.family == "autoint" { 0.01 } else { 0.1 };
+            more.push_str(&format!(
+                "dnn_optimizer = {{ kind = \"adagrad\", learning_rate = {rate} }}\n"
+            ));
         }
         let job = format!(
             "model_dir = {model_dir:?}\n[input]\nlabel = {label}\nmissing = {missing:?}\n[input.train]\nfiles = [{rows:?}]\nbatch_size = 32\n\
