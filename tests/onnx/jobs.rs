@@ -269,7 +269,8 @@ impl Case {
             _ => (true, false),
         };
         let mut more = self.model.clone();
-        if dnn && self.family != "fm" && !more.contains("hidden_units") {
+        let has_layers = more.lines().any(|line| line.starts_with("hidden_units"));
+        if dnn && self.family != "fm" && !has_layers {
             more.push_str("hidden_units = [12, 6]\n");
         }
         // As the hidden layers, far smaller than the defaults.
