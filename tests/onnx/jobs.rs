@@ -275,7 +275,10 @@ impl Case {
         }
         // As the hidden layers, far smaller than the defaults.
         match self.family {
-            "autoint" if !more.contains("attention_dim") => more.push_str("attention_dim = 4\n"),
+            // Each layer of attention amplifies the rounding of the one below it: three over numbers of other scales, 1e-5 tenfold.
+            "autoint" if !more.contains("attention_dim") => {
+                more.push_str("attention_layers = 1\nattention_dim = 4\n");
+            }
             "xdeepfm" if !more.contains("cin_units") => more.push_str("cin_units = [6, 4]\n"),
             "masknet" if !more.contains("mask_units") => more.push_str("mask_units = [8, 8]\n"),
             _ => {}
