@@ -49,6 +49,8 @@ def test_wide_and_deep_has_the_losses_of_the_premade_estimator(folder: Path) -> 
         [sys.executable, "-m", "trainyard"],
         {
             "kind": "dnn_linear_combined_classifier",
+            # Those of the module's embeddings of 8.
+            "embedding_initializer": {"kind": "truncated_normal", "stddev": 8**-0.5},
             "linear_optimizer": {"kind": "ftrl", "learning_rate": 0.05},
             "dnn_optimizer": adagrad,
         },
