@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -43,6 +44,8 @@ program = tn.program(Slow)
 if command in ("evaluate", "predict"):
     Slow.calls = 10
     trainyard.train(job, settings=["train.max_steps=1", "eval.steps=1"], runner=program)
+# Whoever starts the tests in the background may have them ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 job["train"]["max_steps"] = 1_000_000
 del job["run"]["save_checkpoints_steps"]
 often = ["run.save_checkpoints_steps=5", "eval.start_delay_secs=0", "eval.throttle_secs=0"]
@@ -80,6 +83,9 @@ def test_a_signal_ends_each_run_of_a_process(command: str, number: signal.Signal
     )
     assert process.stdout is not None and process.stderr is not None
     lines = (line.strip() for line in process.stdout if "trained to" not in line)
+    # A process that does not end closes no pipe.
+    deadline = threading.Timer(DEADLINE_SECS, process.kill)
+    deadline.start()
     seconds = []
     ends = []
     for line in lines:
@@ -90,6 +96,7 @@ def test_a_signal_ends_each_run_of_a_process(command: str, number: signal.Signal
             seconds.append(time.monotonic() - begun)
             ends.append(line)
     _, errors = process.communicate(timeout=DEADLINE_SECS)
+    deadline.cancel()
     assert process.returncode == 0, errors
     assert ends == [RAISED[number]] * 2, errors
     # Each ends within 0.3 s on an idle machine. An evaluation alone would take 12 s.
