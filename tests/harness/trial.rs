@@ -22,8 +22,10 @@ const ONE: &str = "TRAINYARD_TRIAL";
 const REQUIRE: &str = "TRAINYARD_REQUIRE";
 /// Longest run of a test. A test that hangs fails by name, with what it has said.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(600);
-/// Slowest tests that are named at the end.
-const SLOWEST_TOLD: usize = 20;
+/// Most expensive tests that are named at the end.
+const MOST_TOLD: usize = 20;
+/// Begins the last line of a test that has passed: its time of cores in milliseconds.
+const CPU: &str = "milliseconds of cores: ";
 /// Time between looks whether a test has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -77,28 +79,44 @@ impl Trial {
     }
 }
 
-/// How long each test took, by its name.
-#[derive(Debug, Clone, Default)]
-struct Times(Arc<Mutex<Vec<(Duration, String)>>>);
+/// What a test cost.
+#[derive(Debug, Clone)]
+struct Cost {
+    took: Duration,
+    /// Of all its processes that it has waited for. 0 where its output is not captured.
+    cpu: Duration,
+    name: String,
+}
 
-impl Times {
-    fn add(&self, name: &str, took: Duration) {
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        times.push((took, name.to_owned()));
+/// What each test cost.
+#[derive(Debug, Clone, Default)]
+struct Costs(Arc<Mutex<Vec<Cost>>>);
+
+impl Costs {
+    fn add(&self, cost: Cost) {
+        let mut costs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        costs.push(cost);
     }
 
-    /// Names the slowest tests, the slowest first.
+    /// Names the slowest tests, and those that keep the cores busy longest.
     fn tell(&self) {
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        times.sort_unstable_by(|one, other| other.cmp(one));
-        println!("the slowest tests, in seconds:");
-        for (took, name) in times.iter().take(SLOWEST_TOLD) {
-            println!("{:7.1} {name}", took.as_secs_f64());
+        let mut costs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Duration = costs.iter().map(|cost| cost.cpu).sum();
+        for (what, of) in [
+            ("slowest tests", (|cost| cost.took) as fn(&Cost) -> Duration),
+            ("tests with the most time of cores", |cost| cost.cpu),
+        ] {
+            costs.sort_by_key(|cost| std::cmp::Reverse(of(cost)));
+            println!("the {what}, in seconds:");
+            for cost in costs.iter().take(MOST_TOLD) {
+                println!("{:7.1} {}", of(cost).as_secs_f64(), cost.name);
+            }
         }
+        println!("time of cores of all tests: {:.0} s", all.as_secs_f64());
     }
 }
 
-/// Runs the suite as libtest would, and says at the end what was skipped and why, and which tests were slowest.
+/// Runs the suite as libtest would, and says at the end what was skipped and why, and which tests cost most.
 pub fn run_suite() -> ExitCode {
     let mut trials: Vec<&'static Trial> = inventory::iter::<Trial>.into_iter().collect();
     trials.sort_by_key(|trial| trial.name());
@@ -116,18 +134,18 @@ pub fn run_suite() -> ExitCode {
     // Most of what tests of clusters do is to wait.
     let threads = arguments.test_threads.unwrap_or_else(|| 2 * cores());
     let mut failed = false;
-    let times = Times::default();
+    let costs = Costs::default();
     for (trials, threads) in [(beside, threads), (alone, 1)] {
         if trials.iter().any(|trial| is_chosen(trial, &arguments)) {
             let arguments = Arguments {
                 test_threads: Some(threads),
                 ..arguments.clone()
             };
-            failed |= run_all(&trials, &arguments, &missing, &required, &times).has_failed();
+            failed |= run_all(&trials, &arguments, &missing, &required, &costs).has_failed();
         }
     }
     if !arguments.list {
-        times.tell();
+        costs.tell();
         tell_skipped(&trials, &arguments, &missing, &required);
     }
     if failed {
@@ -146,21 +164,25 @@ fn run_all(
     arguments: &Arguments,
     missing: &BTreeMap<Need, String>,
     required: &str,
-    times: &Times,
+    costs: &Costs,
 ) -> Conclusion {
     let nocapture = arguments.nocapture;
     let trials = trials.iter().map(|trial| {
         let name = trial.name();
         let verdict = Verdict::of(trial, missing, required);
         let skipped = matches!(verdict, Verdict::Skipped(_));
-        let times = times.clone();
+        let costs = costs.clone();
         libtest_mimic::Trial::test(name.clone(), move || match verdict {
             Verdict::Refused(problem) => Err(problem.into()),
             Verdict::Runs | Verdict::Skipped(_) => {
                 let begun = Instant::now();
                 let outcome = run_apart(&name, nocapture);
-                times.add(&name, begun.elapsed());
-                outcome
+                costs.add(Cost {
+                    took: begun.elapsed(),
+                    cpu: outcome.as_ref().copied().unwrap_or_default(),
+                    name: name.clone(),
+                });
+                outcome.map(drop)
             }
         })
         .with_ignored_flag(skipped)
@@ -259,6 +281,7 @@ fn run_here(trials: &[&'static Trial], name: &str) -> ExitCode {
                 let _ = kill_current_process_group(Signal::KILL);
             });
             (trial.run)();
+            println!("\n{CPU}{}", time_of_cores().as_millis());
             ExitCode::SUCCESS
         }
         None => {
@@ -268,8 +291,23 @@ fn run_here(trials: &[&'static Trial], name: &str) -> ExitCode {
     }
 }
 
-/// Runs a test in a process of its own, whose output is shown only where it fails.
-fn run_apart(name: &str, nocapture: bool) -> Result<(), Failed> {
+/// Returns the time that cores have worked for this process and for those that it has waited for.
+fn time_of_cores() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which may have blanks, come the fields from the third. Those from the 14th are ticks of the
+    // process and of its children.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 = fields
+        .split_ascii_whitespace()
+        .skip(11)
+        .take(4)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
+
+/// Runs a test in a process of its own, whose output is shown only where it fails. Returns its time of cores.
+fn run_apart(name: &str, nocapture: bool) -> Result<Duration, Failed> {
     let text = |error: std::io::Error| Failed::from(error.to_string());
     let mut command = Command::new(std::env::current_exe().map_err(text)?);
     // Whatever it starts is in its process group, and ends with it.
@@ -303,10 +341,15 @@ fn run_apart(name: &str, nocapture: bool) -> Result<(), Failed> {
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
-    ended.map_err(|problem| {
-        let mut said = String::new();
-        let _ = output.seek(SeekFrom::Start(0));
-        let _ = output.read_to_string(&mut said);
-        format!("{problem}\n{said}").into()
-    })
+    let mut said = String::new();
+    let _ = output.seek(SeekFrom::Start(0));
+    let _ = output.read_to_string(&mut said);
+    match ended {
+        Ok(()) => {
+            let last = said.lines().last().and_then(|line| line.strip_prefix(CPU));
+            let milliseconds = last.and_then(|number| number.parse().ok());
+            Ok(Duration::from_millis(milliseconds.unwrap_or_default()))
+        }
+        Err(problem) => Err(format!("{problem}\n{said}").into()),
+    }
 }
