@@ -14,6 +14,7 @@ mod nemesis;
 mod ports;
 mod program;
 mod proxy;
+mod shared;
 mod supervisor;
 mod trial;
 mod unreadable;
@@ -36,6 +37,7 @@ pub use nemesis::{Kind, LimitReport, Nemesis, Periods, Recovery, Report, Resourc
 pub use ports::free_ports;
 pub use program::{Ended, Program, program};
 pub use proxy::{Blow, Direction, Link, Proxy};
+pub use shared::shared;
 pub use supervisor::{End, Supervisor};
 pub use trial::{Trial, run_suite};
 pub use unreadable::{Unreadable, files_below};

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use libtest_mimic::{Arguments, Conclusion, Failed};
 use rustix::process::{Pid, Signal, kill_current_process_group, kill_process_group};
 
 use crate::need::Need;
+use crate::shared::FOLDER;
 
 /// Names the one test that a process of the suite runs.
 const ONE: &str = "TRAINYARD_TRIAL";
@@ -135,13 +137,28 @@ pub fn run_suite() -> ExitCode {
     let threads = arguments.test_threads.unwrap_or_else(|| 2 * cores());
     let mut failed = false;
     let costs = Costs::default();
+    let folder = match tempfile::tempdir() {
+        Ok(folder) => folder,
+        Err(error) => {
+            println!("no folder for what tests share: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     for (trials, threads) in [(beside, threads), (alone, 1)] {
         if trials.iter().any(|trial| is_chosen(trial, &arguments)) {
             let arguments = Arguments {
                 test_threads: Some(threads),
                 ..arguments.clone()
             };
-            failed |= run_all(&trials, &arguments, &missing, &required, &costs).has_failed();
+            failed |= run_all(
+                &trials,
+                &arguments,
+                &missing,
+                &required,
+                folder.path(),
+                &costs,
+            )
+            .has_failed();
         }
     }
     if !arguments.list {
@@ -164,6 +181,7 @@ fn run_all(
     arguments: &Arguments,
     missing: &BTreeMap<Need, String>,
     required: &str,
+    folder: &Path,
     costs: &Costs,
 ) -> Conclusion {
     let nocapture = arguments.nocapture;
@@ -172,11 +190,12 @@ fn run_all(
         let verdict = Verdict::of(trial, missing, required);
         let skipped = matches!(verdict, Verdict::Skipped(_));
         let costs = costs.clone();
+        let folder = folder.to_owned();
         libtest_mimic::Trial::test(name.clone(), move || match verdict {
             Verdict::Refused(problem) => Err(problem.into()),
             Verdict::Runs | Verdict::Skipped(_) => {
                 let begun = Instant::now();
-                let outcome = run_apart(&name, nocapture);
+                let outcome = run_apart(&name, &folder, nocapture);
                 costs.add(Cost {
                     took: begun.elapsed(),
                     cpu: outcome.as_ref().copied().unwrap_or_default(),
@@ -307,12 +326,13 @@ fn time_of_cores() -> Duration {
 }
 
 /// Runs a test in a process of its own, whose output is shown only where it fails. Returns its time of cores.
-fn run_apart(name: &str, nocapture: bool) -> Result<Duration, Failed> {
+fn run_apart(name: &str, folder: &Path, nocapture: bool) -> Result<Duration, Failed> {
     let text = |error: std::io::Error| Failed::from(error.to_string());
     let mut command = Command::new(std::env::current_exe().map_err(text)?);
     // Whatever it starts is in its process group, and ends with it.
     command
         .env(ONE, name)
+        .env(FOLDER, folder)
         .stdin(Stdio::piped())
         .process_group(0);
     let mut output = tempfile::tempfile().map_err(text)?;

@@ -80,32 +80,35 @@ fn compare(python: &Path, exports: &[PathBuf]) -> (bool, String) {
     (output.status.success(), format!("{out}{err}"))
 }
 
-/// Trains and exports every case below a folder. Returns the cases, each with its export.
-pub(crate) fn export_all(folder: &Path) -> Vec<(Case, PathBuf)> {
-    let data = folder.join("rows.csv");
-    rows::write(&data, ROWS, 7);
-    let all = cases();
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                while let Some(case) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    prepare(case, folder, &data);
-                }
-            });
-        }
+/// Returns every case, trained, with its export, and the folder with those of all: made once for all tests.
+pub(crate) fn exported() -> (PathBuf, Vec<(Case, PathBuf)>) {
+    let folder = trainyard_tests::shared("exports", |folder| {
+        let data = folder.join("rows.csv");
+        rows::write(&data, ROWS, 7);
+        let all = cases();
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..AT_A_TIME {
+                scope.spawn(|| {
+                    while let Some(case) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        prepare(case, folder, &data);
+                    }
+                });
+            }
+        });
     });
-    all.into_iter()
-        .map(|case| (export_of(&case, folder), case))
+    let exported: Vec<_> = cases()
+        .into_iter()
+        .map(|case| (export_of(&case, &folder), case))
         .map(|(export, case)| (case, export))
-        .collect()
+        .collect();
+    assert!(!exported.is_empty());
+    (folder, exported)
 }
 
 trial!(every_exported_graph_has_the_form_of_its_model);
 fn every_exported_graph_has_the_form_of_its_model() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let exported = export_all(folder.path());
-    assert!(!exported.is_empty());
+    let (_, exported) = exported();
     exported
         .iter()
         .for_each(|(case, export)| form::check(case, export));
@@ -114,11 +117,8 @@ fn every_exported_graph_has_the_form_of_its_model() {
 trial!(every_exported_graph_predicts_what_the_program_predicts, needs Onnxruntime);
 fn every_exported_graph_predicts_what_the_program_predicts() {
     let python = Need::Onnxruntime.program();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let exports: Vec<PathBuf> = export_all(folder.path())
-        .into_iter()
-        .map(|(_, export)| export)
-        .collect();
+    let (_, exported) = exported();
+    let exports: Vec<PathBuf> = exported.into_iter().map(|(_, export)| export).collect();
     let (agrees, text) = compare(&python, &exports);
     println!("{text}");
     assert!(agrees, "{text}");
@@ -129,14 +129,16 @@ fn every_exported_graph_predicts_what_the_program_predicts() {
             .find(|export| export.ends_with(name))
             .expect("a case of the table")
     };
-    let one = case("linear binary");
-    let other = case("dnn_linear_combined binary");
-    std::fs::copy(
-        other.join("predictions.jsonl"),
-        one.join("predictions.jsonl"),
-    )
-    .expect("a copy");
-    let (agrees, text) = compare(&python, std::slice::from_ref(one));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mixed = folder.path().join("mixed");
+    std::fs::create_dir(&mixed).expect("a folder");
+    for entry in std::fs::read_dir(case("linear binary")).expect("an export") {
+        let entry = entry.expect("an entry");
+        std::fs::copy(entry.path(), mixed.join(entry.file_name())).expect("a copy");
+    }
+    let other = case("dnn_linear_combined binary").join("predictions.jsonl");
+    std::fs::copy(other, mixed.join("predictions.jsonl")).expect("a copy");
+    let (agrees, text) = compare(&python, &[mixed]);
     assert!(!agrees, "{text}");
 }
 

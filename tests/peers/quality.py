@@ -1,11 +1,11 @@
 """How good the models of `trainyard init` and `trainyard train` are on rows that training never sees, and the least that a release must hold.
 
     python3 tests/peers/quality.py [TABLE ...] [--program target/release/trainyard] [--runs 3] [--plot FILE.svg] [--peers]
-        [--adult FOLDER] [--movielens FOLDER]
+        [--adult FOLDER] [--movielens FOLDER] [--clicks FOLDER]
 
 Needs nothing but Python; `--peers` also trains LightGBM on the same rows (lightgbm, pandas). A folder of the adult census holds `train.csv` and
-`eval.csv` with names of columns, one of MovieLens-100k the files `ml-100k.inter`, `.user` and `.item` of RecBole's example data. Without its folder a
-table is skipped, and told. The exit code is 1 if a table is below its threshold.
+`eval.csv` with names of columns, one of MovieLens-100k the files `ml-100k.inter`, `.user` and `.item` of RecBole's example data, one of clicks `train.csv`
+and `test.csv`: a `label`, counts `I1` to `I13` and names `C1` to `C26` that are whole numbers. Without its folder a table is skipped, and told. The exit code is 1 if a table is below its threshold.
 """
 
 import argparse
@@ -37,6 +37,10 @@ class Table:
     # Columns of names, for peers that are told which they are; empty: those of texts.
     names: tuple[str, ...]
     write: Callable[[Path, argparse.Namespace], bool]
+    # The option that names its folder.
+    source: str = ""
+    # The column that says when a record was made: `init` holds out the latest, and peers do without.
+    time: str = ""
 
 
 def written(path: Path, header: list[str], rows: Iterable[Row]) -> None:
@@ -93,35 +97,64 @@ def adult(folder: Path, arguments: argparse.Namespace) -> bool:
     return True
 
 
-def movielens(folder: Path, arguments: argparse.Namespace) -> bool:
-    """100,000 ratings of films, liked (4 or 5) or not, divided at random."""
-    if arguments.movielens is None:
-        return False
+def ratings(source: Path) -> list[tuple[float, Row]]:
+    """Returns 100,000 ratings of films, liked (4 or 5) or not, each with its time."""
 
     def records(kind: str) -> list[dict[str, str]]:
-        with (arguments.movielens / f"ml-100k.{kind}").open(encoding="utf-8") as file:
+        with (source / f"ml-100k.{kind}").open(encoding="utf-8") as file:
             header, *rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         names = [name.split(":")[0] for name in header]
         return [dict(zip(names, row)) for row in rows]
 
     users = {user["user_id"]: user for user in records("user")}
     items = {item["item_id"]: item for item in records("item")}
-    rows: list[Row] = []
+    rows: list[tuple[float, Row]] = []
     for rating in records("inter"):
         user, item = users[rating["user_id"]], items[rating["item_id"]]
         of_user = [user[name] for name in ("user_id", "age", "gender", "occupation")]
         of_item = [item["item_id"], item["release_year"], item["class"].replace(" ", "|")]
-        rows.append([*of_user, *of_item, int(float(rating["rating"]) >= 4)])
-    header = ["user_id", "age", "gender", "occupation", "item_id", "release_year", "genre", "liked"]
-    divided(folder, header, rows, 3)
+        rows.append((float(rating["timestamp"]), [*of_user, *of_item, int(float(rating["rating"]) >= 4)]))
+    return rows
+
+
+RATINGS = ["user_id", "age", "gender", "occupation", "item_id", "release_year", "genre", "liked"]
+
+
+def movielens(folder: Path, arguments: argparse.Namespace) -> bool:
+    """Ratings of films, divided at random."""
+    if arguments.movielens is None:
+        return False
+    divided(folder, RATINGS, [row for _, row in ratings(arguments.movielens)], 3)
+    return True
+
+
+def movielens_by_time(folder: Path, arguments: argparse.Namespace) -> bool:
+    """Ratings of films, the latest fifth held out: most of its users are not in training. The time is a column, which `init` is told."""
+    if arguments.movielens is None:
+        return False
+    rows = [[int(when), *row] for when, row in sorted(ratings(arguments.movielens), key=lambda rating: rating[0])]
+    end = len(rows) * 4 // 5
+    for part, some in (("train", rows[:end]), ("test", rows[end:])):
+        written(folder / f"{part}.csv", ["when", *RATINGS], some)
+    return True
+
+
+def clicks(folder: Path, arguments: argparse.Namespace) -> bool:
+    """A million rows of 13 counts and 26 columns of whole numbers that are names, of which some matter together alone."""
+    if arguments.clicks is None:
+        return False
+    for part in ("train", "test"):
+        (folder / f"{part}.csv").symlink_to((arguments.clicks / f"{part}.csv").resolve())
     return True
 
 
 TABLES = [
     Table("rule", "label", "1", 0.999, 0.999, ("site", "ad"), exclusive_or),
     Table("factors", "click", "1", 0.775, 0.80, ("user", "item"), two_factors),
-    Table("adult", "Salary", ">50K", 0.925, 0.925, (), adult),
-    Table("movielens", "liked", "1", 0.783, 0.787, ("user_id", "item_id"), movielens),
+    Table("adult", "Salary", ">50K", 0.925, 0.925, (), adult, "adult"),
+    Table("movielens", "liked", "1", 0.783, 0.787, ("user_id", "item_id"), movielens, "movielens"),
+    Table("movielens by time", "liked", "1", 0.700, 0.7146, ("user_id", "item_id"), movielens_by_time, "movielens", "when"),
+    Table("clicks", "label", "1", 0.700, 0.75, tuple(f"C{number}" for number in range(1, 27)), clicks, "clicks"),
 ]
 
 
@@ -158,7 +191,8 @@ def ours(program: Path, folder: Path, table: Table, number: int) -> tuple[float,
     """Returns the AUC of a job that `init` writes and `train` runs, the seconds of both, and the kind of the model."""
     out = f"job-{number}"
     begun = time.monotonic()
-    told = run(program, folder, "init", "train.csv", "--label", table.label, "--out", out)
+    time_column = ["--time", table.time] if table.time else []
+    told = run(program, folder, "init", "train.csv", "--label", table.label, *time_column, "--out", out)
     run(program, folder, "train", f"{out}/job.toml", "--set", f"run.seed={number}")
     seconds = time.monotonic() - begun
     run(program, folder, "predict", f"{out}/job.toml", "--input", "test.csv", "--output", "predictions.jsonl")
@@ -174,7 +208,7 @@ def lightgbm(folder: Path, table: Table) -> float:
     import pandas
 
     train, test = (pandas.read_csv(folder / f"{part}.csv", skipinitialspace=True) for part in ("train", "test"))
-    columns = [name for name in train.columns if name != table.label]
+    columns = [name for name in train.columns if name not in (table.label, table.time)]
     named = [name for name in columns if name in table.names or train[name].dtype.kind not in "iufb"]
     for name in named:
         both = pandas.concat([train[name], test[name]]).astype(str)
@@ -217,6 +251,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--adult", type=Path)
     parser.add_argument("--movielens", type=Path)
+    parser.add_argument("--clicks", type=Path)
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
@@ -232,7 +267,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             if not table.write(folder, arguments):
-                print(f"| {table.name} | skipped: --{table.name} names no folder | {table.least} | {table.goal} | | | |", flush=True)
+                print(f"| {table.name} | skipped: --{table.source} names no folder | {table.least} | {table.goal} | | | |", flush=True)
                 continue
             found = [ours(arguments.program, folder, table, number + 1) for number in range(arguments.runs)]
             peer = lightgbm(folder, table) if arguments.peers else None

@@ -6,14 +6,22 @@ use std::process::Command;
 
 use trainyard_tests::Need;
 
-use crate::onnx::{export_all, run};
+use crate::onnx::{exported, run};
 
-/// Exports a trained case as a SavedModel, beside the records and predictions of its other export.
-fn export(name: &str, folder: &Path, other: &Path) -> PathBuf {
-    let job = folder.join(name).join("job.toml");
-    let printed = run(&["export", &job.to_string_lossy(), "--format", "saved_model"]);
-    let export = folder.join(name).join("saved_model").join(name);
-    std::fs::create_dir_all(export.parent().expect("a folder")).expect("a folder");
+/// Exports a trained case as a SavedModel below a folder, beside the records and predictions of its other export.
+fn export(name: &str, trained: &Path, other: &Path, folder: &Path) -> PathBuf {
+    let job = trained.join(name).join("job.toml");
+    let output = folder.join("manual");
+    let [job, output] = [job, output].map(|path| path.to_string_lossy().into_owned());
+    let printed = run(&[
+        "export",
+        &job,
+        "--format",
+        "saved_model",
+        "--output",
+        &output,
+    ]);
+    let export = folder.join(name);
     std::fs::rename(printed.trim(), &export).expect("the export is moved");
     for file in ["rows.csv", "predictions.jsonl"] {
         std::fs::copy(other.join(file), export.join(file)).expect("a copy");
@@ -37,10 +45,10 @@ fn compare(exports: &[PathBuf]) -> (bool, String) {
 trial!(tensorflow_predicts_from_every_saved_model_what_the_program_predicts, needs TensorFlow);
 fn tensorflow_predicts_from_every_saved_model_what_the_program_predicts() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let exported = export_all(folder.path());
+    let (trained, exported) = exported();
     let exports: Vec<PathBuf> = exported
         .iter()
-        .map(|(case, other)| export(&case.name, folder.path(), other))
+        .map(|(case, other)| export(&case.name, &trained, other, folder.path()))
         .collect();
     let (agrees, text) = compare(&exports);
     println!("{text}");
