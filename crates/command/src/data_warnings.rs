@@ -14,6 +14,10 @@ use trainyard_run_config::{
 
 use crate::data_sample::{Extent, profile};
 
+mod classes;
+
+pub(crate) use classes::look_for_class_of_several_texts;
+
 /// Fewest records that allow conclusions about the others.
 const RECORDS_MIN: u64 = 50;
 
@@ -41,6 +45,9 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     look_at_files(job, &mut findings);
     look_for_files_in_both_inputs(job, &mut findings);
     look_for_label_among_features(job, &mut findings);
+    findings
+        .warnings
+        .extend(look_for_class_of_several_texts(job, profile));
     look_at_groups(job, profile, &mut findings);
     let label = profile.column(&job.input.label.column);
     if profile.rows < RECORDS_MIN {
@@ -88,21 +95,27 @@ pub(crate) fn report_at_start(job: &Job, format: LogFormat) {
 /// Compares the label of a job with the profile of its evaluation input.
 pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Findings {
     let mut findings = Findings::default();
-    if profile.rows < RECORDS_MIN {
-        return findings;
-    }
-    if let Some(column) = profile.column(&job.input.label.column) {
-        look_at_label(job, column, profile.rows, &mut findings);
-    }
-    look_at_weight(job, profile, &mut findings);
-    look_for_absent(job, profile, &mut findings);
-    for (name, _) in &mut findings.lines {
-        *name = format!("evaluation {name}");
+    findings
+        .warnings
+        .extend(look_for_class_of_several_texts(job, profile));
+    if profile.rows >= RECORDS_MIN {
+        look_at_evaluated_columns(job, profile, &mut findings);
     }
     for warning in &mut findings.warnings {
         warning.message = format!("evaluation input: {}", warning.message);
     }
     findings
+}
+
+fn look_at_evaluated_columns(job: &Job, profile: &Profile, findings: &mut Findings) {
+    if let Some(column) = profile.column(&job.input.label.column) {
+        look_at_label(job, column, profile.rows, findings);
+    }
+    look_at_weight(job, profile, findings);
+    look_for_absent(job, profile, findings);
+    for (name, _) in &mut findings.lines {
+        *name = format!("evaluation {name}");
+    }
 }
 
 /// Reports the relative names of inputs that mean files beside the job file, with other files of the names in the working

@@ -35,7 +35,7 @@ use trainyard_storage::is_remote;
 use crate::check::check_inputs;
 use crate::convert::{TableFormat, same_columns};
 use crate::data_sample::{Extent, profile};
-use crate::data_warnings::absent_told;
+use crate::data_warnings::{absent_told, look_for_class_of_several_texts};
 use crate::output::print;
 use crate::targets::{Existing, check_targets};
 
@@ -313,6 +313,10 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     })?;
     print(&told(&path, &job, &source, &found, &choice, &parts))?;
     check_written(&path, &job)?;
+    report(
+        look_for_class_of_several_texts(&job, &found).as_slice(),
+        LogFormat::Text,
+    );
     if let Some(message) = &choice.is_no_better {
         let problem = Diagnostic::warning(Code::E4005, message).help(
             "look at the label and at the columns that are left out: `trainyard stats JOB` shows what they hold. More records, or \

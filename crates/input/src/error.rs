@@ -111,6 +111,16 @@ pub enum Error {
         /// The message of the system.
         message: String,
     },
+    /// The content of a file is broken.
+    #[error("input file {} cannot be read: {message}", file.display())]
+    Content {
+        /// The file.
+        file: PathBuf,
+        /// The fault, with its place.
+        message: String,
+        /// Advice to the user.
+        help: &'static str,
+    },
     /// The first line of a text file holds carriage returns.
     #[error("{}: carriage returns stand within the first line: with lines that end with them alone, all of the file is one line", file.display())]
     CarriageReturns {
@@ -239,8 +249,7 @@ impl From<Error> for Diagnostic {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match error {
-            Error::File { message, .. } if message.contains(" content is ") => Self::error(Code::E4002, text)
-                .help("copy the file again from where it was made; `gzip -t` says whether one is whole"),
+            Error::Content { help, .. } => Self::error(Code::E4002, text).help(help),
             Error::File { .. } => Self::error(Code::E4002, text).help("check the path and its permissions"),
             Error::CarriageReturns { .. } => Self::error(Code::E4002, text)
                 .help("write it with line feeds: `tr '\\r' '\\n' < IN > OUT`"),

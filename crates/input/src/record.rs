@@ -89,13 +89,16 @@ pub(crate) fn failed(file: &Path, error: &std::io::Error) -> Error {
     if let Some(error) = trainyard_storage::Error::of(error) {
         return Error::Remote(Box::new(error.clone()));
     }
-    let message = match error.kind() {
+    match error.kind() {
         // These messages come from [`crate::compression`].
-        ErrorKind::InvalidData | ErrorKind::UnexpectedEof => error.to_string(),
-        kind => kind.to_string(),
-    };
-    Error::File {
-        file: file.to_owned(),
-        message,
+        ErrorKind::InvalidData | ErrorKind::UnexpectedEof => Error::Content {
+            file: file.to_owned(),
+            message: error.to_string(),
+            help: "copy the file again from where it was made; `gzip -t` says whether one is whole",
+        },
+        kind => Error::File {
+            file: file.to_owned(),
+            message: kind.to_string(),
+        },
     }
 }

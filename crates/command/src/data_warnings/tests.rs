@@ -177,6 +177,58 @@ fn labels_that_are_no_class_and_classes_that_no_label_is_are_warned_of() {
 }
 
 #[test]
+fn a_class_that_is_written_in_several_ways_is_warned_of() {
+    let vocabulary = |classes: &[&str]| format!("{{ column = \"y\", vocabulary = {classes:?} }}");
+    let spelled = |label: &str, kind: &str, values: &[&str]| {
+        let text = told(
+            &job(label, kind, &[NUMBER]),
+            &[("y", values), ("x", &["1", "2"])],
+        )
+        .join("\n");
+        text.contains("which look like one class").then_some(text)
+    };
+    for values in [
+        &["1", "true", "0", "false"][..],
+        &["1", "1.0", "2"],
+        &["yes", "no", "1"],
+        &["Dog", "dog", "cat"],
+    ] {
+        let text = spelled(&vocabulary(values), "linear_classifier", values);
+        let text = text.unwrap_or_else(|| panic!("{values:?}"));
+        assert!(text.contains("each is a class of its own"), "{text}");
+    }
+    for values in [
+        &["a", "A", "b"][..],
+        &["1", "10", "01x"],
+        &["yes", "0", "x"],
+        &["no", "nope"],
+    ] {
+        assert_eq!(
+            spelled(&vocabulary(values), "linear_classifier", values),
+            None,
+            "{values:?}"
+        );
+    }
+    let positive = "{ column = \"y\", positive = \"true\" }";
+    let text = spelled(
+        positive,
+        "linear_classifier",
+        &["true", "0", "1", "False", "false"],
+    );
+    let text = text.expect("1 is negative");
+    assert!(
+        text.contains("`true` (20)") && text.contains("`1` (20)"),
+        "{text}"
+    );
+    assert!(text.contains("only `true` is positive"), "{text}");
+    // Both are negative.
+    assert_eq!(
+        spelled(positive, "linear_classifier", &["true", "no", "No"]),
+        None
+    );
+}
+
+#[test]
 fn a_vocabulary_that_matches_nothing_is_warned_of_and_one_that_does_is_measured() {
     let of = |values: &str, more: &str| {
         let feature = format!("column = \"w\"\nkind = \"vocabulary\"\nvalues = {values}\n{more}");

@@ -9,6 +9,9 @@ use crate::record_format::{FileRecords, InputFile, Want};
 
 /// Longest record, in bytes.
 const RECORD_BYTES_MAX: usize = 16 << 20;
+/// Advice where a quoted field does not end.
+const CLOSE_THE_QUOTE: &str = "close the quote where the field ends, and write a quote that belongs to a quoted text twice; of \
+     format = \"tsv\", with tabs, quotes are characters like others";
 
 /// Line ends that end a record, and lines that are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,9 +145,10 @@ impl Lines {
                                 "a quoted field of the record at line {first} has no closing quote: it takes {lines} lines, all up to the \
                                  end of the file"
                             );
-                            return Err(Error::File {
+                            return Err(Error::Content {
                                 file: file.to_owned(),
                                 message,
+                                help: CLOSE_THE_QUOTE,
                             });
                         }
                         self.line += u64::from(seen > line);
@@ -153,15 +157,37 @@ impl Lines {
                 }
             }
             if seen > RECORD_BYTES_MAX {
-                let message = format!(
-                    "the record at line {} is longer than {RECORD_BYTES_MAX} bytes",
-                    place.line
-                );
-                return Err(Error::File {
-                    file: file.to_owned(),
-                    message,
-                });
+                return Err(self.too_long(seen, line, open, file, place));
             }
+        }
+    }
+
+    /// Returns the error of a record that does not end within [`RECORD_BYTES_MAX`]. `seen` bytes were scanned, `line` is the start
+    /// of its last line, and `open` whether a quoted field is open there.
+    fn too_long(&self, seen: usize, line: usize, open: bool, file: &Path, place: &Place) -> Error {
+        let first = place.line;
+        let rest = self.block.bytes().get(line..seen).unwrap_or_default();
+        let is_open = match self.syntax {
+            LineSyntax::Quoted(quotes) => quotes.is_open_after(rest, open),
+            LineSyntax::Plain | LineSyntax::Commented => false,
+        };
+        let (message, help) = if is_open {
+            (
+                format!(
+                    "a quoted field of the record at line {first} has no closing quote within {RECORD_BYTES_MAX} bytes"
+                ),
+                CLOSE_THE_QUOTE,
+            )
+        } else {
+            (
+                format!("the record at line {first} is longer than {RECORD_BYTES_MAX} bytes"),
+                "look whether the file is text of this format with lines that end with line feeds, and divide longer records",
+            )
+        };
+        Error::Content {
+            file: file.to_owned(),
+            message,
+            help,
         }
     }
 }
@@ -209,6 +235,7 @@ impl FileRecords for Lines {
 
 #[cfg(test)]
 mod tests {
+    use trainyard_diagnostic::Diagnostic;
     use trainyard_storage::Storage;
 
     use super::*;
@@ -281,11 +308,42 @@ mod tests {
             let found = records(file.path(), LineSyntax::Quoted(quotes));
             match problem {
                 Some(part) => {
-                    let error = found.expect_err(text).to_string();
-                    assert!(error.contains(part), "{error}");
+                    let problem = Diagnostic::from(found.expect_err(text)).render();
+                    assert!(problem.contains(part), "{problem}");
+                    assert!(problem.contains("help: close the quote"), "{problem}");
                 }
                 None => assert_eq!(found.expect(text), 2, "{text}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_record_that_does_not_end_is_told_with_the_reason() {
+        let quotes = QuoteSyntax {
+            delimiter: b',',
+            trim: false,
+        };
+        let short = "b,2\n".repeat(RECORD_BYTES_MAX / 4);
+        let long = "b".repeat(RECORD_BYTES_MAX + 1);
+        for (text, part, help) in [
+            (
+                format!("a,1\n\"{short}c\n"),
+                "record at line 2 has no closing quote",
+                "close the quote",
+            ),
+            (
+                format!("a,1\n\"c\",{long}\n"),
+                "record at line 2 is longer than",
+                "line feeds",
+            ),
+        ] {
+            let file = tempfile::NamedTempFile::new().expect("a temporary file");
+            std::fs::write(file.path(), text).expect("written");
+            let error = records(file.path(), LineSyntax::Quoted(quotes)).expect_err(part);
+            let problem = Diagnostic::from(error).render();
+            assert!(problem.contains(part), "{problem}");
+            assert!(problem.contains(help), "{problem}");
+            assert!(!problem.contains("permissions"), "{problem}");
         }
     }
 }

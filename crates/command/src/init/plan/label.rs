@@ -1,5 +1,7 @@
 //! Choice of the label and of the task.
 
+use std::collections::BTreeSet;
+
 use trainyard_diagnostic::{Code, Diagnostic, listed};
 use trainyard_input::{ColumnKind, ColumnProfile, Profile};
 
@@ -200,7 +202,9 @@ fn task(
             share,
         });
     }
-    if column.distinct() == 2 {
+    // One file may write 1 and another 1.0, as pandas does where a label is missing.
+    let distinct = distinct_numbers(column).unwrap_or(column.distinct());
+    if distinct == 2 {
         let share = |value: &[u8]| column.count(value) as f64 / labels;
         if column.is_numeric() && column.numbers.min == 0.0 && column.numbers.max == 1.0 {
             let ones = (column.numbers.mean * labels).round();
@@ -243,18 +247,31 @@ fn task(
     let numbers = &column.numbers;
     let are_classes = numbers.fractions == 0
         && numbers.min == 0.0
-        && column.distinct() <= CLASSES_MAX
-        && numbers.max + 1.0 == column.distinct() as f64;
+        && distinct <= CLASSES_MAX
+        && numbers.max + 1.0 == distinct as f64;
     if are_classes {
         return Ok(Task::Classes {
             names: None,
-            count: column.distinct() as usize,
+            count: distinct as usize,
         });
     }
     Ok(Task::Number {
         min: numbers.min,
         max: numbers.max,
     })
+}
+
+/// Returns how many different numbers a label holds, however they are written; none unless all its values are numbers and counted.
+fn distinct_numbers(column: &ColumnProfile) -> Option<u64> {
+    if !column.is_numeric() || !column.are_all_counted() {
+        return None;
+    }
+    let counts = column.counts();
+    let numbers = counts.iter().map(|(value, _)| column.number(value));
+    // The sum makes 0 of -0.
+    let bits = numbers.map(|number| number.map(|number| (number + 0.0).to_bits()));
+    let distinct = bits.collect::<Option<BTreeSet<u64>>>()?;
+    Some(distinct.len() as u64)
 }
 
 /// Evaluation files may append characters to the positive class, as those of the adult census do.

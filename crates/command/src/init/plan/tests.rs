@@ -100,6 +100,25 @@ fn a_label_of_two_values_has_a_positive_class_unless_it_is_0_and_1() {
 }
 
 #[test]
+fn numbers_that_files_write_in_several_ways_are_the_same_labels() {
+    let wishes = Wishes::default();
+    assert_eq!(
+        label(&["0", "1.0", "0.0", "1"], &wishes),
+        Task::Binary {
+            positive: None,
+            share: 0.5
+        }
+    );
+    assert_eq!(
+        label(&["0", "1.0", "2", "0.0", "1", "2.0"], &wishes),
+        Task::Classes {
+            names: None,
+            count: 3
+        }
+    );
+}
+
+#[test]
 fn a_label_of_texts_or_numbers_from_0_has_classes_and_any_other_is_a_number() {
     let wishes = Wishes::default();
     let names = ["a", "b", "c"].map(str::to_owned).to_vec();

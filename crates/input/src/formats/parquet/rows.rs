@@ -24,6 +24,10 @@ const CHUNK_ROWS: u64 = 1024;
 /// Bytes of decoded rows that stay in memory. Data shards in a random order go back a little.
 const KEPT_BYTES: usize = 32 << 20;
 
+/// Advice where a file is no whole Parquet file.
+const ANOTHER_FILE: &str =
+    "copy the file again from where it was made, or give the format that it has";
+
 /// Decoded rows.
 #[derive(Debug)]
 struct Chunk {
@@ -122,9 +126,10 @@ impl ParquetRows {
         for group in metadata.row_groups() {
             let rows = u64::try_from(group.num_rows()).map_err(|_| {
                 let message = format!("a row group has {} rows", group.num_rows());
-                Error::File {
+                Error::Content {
                     file: path.to_owned(),
                     message,
+                    help: ANOTHER_FILE,
                 }
             })?;
             borders.push(borders.last().map_or(0, |last| last.saturating_add(rows)));
@@ -332,8 +337,9 @@ fn broken(path: &Path, error: ParquetError) -> Error {
             what: text,
         };
     }
-    Error::File {
+    Error::Content {
         file: path.to_owned(),
         message: format!("it is no Parquet file, or a broken one: {text}"),
+        help: ANOTHER_FILE,
     }
 }

@@ -1,0 +1,74 @@
+//! Classes of a label that files write in several ways, as `1` and `true`: a job takes each text for a class of its own.
+
+use std::collections::BTreeMap;
+
+use trainyard_diagnostic::Diagnostic;
+use trainyard_input::{ColumnProfile, Profile};
+use trainyard_run_config::Job;
+
+use super::{is_positive, warning};
+
+/// Warns about two texts of a label that a job takes for different classes, and that are ways to write one: the same number,
+/// the same word but for the case of its letters, or yes and no as words and as numbers.
+pub(crate) fn look_for_class_of_several_texts(job: &Job, profile: &Profile) -> Option<Diagnostic> {
+    let label = &job.input.label;
+    let column = profile.column(&label.column)?;
+    let mut classes: BTreeMap<String, Vec<(&[u8], u64)>> = BTreeMap::new();
+    for (text, count) in column.counts() {
+        classes
+            .entry(meaning(text))
+            .or_default()
+            .push((text, count));
+    }
+    let is_known = |text: &[u8]| match &label.vocabulary {
+        Some(known) => known.iter().any(|known| known.as_bytes() == text),
+        None => false,
+    };
+    let is_divided = |texts: &&Vec<(&[u8], u64)>| match &label.positive {
+        Some(positive) => {
+            let positive = |(text, _): &(&[u8], u64)| is_positive(positive, text);
+            texts.iter().any(positive) && !texts.iter().all(positive)
+        }
+        None => texts.iter().filter(|(text, _)| is_known(text)).count() > 1,
+    };
+    let texts = classes.values().find(is_divided)?;
+    Some(told(column, texts, label.positive.as_deref()))
+}
+
+fn told(column: &ColumnProfile, texts: &[(&[u8], u64)], positive: Option<&str>) -> Diagnostic {
+    let shown: Vec<String> = texts
+        .iter()
+        .map(|(text, count)| format!("`{}` ({count})", String::from_utf8_lossy(text)))
+        .collect();
+    let shown = shown.join(" and ");
+    let name = &column.name;
+    let taken = match positive {
+        Some(positive) => format!("only `{positive}` is positive"),
+        None => "each is a class of its own".to_owned(),
+    };
+    let message = format!(
+        "the label `{name}` holds {shown}, which look like one class, and {taken}: a label should write a class in one way"
+    );
+    warning(
+        message,
+        "write the label in one way in all files, unless these are different classes",
+    )
+}
+
+/// Returns what a text of a label stands for.
+fn meaning(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let word = text.trim();
+    match word.to_lowercase().as_str() {
+        "true" | "yes" => return "1".to_owned(),
+        "false" | "no" => return "0".to_owned(),
+        _ => {}
+    }
+    match word.parse::<f64>() {
+        // The sum makes 0 of -0.
+        Ok(number) if number.is_finite() => (number + 0.0).to_string(),
+        // Letters alone may be classes, as in recognition of characters.
+        _ if word.chars().nth(1).is_none() => word.to_owned(),
+        _ => word.to_lowercase(),
+    }
+}
