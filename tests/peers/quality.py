@@ -1,6 +1,6 @@
 """How good the models of `trainyard init` and `trainyard train` are on rows that training never sees, and the least that a release must hold.
 
-    python3 tests/peers/quality.py [TABLE ...] [--program target/release/trainyard] [--runs 3] [--plot FILE.svg] [--peers]
+    python3 tests/peers/quality.py [TABLE ...] [--program target/release/trainyard] [--runs 3] [--seconds 30] [--plot FILE.svg] [--peers]
         [--adult FOLDER] [--movielens FOLDER] [--clicks FOLDER]
 
 Needs nothing but Python; `--peers` also trains LightGBM on the same rows (lightgbm, pandas). A folder of the adult census holds `train.csv` and
@@ -187,12 +187,13 @@ def run(program: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def ours(program: Path, folder: Path, table: Table, number: int) -> tuple[float, float, str]:
+def ours(program: Path, folder: Path, table: Table, number: int, seconds_of_init: int) -> tuple[float, float, str]:
     """Returns the AUC of a job that `init` writes and `train` runs, the seconds of both, and the kind of the model."""
     out = f"job-{number}"
     begun = time.monotonic()
     time_column = ["--time", table.time] if table.time else []
-    told = run(program, folder, "init", "train.csv", "--label", table.label, *time_column, "--out", out)
+    settings = ["--label", table.label, *time_column, "--seconds", str(seconds_of_init), "--out", out]
+    told = run(program, folder, "init", "train.csv", *settings)
     run(program, folder, "train", f"{out}/job.toml", "--set", f"run.seed={number}")
     seconds = time.monotonic() - begun
     run(program, folder, "predict", f"{out}/job.toml", "--input", "test.csv", "--output", "predictions.jsonl")
@@ -249,6 +250,7 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE")
     parser.add_argument("--program", type=Path, default=Path("target/release/trainyard"))
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--seconds", type=int, default=30, help="longest search of init: a slow or busy machine needs more for the same")
     parser.add_argument("--adult", type=Path)
     parser.add_argument("--movielens", type=Path)
     parser.add_argument("--clicks", type=Path)
@@ -269,7 +271,7 @@ def main() -> None:
             if not table.write(folder, arguments):
                 print(f"| {table.name} | skipped: --{table.source} names no folder | {table.least} | {table.goal} | | | |", flush=True)
                 continue
-            found = [ours(arguments.program, folder, table, number + 1) for number in range(arguments.runs)]
+            found = [ours(arguments.program, folder, table, number + 1, arguments.seconds) for number in range(arguments.runs)]
             peer = lightgbm(folder, table) if arguments.peers else None
         aucs = [one[0] for one in found]
         mean = statistics.fmean(aucs)
