@@ -199,7 +199,7 @@ fn named(files: &[PathBuf]) -> String {
 
 /// Returns one diagnostic for each kind of mistake in the records, with its cure.
 fn told(job: &Job, found: Checked) -> impl Iterator<Item = Diagnostic> {
-    let label = &job.input.label;
+    let labels: Vec<&LabelConfig> = job.labels().into_iter().map(|(label, _)| label).collect();
     let skips = job.input.bad_rows == BadRows::Skip;
     let Checked { read, errors, bad } = found;
     let of_files = errors.into_iter().map(|(error, files)| {
@@ -232,7 +232,7 @@ fn told(job: &Job, found: Checked) -> impl Iterator<Item = Diagnostic> {
                 ..problem.help("training leaves such records out, by input.bad_rows = \"skip\"")
             };
         }
-        problem.help(cure(label, &first, share))
+        problem.help(cure(&labels, &first, share))
     });
     of_files.chain(of_records)
 }
@@ -246,10 +246,14 @@ enum BadShare {
 }
 
 /// Returns the cure for bad records.
-fn cure(label: &LabelConfig, first: &BadRow, share: BadShare) -> String {
-    let is_label = first.column.as_ref() == Some(&label.column);
+fn cure(labels: &[&LabelConfig], first: &BadRow, share: BadShare) -> String {
     let is_text = first.reason.ends_with("is not a number");
-    if is_label && is_text && label.positive.is_none() && label.vocabulary.is_none() {
+    let is_without_texts = |label: &&&LabelConfig| {
+        first.column.as_ref() == Some(&label.column)
+            && label.positive.is_none()
+            && label.vocabulary.is_none()
+    };
+    if is_text && labels.iter().any(|label| is_without_texts(&label)) {
         return "the label is a text: name the positive class with input.label.positive, or all classes in their order with \
                 input.label.vocabulary"
             .to_owned();
