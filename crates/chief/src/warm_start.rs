@@ -215,4 +215,29 @@ mod tests {
         let own = ["feature.1(age).kind=\"bucketized\"", TRAINED[2]];
         check(&own, &["linear/linear_model/age/weights"]).expect("nothing is known of it");
     }
+
+    #[test]
+    fn classes_of_a_task_are_those_of_the_task_of_its_name_wherever_it_stands() {
+        let trained = agreement(&[
+            "input.label.positive=\"no\"",
+            "model.task.0(buy).head=\"binary\"",
+            "model.task.0(buy).label.positive=\"no\"",
+            "model.task.1(click).head=\"binary\"",
+            "model.task.1(click).label.positive=\"yes\"",
+        ]);
+        let own = |positive: &str| {
+            let label = format!("model.task.0(click).label.positive={positive:?}");
+            let first = format!("input.label.positive={positive:?}");
+            agreement(&[&first, "model.task.0(click).head=\"binary\"", &label])
+        };
+        let variables = ["tasks/click/logits/kernel"];
+        let check = |own: &Agreement| {
+            check_meaning(&trained, own, [].into_iter(), &variables)?;
+            check_tasks(&trained, own, ["click"].into_iter(), &variables)
+        };
+        assert!(check(&own("yes")).is_ok());
+        let refused = check(&own("no")).expect_err("another class");
+        let told = "`label.positive` of task `click` is \"yes\" in the job that trained it";
+        assert!(refused.message.contains(told), "{}", refused.message);
+    }
 }

@@ -200,6 +200,11 @@ fn named(files: &[PathBuf]) -> String {
 /// Returns one diagnostic for each kind of mistake in the records, with its cure.
 fn told(job: &Job, found: Checked) -> impl Iterator<Item = Diagnostic> {
     let labels: Vec<&LabelConfig> = job.labels().into_iter().map(|(label, _)| label).collect();
+    let key = if job.model.tasks.is_empty() {
+        "input.label"
+    } else {
+        "model.task.label"
+    };
     let skips = job.input.bad_rows == BadRows::Skip;
     let Checked { read, errors, bad } = found;
     let of_files = errors.into_iter().map(|(error, files)| {
@@ -232,7 +237,7 @@ fn told(job: &Job, found: Checked) -> impl Iterator<Item = Diagnostic> {
                 ..problem.help("training leaves such records out, by input.bad_rows = \"skip\"")
             };
         }
-        problem.help(cure(&labels, &first, share))
+        problem.help(cure((&labels, key), &first, share))
     });
     of_files.chain(of_records)
 }
@@ -245,8 +250,8 @@ enum BadShare {
     Some,
 }
 
-/// Returns the cure for bad records.
-fn cure(labels: &[&LabelConfig], first: &BadRow, share: BadShare) -> String {
+/// Returns the cure for bad records, given the labels and the key that has them.
+fn cure((labels, key): (&[&LabelConfig], &str), first: &BadRow, share: BadShare) -> String {
     let is_text = first.reason.ends_with("is not a number");
     let is_without_texts = |label: &&&LabelConfig| {
         first.column.as_ref() == Some(&label.column)
@@ -254,9 +259,10 @@ fn cure(labels: &[&LabelConfig], first: &BadRow, share: BadShare) -> String {
             && label.vocabulary.is_none()
     };
     if is_text && labels.iter().any(|label| is_without_texts(&label)) {
-        return "the label is a text: name the positive class with input.label.positive, or all classes in their order with \
-                input.label.vocabulary"
-            .to_owned();
+        return format!(
+            "the label is a text: name the positive class with {key}.positive, or all classes in their order with \
+             {key}.vocabulary"
+        );
     }
     match first.cause() {
         Some(cause) => cause,

@@ -13,8 +13,8 @@ use crate::Error;
 pub(super) fn build(builder: &mut Builder<'_>) -> Result<Vec<Value>, Error> {
     let inputs = [builder.whole_input(); 2];
     let logits = builder.logits_of_tasks(&inputs);
-    let click = builder.columns_of("esmm/click", logits, [0..1]);
-    let conversion = builder.columns_of("esmm/conversion", logits, [1..2]);
+    let click = builder.columns_of("esmm/click", logits, std::iter::once(0..1));
+    let conversion = builder.columns_of("esmm/conversion", logits, std::iter::once(1..2));
     let softplus = Layer::Activation(Activation::Softplus);
     let inner = builder.add("esmm/softplus_of_click", softplus.clone(), &[click], 1);
     let inner = builder.add("esmm/inner", Layer::Difference, &[inner, conversion], 1);

@@ -36,7 +36,7 @@ impl NamedHead<'_> {
     }
 
     fn port(&self, key: &str, tensor: Tensor, width: usize) -> Port {
-        Port::matrix(&format!("{}{key}", self.before), tensor, Some(width))
+        Port::matrix(format!("{}{key}", self.before), tensor, Some(width))
     }
 }
 
